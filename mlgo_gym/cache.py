@@ -1,0 +1,65 @@
+"""What is measured once and kept on disk: where it lies, and writes that no kill can tear."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+
+def cache_directory() -> Path:
+    """Return the folder under which everything is cached.
+
+    `$MLGO_CACHE` if it is set, else the platform's cache folder for `mlgo-gym`. It is safe to delete at any time.
+    """
+    chosen = os.environ.get("MLGO_CACHE")
+    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("mlgo-gym"))
+
+
+def key_of(*parts: object) -> str:
+    """Return a hexadecimal SHA-256 key of JSON-able parts."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a reader, a concurrent writer or a kill only ever sees all of it or none of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+class JsonCache:
+    """A folder of JSON records, one small file per key, shared by any number of processes.
+
+    Args:
+        kind: the folder below `cache_directory()`, for instance `"baselines"`.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def _path(self, key: str) -> Path:
+        return cache_directory() / self._kind / key[:2] / f"{key}.json"
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """Return the record of a key, or None when there is none, or none that can be read."""
+        try:
+            record = json.loads(self._path(key).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        return record if isinstance(record, dict) else None
+
+    def put(self, key: str, record: dict[str, Any]) -> None:
+        """Keep a record; the last of several concurrent writers wins."""
+        write_atomically(self._path(key), json.dumps(record, sort_keys=True).encode())

@@ -1,0 +1,42 @@
+"""One bitcode module: where it lies and how it was compiled."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One unit of compilation.
+
+    Attributes:
+        name: the name in its corpus, unique there, without `.bc`; may hold slashes.
+        bitcode: the bitcode file, recorded before optimisation.
+        flags: the recorded `-cc1` command line (its first element is `-cc1`; no `-o`, no `-x`, no input), or
+            driver flags when the first element is anything else, or None when nothing was recorded.
+        thinlto_index: the ThinLTO summary index `NAME.thinlto.bc`, for modules of a distributed ThinLTO build.
+        metadata: what else is known, by name: `source`, `source_sha256`, `language`, `optimize`, `project`, ….
+    """
+
+    name: str
+    bitcode: Path
+    flags: tuple[str, ...] | None = None
+    thinlto_index: Path | None = None
+    metadata: dict[str, object] = field(default_factory=dict, compare=False, hash=False)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the bitcode, in hexadecimal. Read once per version of the file.
+
+        Raises:
+            FileNotFoundError: the bitcode is gone.
+        """
+        status = self.bitcode.stat()
+        return _digest(self.bitcode, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=65536)
+def _digest(path: Path, _mtime_ns: int, _size: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,79 @@
+"""The errors of mlgo-gym: a small tree with one root.
+
+Every message says what was wanted, what was found and what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class MlgoError(Exception):
+    """The root of every error that mlgo-gym raises on purpose."""
+
+
+class ToolchainError(MlgoError):
+    """No usable clang, or one that cannot do what was asked."""
+
+
+class CorpusError(MlgoError):
+    """A corpus, a module or a dataset that cannot be used as asked."""
+
+
+class ActionError(MlgoError):
+    """An action outside the action space, or an illegal one in a strict environment."""
+
+
+class PolicyError(MlgoError):
+    """A policy that cannot be found, loaded or used with the environment at hand."""
+
+
+class MissingExtraError(MlgoError):
+    """An optional dependency is not installed; the text names the extra that brings it."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs the extra {extra!r}: pip install 'mlgo-gym[{extra}]'")
+
+
+class TrainingLogError(MlgoError):
+    """A training log, or what came over a channel, breaks LLVM's format.
+
+    `offset` is the position of the first offending byte, counted from the start of the log.
+    """
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(f"{message} (at byte {offset})")
+        self.message = message
+        self.offset = offset
+
+    def __reduce__(self) -> tuple[type[TrainingLogError], tuple[str, int]]:
+        return type(self), (self.message, self.offset)
+
+
+class CompilerError(MlgoError):
+    """A compile that failed.
+
+    Attributes:
+        kind: `"exit"` (clang reported an error), `"signal"` (it crashed), `"timeout"` (a wait ran past its
+            deadline), `"protocol"` (what it wrote is not the protocol), or `"start"` (it could not be started).
+        exit_status: clang's exit status, negative for the number of a signal, None while it was running.
+        stderr: the last words that clang wrote to standard error.
+        command: the command line, for running it again by hand.
+    """
+
+    def __init__(
+        self, message: str, *, kind: str, exit_status: int | None, stderr: str, command: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(f"{message}\n{stderr.rstrip()}" if stderr.strip() else message)
+        self.message = message
+        self.kind = kind
+        self.exit_status = exit_status
+        self.stderr = stderr
+        self.command = command
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_compiler_error, (self.message, self.kind, self.exit_status, self.stderr, self.command)
+
+
+def _rebuild_compiler_error(
+    message: str, kind: str, exit_status: int | None, stderr: str, command: tuple[str, ...]
+) -> CompilerError:
+    return CompilerError(message, kind=kind, exit_status=exit_status, stderr=stderr, command=command)
