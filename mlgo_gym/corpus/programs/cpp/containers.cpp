@@ -394,7 +394,8 @@ static int check_sets() {
     if (!odd.erase(9) || odd.erase(9) || odd.size() != 9) return 3;
     FlatSet<Name> names;
     Vector<Name> list;
-    for (const char *s : {"pear", "apple", "fig", "apple", "banana"}) {
+    const char *fruit[] = {"pear", "apple", "fig", "apple", "banana"};
+    for (const char *s : fruit) {
         list.push_back(s);
         names.insert(s);
     }

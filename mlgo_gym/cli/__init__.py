@@ -1,0 +1,22 @@
+"""The command line, `mlgo-gym`: thin commands over the library, one file per command or group."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; errors of mlgo-gym end it with one message and exit status 2."""
+    from mlgo_gym.errors import MissingExtraError, MlgoError
+
+    try:
+        try:
+            from mlgo_gym.cli.application import application
+        except ModuleNotFoundError as error:
+            if error.name and error.name.split(".")[0] in {"typer", "rich", "click"}:
+                raise MissingExtraError("the command line", "cli") from error
+            raise
+        application()
+    except MlgoError as error:
+        print(f"mlgo-gym: {error}", file=sys.stderr)  # noqa: T201 - the command line's own error output
+        raise SystemExit(2) from error
