@@ -1,0 +1,416 @@
+"""Read and write LLVM's training-log format, from a file or from a pipe.
+
+The format is that of llvm/Analysis/TrainingLogger.h: a JSON header line, then events, each a JSON line that may be
+followed by raw tensors and a newline. Tensors may hold newline bytes, so they are read by length.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgo_gym.errors import TrainingLogError
+from mlgo_gym.tensor_spec import TensorSpec, record_dtype
+
+LONGEST_LINE = 1 << 20
+"""A header or an event line longer than this many bytes is taken for garbage."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogHeader:
+    """The first line of a log.
+
+    Attributes:
+        features: the tensors of one observation, in the order in which they lie.
+        advice: what a channel expects as an answer; None in a log on disk.
+        score: the outcome's tensor; None where no outcomes are logged.
+    """
+
+    features: tuple[TensorSpec, ...]
+    advice: TensorSpec | None = None
+    score: TensorSpec | None = None
+
+    def __post_init__(self) -> None:
+        names = [spec.name for spec in self.features]
+        if not names:
+            raise ValueError("a header needs at least one feature")
+        if len(set(names)) != len(names):
+            raise ValueError(f"a header names a feature twice: {sorted(n for n in set(names) if names.count(n) > 1)}")
+
+    @property
+    def observation_bytes(self) -> int:
+        """The number of bytes of one observation."""
+        return sum(spec.nbytes for spec in self.features)
+
+    @property
+    def dtype(self) -> np.dtype[np.void]:
+        """The structured dtype of one observation."""
+        return record_dtype(self.features)
+
+    @classmethod
+    def from_json(cls, value: object) -> LogHeader:
+        """Build a header from decoded JSON.
+
+        Raises:
+            ValueError: `value` is not an object with a list of features.
+        """
+        if not isinstance(value, dict) or not isinstance(value.get("features"), list):
+            raise ValueError("the first line must be a JSON object with a list of features")
+        return cls(
+            tuple(TensorSpec.from_json(feature) for feature in value["features"]),
+            TensorSpec.from_json(value["advice"]) if "advice" in value else None,
+            TensorSpec.from_json(value["score"]) if "score" in value else None,
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return the JSON object, keys in the order in which LLVM's `Logger::writeHeader` writes them."""
+        value: dict[str, object] = {"features": [spec.to_json() for spec in self.features]}
+        if self.score is not None:
+            value["score"] = self.score.to_json()
+        if self.advice is not None:
+            value["advice"] = self.advice.to_json()
+        return value
+
+
+class Context(NamedTuple):
+    """The decisions that follow belong to this function (empty for inlining)."""
+
+    name: str
+    offset: int
+
+
+class Observation(NamedTuple):
+    """One decision: its number within the context, and the bytes of the features in header order."""
+
+    index: int
+    payload: bytes
+    offset: int
+
+
+class Outcome(NamedTuple):
+    """The score of the observation of the same number: the bytes of one `score` tensor."""
+
+    index: int
+    payload: bytes
+    offset: int
+
+
+Event = Context | Observation | Outcome
+
+
+class LogDecoder:
+    """An incremental reader: bytes go in as they come, events come out.
+
+    `header` is None until the first line is complete.
+    """
+
+    def __init__(self) -> None:
+        self.header: LogHeader | None = None
+        self._buffer = b""
+        self._position = 0
+        self._consumed = 0
+        self._next_index: dict[str, int] = {}
+        self._context: str | None = None
+        self._last_observation = -1
+        self._observation_bytes = 0
+
+    @property
+    def offset(self) -> int:
+        """The position in the log of the first byte not yet handed out."""
+        return self._consumed + self._position
+
+    @property
+    def pending(self) -> int:
+        """The number of bytes that came in and are not part of an event yet."""
+        return len(self._buffer) - self._position
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the log."""
+        if self._position == len(self._buffer):
+            self._consumed += self._position
+            self._buffer = data
+        else:
+            self._consumed += self._position
+            self._buffer = self._buffer[self._position :] + data
+        self._position = 0
+
+    def next_event(self) -> Event | None:
+        """Return the next event, or None when more bytes are needed.
+
+        Raises:
+            TrainingLogError: the bytes break the format; it names the offset of the offending line.
+        """
+        if self.header is None and not self._read_header():
+            return None
+        end = self._line_end()
+        if end < 0:
+            return None
+        line = self._buffer[self._position : end]
+        if line.startswith(b'{"observation":'):
+            return self._read_observation(line, end)
+        return self._read_other(line, end)
+
+    def finish(self) -> None:
+        """Say that no more bytes will come.
+
+        Raises:
+            TrainingLogError: the log ends inside its header or an event.
+        """
+        if self.pending:
+            raise TrainingLogError(f"the log is cut off: its last {self.pending} bytes are no whole event", self.offset)
+        if self.header is None:
+            raise TrainingLogError("the log is empty: a header was expected", self.offset)
+
+    def _fail(self, message: str) -> TrainingLogError:
+        return TrainingLogError(message, self.offset)
+
+    def _line_end(self) -> int:
+        end = self._buffer.find(b"\n", self._position, self._position + LONGEST_LINE)
+        if end < 0 and self.pending >= LONGEST_LINE:
+            raise self._fail(f"no end of line within {LONGEST_LINE} bytes where a JSON line was expected")
+        return end
+
+    def _json(self, line: bytes) -> object:
+        try:
+            return json.loads(line)
+        except ValueError as error:
+            raise self._fail(f"a JSON line was expected, found {line[:80]!r}: {error}") from None
+        except RecursionError:
+            raise self._fail(f"a JSON line was expected, found one nested too deeply: {line[:80]!r}") from None
+
+    def _read_header(self) -> bool:
+        end = self._line_end()
+        if end < 0:
+            return False
+        value = self._json(self._buffer[self._position : end])
+        try:
+            self.header = LogHeader.from_json(value)
+        except ValueError as error:
+            raise self._fail(str(error)) from None
+        self._observation_bytes = self.header.observation_bytes
+        self._position = end + 1
+        return True
+
+    def _read_payload(self, end: int, size: int) -> bytes | None:
+        """Return the `size` bytes after the line that ends at `end`, and check the newline behind them."""
+        start = end + 1
+        stop = start + size
+        if len(self._buffer) <= stop:
+            return None
+        if self._buffer[stop] != 10:
+            raise TrainingLogError(
+                f"{size} bytes of tensors were to end in a newline, found {self._buffer[stop : stop + 1]!r}",
+                self._consumed + stop,
+            )
+        payload = self._buffer[start:stop]
+        self._position = stop + 1
+        return payload
+
+    def _read_observation(self, line: bytes, end: int) -> Observation | None:
+        offset = self._consumed + self._position
+        index = self._number(line, "observation")
+        if self._context is None:
+            raise self._fail("an observation came before any context")
+        expected = self._next_index.get(self._context, 0)
+        if index != expected:
+            raise self._fail(f"observation {expected} of context {self._context!r} was expected, found {index}")
+        payload = self._read_payload(end, self._observation_bytes)
+        if payload is None:
+            return None
+        self._next_index[self._context] = index + 1
+        self._last_observation = index
+        return Observation(index, payload, offset)
+
+    def _read_other(self, line: bytes, end: int) -> Event | None:
+        offset = self.offset
+        value = self._json(line)
+        if not isinstance(value, dict) or len(value) != 1:
+            raise self._fail(f"one of context, observation and outcome was expected, found {line[:80]!r}")
+        if "context" in value:
+            name = value["context"]
+            if not isinstance(name, str):
+                raise self._fail(f"a context is a string, found {name!r}")
+            self._context, self._last_observation = name, -1
+            self._position = end + 1
+            return Context(name, offset)
+        if "observation" in value:
+            return self._read_observation(line, end)
+        if "outcome" in value:
+            index = self._number(line, "outcome")
+            assert self.header is not None
+            if self.header.score is None:
+                raise self._fail("an outcome came, but the header has no score")
+            if index != self._last_observation:
+                raise self._fail(f"outcome {index} does not follow observation {index}")
+            payload = self._read_payload(end, self.header.score.nbytes)
+            if payload is None:
+                return None
+            self._last_observation = -1
+            return Outcome(index, payload, offset)
+        raise self._fail(f"one of context, observation and outcome was expected, found {line[:80]!r}")
+
+    def _number(self, line: bytes, key: str) -> int:
+        digits = line[len(key) + 4 : -1]
+        if digits.isdigit() and len(digits) < 19 and line.endswith(b"}"):
+            return int(digits)
+        value = self._json(line)
+        number = value.get(key) if isinstance(value, dict) and len(value) == 1 else None
+        if type(number) is not int or number < 0:
+            raise self._fail(f"the number of an {key} was expected, found {line[:80]!r}")
+        return number
+
+
+class Record(NamedTuple):
+    """One decision of a log on disk.
+
+    `features` is a structured scalar array of shape () with the header's dtype; `outcome` has the score's shape and
+    dtype, or is None where the log has no outcome for this decision.
+    """
+
+    context: str
+    index: int
+    features: npt.NDArray[np.void]
+    outcome: npt.NDArray[np.generic] | None
+
+
+def read_events(stream: IO[bytes], decoder: LogDecoder | None = None, *, chunk: int = 1 << 20) -> Iterator[Event]:
+    """Yield the events of a log until the stream ends.
+
+    Args:
+        stream: a binary stream, blocking; a file or a pipe.
+        decoder: the decoder to use, for a caller who wants its `header`.
+        chunk: how many bytes to ask the stream for at a time.
+
+    Raises:
+        TrainingLogError: the log is malformed or cut off.
+    """
+    decoder = decoder or LogDecoder()
+    while data := stream.read(chunk):
+        decoder.feed(data)
+        while (event := decoder.next_event()) is not None:
+            yield event
+    decoder.finish()
+
+
+def read_log(stream: IO[bytes]) -> tuple[LogHeader, Iterator[Record]]:
+    """Read a whole log: its header at once, its decisions as they are asked for.
+
+    Raises:
+        TrainingLogError: the log is malformed or cut off; raised while iterating for what lies behind the header.
+    """
+    decoder = LogDecoder()
+    events = read_events(stream, decoder)
+    first = next(events, None)
+    assert decoder.header is not None  # finish() raises where there is none
+    return decoder.header, _records(decoder.header, first, events)
+
+
+def _records(header: LogHeader, first: Event | None, events: Iterator[Event]) -> Iterator[Record]:
+    dtype = header.dtype
+    context = ""
+    waiting: Record | None = None
+    event = first
+    while event is not None:
+        if isinstance(event, Outcome):
+            assert waiting is not None
+            assert header.score is not None
+            score = np.frombuffer(event.payload, header.score.dtype).reshape(header.score.shape)
+            yield waiting._replace(outcome=score)
+            waiting = None
+        else:
+            if waiting is not None:
+                yield waiting
+                waiting = None
+            if isinstance(event, Context):
+                context = event.name
+            else:
+                features = np.frombuffer(event.payload, dtype).reshape(())
+                waiting = Record(context, event.index, features, None)
+        event = next(events, None)
+    if waiting is not None:
+        yield waiting
+
+
+class LogWriter:
+    """Write a log, byte for byte as LLVM's `Logger` does.
+
+    Args:
+        stream: a binary stream; the caller closes it.
+        header: the header, written at once.
+    """
+
+    def __init__(self, stream: IO[bytes], header: LogHeader) -> None:
+        self._stream = stream
+        self._header = header
+        self._context: str | None = None
+        self._next_index: dict[str, int] = {}
+        self._current = -1
+        self._line(header.to_json())
+
+    def _line(self, value: dict[str, object]) -> None:
+        self._stream.write(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
+
+    def context(self, name: str) -> None:
+        """Begin a context; every observation belongs to one."""
+        self._context, self._current = name, -1
+        self._line({"context": name})
+
+    def observation(self, tensors: bytes | Sequence[npt.ArrayLike] | npt.NDArray[np.void]) -> int:
+        """Write one observation and return its number.
+
+        Args:
+            tensors: the raw bytes, or a record of the header's dtype, or one array-like per feature in header order.
+
+        Raises:
+            ValueError: no context was begun, or the tensors do not have the header's sizes.
+        """
+        if self._context is None:
+            raise ValueError("an observation needs a context: call context() first")
+        payload = self._payload(tensors)
+        self._current = self._next_index.get(self._context, 0)
+        self._next_index[self._context] = self._current + 1
+        self._line({"observation": self._current})
+        self._stream.write(payload + b"\n")
+        return self._current
+
+    def outcome(self, score: npt.ArrayLike) -> None:
+        """Write the score of the observation written last.
+
+        Raises:
+            ValueError: the header has no score, no observation is waiting for one, or its size is another.
+        """
+        spec = self._header.score
+        if spec is None:
+            raise ValueError("the header has no score: outcomes cannot be written")
+        if self._current < 0:
+            raise ValueError("an outcome follows an observation, once: write the observation first")
+        payload = _tensor_bytes(spec, score)
+        self._line({"outcome": self._current})
+        self._stream.write(payload + b"\n")
+        self._current = -1
+
+    def _payload(self, tensors: bytes | Sequence[npt.ArrayLike] | npt.NDArray[np.void]) -> bytes:
+        specs = self._header.features
+        if isinstance(tensors, bytes):
+            payload = tensors
+        elif isinstance(tensors, (np.ndarray, np.void)):
+            payload = np.asarray(tensors, self._header.dtype).tobytes()
+        else:
+            if len(tensors) != len(specs):
+                raise ValueError(f"{len(specs)} tensors were expected, found {len(tensors)}")
+            payload = b"".join(_tensor_bytes(spec, tensor) for spec, tensor in zip(specs, tensors, strict=True))
+        if len(payload) != self._header.observation_bytes:
+            raise ValueError(f"an observation has {self._header.observation_bytes} bytes, found {len(payload)}")
+        return payload
+
+
+def _tensor_bytes(spec: TensorSpec, tensor: npt.ArrayLike) -> bytes:
+    array = np.asarray(tensor, spec.dtype)
+    if array.size != spec.size:
+        raise ValueError(f"tensor {spec.name!r} has {spec.size} elements, found {array.size}")
+    return array.tobytes()
