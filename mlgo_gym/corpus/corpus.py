@@ -1,0 +1,298 @@
+"""A corpus: named modules, opened by a short specification, looked up, filtered, split and sampled."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from mlgo_gym.corpus.flags import check_edits
+from mlgo_gym.corpus.folder import FolderModules
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.modules import EditedModules, JoinedModules, Modules, SingleModule
+from mlgo_gym.corpus.sampling import draw, draw_stratified, is_test
+from mlgo_gym.errors import CorpusError
+
+if TYPE_CHECKING:
+    from mlgo_gym.toolchain import Toolchain
+
+DEFAULT_LEVEL = "Oz"
+"""The optimisation level of corpora made here, unless another is asked for."""
+
+Count = Callable[[Module, str], int]
+"""The number of decisions of a module for a task, measured by whoever has a compiler to measure with."""
+
+
+class Corpus:
+    """A sequence of modules, each made when it is asked for.
+
+    Args:
+        name: what to call it in messages and in joined module names.
+        modules: where its modules come from.
+        path: the folder or file it was opened from, if there is one.
+        names: the modules to take, where not all of `modules`.
+        origin: returns the project of a module, and what it is called there. By default the project is the first part
+            of a name with slashes, and else the corpus.
+
+    Attributes:
+        name: as given.
+        path: as given.
+        names: module names, unique, in order.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        modules: Modules,
+        *,
+        path: Path | None = None,
+        names: Sequence[str] | None = None,
+        origin: Callable[[str], tuple[str, str]] | None = None,
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.names: Sequence[str] = modules.names if names is None else names
+        self._modules = modules
+        self._origin = origin
+
+    def __repr__(self) -> str:
+        return f"Corpus({self.name!r}, {len(self)} modules)"
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Module]:
+        return map(self._modules.load, self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
+
+    def __getitem__(self, index: int) -> Module:
+        return self._modules.load(self.names[index])
+
+    def module(self, name: str) -> Module:
+        """Return the module of that name.
+
+        Raises:
+            CorpusError: there is none, or its files are missing or broken.
+        """
+        if name not in self._known:
+            close = get_close_matches(name, islice(self.names, 20_000), n=3, cutoff=0.5)
+            hint = f"; did you mean {' or '.join(close)}?" if close else "; `mlgo-gym corpus info` lists its modules"
+            raise CorpusError(f"the corpus {self.name} has no module {name!r}{hint}")
+        return self._modules.load(name)
+
+    def size(self, name: str) -> int:
+        """Return the bytes of bitcode of the module of that name."""
+        return self._modules.size(name)
+
+    def project(self, name: str) -> str:
+        """Return the project that a module belongs to."""
+        return self.origin(name)[0]
+
+    def origin(self, name: str) -> tuple[str, str]:
+        """Return the project of a module, and what it is called there: the same alone and in a joined corpus."""
+        if self._origin is not None:
+            return self._origin(name)
+        first, slash, _ = name.partition("/")
+        return (first if slash else self.name), name
+
+    def filter(
+        self,
+        *,
+        names: str | Iterable[str] | None = None,
+        regex: str | None = None,
+        bytes: tuple[int, int | None] | None = None,  # noqa: A002 - the word for what is counted
+        decisions: tuple[str, int, int | None] | None = None,
+        count: Count | None = None,
+    ) -> Corpus:
+        """Return the corpus of those modules that fit every condition given, in the same order.
+
+        Args:
+            names: a glob, or several of which one has to match the whole name; `*` also matches slashes.
+            regex: a regular expression that has to match somewhere in the name.
+            bytes: least and most bytes of bitcode; None is no limit.
+            decisions: a task, and the least and most decisions it has in the module; None is no limit.
+            count: how many decisions a module has for a task; needed with `decisions`.
+
+        Raises:
+            CorpusError: the regular expression is malformed, or `decisions` comes without `count`.
+        """
+        chosen: Iterable[str] = self.names
+        if names is not None:
+            patterns = [names] if isinstance(names, str) else list(names)
+            fits = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns) or r"(?!)").match
+            chosen = filter(fits, chosen)
+        if regex is not None:
+            try:
+                chosen = filter(re.compile(regex).search, chosen)
+            except re.error as error:
+                raise CorpusError(f"{regex!r} is no regular expression: {error}; correct it") from error
+        if bytes is not None:
+            chosen = [name for name in chosen if _within(self.size(name), *bytes)]
+        if decisions is not None:
+            if count is None:
+                raise CorpusError("filtering by decisions needs `count`, which measures them")
+            task, least, most = decisions
+            chosen = [name for name in chosen if _within(count(self._modules.load(name), task), least, most)]
+        return self._select(list(chosen))
+
+    def split(
+        self,
+        part: Literal["train", "test"],
+        *,
+        by: Literal["module", "project"] = "module",
+        test_fraction: float = 0.2,
+    ) -> Corpus:
+        """Return the part of the corpus for training, or the rest for testing.
+
+        A hash of a module's name in its own corpus, or of its project, decides: a module is on the same side alone
+        and in a joined corpus, at every optimisation level, and whatever else is added.
+
+        Args:
+            part: `"train"` or `"test"`.
+            by: what stays together: nothing but the module, or its whole project.
+            test_fraction: the part for testing, 0 to 1.
+
+        Raises:
+            CorpusError: an argument has another value.
+        """
+        if part not in ("train", "test") or by not in ("module", "project") or not 0 <= test_fraction <= 1:
+            raise CorpusError(
+                f"a split is 'train' or 'test', by 'module' or 'project', with a fraction of 0 to 1; found {part!r}, "
+                f"{by!r}, {test_fraction!r}"
+            )
+        key = 0 if by == "project" else 1
+        wanted = part == "test"
+        return self._select([name for name in self.names if is_test(self.origin(name)[key], test_fraction) is wanted])
+
+    def sorted_by_size(self, *, descending: bool = False) -> Corpus:
+        """Return the same modules, smallest bitcode first, or largest first."""
+        sign = -1 if descending else 1
+        return self._select(sorted(self.names, key=lambda name: (sign * self.size(name), name)))
+
+    def sample(self, count: int, *, seed: int, replacement: bool = False, strata: int | None = None) -> list[Module]:
+        """Return modules drawn at random; the same ones for the same seed.
+
+        Args:
+            count: how many.
+            seed: what the draw depends on.
+            replacement: whether a module can be drawn again.
+            strata: cut the modules, sorted by size, into so many groups and draw from each in turn; None draws
+                uniformly.
+
+        Raises:
+            CorpusError: there are too few modules.
+        """
+        if strata is None:
+            drawn = draw(self.names, count, seed=seed, replacement=replacement)
+        else:
+            drawn = draw_stratified(self.names, self.size, count, strata=strata, seed=seed, replacement=replacement)
+        return [self._modules.load(name) for name in drawn]
+
+    def with_flags(
+        self, *, add: Sequence[str] = (), delete: Sequence[str] = (), replace: Mapping[str, str] | None = None
+    ) -> Corpus:
+        """Return the same modules with edited flags, as `mlgo_gym.corpus.flags.edit_flags` edits them.
+
+        Raises:
+            CorpusError: the edits contradict each other. What does not fit a module's flags is raised when that
+                module is asked for.
+        """
+        check_edits(add=add, delete=delete, replace=replace or {})
+        edited = EditedModules(self._modules, tuple(add), tuple(delete), dict(replace or {}))
+        return Corpus(self.name, edited, path=self.path, names=self.names, origin=self._origin)
+
+    @cached_property
+    def _known(self) -> Container[str]:
+        return frozenset(self.names) if isinstance(self.names, list | tuple) else self.names
+
+    def _select(self, names: list[str]) -> Corpus:
+        return Corpus(self.name, self._modules, path=self.path, names=names, origin=self._origin)
+
+
+def _within(value: int, least: int, most: int | None) -> bool:
+    return least <= value and (most is None or value <= most)
+
+
+def open_corpus(
+    spec: str | os.PathLike[str] | Corpus, *, toolchain: Toolchain, flags: Sequence[str] | None = None
+) -> Corpus:
+    """Return the corpus that a specification names.
+
+    Args:
+        spec: `builtin`; a dataset of the catalogue, fetched on first use; `pypi:NAME==VERSION`, the C and C++ of a
+            source distribution; `csmith:SEED` or `csmith:SEED:COUNT`, random programs; the path of a folder with
+            `corpus_description.json`, of any folder of `.bc` files, or of one `.bc` file. `builtin`, datasets and
+            `pypi:` take an optimisation level, as in `zstd@Os`. Several of them with commas between are joined, with
+            `CORPUS/` before the module names. What has a slash or ends in `.bc` and exists is always a path. A corpus
+            is returned as it is.
+        toolchain: the clang that makes the bitcode, where a corpus is not bitcode already.
+        flags: for modules without recorded flags. Without them such modules have None.
+
+    Raises:
+        CorpusError: nothing goes by that name, or it cannot be used.
+    """
+    if isinstance(spec, Corpus):
+        return spec
+    text = os.fspath(spec)
+    path = Path(text).expanduser()
+    if not isinstance(spec, str) or ((os.sep in text or text.endswith(".bc")) and path.exists()):
+        return _open_path(path, flags)
+    if "," in text:
+        return _join([open_corpus(part.strip(), toolchain=toolchain, flags=flags) for part in text.split(",") if part])
+    name, _, level = text.partition("@")
+    if name == "builtin":
+        from mlgo_gym.corpus.builtin import builtin_corpus
+
+        return builtin_corpus(toolchain, optimize=level or DEFAULT_LEVEL)
+    if name.startswith("csmith:"):
+        from mlgo_gym.corpus.csmith import csmith_corpus
+
+        return csmith_corpus(text.removeprefix("csmith:"), toolchain)
+    from mlgo_gym.corpus.catalogue import dataset_names
+
+    if name.startswith("pypi:") or name in dataset_names():
+        from mlgo_gym.corpus.dataset import fetch_dataset
+
+        folder = fetch_dataset(name, optimize=level or DEFAULT_LEVEL, toolchain=toolchain)
+        project = name.removeprefix("pypi:").partition("==")[0]
+        return Corpus(text, FolderModules(folder, flags=flags), path=folder, origin=lambda module: (project, module))
+    if path.exists():
+        return _open_path(path, flags)
+    raise CorpusError(
+        f"there is no corpus {text!r}; give a folder with corpus_description.json, a folder of .bc files, a .bc file, "
+        f"pypi:NAME==VERSION, csmith:SEED, or one of: {', '.join(['builtin', *dataset_names()])}"
+    )
+
+
+def _open_path(path: Path, flags: Sequence[str] | None) -> Corpus:
+    if path.is_dir():
+        folder = FolderModules(path, flags=flags)
+        project = folder.project
+        origin = None if project is None else (lambda name: (project, name))
+        return Corpus(path.resolve().name, folder, path=path, origin=origin)
+    if not path.is_file() or path.suffix != ".bc":
+        raise CorpusError(f"{path}: a corpus folder or a .bc file was wanted, found neither; check the path")
+    single = SingleModule(path, None if flags is None else tuple(flags))
+    return Corpus(single.names[0], single, path=path)
+
+
+def _join(corpora: Sequence[Corpus]) -> Corpus:
+    by_name = {corpus.name.replace("/", ":"): corpus for corpus in corpora}
+    if len(by_name) != len(corpora):
+        names = ", ".join(corpus.name for corpus in corpora)
+        raise CorpusError(f"joined corpora need different names, found {names}; rename a folder")
+    joined = JoinedModules([(name, corpus._modules) for name, corpus in by_name.items()])
+
+    def origin(name: str) -> tuple[str, str]:
+        member, local = joined.split_name(name)
+        return by_name[member].origin(local)
+
+    return Corpus(",".join(by_name), joined, origin=origin)

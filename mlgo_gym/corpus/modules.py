@@ -1,0 +1,107 @@
+"""Where a corpus takes its modules from: the interface, and the sources made of other sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from mlgo_gym.corpus.description import read_command, read_metadata
+from mlgo_gym.corpus.flags import edit_flags
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.errors import CorpusError
+
+
+class Modules(Protocol):
+    """Modules by name, each made when it is asked for."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names, in order."""
+
+    def load(self, name: str) -> Module:
+        """Return one of the modules; `CorpusError` when its files are missing or broken."""
+
+    def size(self, name: str) -> int:
+        """Return its bytes of bitcode; `CorpusError` when it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SingleModule:
+    """One `.bc` file, with the flags in the `.cmd` file beside it, or else those given."""
+
+    path: Path
+    fallback: tuple[str, ...] | None = None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The name of the file without `.bc`."""
+        return (self.path.name.removesuffix(".bc"),)
+
+    def load(self, name: str) -> Module:
+        """Return the module."""
+        command = self.path.with_suffix(".cmd")
+        flags = read_command(command) if command.is_file() else self.fallback
+        return Module(name, self.path, flags, metadata=read_metadata(self.path.parent, name))
+
+    def size(self, name: str) -> int:  # noqa: ARG002 - there is only one
+        """Return its bytes."""
+        return self.path.stat().st_size
+
+
+@dataclass(frozen=True, slots=True)
+class EditedModules:
+    """Modules whose flags are edited as `mlgo_gym.corpus.flags.edit_flags` does."""
+
+    modules: Modules
+    add: tuple[str, ...]
+    delete: tuple[str, ...]
+    replace: dict[str, str]
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The same names."""
+        return self.modules.names
+
+    def load(self, name: str) -> Module:
+        """Return a module with edited flags; `CorpusError` when they do not fit or there are none."""
+        module = self.modules.load(name)
+        if module.flags is None:
+            raise CorpusError(f"{name}: it has no recorded flags to edit; open its corpus with flags= first")
+        try:
+            flags = edit_flags(module.flags, add=self.add, delete=self.delete, replace=self.replace)
+        except CorpusError as error:
+            raise CorpusError(f"{name}: {error}") from error
+        return replace(module, flags=flags)
+
+    def size(self, name: str) -> int:
+        """Return the bytes of bitcode."""
+        return self.modules.size(name)
+
+
+class JoinedModules:
+    """The modules of several sources, with `PREFIX/` before the names of each.
+
+    Args:
+        parts: prefix and source; prefixes differ.
+    """
+
+    def __init__(self, parts: Sequence[tuple[str, Modules]]) -> None:
+        self._parts = dict(parts)
+        self.names: Sequence[str] = [f"{prefix}/{name}" for prefix, part in parts for name in part.names]
+
+    def load(self, name: str) -> Module:
+        """Return the module under its joined name."""
+        prefix, local = self.split_name(name)
+        return replace(self._parts[prefix].load(local), name=name)
+
+    def size(self, name: str) -> int:
+        """Return the bytes of bitcode."""
+        prefix, local = self.split_name(name)
+        return self._parts[prefix].size(local)
+
+    def split_name(self, name: str) -> tuple[str, str]:
+        """Return the prefix of a joined name, and the rest."""
+        prefix, _, local = name.partition("/")
+        return prefix, local

@@ -1,0 +1,84 @@
+"""Which modules next: seeded draws, uniform or stratified by size, and the hash behind train and test."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from mlgo_gym.errors import CorpusError
+
+
+def draw(names: Sequence[str], count: int, *, seed: int, replacement: bool = False) -> list[str]:
+    """Return `count` names, each as likely as the others; the same ones for the same seed.
+
+    Raises:
+        CorpusError: there are no names, or fewer than `count` without replacement.
+    """
+    _check(len(names), count, replacement)
+    generator = random.Random(seed)  # noqa: S311 - an experiment, not a secret
+    if replacement:
+        return [names[generator.randrange(len(names))] for _ in range(count)]
+    return [names[index] for index in generator.sample(range(len(names)), count)]
+
+
+def draw_stratified(
+    names: Sequence[str],
+    size: Callable[[str], int],
+    count: int,
+    *,
+    strata: int,
+    seed: int,
+    replacement: bool = False,
+) -> list[str]:
+    """Return `count` names drawn in turn from strata of equal numbers of modules, smallest modules first.
+
+    Args:
+        names: what to draw from.
+        size: the bytes of bitcode of a name.
+        count: how many to draw.
+        strata: how many groups the names, sorted by size, are cut into.
+        seed: the same seed draws the same names.
+        replacement: whether a name can be drawn again.
+
+    Raises:
+        CorpusError: there are no names, fewer than `count` without replacement, or `strata` is below 1.
+    """
+    if strata < 1:
+        raise CorpusError(f"at least one stratum is needed, found {strata}")
+    _check(len(names), count, replacement)
+    generator = random.Random(seed)  # noqa: S311 - an experiment, not a secret
+    ordered = sorted(names, key=lambda name: (size(name), name))
+    strata = min(strata, len(ordered))
+    edges = [len(ordered) * index // strata for index in range(strata + 1)]
+    groups = [ordered[start:stop] for start, stop in pairwise(edges)]
+    if replacement:
+        return [generator.choice(groups[index % strata]) for index in range(count)]
+    for group in groups:
+        generator.shuffle(group)
+    drawn: list[str] = []
+    while len(drawn) < count:
+        drawn.extend(group.pop() for group in groups if group)
+    return drawn[:count]
+
+
+def is_test(key: str, fraction: float) -> bool:
+    """Return whether a key belongs to the test split: a hash decides, so it never moves to the other side.
+
+    Args:
+        key: the module's name in its own corpus, or its project.
+        fraction: the part of all keys that is for testing, 0 to 1; a larger one only adds keys.
+    """
+    number = int.from_bytes(hashlib.sha256(key.encode(errors="surrogateescape")).digest()[:8], "big")
+    return number < fraction * 2.0**64
+
+
+def _check(available: int, count: int, replacement: bool) -> None:
+    if not available:
+        raise CorpusError("there is no module to draw from; use a larger corpus, or filter less")
+    if not replacement and count > available:
+        raise CorpusError(
+            f"{count} modules were wanted without replacement, and there are {available}; draw fewer, or with "
+            "replacement"
+        )
