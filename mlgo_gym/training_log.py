@@ -87,7 +87,7 @@ class Context(NamedTuple):
 class Observation(NamedTuple):
     """One decision: its number within the context, and the bytes of the features in header order."""
 
-    index: int
+    number: int
     payload: bytes
     offset: int
 
@@ -95,7 +95,7 @@ class Observation(NamedTuple):
 class Outcome(NamedTuple):
     """The score of the observation of the same number: the bytes of one `score` tensor."""
 
-    index: int
+    number: int
     payload: bytes
     offset: int
 
@@ -273,7 +273,7 @@ class Record(NamedTuple):
     """
 
     context: str
-    index: int
+    number: int
     features: npt.NDArray[np.void]
     outcome: npt.NDArray[np.generic] | None
 
@@ -330,7 +330,7 @@ def _records(header: LogHeader, first: Event | None, events: Iterator[Event]) ->
                 context = event.name
             else:
                 features = np.frombuffer(event.payload, dtype).reshape(())
-                waiting = Record(context, event.index, features, None)
+                waiting = Record(context, event.number, features, None)
         event = next(events, None)
     if waiting is not None:
         yield waiting

@@ -1,0 +1,157 @@
+"""`mlgo/Inline-v0`: whether to inline a call."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.utils import EzPickle
+from typing_extensions import Unpack
+
+from mlgo_gym.advisors import INLINING, Advisor
+from mlgo_gym.env import CompilerEnv, EnvOptions
+from mlgo_gym.features import FeatureLayout
+from mlgo_gym.session import Decision
+from mlgo_gym.task import Task
+from mlgo_gym.training_log import LogHeader
+
+_ADVICE = (struct.pack("<q", 0), struct.pack("<q", 1))
+
+_MAIN_FEATURES = (
+    (
+        "caller",
+        "{caller_basic_block_count} blocks, {caller_users} users, {caller_conditionally_executed_blocks} conditional",
+    ),
+    (
+        "callee",
+        "{callee_basic_block_count} blocks, {callee_users} users, {callee_conditionally_executed_blocks} conditional",
+    ),
+    ("call site", "height {callsite_height}, {nr_ctant_params} constant arguments, cost {callsite_cost}"),
+    ("cost estimate", "{cost_estimate} against a threshold of {threshold}"),
+    ("module", "{node_count} functions, {edge_count} calls"),
+)
+
+
+class InlineTask(Task):
+    """The decisions of LLVM's bottom-up inliner (llvm/lib/Analysis/MLInlineAdvisor.cpp)."""
+
+    name: ClassVar[str] = "inlining"
+    advisors: ClassVar[tuple[Advisor, ...]] = (INLINING,)
+
+    def __init__(self, headers: Sequence[LogHeader], observation: str) -> None:
+        super().__init__(headers, observation)
+        self.layout = FeatureLayout(headers[0])
+        self.feature_names = self.layout.names
+        self.action_space = gym.spaces.Discrete(2)
+        flat = observation == "flat"
+        self.observation_space = self.layout.flat_space() if flat else self.layout.dict_space()
+        self._see = self.layout.flat if flat else self.layout.tensors
+        # The position of clang's own choice, an int64, in the bytes of an observation.
+        offset = 0
+        for spec in headers[0].features:
+            if spec.name == "inlining_default":
+                break
+            offset += spec.nbytes
+        self._default = offset
+
+    def observe(self, decision: Decision) -> Any:
+        """Return the features of a call site."""
+        return self._see(decision.payload)
+
+    def final_observation(self) -> Any:
+        """Return zeros."""
+        return self._see(bytes(self.layout.dtype.itemsize))
+
+    def default_action(self, decision: Decision) -> int:
+        """Return clang's own choice, exactly: the feature `inlining_default`."""
+        return 1 if any(decision.payload[self._default : self._default + 8]) else 0
+
+    def encode(self, decision: Decision, action: Any) -> bytes | None:  # noqa: ARG002 - both are always legal
+        """Return the advice of 0 (keep the call) or 1 (inline it); None for anything else."""
+        try:
+            number = int(action)
+        except (TypeError, ValueError):
+            return None
+        return _ADVICE[number] if number in (0, 1) and number == action else None
+
+    def describe(self, decision: Decision) -> list[tuple[str, str]]:
+        """Return the features that say most about a call site."""
+        record = np.frombuffer(decision.payload, self.layout.dtype)[0]
+        values = {name: record[name].item() for name in self.layout.dtype.names or ()}
+        return [(label, template.format_map(values)) for label, template in _MAIN_FEATURES]
+
+    def name_action(self, action: Any) -> str:
+        """Return an action in words."""
+        return "inline the call" if int(action) else "keep the call"
+
+
+class InlineEnv(CompilerEnv):
+    """Decide, call by call, whether clang inlines.
+
+    ## Description
+
+    LLVM's inliner visits the call graph bottom-up and, for each direct call that may legally be inlined and that no
+    attribute decides (`always_inline`, `noinline`, recursion), asks whether to inline it. One episode is one compile
+    of one module.
+
+    ## Observation space
+
+    With `observation="flat"` a `Box(-2**53, 2**53, (N,), float32)`, whose elements are named by `feature_names`; with
+    `"dict"` the raw tensors, each `int64` of shape `(1,)`. N is 36 on clang 17 and 18, and 39 from clang 19 on. The
+    features are those of llvm/Analysis/InlineModelFeatureMaps.h, `callee_basic_block_count` to `threshold` and the
+    like; the last, `inlining_default`, is what clang's own heuristic would do. All are counts, costs in LLVM's
+    inline-cost units (5 per instruction), or flags.
+
+    ## Action space
+
+    `Discrete(2)`.
+
+    | action | meaning |
+    |---|---|
+    | 0 | keep the call |
+    | 1 | inline it |
+
+    Both are always legal; a number outside the space is an illegal action.
+
+    ## Rewards
+
+    0 until the end; then by `reward` and `metric` the size of the object against a plain compile by the same clang
+    with the same flags. By default `1 - text / baseline_text`: 0.02 is 2 % smaller.
+
+    ## Starting state
+
+    The first decision of a module, sampled uniformly from those of the corpus that have one, or named by
+    `reset(options={"module": name})`.
+
+    ## Episode end
+
+    `terminated` when clang has written the object file. `truncated` only when the compile failed; then `info["error"]`
+    says why and the reward is `error_reward`. The inliner stops asking when its estimate of the module's size has
+    doubled (`-ml-advisor-size-increase-threshold`).
+
+    ## Info
+
+    `module`, `context` (always empty), `decision`, `default_action`; at the end `text_size`, `baseline_text_size`,
+    `reduction`, and more: see `CompilerEnv.step`.
+
+    ## Arguments
+
+    Those of `CompilerEnv`; all but a `Corpus` object are plain JSON values.
+
+    ```python
+    import gymnasium as gym
+    import mlgo_gym
+    env = gym.make("mlgo/Inline-v0", corpus="zstd", metric="text", reward="relative")
+    ```
+
+    ## Version history
+
+    * v0: first version
+    """
+
+    def __init__(self, **options: Unpack[EnvOptions]) -> None:
+        super().__init__(InlineTask, **options)
+        EzPickle.__init__(self, **options)

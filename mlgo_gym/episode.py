@@ -1,0 +1,143 @@
+"""One compile under an agent: its decisions, then what it achieved against the compiler's own heuristic.
+
+Nothing here knows Gymnasium, and `poll()` never blocks, so that one event loop can serve many episodes.
+"""
+
+from __future__ import annotations
+
+from mlgo_gym.baseline import baseline_session, keep_baseline, known_baseline
+from mlgo_gym.compilation import Compilation
+from mlgo_gym.decision_count import keep_decisions
+from mlgo_gym.errors import ToolchainError
+from mlgo_gym.measurement import Measurement
+from mlgo_gym.session import Decision, Session
+from mlgo_gym.task import Task
+
+
+class Episode:
+    """One compile, from its start to its measurement.
+
+    Args:
+        compilation: what to compile; the task's own flags are part of it.
+        task: whose decisions these are.
+        max_decisions: after so many decisions of the agent, clang's own choices are taken to the end.
+
+    Attributes:
+        decision: what clang waits with; None while it computes, and when the episode is over.
+        decisions: how many decisions the agent has answered.
+        handed_over: how many decisions clang's own choice answered because the budget was spent.
+        measurement: what the compile achieved, once it is over.
+        baseline: what the compiler's own heuristic achieves, once the compile is over.
+
+    Raises:
+        CompilerError: of kind `start`, when clang cannot be started.
+    """
+
+    def __init__(self, compilation: Compilation, task: Task, *, max_decisions: int | None = None) -> None:
+        self.compilation = compilation
+        self.task = task
+        self.decision: Decision | None = None
+        self.decisions = 0
+        self.handed_over = 0
+        self.measurement: Measurement | None = None
+        self.baseline: Measurement | None = None
+        self._budget = max_decisions
+        self._unchecked = set(range(len(task.advisors)))
+        self._baseline_session: Session | None = None
+        self.session = Session(compilation.command, task.advisors, record=task.record)
+
+    @property
+    def over(self) -> bool:
+        """Whether both measurements are there."""
+        return self.baseline is not None
+
+    def descriptors(self) -> list[int]:
+        """Return the descriptors whose readability means that `poll()` has something to do."""
+        return self._current.descriptors()
+
+    @property
+    def _current(self) -> Session:
+        return self._baseline_session or self.session
+
+    def answer(self, advice: bytes) -> None:
+        """Answer the current decision with the bytes of an advice tensor."""
+        self.decision = None
+        self.decisions += 1
+        self.session.advise(advice)
+
+    def poll(self) -> bool:
+        """Go on without waiting; return whether there is a decision to answer or the episode is over.
+
+        Raises:
+            CompilerError: the compile, or that of the baseline, failed.
+            ToolchainError: clang asks for other features than it did when it was probed.
+        """
+        while self.decision is None and not self.over:
+            session = self._current
+            decision = session.poll()
+            if decision is not None:
+                self._take(decision)
+            elif session.exited:
+                self._ended()
+            else:
+                return False
+        return True
+
+    def wait(self, timeout: float) -> None:
+        """Wait until there is a decision to answer or the episode is over.
+
+        Args:
+            timeout: the longest wait for each sign of life of clang's, in seconds.
+
+        Raises:
+            CompilerError: the compile, or that of the baseline, failed or was silent for too long.
+            ToolchainError: clang asks for other features than it did when it was probed.
+        """
+        while self.decision is None and not self.over:
+            decision = self._current.wait(timeout)
+            if decision is not None:
+                self._take(decision)
+            else:
+                self._ended()
+
+    def _take(self, decision: Decision) -> None:
+        if decision.advisor in self._unchecked:
+            self._check_header(decision.advisor)
+        if self._budget is not None and self.decisions >= self._budget:
+            self.handed_over += 1
+            self.session.advise(self.task.default_advice(decision))
+        else:
+            self.decision = decision
+
+    def _check_header(self, advisor: int) -> None:
+        self._unchecked.discard(advisor)
+        found, expected = self.session.header(advisor), self.task.headers[advisor]
+        if found != expected:
+            self.session.kill()
+            raise ToolchainError(
+                f"the {self.task.advisors[advisor].name} advisor of clang was to ask with the header that it had when "
+                f"it was probed, and the header is another: expected {expected}, found {found}; make the environment anew "
+                "with the flags that change it, or delete the cache folder if the compiler was replaced"
+            )
+
+    def _ended(self) -> None:
+        """Take in the session that has just ended: first the agent's compile, then, if need be, the baseline's."""
+        measurement = Measurement.of(self._current.finish(0.0))
+        if self._baseline_session is not None:
+            keep_baseline(self.compilation, measurement, record=self.task.record)
+            self._baseline_session.close()
+            self.baseline = measurement
+            return
+        self.measurement = measurement
+        if not self.decisions + self.handed_over:
+            keep_decisions(self.compilation, self.task, 0)
+        self.session.close()
+        self.baseline = known_baseline(self.compilation, record=self.task.record)
+        if self.baseline is None:
+            self._baseline_session = baseline_session(self.compilation, record=self.task.record)
+
+    def close(self) -> None:
+        """End the compile if it still runs. Idempotent."""
+        self.session.close()
+        if self._baseline_session is not None:
+            self._baseline_session.close()

@@ -1,0 +1,34 @@
+"""From an outcome and its baseline to a number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+RewardFunction = Callable[[float, float], float]
+"""Takes the outcome and the baseline, both costs (smaller is better), and returns the reward."""
+
+
+def relative(outcome: float, baseline: float) -> float:
+    """Return `1 - outcome / baseline`: 0.02 means 2 % less than the baseline.
+
+    Where the baseline is 0 there is nothing to be relative to: the reward is then minus the outcome, so 0 for 0.
+    """
+    return 1.0 - outcome / baseline if baseline else -float(outcome)
+
+
+def difference(outcome: float, baseline: float) -> float:
+    """Return `baseline - outcome`, in the unit of the metric: bytes, or units of cost."""
+    return float(baseline - outcome)
+
+
+def logarithmic(outcome: float, baseline: float) -> float:
+    """Return `log((1 + baseline) / (1 + outcome))`: symmetric, and its sum is a geometric mean's logarithm.
+
+    The ones keep it finite where a cost is 0; on sizes of hundreds of bytes they do not matter.
+    """
+    return math.log((1.0 + baseline) / (1.0 + outcome))
+
+
+REWARDS: dict[str, RewardFunction] = {"relative": relative, "bytes": difference, "log": logarithmic}
+"""The rewards by the names that environments take."""

@@ -1,0 +1,419 @@
+"""One running clang: start, next decision, advise, finish, kill; every wait has a deadline.
+
+A session is a small state machine that never blocks in `poll()`, so that one event loop can serve many; `wait()` is the
+blocking form. What clang does is described at llvm/Analysis/InteractiveModelRunner.h.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from mlgo_gym.advisors import Advisor
+from mlgo_gym.errors import CompilerError, TrainingLogError
+from mlgo_gym.process import FIRST_EXTRA_DESCRIPTOR, CompilerProcess
+from mlgo_gym.scratch import make_scratch
+from mlgo_gym.training_log import Context, LogDecoder, LogHeader, Observation
+
+KEPT_STDERR = 64 * 1024
+"""How many of the last bytes of clang's standard error are kept."""
+
+_READ_SIZE = 1 << 16
+
+
+class Decision(NamedTuple):
+    """A question that clang waits with.
+
+    Attributes:
+        advisor: the position of the asking advisor among the session's.
+        context: the function (register allocation), empty for inlining.
+        number: that of the question within its context, from 0.
+        payload: the features, the bytes of one observation in header order.
+    """
+
+    advisor: int
+    context: str
+    number: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What a finished compile left.
+
+    Attributes:
+        object_bytes: the object file.
+        record: the optimisation record (YAML), empty unless it was asked for.
+        stderr: the last words on standard error.
+    """
+
+    object_bytes: bytes
+    record: bytes
+    stderr: str
+
+
+class _Channel:
+    """The two files between an advisor and us."""
+
+    def __init__(self, base: str) -> None:
+        self.base = base
+        self.decoder = LogDecoder()
+        self.context = ""
+        os.mkfifo(base + ".in", 0o600)
+        os.mkfifo(base + ".out", 0o600)
+        # Blocking opens would wait for clang; with O_RDWR there is a reader from the start: us.
+        self.advice = os.open(base + ".in", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.log = os.open(base + ".out", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        for descriptor in (self.advice, self.log):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.advice = self.log = -1
+
+
+class Session:
+    """One compile by one clang.
+
+    Args:
+        command: the whole command line but for channels and output: program, `-cc1`, flags, input.
+        advisors: which advisors ask us; none makes this a plain compile.
+        record: whether to keep the optimisation record of the register allocator.
+
+    Raises:
+        CompilerError: of kind `start`, when the program cannot be started.
+    """
+
+    def __init__(self, command: Sequence[str], advisors: Sequence[Advisor] = (), *, record: bool = False) -> None:
+        self.advisors = tuple(advisors)
+        self.exited = False
+        self._ahead = 0
+        self._unsent = bytearray()
+        self._waiting: int | None = None
+        self._ready: deque[Decision] = deque()
+        self._stderr = b""
+        self._host = os.getpid()
+        self._scratch: Path | None = make_scratch()
+        self._channels: list[_Channel] = []
+        self._files: list[int] = []
+        self._process: CompilerProcess | None = None
+        stderr_write = -1
+        try:
+            base = str(self._scratch / "c")
+            self._channels = [_Channel(f"{base}{number}") for number in range(len(self.advisors))]
+            self._output = self._memory_file("object")
+            self._record = self._memory_file("record") if record else -1
+            self._stderr_read, stderr_write = os.pipe()
+            self._files.append(self._stderr_read)
+            os.set_blocking(self._stderr_read, False)
+            self.command = self._complete(command)
+            extras = [self._record] if record else []
+            self._process = CompilerProcess.start(self.command, stdout=self._output, stderr=stderr_write, extras=extras)
+            self._poll = select.poll()
+            for descriptor in self.descriptors():
+                self._poll.register(descriptor, select.POLLIN)
+        except BaseException:
+            self._release()
+            raise
+        finally:
+            if stderr_write >= 0:
+                os.close(stderr_write)
+        _live.add(self)
+
+    def _memory_file(self, name: str) -> int:
+        descriptor = os.memfd_create(f"mlgo-gym-{name}", os.MFD_CLOEXEC)
+        self._files.append(descriptor)
+        return descriptor
+
+    def _complete(self, command: Sequence[str]) -> tuple[str, ...]:
+        words = list(command)
+        for advisor, channel in zip(self.advisors, self._channels, strict=True):
+            words += advisor.flags(channel.base)
+        if self._record >= 0:
+            words += ["-opt-record-file", f"/proc/self/fd/{FIRST_EXTRA_DESCRIPTOR}", "-opt-record-passes", "regalloc"]
+        return (*words, "-o", "-")
+
+    @property
+    def pid(self) -> int:
+        """clang's process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def stderr(self) -> str:
+        """The last words of clang on standard error so far."""
+        return self._stderr.decode(errors="replace")
+
+    def header(self, advisor: int = 0) -> LogHeader | None:
+        """Return the header that an advisor wrote; None before it has, or when it never asks."""
+        return self._channels[advisor].decoder.header
+
+    def descriptors(self) -> list[int]:
+        """Return the descriptors whose readability means that `poll()` has something to do."""
+        assert self._process is not None
+        watched = [*(channel.log for channel in self._channels), self._stderr_read, self._process.pidfd]
+        return [descriptor for descriptor in watched if descriptor >= 0]
+
+    def advise(self, answer: bytes) -> None:
+        """Answer the decision that `poll()` or `wait()` returned last.
+
+        Args:
+            answer: the bytes of one advice tensor.
+        """
+        assert self._waiting is not None, "advise() answers a decision: wait for one first"
+        channel = self._channels[self._waiting]
+        self._waiting = None
+        # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.
+        os.write(channel.advice, answer)
+
+    def advise_ahead(self, answers: Sequence[bytes]) -> None:
+        """Answer the next questions before they are asked, so that clang never waits; `wait()` passes over them.
+
+        For a session with one advisor; the current decision, if there is one, is the first to be answered.
+
+        Args:
+            answers: the bytes of one advice tensor for each question.
+        """
+        assert len(self._channels) == 1, "only the questions of a single advisor have a known order"
+        assert self._ahead == 0, "answers are still on their way"
+        if not answers:
+            return
+        self._ahead = len(answers) - (self._waiting is not None) - len(self._ready)
+        self._waiting = None
+        self._ready.clear()
+        self._unsent += b"".join(answers)
+        self._send()
+
+    def _send(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._unsent:
+                del self._unsent[: os.write(self._channels[0].advice, self._unsent)]
+
+    def poll(self) -> Decision | None:
+        """Return the next decision if clang has asked one, without waiting.
+
+        None means that there is none yet, or, when `exited` is set, that clang has ended and no more will come.
+
+        Raises:
+            CompilerError: of kind `protocol`, when clang wrote what is not the protocol.
+        """
+        if self._ready:
+            return self._take()
+        if self.exited:
+            return None
+        assert self._process is not None
+        # The order matters: what clang wrote before it ended must be found after it was seen to have ended.
+        ended = self._process.poll() is not None
+        for number, channel in enumerate(self._channels):
+            if channel.log >= 0:
+                self._read_channel(number, channel)
+        self._read_stderr()
+        if self._ready:
+            return self._take()
+        if ended:
+            self.exited = True
+            self._remove_scratch()
+        return None
+
+    def _take(self) -> Decision:
+        decision = self._ready.popleft()
+        self._waiting = decision.advisor
+        return decision
+
+    def _read_channel(self, number: int, channel: _Channel) -> None:
+        while True:
+            try:
+                data = os.read(channel.log, _READ_SIZE)
+            except BlockingIOError:
+                return
+            if not data:
+                if channel.decoder.header is not None:
+                    # clang has closed it; a closed FIFO stays readable and would wake every wait.
+                    self._forget(channel.log)
+                    channel.log = -1
+                return
+            self._decode(number, channel, data)
+            if len(data) < _READ_SIZE:
+                return
+
+    def _decode(self, number: int, channel: _Channel, data: bytes) -> None:
+        decoder = channel.decoder
+        first = decoder.header is None
+        decoder.feed(data)
+        try:
+            while (event := decoder.next_event()) is not None:
+                if isinstance(event, Observation):
+                    if self._ahead:
+                        self._ahead -= 1
+                    else:
+                        self._ready.append(Decision(number, channel.context, event.number, event.payload))
+                elif isinstance(event, Context):
+                    channel.context = event.name
+                else:
+                    raise TrainingLogError("a channel carries no outcomes", event.offset)
+        except TrainingLogError as error:
+            self.kill()
+            raise self._error(
+                "protocol", f"clang broke the protocol of {self.advisors[number].name}: {error}"
+            ) from error
+        if self._unsent:
+            self._send()
+        if first and decoder.header is not None:
+            self._check_header(number, decoder.header)
+
+    def _check_header(self, number: int, header: LogHeader) -> None:
+        advisor = self.advisors[number]
+        if header.advice is None or header.advice.type != advisor.scalar_type or header.advice.size != 1:
+            self.kill()
+            raise self._error(
+                "protocol", f"{advisor.name} was to take one {advisor.scalar_type}, its header says {header.advice}"
+            )
+        if all(channel.decoder.header is not None for channel in self._channels):
+            self._remove_scratch()
+
+    def _forget(self, descriptor: int) -> None:
+        self._poll.unregister(descriptor)
+        os.close(descriptor)
+
+    def _read_stderr(self) -> None:
+        if self._stderr_read < 0:
+            return
+        try:
+            while data := os.read(self._stderr_read, _READ_SIZE):
+                self._stderr = (self._stderr + data)[-KEPT_STDERR:]
+        except BlockingIOError:
+            return
+        self._files.remove(self._stderr_read)
+        self._forget(self._stderr_read)
+        self._stderr_read = -1
+
+    def wait(self, timeout: float) -> Decision | None:
+        """Return the next decision, or None when clang has ended and no more will come.
+
+        Args:
+            timeout: the longest wait, in seconds.
+
+        Raises:
+            CompilerError: of kind `timeout`, when clang neither asks nor ends in time (it is killed); of kind
+                `protocol`, when it wrote what is not the protocol.
+        """
+        if self._ready or self.exited:
+            return self.poll()
+        deadline = time.monotonic() + timeout
+        remaining = timeout
+        while remaining > 0:
+            self._poll.poll(remaining * 1000)
+            if (decision := self.poll()) is not None or self.exited:
+                return decision
+            remaining = deadline - time.monotonic()
+        raise self.timed_out(timeout)
+
+    def timed_out(self, timeout: float) -> CompilerError:
+        """Kill clang and return the error that says it was too slow."""
+        self.kill()
+        return self._error("timeout", f"clang was to ask or to finish within {timeout:g} s and did not; it was killed")
+
+    def finish(self, timeout: float) -> Compiled:
+        """Wait for clang to end and return what it left. Decisions still asked are an error of the caller's.
+
+        Raises:
+            CompilerError: it failed (`exit`, `signal`), or did not end in time (`timeout`).
+        """
+        if not self.exited:
+            decision = self.wait(timeout)
+            assert decision is None, "clang still asks: answer its decisions before finish()"
+        assert self._process is not None
+        status = self._process.exit_status
+        if status != 0:
+            raise self.failure()
+        return Compiled(self._contents(self._output), self._contents(self._record), self.stderr)
+
+    def failure(self) -> CompilerError:
+        """Return the error that says how clang failed, with its last words."""
+        assert self._process is not None
+        status = self._process.exit_status
+        if status is not None and status < 0:
+            name = signal.Signals(-status).name
+            return self._error("signal", f"clang crashed with signal {-status} ({name})")
+        return self._error("exit", f"clang failed with exit status {status}")
+
+    @staticmethod
+    def _contents(descriptor: int) -> bytes:
+        if descriptor < 0:
+            return b""
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+    def _error(self, kind: str, message: str) -> CompilerError:
+        status = self._process.exit_status if self._process is not None else None
+        return CompilerError(message, kind=kind, exit_status=status, stderr=self.stderr, command=self.command)
+
+    def kill(self) -> None:
+        """End clang now. Idempotent; what it wrote so far is read."""
+        if self._process is not None and not self.exited:
+            self._process.kill()
+            self._read_stderr()
+            self._ready.clear()
+            self.exited = True
+            self._remove_scratch()
+
+    def close(self) -> None:
+        """End clang if it still runs and give everything back. Idempotent."""
+        if self._host == os.getpid():
+            self.kill()
+        self._release()
+
+    def _release(self) -> None:
+        _live.discard(self)
+        ours = self._host == os.getpid()
+        if self._process is not None:
+            if ours:
+                self._process.close()
+            else:
+                self._process.abandon()
+        self.exited = True
+        for channel in self._channels:
+            channel.close()
+        for descriptor in self._files:
+            os.close(descriptor)
+        self._files.clear()
+        self._output = self._record = self._stderr_read = -1
+        if ours:
+            self._remove_scratch()
+
+    def _remove_scratch(self) -> None:
+        """Both ends of every channel are open or will never be: their names are needed no more."""
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_channels", None) is not None:
+            self.close()
+
+
+_live: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _forget_after_fork() -> None:
+    """In a forked copy of the host, drop the descriptors: the compilers belong to the original."""
+    for session in list(_live):
+        session.close()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,106 @@
+"""The small interface that a file in `envs/` fills in: what is different about one kind of decision."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from mlgo_gym.advisors import Advisor
+from mlgo_gym.measurement import Measurement
+from mlgo_gym.session import Decision
+from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.training_log import LogHeader
+
+OBSERVATIONS = ("flat", "dict")
+"""The forms of an observation."""
+
+
+class Task(ABC):
+    """What an agent decides, seen from the engine.
+
+    A task is bound to the headers of one compiler, so that spaces come from the compiler and not from a table.
+
+    Args:
+        headers: the header of each advisor, in the order of `advisors`.
+        observation: `"flat"` or `"dict"`.
+
+    Attributes:
+        observation_space: the space of `observe()`.
+        action_space: the space of the actions that `encode()` takes.
+        feature_names: the name of each element of a flat observation.
+    """
+
+    name: ClassVar[str]
+    """A short name, under which what is measured is cached."""
+
+    advisors: ClassVar[tuple[Advisor, ...]]
+    """Who asks, in the order in which clang opens their channels."""
+
+    record: ClassVar[bool] = False
+    """Whether the outcome needs the register allocator's optimisation record."""
+
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+    feature_names: tuple[str, ...]
+
+    def __init__(self, headers: Sequence[LogHeader], observation: str) -> None:
+        self.headers = tuple(headers)
+        self.observation = observation
+
+    @classmethod
+    def flags(cls, toolchain: Toolchain) -> tuple[str, ...]:
+        """Return further `-cc1` arguments that this task needs from this compiler.
+
+        Raises:
+            ToolchainError: the compiler cannot do what the task needs.
+        """
+        del toolchain
+        return ()
+
+    @abstractmethod
+    def observe(self, decision: Decision) -> Any:
+        """Return a fresh observation of a decision, an element of `observation_space`."""
+
+    @abstractmethod
+    def final_observation(self) -> Any:
+        """Return the observation of an episode that is over: there is nothing to see, so all zeros."""
+
+    @abstractmethod
+    def default_action(self, decision: Decision) -> Any:
+        """Return the action that clang itself would take, as exactly as the features tell."""
+
+    @abstractmethod
+    def encode(self, decision: Decision, action: Any) -> bytes | None:
+        """Return the bytes of the advice, or None when the action is illegal at this decision."""
+
+    def default_advice(self, decision: Decision) -> bytes:
+        """Return the bytes of clang's own choice."""
+        advice = self.encode(decision, self.default_action(decision))
+        assert advice is not None
+        return advice
+
+    def action_mask(self, decision: Decision) -> npt.NDArray[np.int8] | None:
+        """Return which actions are legal, int8 of shape (number of actions,), or None where all are."""
+        del decision
+        return None
+
+    @abstractmethod
+    def describe(self, decision: Decision) -> list[tuple[str, str]]:
+        """Return the main features of a decision for a person to read: pairs of a label and a text."""
+
+    @abstractmethod
+    def name_action(self, action: Any) -> str:
+        """Return an action in words."""
+
+    def outcome(self, measurement: Measurement, metric: str) -> float:
+        """Return the cost of a compile by one of the task's metrics; smaller is better."""
+        return float(getattr(measurement.sizes, SIZE_METRICS[metric]))
+
+
+SIZE_METRICS = {"text": "text", "llvm-size": "llvm_size", "object": "object"}
+"""The sizes that can be rewarded, and their names in `ObjectSizes`."""
