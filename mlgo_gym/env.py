@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar, TypedDict
+from typing import Any, TypedDict
 
 import gymnasium as gym
 import numpy as np

@@ -116,8 +116,8 @@ class Episode:
             self.session.kill()
             raise ToolchainError(
                 f"the {self.task.advisors[advisor].name} advisor of clang was to ask with the header that it had when "
-                f"it was probed, and the header is another: expected {expected}, found {found}; make the environment anew "
-                "with the flags that change it, or delete the cache folder if the compiler was replaced"
+                f"it was probed, and the header is another: expected {expected}, found {found}; make the environment "
+                "anew with the flags that change it, or delete the cache folder if the compiler was replaced"
             )
 
     def _ended(self) -> None:

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+inline void *operator new(size_t, void *p) noexcept { return p; }
+
 namespace scene {
 
 struct Vec3 {
@@ -41,18 +43,12 @@ public:
         float c = cosf(a), s = sinf(a);
         return Affine(Vec3(1, 0, 0), Vec3(0, c, -s), Vec3(0, s, c), Vec3());
     }
-    Vec3 column(int i) const {
-        switch (i) {
-        case 0: return Vec3(row_[0].x, row_[1].x, row_[2].x);
-        case 1: return Vec3(row_[0].y, row_[1].y, row_[2].y);
-        default: return Vec3(row_[0].z, row_[1].z, row_[2].z);
-        }
-    }
+    Vec3 column(float Vec3::*axis) const { return Vec3(row_[0].*axis, row_[1].*axis, row_[2].*axis); }
     const Vec3 &shift() const { return shift_; }
     Vec3 direction(const Vec3 &v) const { return Vec3(dot(row_[0], v), dot(row_[1], v), dot(row_[2], v)); }
     Vec3 point(const Vec3 &v) const { return direction(v) + shift_; }
     Affine operator*(const Affine &o) const {
-        Vec3 c0 = o.column(0), c1 = o.column(1), c2 = o.column(2);
+        Vec3 c0 = o.column(&Vec3::x), c1 = o.column(&Vec3::y), c2 = o.column(&Vec3::z);
         Affine out;
         for (int i = 0; i < 3; ++i) out.row_[i] = Vec3(dot(row_[i], c0), dot(row_[i], c1), dot(row_[i], c2));
         out.shift_ = point(o.shift_);
@@ -118,7 +114,6 @@ class Node {
 
 protected:
     virtual void mark_stale() { stale_ = true; }
-    bool is_stale() const { return stale_; }
 
 public:
     explicit Node(int id) : id_(id) {}
@@ -146,22 +141,12 @@ protected:
     ~Node() = default;
 };
 
-// Objects live in malloc memory; make/destroy pair the placement construction.
-struct Place {
-    void *at;
-};
-
-} // namespace scene
-
-inline void *operator new(size_t, scene::Place p) noexcept { return p.at; }
-
-namespace scene {
-
+// Objects live in malloc memory; make and destroy pair up.
 template <class T> class Allocated : public T {
 public:
     using T::T;
     void destroy() override {
-        this->~Allocated();
+        this->Allocated::~Allocated();
         free(this);
     }
 };
@@ -210,7 +195,7 @@ public:
     template <class T, class... A> Allocated<T> *make(A... args) {
         void *mem = malloc(sizeof(Allocated<T>));
         if (!mem) abort();
-        auto *n = ::new (Place{mem}) Allocated<T>(args...);
+        auto *n = ::new (mem) Allocated<T>(args...);
         adopt(n);
         return n;
     }
