@@ -117,7 +117,7 @@ def _compile_all(
         metadata = {
             "source": f"{name}{source.suffix}",
             "source_sha256": digests[name],
-            "source_lines": source.read_bytes().count(b"\n"),
+            "lines": source.read_bytes().count(b"\n"),
             "language": language,
             "optimize": optimize,
             "project": name,

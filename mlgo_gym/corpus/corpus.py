@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from mlgo_gym.corpus.flags import check_edits
 from mlgo_gym.corpus.folder import FolderModules
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules import EditedModules, JoinedModules, Modules, SingleModule
+from mlgo_gym.corpus.modules import ENDLESS, EditedModules, JoinedModules, Modules, SingleModule
 from mlgo_gym.corpus.sampling import draw, draw_stratified, is_test
 from mlgo_gym.errors import CorpusError
 
@@ -75,6 +75,11 @@ class Corpus:
 
     def __getitem__(self, index: int) -> Module:
         return self._modules.load(self.names[index])
+
+    @property
+    def endless(self) -> bool:
+        """Whether its modules are generated for as long as they are asked for, so that it cannot be gone through."""
+        return len(self.names) >= ENDLESS
 
     def module(self, name: str) -> Module:
         """Return the module of that name.

@@ -12,6 +12,9 @@ from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CorpusError
 
+ENDLESS = 2**31
+"""The length of a corpus that generates modules for as long as they are asked for."""
+
 
 class Modules(Protocol):
     """Modules by name, each made when it is asked for."""

@@ -1,0 +1,86 @@
+"""`mlgo-gym corpus`: look at corpora, make them, and check them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from mlgo_gym.cli.corpus_tables import decision_table, information_table, module_table
+from mlgo_gym.cli.decisions import decision_counter
+from mlgo_gym.cli.progress import progress_over
+from mlgo_gym.corpus.corpus import Corpus, open_corpus
+from mlgo_gym.corpus.information import describe
+from mlgo_gym.corpus.verify import verify
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.toolchain import Toolchain, find_toolchain
+
+corpus_commands = typer.Typer(help="Look at corpora, make them, and check them.", no_args_is_help=True)
+
+CorpusArgument = Annotated[
+    str,
+    typer.Argument(help="builtin, a dataset, pypi:NAME==VERSION, csmith:SEED:COUNT, a path, or several with commas."),
+]
+ClangOption = Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+JobsOption = Annotated[int | None, typer.Option(min=1, help="How many modules at a time. Default: all processors.")]
+
+
+@corpus_commands.command("info")
+def info(
+    corpus: CorpusArgument,
+    *,
+    clang: ClangOption = None,
+    decisions: Annotated[
+        bool, typer.Option(help="Count the decisions of every module; each count not known yet costs a compile.")
+    ] = False,
+    modules: Annotated[bool, typer.Option(help="Also list the modules.")] = False,
+    jobs: JobsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a corpus holds: modules, lines, languages, licences, and the level its functions really have."""
+    toolchain, opened = _open(corpus, clang)
+    tasks, count = decision_counter(toolchain) if decisions else ((), None)
+    with progress_over(len(opened), f"Looking at {opened.name}") as advance:
+        information = describe(opened, toolchain, count=count, tasks=tasks, jobs=jobs, progress=advance)
+    if as_json:
+        listed = {"names": list(opened.names)} if modules else {}
+        typer.echo(json.dumps({"corpus": opened.name, **dataclasses.asdict(information), **listed}, indent=2))
+    else:
+        console = Console(highlight=False)
+        console.print(information_table(opened, information, toolchain))
+        for task, counts in information.decisions.items():
+            console.print(decision_table(task, counts))
+        if modules:
+            console.print(module_table(opened))
+    for problem in information.problems:
+        typer.echo(problem, err=True)
+    if information.problems:
+        raise typer.Exit(1)
+
+
+@corpus_commands.command("verify")
+def verify_command(corpus: CorpusArgument, *, clang: ClangOption = None, jobs: JobsOption = None) -> None:
+    """Check digests, bitcode, and that the chosen clang understands the flags; one line per problem, exit 1 if any."""
+    toolchain, opened = _open(corpus, clang)
+    with progress_over(len(opened), f"Verifying {opened.name}") as advance:
+        problems = verify(opened, toolchain, jobs=jobs, progress=advance)
+    for problem in problems:
+        typer.echo(f"{problem.module}: {problem.text}")
+    typer.echo(
+        f"{opened.name}: {len(opened) - len(problems)} of {len(opened)} modules are whole and understood by clang "
+        f"{toolchain.version_text}"
+    )
+    if problems:
+        raise typer.Exit(1)
+
+
+def _open(corpus: str, clang: str | None) -> tuple[Toolchain, Corpus]:
+    toolchain = find_toolchain(clang)
+    opened = open_corpus(corpus, toolchain=toolchain)
+    if opened.endless:
+        raise CorpusError(f"{opened.name} has no end; give a number of programs, as in {opened.name}:100")
+    return toolchain, opened
