@@ -1,0 +1,122 @@
+"""What every test may ask for: a cache of its own, compilers, and small programs as bitcode."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.compilation import Compilation, plan
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.toolchain import Toolchain, bundled_command, find_toolchain
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+MakeBitcode = Callable[..., Path]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """Keep what is cached in one folder that all workers of this run share, and nobody else."""
+    root = tmp_path_factory.getbasetemp()
+    folder = (root if worker_id == "master" else root.parent) / "cache"
+    os.environ["MLGO_CACHE"] = str(folder)
+    os.environ.pop("MLGO_CLANG", None)
+    return folder
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache for one test."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("MLGO_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def toolchain(cache: Path) -> Toolchain:
+    """The bundled clang."""
+    return find_toolchain("bundled")
+
+
+@pytest.fixture(scope="session", params=["bundled", "clang-19", "clang-22"])
+def any_toolchain(request: pytest.FixtureRequest, cache: Path) -> Toolchain:
+    """Each clang that is installed, in turn."""
+    name: str = request.param
+    if name != "bundled" and shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed")
+    return find_toolchain(name)
+
+
+@pytest.fixture(scope="session")
+def make_bitcode(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> MakeBitcode:
+    """Return a function that compiles a program of `tests/programs`, or any C source, to unoptimised bitcode."""
+
+    def make(
+        source: str | Path,
+        *,
+        compiler: Toolchain = toolchain,
+        triple: str = "x86_64-unknown-linux-musl",
+        optimize: str = "-Oz",
+    ) -> Path:
+        path = PROGRAMS / source
+        bitcode = tmp_path_factory.mktemp("bitcode") / f"{path.stem}.bc"
+        front_end = ["-fPIC", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c"]
+        result = compiler.run([f"--target={triple}", optimize, *front_end, str(path), "-o", str(bitcode)])
+        assert result.returncode == 0, result.stderr
+        return bitcode
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def calls(make_bitcode: MakeBitcode) -> Path:
+    """The bitcode of a module with nine decisions."""
+    return make_bitcode("calls.c")
+
+
+@pytest.fixture(scope="session")
+def leaf(make_bitcode: MakeBitcode) -> Path:
+    """The bitcode of a module without any decision."""
+    return make_bitcode("leaf.c")
+
+
+@pytest.fixture(scope="session")
+def broken(calls: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file that says that it is bitcode, and then is not."""
+    path = tmp_path_factory.mktemp("bitcode") / "broken.bc"
+    data = calls.read_bytes()
+    path.write_bytes(data[:64] + bytes(len(data) - 64))
+    return path
+
+
+@pytest.fixture(scope="session")
+def compile_calls(calls: Path, toolchain: Toolchain) -> Compilation:
+    """The compile of the module with nine decisions by the bundled clang."""
+    return plan(Module("calls", calls), toolchain)
+
+
+@pytest.fixture(scope="session")
+def corpus(calls: Path, leaf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a module `calls`, a module `more/calls` of the same bitcode, and `leaf`, which has no decision."""
+    folder = tmp_path_factory.mktemp("corpus")
+    folder.joinpath("more").mkdir()
+    shutil.copy(calls, folder / "calls.bc")
+    shutil.copy(calls, folder / "more" / "calls.bc")
+    shutil.copy(leaf, folder / "leaf.bc")
+    return folder
+
+
+@pytest.fixture
+def counted_clang(tmp_path: Path) -> tuple[Path, Path]:
+    """A program that is the bundled clang, and a file to which it adds a line at each start."""
+    starts = tmp_path / "starts"
+    starts.touch()
+    zig, mode = bundled_command()
+    program = tmp_path / "counted-clang"
+    program.write_text(f'#!/bin/sh\necho started >> "{starts}"\nexec "{zig}" {mode} "$@"\n')
+    program.chmod(0o755)
+    return program, starts

@@ -1,0 +1,1 @@
+int leaf(int x) { return x * 2; }

@@ -1,0 +1,68 @@
+"""What this process holds: children, descriptors, scratch folders; to compare before and after."""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgo_gym.scratch import scratch_parent
+
+
+@dataclass(frozen=True)
+class Traces:
+    children: frozenset[int]
+    descriptors: int
+    scratch: frozenset[str]
+
+
+def traces() -> Traces:
+    """Return what this process holds now, garbage collected first."""
+    gc.collect()
+    return Traces(children(), len(os.listdir("/proc/self/fd")), scratch_folders())
+
+
+def children(pid: int | None = None) -> frozenset[int]:
+    """Return the living and unreaped children of a process, by default of this one."""
+    parent = os.getpid() if pid is None else pid
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (status := _status(entry)) and int(status[1]) == parent:
+            found.add(int(entry.name))
+    return frozenset(found)
+
+
+def scratch_folders(pid: int | None = None) -> frozenset[str]:
+    """Return the scratch folders of a process, by default of this one."""
+    owner = os.getpid() if pid is None else pid
+    return frozenset(folder.name for folder in Path(scratch_parent()).glob(f"mlgo-gym-{owner}-*"))
+
+
+def alive(pid: int) -> bool:
+    """Return whether a process exists and is not merely waiting to be reaped."""
+    status = _status(Path("/proc", str(pid)))
+    return status is not None and status[0] not in "ZX"
+
+
+def ends_within(pid: int, seconds: float) -> bool:
+    """Wait until a process ends, and return whether it did in time; it need not be a child of ours."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(pidfd)
+
+
+def _status(entry: Path) -> list[str] | None:
+    """Return the state and the parent of a process, and what follows in `/proc/PID/stat`."""
+    try:
+        return entry.joinpath("stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
