@@ -1,0 +1,102 @@
+"""The catalogue of datasets: which sources, pinned by their digest, and how they are compiled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mlgo_gym.errors import CorpusError
+
+_FOLDER = Path(__file__).parent / "catalogue"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Sources that are compiled alike.
+
+    Attributes:
+        sources: patterns relative to the unpacked archive, as `Path.glob` takes them.
+        include: folders to look for headers in, relative to the same.
+        options: what else the driver is given, such as `-std=c++17` or `-DNAME=1`.
+        prefix: a folder before the module names, for sources that are compiled more than once.
+    """
+
+    sources: tuple[str, ...]
+    include: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """One entry.
+
+    Attributes:
+        name: what it is called in the catalogue.
+        package: the distribution on the package index that its sources come from.
+        version: the version of that.
+        sha256: the digest of its source distribution.
+        licence: the licence of the compiled sources, as an SPDX expression.
+        summary: what it is, in a line.
+        parts: what is compiled; empty where the package's own build is recorded.
+        exclude: patterns of sources that are left out, with the reason for each.
+        files: files that the build of the project would write, such as `config.h`, by path.
+        amalgamations: files that are taken apart first, with the folder for the files they are made of.
+    """
+
+    name: str
+    package: str
+    version: str
+    sha256: str
+    licence: str
+    summary: str
+    parts: tuple[Part, ...] = ()
+    exclude: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    amalgamations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def recipe(self) -> list[object]:
+        """Everything that decides what the modules are, as JSON-able values."""
+        parts = [[*map(list, (part.sources, part.include, part.options)), part.prefix] for part in self.parts]
+        rest = [sorted(mapping.items()) for mapping in (self.exclude, self.files, self.amalgamations)]
+        return [self.package, self.version, self.sha256, parts, *rest]
+
+
+def dataset_names() -> list[str]:
+    """Return the names of all datasets in the catalogue, sorted."""
+    return sorted(path.stem for path in _FOLDER.glob("*.json"))
+
+
+@lru_cache
+def find_dataset(name: str) -> Dataset:
+    """Return the dataset of that name.
+
+    Raises:
+        CorpusError: there is none.
+    """
+    path = _FOLDER / f"{name}.json"
+    if name not in dataset_names():
+        raise CorpusError(f"there is no dataset {name!r}; the catalogue has {', '.join(dataset_names())}")
+    try:
+        return _parse(name, json.loads(path.read_bytes()))
+    except (ValueError, TypeError) as error:
+        raise CorpusError(f"{path}: an entry of the catalogue was wanted: {error}; install mlgo-gym again") from error
+
+
+def _parse(name: str, entry: dict[str, Any]) -> Dataset:
+    parts = tuple(
+        Part(
+            sources=tuple(part.pop("sources")),
+            include=tuple(part.pop("include", ())),
+            options=tuple(part.pop("options", ())),
+            **part,
+        )
+        for part in entry.pop("parts", ())
+    )
+    files = {path: "".join(f"{line}\n" for line in lines) for path, lines in entry.pop("files", {}).items()}
+    return Dataset(name=name, parts=parts, files=files, **entry)

@@ -1,0 +1,260 @@
+"""Datasets: sources fetched by their digest, compiled by the recorder, kept as corpora in the cache."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgo_gym.cache import cache_directory, key_of, write_atomically
+from mlgo_gym.corpus.amalgamation import split_amalgamation
+from mlgo_gym.corpus.catalogue import Dataset, find_dataset
+from mlgo_gym.corpus.fetch import fetch_source, unpack
+from mlgo_gym.corpus.record import record_build
+from mlgo_gym.corpus.recorder import LEVELS, PORTABLE_TARGET, Recorder, RecordFailure, Recording
+from mlgo_gym.corpus.shim import record_compile
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.toolchain import Toolchain, find_toolchain
+
+REPORT_FILE = "recording.json"
+_REVISION = 1
+_PYPI = re.compile(r"pypi:([A-Za-z0-9][\w.-]*)==([\w.+!-]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetReport:
+    """How a dataset was made.
+
+    Attributes:
+        name: as it was asked for.
+        folder: its corpus.
+        modules: the number of modules.
+        lines: source lines of the modules, counting each source once.
+        failures: what does not compile.
+        seconds: how long it took to fetch and compile; as it was when it was made.
+    """
+
+    name: str
+    folder: Path
+    modules: int
+    lines: int
+    failures: tuple[RecordFailure, ...]
+    seconds: float
+
+
+def fetch_dataset(
+    name: str,
+    *,
+    optimize: str = "Oz",
+    toolchain: Toolchain | None = None,
+    jobs: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Path:
+    """Return the corpus folder of a dataset; fetched, compiled and recorded when it is not in the cache.
+
+    Any number of processes can ask at once: one makes it, the others wait. It appears whole, or not at all.
+
+    Args:
+        name: a name in the catalogue, or `pypi:NAME==VERSION` for any source distribution with C or C++ in it, which
+            is built as pip would build it, in an environment of its own.
+        optimize: the level it is recorded at, one of `LEVELS`.
+        toolchain: the clang that records.
+        jobs: how many compilers run at once; all processors if None.
+        progress: called with the number of sources compiled so far and the number of all.
+
+    Raises:
+        CorpusError: there is no such dataset or level, it cannot be fetched, or nothing in it compiles. Sources that
+            do not compile are left out; `read_report` tells of them.
+        ToolchainError: there is no usable clang.
+    """
+    if optimize not in LEVELS:
+        raise CorpusError(f"datasets come at {', '.join(LEVELS)}, not at {optimize!r}; choose one of these")
+    toolchain = toolchain or find_toolchain()
+    dataset = _from_index(name) if name.startswith("pypi:") else find_dataset(name)
+    folder = dataset_folder(dataset, optimize, toolchain)
+    if (folder / REPORT_FILE).exists():
+        return folder
+    jobs = jobs or os.cpu_count() or 1
+    with _locked(folder):
+        if not (folder / REPORT_FILE).exists():
+            _make(dataset, folder, optimize, toolchain, jobs, progress)
+    return folder
+
+
+def dataset_folder(dataset: Dataset, optimize: str, toolchain: Toolchain) -> Path:
+    """Return where the corpus of a dataset lies, once it is made."""
+    key = key_of(_REVISION, dataset.recipe, toolchain.version_text, toolchain.bundled)[:8]
+    level = f"{optimize}-clang-{toolchain.version_text}-{key}"
+    return cache_directory() / "datasets" / f"{dataset.name}-{dataset.version}" / level
+
+
+def read_report(name: str, folder: Path) -> DatasetReport:
+    """Return how the dataset in `folder`, as `fetch_dataset` returns it, was made."""
+    content = json.loads((folder / REPORT_FILE).read_bytes())
+    failures = tuple(RecordFailure(**failure) for failure in content["failures"])
+    return DatasetReport(name, folder, content["modules"], content["lines"], failures, content["seconds"])
+
+
+def _make(
+    dataset: Dataset,
+    folder: Path,
+    optimize: str,
+    toolchain: Toolchain,
+    jobs: int,
+    progress: Callable[[int, int], object] | None,
+) -> None:
+    started = time.monotonic()
+    archive = fetch_source(dataset.package, dataset.version, dataset.sha256 or None)
+    work = Path(tempfile.mkdtemp(prefix=".work-", dir=folder.parent))
+    try:
+        source = unpack(archive.path, work / "source").resolve()
+        metadata = {
+            "project": dataset.name,
+            "version": dataset.version,
+            "licence": dataset.licence or "unknown",
+            "archive": archive.path.name,
+            "archive_sha256": archive.sha256,
+        }
+        if dataset.parts:
+            _prepare(dataset, source)
+            recording = _compile(dataset, source, work / "corpus", optimize, toolchain, metadata, jobs, progress)
+        else:
+            recording = _build(dataset, source, work, optimize, toolchain, metadata)
+        if not recording.modules:
+            first = recording.failures[0]
+            raise CorpusError(f"{dataset.name}: nothing in it compiles; {first.source}: {first.message}")
+        report = {
+            "modules": len(recording.modules),
+            "lines": recording.lines,
+            "failures": [{"source": failure.source, "message": failure.message} for failure in recording.failures],
+            "archive_sha256": archive.sha256,
+            "seconds": round(time.monotonic() - started, 1),
+        }
+        write_atomically(recording.corpus / REPORT_FILE, (json.dumps(report, indent=2) + "\n").encode())
+        recording.corpus.rename(folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _prepare(dataset: Dataset, source: Path) -> None:
+    for amalgamation, target in dataset.amalgamations.items():
+        text = (source / amalgamation).read_text(encoding="utf-8")
+        for path, content in split_amalgamation(text).items():
+            _write(source / target / path, content)
+    for path, content in dataset.files.items():
+        _write(source / path, content)
+
+
+def _write(path: Path, content: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+
+
+def _compile(
+    dataset: Dataset,
+    source: Path,
+    output: Path,
+    optimize: str,
+    toolchain: Toolchain,
+    metadata: Mapping[str, object],
+    jobs: int,
+    progress: Callable[[int, int], object] | None,
+) -> Recording:
+    commands = _commands(dataset, source)
+    with Recorder(toolchain, optimize, source, target=PORTABLE_TARGET) as recorder:
+        # The largest first, so that none of them is left for the end.
+        commands.sort(key=lambda command: -(source / command[1]).stat().st_size)
+
+        def compile_one(command: list[str]) -> None:
+            record_compile(recorder.settings, command, str(source), "c")
+
+        with ThreadPoolExecutor(jobs) as pool:
+            for done, _ in enumerate(pool.map(compile_one, commands), start=1):
+                if progress is not None:
+                    progress(done, len(commands))
+        return recorder.collect(output, metadata)
+
+
+def _commands(dataset: Dataset, source: Path) -> list[list[str]]:
+    excluded = {path for pattern in dataset.exclude for path in _matches(dataset, source, pattern)}
+    commands = []
+    for part in dataset.parts:
+        options = [f"-I{source / folder}" for folder in part.include]
+        for path in sorted(
+            {path for pattern in part.sources for path in _matches(dataset, source, pattern)} - excluded
+        ):
+            name = path.relative_to(source)
+            output = Path(part.prefix) / name.with_suffix(".o")
+            commands.append(["-c", str(name), "-o", str(output), *part.options, *options])
+    return commands
+
+
+def _matches(dataset: Dataset, source: Path, pattern: str) -> list[Path]:
+    found = [path for path in source.glob(pattern) if path.is_file()]
+    if not found:
+        raise CorpusError(f"{dataset.name}: no file of {dataset.package} {dataset.version} matches {pattern!r}")
+    return found
+
+
+def _from_index(name: str) -> Dataset:
+    match = _PYPI.fullmatch(name)
+    if match is None:
+        raise CorpusError(f"{name}: pypi:NAME==VERSION was wanted, as in pypi:zstandard==0.25.0; give a version")
+    package, version = match.groups()
+    return Dataset(f"pypi-{package}", package, version, sha256="", licence="", summary="")
+
+
+def _build(
+    dataset: Dataset,
+    source: Path,
+    work: Path,
+    optimize: str,
+    toolchain: Toolchain,
+    metadata: Mapping[str, object],
+) -> Recording:
+    """Record the wheel that pip builds from unpacked sources, in a virtual environment made for that."""
+    environment = work / "environment"
+    made = subprocess.run([sys.executable, "-m", "venv", str(environment)], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        raise CorpusError(
+            f"{dataset.package} is built in a virtual environment, and none can be made: {made.stderr or made.stdout}; "
+            "install Python's venv module"
+        )
+    wheel = [str(environment / "bin" / "python"), "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(work / "wheel")]
+    log = work / "build.log"
+    build = record_build(
+        [*wheel, str(source)],
+        work / "corpus",
+        optimize=optimize,
+        toolchain=toolchain,
+        folder=source,
+        metadata=metadata,
+        log=log,
+    )
+    if build.status == 0:
+        return build.recording
+    words = log.read_text(encoding="utf-8", errors="replace")[-4000:]
+    failure = RecordFailure(f"the build of {dataset.package} {dataset.version}", f"exit status {build.status}: {words}")
+    recording = build.recording
+    return Recording(
+        recording.corpus, recording.modules, (*recording.failures, failure), recording.replaced, recording.lines
+    )
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f".{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

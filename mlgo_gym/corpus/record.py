@@ -1,0 +1,171 @@
+"""Record a build: run it with shims in the place of its compilers."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgo_gym.cache import cache_directory, key_of
+from mlgo_gym.corpus import shim
+from mlgo_gym.corpus.recorder import Recorder, Recording, bundled_target, check_output
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.toolchain import Toolchain, bundled_command, find_toolchain
+
+_C_NAMES = ("cc", "gcc", "clang", "c99", "c11")
+_CXX_NAMES = ("c++", "g++", "clang++")
+_COMPILER_NAME = re.compile(r"(?:[\w.]+-)*(cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-[\d.]+)?")
+_ARCHIVERS = {
+    "ar": ("ar", "gcc-ar", "llvm-ar"),
+    "ranlib": ("ranlib", "gcc-ranlib", "llvm-ranlib"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedBuild:
+    """What became of a build and of its recording.
+
+    Attributes:
+        status: the exit status of the build's command.
+        recording: the corpus and what is missing in it.
+    """
+
+    status: int
+    recording: Recording
+
+
+def record_build(
+    command: Sequence[str],
+    output: Path,
+    *,
+    optimize: str = "Oz",
+    toolchain: Toolchain | None = None,
+    folder: Path | None = None,
+    root: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    metadata: Mapping[str, object] | None = None,
+    log: Path | None = None,
+) -> RecordedBuild:
+    """Run a build and make a corpus of what it compiles.
+
+    The build finds shims under the names of all common compilers, on `PATH` and in `CC` and `CXX`. They run the
+    toolchain's clang as the build asked, and record each C and C++ source that became an object, at another
+    optimisation level if need be. A build that fails leaves the corpus of what it did compile.
+
+    Args:
+        command: the command line of the build.
+        output: where the corpus goes, a folder that does not exist or is empty.
+        optimize: the level of the recorded modules: `Oz`, `Os`, `O2` or `O3`. It replaces the build's own.
+        toolchain: the clang that both builds and records; the bundled one brings the headers of libc and libc++, and
+            sees none of those that are installed on the machine.
+        folder: where the build runs; here if None.
+        root: what module names and sources are relative to; `folder` if None.
+        environment: variables to set for the build.
+        metadata: what to say of every module: `project`, `licence`, ….
+        log: a file for what the build prints, in place of standard output and error.
+
+    Raises:
+        CorpusError: the command cannot be started, it compiled nothing, or `output` is in use.
+        ToolchainError: there is no usable clang.
+    """
+    check_output(output)
+    toolchain = toolchain or find_toolchain()
+    folder = (folder or Path.cwd()).resolve()
+    with Recorder(toolchain, optimize, root or folder) as recorder:
+        variables = {**os.environ, **build_environment(toolchain), **(environment or {})}
+        variables[shim.SETTINGS_VARIABLE] = str(recorder.write_settings())
+        try:
+            with nullcontext(None) if log is None else log.open("wb") as out:
+                status = subprocess.run(
+                    list(command), cwd=folder, env=variables, stdout=out, stderr=out, check=False
+                ).returncode
+        except OSError as error:
+            raise CorpusError(f"the build cannot be started: {error}; give a command that runs in {folder}") from error
+        return RecordedBuild(status, recorder.collect(output, metadata))
+
+
+def build_environment(toolchain: Toolchain) -> dict[str, str]:
+    """Return the variables that put a toolchain's shims in the place of a build's compilers."""
+    shims = _shims(toolchain)
+    variables = {
+        "PATH": f"{shims}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "CC": str(shims / "cc"),
+        "CXX": str(shims / "c++"),
+        "CCACHE_DISABLE": "1",
+    }
+    for name in _ARCHIVERS:
+        if (shims / name).exists():
+            variables[name.upper()] = str(shims / name)
+    return variables
+
+
+def _shims(toolchain: Toolchain) -> Path:
+    """Return the folder of a toolchain's shims.
+
+    It stays: a build folder that CMake or configure has set up remembers the path of its compiler. Without
+    `$MLGO_RECORD` a shim only compiles.
+    """
+    launchers = _launchers(toolchain)
+    folder = cache_directory() / "shims" / key_of(sorted(launchers.items()))[:16]
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".shims-", dir=folder.parent))
+    for name, script in launchers.items():
+        (staging / name).write_text(script, encoding="utf-8")
+        (staging / name).chmod(0o755)
+    staging.chmod(0o755)
+    try:
+        staging.rename(folder)
+    except OSError:  # another process was faster
+        shutil.rmtree(staging)
+    return folder
+
+
+def _launchers(toolchain: Toolchain) -> dict[str, str]:
+    compilers = {"c": _C_NAMES, "c++": _CXX_NAMES}
+    triple = sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu"
+    names = {name: mode for mode, known in compilers.items() for name in known}
+    names |= {f"{triple}-{name}": mode for name, mode in names.items() if name in ("gcc", "g++", "clang", "clang++")}
+    for name in _installed_programs():
+        match = _COMPILER_NAME.fullmatch(name)
+        if match:
+            names[name] = "c++" if "++" in match[1] else "c"
+    launchers = {name: _shim_script(mode, _compiler(toolchain, mode)) for name, mode in names.items()}
+    for tool, aliases in _ARCHIVERS.items():
+        if toolchain.bundled or shutil.which(tool) is None:
+            launchers |= {alias: _script(bundled_command(tool)) for alias in aliases}
+    return launchers
+
+
+def _installed_programs() -> set[str]:
+    programs: set[str] = set()
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        if folder and Path(folder).is_dir():
+            programs.update(path.name for path in Path(folder).iterdir())
+    return programs
+
+
+def _compiler(toolchain: Toolchain, mode: str) -> tuple[str, ...]:
+    if not toolchain.bundled:
+        return (*toolchain.command, f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}")
+    # Without -O, zig's driver instruments for undefined behaviour, which neither gcc nor clang does.
+    return (*bundled_command("c++" if mode == "c++" else "cc"), "-target", bundled_target(), "-fno-sanitize=undefined")
+
+
+def _shim_script(mode: str, compiler: Sequence[str]) -> str:
+    words = [sys.executable, "-I", "-S", str(Path(shim.__file__).absolute()), mode, str(len(compiler)), *compiler]
+    return _script(words)
+
+
+def _script(words: Sequence[str]) -> str:
+    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'

@@ -1,0 +1,278 @@
+"""How a clang is called to record, and how the recordings of many processes become one corpus."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mlgo_gym.bitcode import BitcodeFacts, read_bitcode
+from mlgo_gym.corpus.code_generation import code_generation_flags
+from mlgo_gym.corpus.description import write_command, write_description, write_metadata
+from mlgo_gym.corpus.shim import split_command
+from mlgo_gym.errors import CorpusError, ToolchainError
+from mlgo_gym.toolchain import Toolchain, bundled_command, bundled_folder
+
+LEVELS = ("Oz", "Os", "O2", "O3")
+"""The optimisation levels that a corpus can be recorded at."""
+
+PORTABLE_TARGET = "x86_64-linux-gnu.2.28"
+"""What datasets are compiled for, so that they are the same on every machine: the first x86-64, Debian 10's glibc."""
+
+_FOUND_AS = {"Oz": "-Oz", "Os": "-Os", "O2": "-O1 to -O3", "O3": "-O1 to -O3"}
+_LANGUAGES = {"c": "C", "c++": "C++"}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFailure:
+    """A source that was compiled and could not be recorded.
+
+    Attributes:
+        source: its path relative to the root of the build where it lies below that.
+        message: what the compiler said, or what is wrong with the recording.
+    """
+
+    source: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What became of a recording.
+
+    Attributes:
+        corpus: the folder.
+        modules: the names of its modules.
+        failures: what was compiled and is not among them.
+        replaced: how many recordings a later compile of the same source to the same object replaced.
+        lines: source lines of the modules, counting each source once.
+    """
+
+    corpus: Path
+    modules: tuple[str, ...]
+    failures: tuple[RecordFailure, ...]
+    replaced: int
+    lines: int
+
+
+class Recorder:
+    """The settings of one recording, and the folder in which its processes leave what they record.
+
+    Args:
+        toolchain: the clang that records.
+        optimize: the level at which the front end runs, one of `LEVELS`, whatever the build asks for.
+        root: the folder that names and sources are relative to.
+        target: what the bundled compiler compiles for; `bundled_target()` if None. Another clang has its own.
+
+    Attributes:
+        settings: what `mlgo_gym.corpus.shim.record_compile` wants to know.
+
+    Raises:
+        CorpusError: there is no such level.
+    """
+
+    def __init__(self, toolchain: Toolchain, optimize: str, root: Path, *, target: str | None = None) -> None:
+        if optimize not in LEVELS:
+            raise CorpusError(
+                f"a corpus is recorded at {', '.join(LEVELS)}, not at {optimize!r}; choose one with optimize="
+            )
+        self._optimize = optimize
+        self._compiler = f"clang {toolchain.version_text}"
+        self._root = root.resolve()
+        self._folder = Path(tempfile.mkdtemp(prefix="mlgo-gym-record-"))
+        (self._folder / "records").mkdir()
+        before: list[str] = []
+        after = [f"-{optimize}", "-w", "-g0", "-fno-lto", "-fintegrated-as", f"-fmacro-prefix-map={self._root}/="]
+        headers: dict[str, list[str]] = {"c": [], "c++": []}
+        if toolchain.bundled:
+            target = target or bundled_target()
+            before += ["--no-default-config", f"--target={target.partition('.')[0]}"]
+            after += ["-nostdinc", f"-fmacro-prefix-map={bundled_folder()}/="]
+            headers = {mode: _bundled_headers(toolchain, target, self._folder, mode) for mode in headers}
+        self.settings: dict[str, Any] = {
+            "clang": list(toolchain.command),
+            "before": before,
+            "after": after,
+            "headers": headers,
+            "records": str(self._folder / "records"),
+            "temporary": tempfile.gettempdir(),
+        }
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def write_settings(self) -> Path:
+        """Write the settings where a shim can read them, and return the path."""
+        path = self._folder / "settings.json"
+        path.write_text(json.dumps(self.settings), encoding="utf-8")
+        return path
+
+    def collect(self, output: Path, metadata: Mapping[str, object] | None = None) -> Recording:
+        """Make a corpus of everything recorded so far. It appears at `output` whole, or not at all.
+
+        Args:
+            output: a folder that does not exist, or is empty.
+            metadata: what to say of every module beside what is known of each: `project`, `licence`, ….
+
+        Raises:
+            CorpusError: nothing was recorded, or `output` holds files.
+        """
+        check_output(output)
+        records, failures, replaced = self._read()
+        if not records and not failures:
+            raise CorpusError(
+                "no compile of a C or C++ source was seen: the build was up to date, or it calls its compiler by a "
+                "path that no shim stands for; clean it first, and let it take the compiler from CC and CXX"
+            )
+        output.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+        try:
+            staging.chmod(0o755)
+            kept = {}
+            for name, record in self._named(records):
+                problem = self._write(staging, name, record, metadata or {})
+                if problem is None:
+                    kept[name] = record
+                else:
+                    failures.append(RecordFailure(self._relative(record["source"]), problem))
+            write_description(staging, kept)
+            if output.exists():
+                output.rmdir()
+            staging.rename(output)
+        except BaseException:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+        lines = {record["source"]: record["lines"] for record in kept.values()}
+        return Recording(output, tuple(kept), tuple(failures), replaced, sum(lines.values()))
+
+    def _read(self) -> tuple[list[dict[str, Any]], list[RecordFailure], int]:
+        failures: list[RecordFailure] = []
+        records: dict[tuple[str, str], dict[str, Any]] = {}
+        seen = 0
+        for folder in sorted((self._folder / "records").glob("[0-9]*")):
+            failure = folder / "failure.json"
+            if failure.exists():
+                found = json.loads(failure.read_bytes())
+                failures.append(RecordFailure(self._relative(found["source"]), found["message"]))
+                continue
+            record = json.loads((folder / "record.json").read_bytes())
+            record["bitcode"] = folder / "module.bc"
+            records[record["object"] or "", record["source"]] = record
+            seen += 1
+        return list(records.values()), failures, seen - len(records)
+
+    def _write(self, folder: Path, name: str, record: Mapping[str, Any], metadata: Mapping[str, object]) -> str | None:
+        """Write the files of a module; return what is wrong with it instead, if anything is."""
+        facts = read_bitcode(record["bitcode"])
+        found = level_of(facts)
+        if found not in (None, _FOUND_AS[self._optimize]):
+            return (
+                f"it was to be recorded at -{self._optimize}, and the attributes of its {facts.functions} functions "
+                f"show {found} (minsize on {facts.minsize}, optsize on {facts.optsize}, optnone on {facts.optnone})"
+            )
+        bitcode = folder / f"{name}.bc"
+        bitcode.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(record["bitcode"], bitcode)
+        write_command(folder / f"{name}.cmd", code_generation_flags(record["command"]))
+        known = {
+            "source": self._relative(record["source"]),
+            "source_sha256": record["source_sha256"],
+            "language": _LANGUAGES[record["language"]],
+            "lines": record["lines"],
+            "optimize": self._optimize,
+            "compiler": self._compiler,
+        }
+        write_metadata(folder, name, {**metadata, **known})
+        return None
+
+    def _named(self, records: Iterable[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+        """Return records under unique names in an order that does not depend on which compile ended first."""
+        wanted = [(self._wanted_name(record), record) for record in records]
+        wanted.sort(key=lambda pair: (pair[0], self._relative(pair[1]["source"]), pair[1]["source_sha256"]))
+        used: set[str] = set()
+        named = []
+        for name, record in wanted:
+            unique, number = name, 1
+            while unique in used:
+                number += 1
+                unique = f"{name.removesuffix('.o')}.{number}.o"
+            used.add(unique)
+            named.append((unique, record))
+        return named
+
+    def _wanted_name(self, record: Mapping[str, Any]) -> str:
+        path = record["object"]
+        if path is None:
+            path = str(PurePosixPath(record["source"]).with_suffix(".o"))
+        relative = self._relative(path)
+        if PurePosixPath(relative).is_absolute():
+            relative = os.path.relpath(path, record["folder"])
+        parts = [part for part in PurePosixPath(relative).parts if part not in {"/", "..", "."}]
+        return "/".join(parts)
+
+    def _relative(self, path: str) -> str:
+        resolved = Path(os.path.normpath(path))
+        return str(resolved.relative_to(self._root)) if resolved.is_relative_to(self._root) else str(resolved)
+
+
+def check_output(output: Path) -> None:
+    """Raise `CorpusError` when there are files where a corpus is to go."""
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise CorpusError(
+            f"{output}: a new or an empty folder was wanted, and this is in use; remove it or name another"
+        )
+
+
+def level_of(facts: BitcodeFacts) -> str | None:
+    """Return the level that most functions of a module were compiled at: `-Oz`, `-Os`, `-O1 to -O3` or `-O0`.
+
+    Single functions may differ, by an attribute in the source. None: there is no function to tell by.
+    """
+    counts = {
+        "-Oz": facts.minsize,
+        "-Os": facts.optsize - facts.minsize,
+        "-O0": facts.optnone,
+        "-O1 to -O3": facts.functions - facts.optsize - facts.optnone,
+    }
+    return max(counts, key=lambda level: counts[level]) if facts.functions else None
+
+
+def bundled_target() -> str:
+    """Return the target that the bundled compiler builds and records for: glibc on this kind of processor.
+
+    It is the same on every machine of one architecture.
+    """
+    return PORTABLE_TARGET.replace("x86_64", "aarch64") if platform.machine() == "aarch64" else PORTABLE_TARGET
+
+
+def _bundled_headers(toolchain: Toolchain, target: str, scratch: Path, mode: str) -> list[str]:
+    """Return the `-cc1` options with which `zig cc` and `zig c++` find the headers of libc and libc++.
+
+    `zig clang` is the driver that records, because it changes no flag; it knows no headers of its own.
+    """
+    source = scratch / f"headers.{mode.replace('+', 'p')}"
+    source.touch()
+    driver = bundled_command("c++" if mode == "c++" else "cc")
+    arguments = [*driver[1:], "-target", target, "-c", str(source), "-###"]
+    answer = replace(toolchain, command=driver[:1]).run(arguments)
+    line = next((line for line in answer.stderr.splitlines() if '"-cc1"' in line), None)
+    if answer.returncode != 0 or line is None:
+        raise ToolchainError(f"{' '.join(driver)} was to name its headers: {answer.stderr.strip()[-500:]}")
+    words = split_command(line)
+    options = []
+    for option, value in pairwise(words):
+        if option == "-isystem":
+            options += [option, str(Path(value).absolute())]
+        elif option == "-D" and value.startswith(("_LIBCPP", "_LIBCXX", "__GLIBC")):
+            options += [option, value]
+    return options

@@ -1,0 +1,271 @@
+"""What a compiler shim runs: the real compile, then the front end of the same compile once more, kept as bitcode.
+
+A build starts a shim hundreds of times as `python -I -S shim.py`, so this file stands alone on the standard library
+and imports what only a recording needs while the real compiler is at work. Every recording is a folder of its own
+that appears by a rename, so that parallel shims need no lock; `mlgo_gym.corpus.record` collects them at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from itertools import count
+
+# pathlib and typing would double the time that a shim takes to start.
+# ruff: noqa: PTH102, PTH104, PTH109, PTH113, PTH118, PTH119, PTH120, PTH123
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+SETTINGS_VARIABLE = "MLGO_RECORD"
+"""The environment variable that names the settings of a recording; without it a shim only compiles."""
+
+SOURCE_SUFFIXES = (".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".i", ".ii")
+"""What clang takes for C or C++ without being told."""
+
+_LANGUAGES = {"c": "c", "cpp-output": "c", "c++": "c++", "c++-cpp-output": "c++"}
+_PROBE_NAMES = ("conftest", "_configtest", "CMakeCCompilerABI", "CMakeCXXCompilerABI", "sanitycheck")
+_PROBE_FOLDERS = (
+    "/CMakeFiles/CMakeTmp/",
+    "/CMakeFiles/CMakeScratch/",
+    "/CMakeFiles/CheckTypeSize/",
+    "/CMakeFiles/FeatureTests/",
+    "/CompilerIdC/",
+    "/CompilerIdCXX/",
+    "/meson-private/",
+    "/.sconf_temp/",
+    "/.conf_check_",
+)
+_NOT_RECORDED = ("-march=native", "-mtune=native", "-mcpu=native", "-fembed-bitcode", "-save-temps", "--save-temps")
+_SIDE_OUTPUTS_WITH_VALUE = (
+    "-dependency-file",
+    "-MT",
+    "-dependency-dot",
+    "-header-include-file",
+    "-serialize-diagnostic-file",
+    "-diagnostic-log-file",
+    "-opt-record-file",
+    "-stack-usage-file",
+    "-split-dwarf-file",
+    "-split-dwarf-output",
+)
+_SIDE_OUTPUTS_JOINED = ("-ftime-trace", "-fcrash-diagnostics-dir=")
+_numbers = count()
+
+
+def main(argv: Sequence[str]) -> int:
+    """Compile as asked and, when `$MLGO_RECORD` names a recording, record what was compiled.
+
+    Args:
+        argv: the language that the driver assumes (`c` or `c++`), the number of words that start the real compiler,
+            those words, then the build's own arguments.
+
+    Returns:
+        the exit status of the real compiler, whatever becomes of the recording.
+    """
+    mode, split = argv[0], 2 + int(argv[1])
+    compiler, arguments = list(argv[2:split]), list(argv[split:])
+    settings_path = os.environ.get(SETTINGS_VARIABLE)
+    if not settings_path or not any(_may_name_source(argument) for argument in arguments):
+        os.execv(compiler[0], compiler + arguments)  # noqa: S606 - a shim becomes the compiler
+    process = os.posix_spawn(compiler[0], compiler + arguments, os.environ)
+
+    import json
+
+    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    if status == 0:
+        with open(settings_path, encoding="utf-8") as file:
+            settings = json.load(file)
+        try:
+            record_compile(settings, arguments, os.getcwd(), mode)
+        except OSError as error:
+            _keep_failure(settings, " ".join(arguments)[:500], f"{type(error).__name__}: {error}")
+    return status if status >= 0 else 128 - status
+
+
+def record_compile(settings: dict[str, Any], arguments: Sequence[str], folder: str, mode: str) -> None:
+    """Leave a folder in `settings["records"]` for each source that a driver command line compiles to an object.
+
+    It holds `module.bc` and `record.json`, or only `failure.json` where the front end refused the source.
+
+    Args:
+        settings: `clang` (the words that start it), `before` and `after` (driver options that the build's own override
+            and that override the build's), `headers` (`-cc1` options by language), `records` (the folder to leave
+            recordings in), `temporary` (the folder for temporary files: a source right in it is a probe).
+        arguments: the command line of the build, without its first word.
+        folder: where it runs.
+        mode: `c` or `c++`, the language that the driver assumes.
+    """
+    lines, problem = _compile_commands(settings, _expand(arguments, folder), folder, mode)
+    if problem is not None:
+        _keep_failure(settings, " ".join(arguments)[:500], problem)
+    for line in lines:
+        language = _LANGUAGES.get(_value(line, "-x") or "")
+        source = os.path.join(folder, line[-1])
+        if language is None or "-emit-obj" not in line or _is_probe(settings, source, folder):
+            continue
+        if os.path.isfile(source):
+            _record(settings, line, folder, source, language, arguments)
+
+
+def _record(
+    settings: dict[str, Any],
+    line: list[str],
+    folder: str,
+    source: str,
+    language: str,
+    arguments: Sequence[str],
+) -> None:
+    import hashlib
+    import json
+    import time
+
+    started = time.time_ns()
+    name = f"{started:020d}-{os.getpid()}-{next(_numbers)}"
+    scratch = os.path.join(settings["records"], f".{name}")
+    os.mkdir(scratch)
+    bitcode = f"{scratch}/module.bc"
+    front_end = [word for word in _without_side_outputs(line[:-1]) if word != "-emit-obj"]
+    front_end += [*settings["headers"][language], "-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes"]
+    status, words = _run([*settings["clang"], *front_end, "-o", bitcode, line[-1]], folder)
+    if status != 0:
+        _write_json(f"{scratch}/failure.json", {"source": source, "message": words.strip()})
+    else:
+        with open(source, "rb") as file:
+            text = file.read()
+        output = _value(line, "-o") or ""
+        is_temporary = not any(output in word for word in arguments) and "-c" not in arguments
+        record = {
+            "source": source,
+            "object": None if is_temporary else os.path.join(folder, output),
+            "folder": folder,
+            "language": language,
+            "source_sha256": hashlib.sha256(text).hexdigest(),
+            "lines": text.count(b"\n") + (not text.endswith(b"\n")),
+            "command": line,
+            "order": started,
+        }
+        with open(f"{scratch}/record.json", "w", encoding="utf-8") as out:
+            json.dump(record, out)
+    os.rename(scratch, os.path.join(settings["records"], name))
+
+
+def _compile_commands(
+    settings: dict[str, Any], arguments: list[str], folder: str, mode: str
+) -> tuple[list[list[str]], str | None]:
+    """Return the `-cc1` command lines that the driver would run, from `-cc1` on, or what it complains of."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = [word for word in arguments[:end] if not word.startswith(_NOT_RECORDED)]
+    driver = [*settings["clang"], f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}", "-###", *settings["before"]]
+    status, words = _run([*driver, *kept, *settings["after"], *arguments[end:]], folder)
+    lines = [split_command(line) for line in words.splitlines() if line.startswith(' "') and '"-cc1"' in line]
+    commands = [line[line.index("-cc1") :] for line in lines]
+    return commands, words.strip() if status != 0 else None
+
+
+def split_command(line: str) -> list[str]:
+    """Split a line that `-###` prints: words in double quotes, in which a backslash protects the next character."""
+    words: list[str] = []
+    word: list[str] = []
+    position = 0
+    inside = False
+    while position < len(line):
+        character = line[position]
+        if character == '"':
+            if inside:
+                words.append("".join(word))
+                word = []
+            inside = not inside
+        elif inside:
+            if character == "\\":
+                position += 1
+                character = line[position]
+            word.append(character)
+        position += 1
+    return words
+
+
+def _expand(arguments: Sequence[str], folder: str) -> list[str]:
+    """Return the arguments with the contents of response files in place of `@FILE`."""
+    expanded: list[str] = []
+    for argument in arguments:
+        path = os.path.join(folder, argument[1:])
+        if argument.startswith("@") and os.path.isfile(path):
+            import shlex
+
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                expanded += _expand(shlex.split(file.read()), folder)
+        else:
+            expanded.append(argument)
+    return expanded
+
+
+def _without_side_outputs(line: list[str]) -> list[str]:
+    kept: list[str] = []
+    words = iter(line)
+    for word in words:
+        if word in _SIDE_OUTPUTS_WITH_VALUE or word == "-o":
+            next(words, None)
+        elif not word.startswith(_SIDE_OUTPUTS_JOINED):
+            kept.append(word)
+    return kept
+
+
+def _value(line: list[str], option: str) -> str | None:
+    """Return the last value of an option, since the last one holds."""
+    for position in range(len(line) - 2, -1, -1):
+        if line[position] == option:
+            return line[position + 1]
+    return None
+
+
+def _may_name_source(argument: str) -> bool:
+    return argument.endswith(SOURCE_SUFFIXES) or argument.startswith(("-x", "@", "--language"))
+
+
+def _is_probe(settings: dict[str, Any], source: str, folder: str) -> bool:
+    """Tell whether a compile only asks what the compiler can do, as configure, CMake, Meson and setuptools do."""
+    if os.path.basename(source).startswith(_PROBE_NAMES):
+        return True
+    if os.path.dirname(source) == settings["temporary"]:
+        return True
+    return any(probe in f"{source}/" or probe in f"{folder}/" for probe in _PROBE_FOLDERS)
+
+
+def _run(command: list[str], folder: str) -> tuple[int, str]:
+    import subprocess
+
+    # Expansions of __DATE__ and __TIME__ would make two recordings of one source differ.
+    environment = {"SOURCE_DATE_EPOCH": "0", **os.environ}
+    result = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    return result.returncode, result.stderr.decode(errors="surrogateescape")
+
+
+def _keep_failure(settings: dict[str, Any], source: str, message: str) -> None:
+    import time
+
+    name = f"{time.time_ns():020d}-{os.getpid()}-{next(_numbers)}"
+    scratch = os.path.join(settings["records"], f".{name}")
+    os.mkdir(scratch)
+    _write_json(f"{scratch}/failure.json", {"source": source, "message": message})
+    os.rename(scratch, os.path.join(settings["records"], name))
+
+
+def _write_json(path: str, content: dict[str, object]) -> None:
+    import json
+
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(content, file)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
