@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -12,11 +11,11 @@ from gymnasium.utils import EzPickle
 from typing_extensions import Unpack
 
 from mlgo_gym.advisors import INLINING, Advisor
-from mlgo_gym.env import CompilerEnv, EnvOptions
+from mlgo_gym.env import CompilerEnv
 from mlgo_gym.features import FeatureLayout
+from mlgo_gym.options import EnvOptions
 from mlgo_gym.session import Decision
 from mlgo_gym.task import Task
-from mlgo_gym.training_log import LogHeader
 
 _ADVICE = (struct.pack("<q", 0), struct.pack("<q", 1))
 
@@ -41,9 +40,9 @@ class InlineTask(Task):
     name: ClassVar[str] = "inlining"
     advisors: ClassVar[tuple[Advisor, ...]] = (INLINING,)
 
-    def __init__(self, headers: Sequence[LogHeader], observation: str) -> None:
-        super().__init__(headers, observation)
-        self.layout = FeatureLayout(headers[0])
+    def _bind(self, observation: str) -> None:
+        header = self.headers[0]
+        self.layout = FeatureLayout(header)
         self.feature_names = self.layout.names
         self.action_space = gym.spaces.Discrete(2)
         flat = observation == "flat"
@@ -51,7 +50,7 @@ class InlineTask(Task):
         self._see = self.layout.flat if flat else self.layout.tensors
         # The position of clang's own choice, an int64, in the bytes of an observation.
         offset = 0
-        for spec in headers[0].features:
+        for spec in header.features:
             if spec.name == "inlining_default":
                 break
             offset += spec.nbytes
@@ -153,5 +152,5 @@ class InlineEnv(CompilerEnv):
     """
 
     def __init__(self, **options: Unpack[EnvOptions]) -> None:
-        super().__init__(InlineTask, **options)
+        super().__init__(InlineTask(), **options)
         EzPickle.__init__(self, **options)

@@ -1,6 +1,9 @@
-"""How many decisions a module raises, counted once and kept on disk."""
+"""How many decisions a module raises, in which functions: counted once and kept on disk."""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
 
 from mlgo_gym.cache import JsonCache
 from mlgo_gym.compilation import Compilation
@@ -10,31 +13,34 @@ from mlgo_gym.task import Task
 _memory = JsonCache("decisions")
 
 
-def known_decisions(compilation: Compilation, task: Task) -> int | None:
-    """Return the number of decisions when clang's own choices are taken, if it was counted before."""
+def known_decisions(compilation: Compilation, task: Task) -> dict[str, int] | None:
+    """Return the decisions per context when clang's own choices are taken, if they were counted before."""
     record = _memory.get(compilation.key("decisions", task.name))
-    count = record.get("decisions") if record else None
-    return count if type(count) is int else None
+    counts = record.get("contexts") if record else None
+    return counts if isinstance(counts, dict) else None
 
 
-def keep_decisions(compilation: Compilation, task: Task, count: int) -> None:
-    """Remember a count."""
-    _memory.put(compilation.key("decisions", task.name), {"decisions": count})
+def keep_decisions(compilation: Compilation, task: Task, counts: Mapping[str, int]) -> None:
+    """Remember the decisions per context."""
+    _memory.put(compilation.key("decisions", task.name), {"contexts": dict(counts)})
 
 
-def count_decisions(compilation: Compilation, task: Task, timeout: float = 600.0) -> int:
-    """Return the number of decisions when clang's own choices are taken, compiling only where it is not known yet.
+def count_decisions(compilation: Compilation, task: Task, timeout: float = 600.0) -> dict[str, int]:
+    """Return the decisions per context when clang's own choices are taken; compiles only where they are not known yet.
+
+    The context is a function for register allocation and empty for inlining. A context without a decision is left out.
 
     Raises:
         CompilerError: the compile fails, or clang is silent for longer than `timeout` seconds.
     """
-    count = known_decisions(compilation, task)
-    if count is None:
-        count = 0
-        with Session(compilation.command, task.advisors) as session:
-            while (decision := session.wait(timeout)) is not None:
-                session.advise(task.default_advice(decision))
-                count += 1
-            session.finish(timeout)
-        keep_decisions(compilation, task, count)
-    return count
+    known = known_decisions(compilation, task)
+    if known is not None:
+        return known
+    counts: Counter[str] = Counter()
+    with Session(compilation.command, task.advisors) as session:
+        while (decision := session.wait(timeout)) is not None:
+            session.advise(task.default_advice(decision))
+            counts[decision.context] += 1
+        session.finish(timeout)
+    keep_decisions(compilation, task, counts)
+    return dict(counts)

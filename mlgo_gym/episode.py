@@ -21,11 +21,12 @@ class Episode:
         compilation: what to compile; the task's own flags are part of it.
         task: whose decisions these are.
         max_decisions: after so many decisions of the agent, clang's own choices are taken to the end.
+        function: ask the agent about this function alone; clang's own choices are taken for all others.
 
     Attributes:
         decision: what clang waits with; None while it computes, and when the episode is over.
         decisions: how many decisions the agent has answered.
-        handed_over: how many decisions clang's own choice answered because the budget was spent.
+        handed_over: how many decisions of the agent's clang's own choice answered because the budget was spent.
         measurement: what the compile achieved, once it is over.
         baseline: what the compiler's own heuristic achieves, once the compile is over.
 
@@ -33,7 +34,15 @@ class Episode:
         CompilerError: of kind `start`, when clang cannot be started.
     """
 
-    def __init__(self, compilation: Compilation, task: Task, *, max_decisions: int | None = None) -> None:
+    def __init__(
+        self,
+        compilation: Compilation,
+        task: Task,
+        *,
+        max_decisions: int | None = None,
+        function: str | None = None,
+    ) -> None:
+        self.function = function
         self.compilation = compilation
         self.task = task
         self.decision: Decision | None = None
@@ -103,7 +112,9 @@ class Episode:
     def _take(self, decision: Decision) -> None:
         if decision.advisor in self._unchecked:
             self._check_header(decision.advisor)
-        if self._budget is not None and self.decisions >= self._budget:
+        if self.function is not None and decision.context != self.function:
+            self.session.advise(self.task.default_advice(decision))
+        elif self._budget is not None and self.decisions >= self._budget:
             self.handed_over += 1
             self.session.advise(self.task.default_advice(decision))
         else:
@@ -129,8 +140,8 @@ class Episode:
             self.baseline = measurement
             return
         self.measurement = measurement
-        if not self.decisions + self.handed_over:
-            keep_decisions(self.compilation, self.task, 0)
+        if self.function is None and not self.decisions + self.handed_over:
+            keep_decisions(self.compilation, self.task, {})
         self.session.close()
         self.baseline = known_baseline(self.compilation, record=self.task.record)
         if self.baseline is None:

@@ -10,11 +10,11 @@ RewardFunction = Callable[[float, float], float]
 
 
 def relative(outcome: float, baseline: float) -> float:
-    """Return `1 - outcome / baseline`: 0.02 means 2 % less than the baseline.
+    """Return `(baseline - outcome) / max(baseline, 1)`: 0.02 means 2 % less than the baseline.
 
-    Where the baseline is 0 there is nothing to be relative to: the reward is then minus the outcome, so 0 for 0.
+    Where the baseline is below 1 (no spill at all, say), there is nothing to be relative to: then it is the difference.
     """
-    return 1.0 - outcome / baseline if baseline else -float(outcome)
+    return (baseline - outcome) / max(baseline, 1.0)
 
 
 def difference(outcome: float, baseline: float) -> float:

@@ -19,20 +19,28 @@ from mlgo_gym.training_log import LogHeader
 OBSERVATIONS = ("flat", "dict")
 """The forms of an observation."""
 
+SIZE_METRICS = {
+    "text": "text",
+    "text_size": "text",
+    "llvm-size": "llvm_size",
+    "llvm_size": "llvm_size",
+    "object": "object",
+    "object_size": "object",
+}
+"""The sizes that can be rewarded, and their names in `ObjectSizes`."""
+
 
 class Task(ABC):
     """What an agent decides, seen from the engine.
 
-    A task is bound to the headers of one compiler, so that spaces come from the compiler and not from a table.
-
-    Args:
-        headers: the header of each advisor, in the order of `advisors`.
-        observation: `"flat"` or `"dict"`.
+    A task is made with its own options, then bound to the headers of one compiler: spaces come from the compiler and
+    not from a table.
 
     Attributes:
-        observation_space: the space of `observe()`.
-        action_space: the space of the actions that `encode()` takes.
-        feature_names: the name of each element of a flat observation.
+        headers: the header of each advisor, once bound.
+        observation_space: the space of `observe()`, once bound.
+        action_space: the space of the actions that `encode()` takes, once bound.
+        feature_names: the name of each element of a flat observation, once bound.
     """
 
     name: ClassVar[str]
@@ -44,16 +52,21 @@ class Task(ABC):
     record: ClassVar[bool] = False
     """Whether the outcome needs the register allocator's optimisation record."""
 
+    after_optimization: ClassVar[bool] = False
+    """Whether every decision comes after the IR was optimised, so that this can be done once per module."""
+
+    has_contexts: ClassVar[bool] = False
+    """Whether each decision belongs to a function, so that an episode can be one function."""
+
+    default_metric: ClassVar[str] = "text"
+    """What is rewarded unless the user says otherwise."""
+
+    headers: tuple[LogHeader, ...]
     observation_space: gym.Space[Any]
     action_space: gym.Space[Any]
     feature_names: tuple[str, ...]
 
-    def __init__(self, headers: Sequence[LogHeader], observation: str) -> None:
-        self.headers = tuple(headers)
-        self.observation = observation
-
-    @classmethod
-    def flags(cls, toolchain: Toolchain) -> tuple[str, ...]:
+    def flags(self, toolchain: Toolchain) -> tuple[str, ...]:
         """Return further `-cc1` arguments that this task needs from this compiler.
 
         Raises:
@@ -61,6 +74,23 @@ class Task(ABC):
         """
         del toolchain
         return ()
+
+    def bind(self, headers: Sequence[LogHeader], observation: str) -> None:
+        """Take the header of each advisor, and make the spaces.
+
+        Args:
+            headers: in the order of `advisors`.
+            observation: one of `OBSERVATIONS`.
+
+        Raises:
+            ToolchainError: a header lacks what the task needs.
+        """
+        self.headers = tuple(headers)
+        self._bind(observation)
+
+    @abstractmethod
+    def _bind(self, observation: str) -> None:
+        """Set the spaces and feature names from `headers`."""
 
     @abstractmethod
     def observe(self, decision: Decision) -> Any:
@@ -97,10 +127,29 @@ class Task(ABC):
     def name_action(self, action: Any) -> str:
         """Return an action in words."""
 
-    def outcome(self, measurement: Measurement, metric: str) -> float:
-        """Return the cost of a compile by one of the task's metrics; smaller is better."""
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of what can be rewarded."""
+        return tuple(SIZE_METRICS)
+
+    def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:
+        """Return the cost of a compile by one of `metrics`; smaller is better.
+
+        Args:
+            measurement: what the compile achieved.
+            metric: a name among `metrics`.
+            function: count this function alone, where the metric can.
+        """
+        del function
         return float(getattr(measurement.sizes, SIZE_METRICS[metric]))
 
+    def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
+        """Return what the last `info` of an episode says beyond the sizes.
 
-SIZE_METRICS = {"text": "text", "llvm-size": "llvm_size", "object": "object"}
-"""The sizes that can be rewarded, and their names in `ObjectSizes`."""
+        Args:
+            measurement: what the compile achieved.
+            baseline: what the compiler's own heuristic achieves.
+            function: the function of an episode that is one function's.
+        """
+        del measurement, baseline, function
+        return {}

@@ -1,0 +1,137 @@
+"""What register allocation cost, function by function, as clang's own optimisation record tells it.
+
+The record is the YAML that `-opt-record-file` writes for the pass `regalloc`; a remark `SpillReloadCopies` sums up each
+function that has any cost (llvm/lib/CodeGen/RegAllocGreedy.cpp, RAGreedy::reportStats). Costs are weighted with static
+block frequencies relative to the function's entry.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from mlgo_gym.errors import MlgoError
+
+_REMARK = re.compile(
+    r"^--- !Missed\nPass: +regalloc\nName: +SpillReloadCopies\n(?P<lines>(?:(?!\.\.\.$).*\n)*?)\.\.\.$", re.MULTILINE
+)
+_FUNCTION = re.compile(r"^Function: +(.+)$", re.MULTILINE)
+_ARGUMENT = re.compile(r"^  - (\w+): +'([^']*)'$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class CostWeights:
+    """What one unit of each cost counts.
+
+    The defaults are those with which LLVM scores an allocation when it trains its own policy
+    (llvm/lib/CodeGen/RegAllocScore.cpp: `regalloc-store-weight` 1, `regalloc-load-weight` 4, `regalloc-copy-weight`
+    0.2): a spill stores, a reload loads, and a folded one does so inside another instruction.
+    """
+
+    spill: float = 1.0
+    reload: float = 4.0
+    folded_reload: float = 4.0
+    copy: float = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationCosts:
+    """The counts and the frequency-weighted costs of one function's allocation.
+
+    Folded spills count as spills: both store.
+    """
+
+    spills: int = 0
+    spills_cost: float = 0.0
+    reloads: int = 0
+    reloads_cost: float = 0.0
+    folded_reloads: int = 0
+    folded_reloads_cost: float = 0.0
+    copies: int = 0
+    copies_cost: float = 0.0
+
+    @property
+    def count(self) -> int:
+        """The number of spills, reloads and folded reloads."""
+        return self.spills + self.reloads + self.folded_reloads
+
+    def cost(self, weights: CostWeights) -> float:
+        """Return the weighted sum of the costs."""
+        return (
+            weights.spill * self.spills_cost
+            + weights.reload * self.reloads_cost
+            + weights.folded_reload * self.folded_reloads_cost
+            + weights.copy * self.copies_cost
+        )
+
+    @classmethod
+    def total(cls, costs: Iterable[AllocationCosts]) -> AllocationCosts:
+        """Return the sum of the costs of several functions."""
+        every = list(costs)
+        return cls(*(sum(getattr(one, field.name) for one in every) for field in fields(cls)))
+
+
+NOTHING = AllocationCosts()
+"""A function of which the record says nothing: no spill, no reload, no copy."""
+
+_SOURCES = {
+    "spills": ("NumSpills", "NumFoldedSpills"),
+    "spills_cost": ("TotalSpillsCost", "TotalFoldedSpillsCost"),
+    "reloads": ("NumReloads",),
+    "reloads_cost": ("TotalReloadsCost",),
+    "folded_reloads": ("NumFoldedReloads",),
+    "folded_reloads_cost": ("TotalFoldedReloadsCost",),
+    "copies": ("NumVRCopies",),
+    "copies_cost": ("TotalCopiesCost",),
+}
+
+
+def read_allocation_record(record: bytes) -> dict[str, AllocationCosts]:
+    """Return the costs of each function that has any, by the function's name.
+
+    Args:
+        record: the YAML that clang wrote.
+
+    Raises:
+        MlgoError: a remark lacks its function, or a number is none.
+    """
+    costs: dict[str, AllocationCosts] = {}
+    for remark in _REMARK.finditer(record.decode(errors="replace")):
+        lines = remark["lines"]
+        function = _FUNCTION.search(lines)
+        if function is None:
+            raise MlgoError(f"a remark of the optimisation record was to name its function: {lines[:200]!r}")
+        values = dict(_ARGUMENT.findall(lines))
+        try:
+            numbers = {
+                name: sum(float(values[source]) for source in sources if source in values)
+                for name, sources in _SOURCES.items()
+            }
+        except ValueError as error:
+            raise MlgoError(f"a remark of the optimisation record was to give numbers: {error}") from None
+        costs[_plain(function[1])] = AllocationCosts(
+            int(numbers["spills"]),
+            numbers["spills_cost"],
+            int(numbers["reloads"]),
+            numbers["reloads_cost"],
+            int(numbers["folded_reloads"]),
+            numbers["folded_reloads_cost"],
+            int(numbers["copies"]),
+            numbers["copies_cost"],
+        )
+    return costs
+
+
+def _plain(scalar: str) -> str:
+    """Return the text of a YAML scalar as LLVM's writer quotes it (llvm/lib/Support/YAMLTraits.cpp)."""
+    if scalar.startswith("'"):
+        return scalar[1:-1].replace("''", "'")
+    if scalar.startswith('"'):
+        try:
+            text = json.loads(scalar)
+        except ValueError:
+            return scalar[1:-1]
+        return str(text)
+    return scalar

@@ -1,0 +1,63 @@
+"""LLVM's own eviction heuristic, as far as the features of the eviction advisor show it.
+
+The original is DefaultEvictionAdvisor::tryFindEvictionCandidate (llvm/lib/CodeGen/RegAllocEvictionAdvisor.cpp). It
+looks at every interfering live range and at a limit on the cost of a register, of which the features only tell sums
+and maxima, divided by the largest of all columns: so the rule is near-exact, not exact
+(`benchmarks/default_eviction.py` measures how near).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def default_eviction(
+    mask: Sequence[int],
+    is_hint: Sequence[int],
+    is_local: Sequence[int],
+    broken_hints: Sequence[float],
+    urgent: Sequence[float],
+    weight: Sequence[float],
+) -> int:
+    """Return the column that LLVM's own heuristic would choose.
+
+    Each argument has one element per column: first the positions of the allocation order, last the candidate itself,
+    which stands for evicting nothing.
+
+    Args:
+        mask: the feature `mask`: which columns are legal.
+        is_hint: the feature `is_hint`: the column is a register that the candidate prefers.
+        is_local: the feature `is_local`: how many of the live ranges to evict are local to the candidate's block.
+        broken_hints: the feature `nr_broken_hints`, divided by its largest.
+        urgent: the feature `nr_urgent`, divided by its largest.
+        weight: the feature `use_def_density`, which holds the largest spill weight, divided by its largest; NaN is an
+            infinite one.
+    """
+    candidate = len(mask) - 1
+    may_decline = bool(mask[candidate])
+    limit = _weight(weight[candidate])
+    best_column = candidate
+    best_cost = (math.inf, math.inf)
+    for column in range(candidate):
+        if not mask[column]:
+            continue
+        own = _weight(weight[column])
+        cost = (broken_hints[column] + 10 * urgent[column], own)
+        if not cost < best_cost:
+            continue
+        if may_decline:
+            if not own < limit:
+                continue
+            if best_column != candidate and is_local[column]:
+                continue
+        best_column, best_cost = column, cost
+        if is_hint[column]:
+            break
+    if best_column == candidate and not may_decline:
+        return next(column for column in range(candidate) if mask[column])
+    return best_column
+
+
+def _weight(value: float) -> float:
+    return math.inf if math.isnan(value) else value
