@@ -12,7 +12,9 @@ from rich.console import Console
 from mlgo_gym.cli.corpus_build import combine, extract, make
 from mlgo_gym.cli.corpus_tables import decision_table, information_table, module_table
 from mlgo_gym.cli.decisions import decision_counter
+from mlgo_gym.cli.fetch import fetch
 from mlgo_gym.cli.progress import progress_over
+from mlgo_gym.cli.record import record
 from mlgo_gym.corpus.corpus import Corpus, open_corpus
 from mlgo_gym.corpus.information import describe
 from mlgo_gym.corpus.verify import verify
@@ -20,7 +22,7 @@ from mlgo_gym.errors import CorpusError
 from mlgo_gym.toolchain import Toolchain, find_toolchain
 
 corpus_commands = typer.Typer(help="Look at corpora, make them, and check them.", no_args_is_help=True)
-for command in (extract, make, combine):
+for command in (extract, make, combine, record, fetch):
     corpus_commands.command()(command)
 
 CorpusArgument = Annotated[

@@ -1,0 +1,87 @@
+"""`mlgo-gym corpus fetch`: make corpora of real code out of pinned source distributions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from mlgo_gym.cli.record import FAILED, print_failures
+from mlgo_gym.corpus.catalogue import dataset_names
+from mlgo_gym.corpus.dataset import DatasetReport, fetch_dataset, read_report
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.toolchain import Toolchain, find_toolchain
+
+
+def fetch(
+    names: Annotated[list[str] | None, typer.Argument(help="Datasets, or pypi:NAME==VERSION.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Fetch every dataset of the catalogue.")] = False,
+    optimize: Annotated[str, typer.Option(help="The level to record at: Oz, Os, O2 or O3.")] = "Oz",
+    jobs: Annotated[
+        int | None, typer.Option(help="How many compilers run at once; all processors if left out.")
+    ] = None,
+    clang: Annotated[str | None, typer.Option(help="The clang to record with; the bundled one if left out.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Make corpora of real code: fetch pinned sources, compile them, keep the bitcode in the cache.
+
+    What is there already is not made again. Exit status 1: a dataset could not be made, or sources of one do not
+    compile; the rest is kept.
+    """
+    wanted = [*(names or []), *(dataset_names() if every else [])]
+    if not wanted:
+        raise CorpusError(
+            f"name a dataset, pypi:NAME==VERSION or --all; the catalogue has {', '.join(dataset_names())}"
+        )
+    toolchain = find_toolchain(clang)
+    messages = Console(stderr=True, highlight=False)
+    outcomes = [_fetch_one(name, optimize, toolchain, jobs, messages) for name in dict.fromkeys(wanted)]
+    reports = [outcome for outcome in outcomes if isinstance(outcome, DatasetReport)]
+    problems = [outcome for outcome in outcomes if isinstance(outcome, CorpusError)]
+    if as_json:
+        typer.echo(json.dumps([asdict(report) for report in reports], default=str, indent=2))
+    else:
+        Console(highlight=False).print(_table(reports, optimize))
+    for report in reports:
+        print_failures(messages, report.failures)
+    for problem in problems:
+        messages.print(f"not fetched: {problem}", markup=False, soft_wrap=True)
+    raise typer.Exit(FAILED if problems or any(report.failures for report in reports) else 0)
+
+
+def _fetch_one(
+    name: str, optimize: str, toolchain: Toolchain, jobs: int | None, messages: Console
+) -> DatasetReport | CorpusError:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
+        task = bar.add_task(name, total=None)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        try:
+            folder = fetch_dataset(name, optimize=optimize, toolchain=toolchain, jobs=jobs, progress=show)
+        except CorpusError as error:
+            return error
+        return read_report(name, folder)
+
+
+def _table(reports: list[DatasetReport], optimize: str) -> Table:
+    table = Table("dataset", "modules", "lines", "failures", "seconds", "folder", title=f"Datasets at -{optimize}")
+    for column in table.columns[1:5]:
+        column.justify = "right"
+    table.columns[5].overflow = "fold"
+    for report in reports:
+        row = (report.modules, report.lines, len(report.failures), report.seconds, report.folder)
+        table.add_row(report.name, *map(str, row))
+    if len(reports) > 1:
+        sums = (sum(report.modules for report in reports), sum(report.lines for report in reports))
+        rest = (sum(len(report.failures) for report in reports), round(sum(report.seconds for report in reports), 1))
+        table.add_section()
+        table.add_row("all", *map(str, (*sums, *rest)), "")
+    return table

@@ -1,0 +1,60 @@
+"""`mlgo-gym corpus record`: run a build and keep what it compiles as a corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from mlgo_gym.corpus.record import record_build
+from mlgo_gym.corpus.recorder import RecordFailure
+from mlgo_gym.toolchain import find_toolchain
+
+FAILED = 1
+"""The exit status when the build went well and something could not be recorded."""
+
+
+def record(
+    command: Annotated[list[str], typer.Argument(help="The build, after --: make -j4, cmake --build build, …")],
+    output: Annotated[Path, typer.Option(help="The folder of the new corpus.")],
+    optimize: Annotated[str, typer.Option(help="The level of the recorded modules: Oz, Os, O2 or O3.")] = "Oz",
+    clang: Annotated[
+        str | None, typer.Option(help="The clang to build and record with; the bundled one if left out.")
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="What module names are relative to; the current folder if left out.")
+    ] = None,
+) -> None:
+    """Run a build and keep what it compiles as a corpus, at the level that is asked for.
+
+    The build is the command after `--`. It finds the chosen clang under the name of every common compiler, and in CC
+    and CXX. Exit status: the build's own if that is not 0, else 1 if something could not be recorded.
+    """
+    build = record_build(command, output, optimize=optimize, toolchain=find_toolchain(clang), root=root)
+    recording = build.recording
+    console = Console(stderr=True, highlight=False)
+    console.print(f"{output}: {len(recording.modules)} modules, {recording.lines} lines of source, -{optimize}")
+    if recording.replaced:
+        console.print(f"{recording.replaced} objects were compiled again later; the last compile is kept")
+    print_failures(console, recording.failures)
+    if build.status != 0:
+        console.print(f"the build ended with status {build.status}; the corpus holds what it compiled until then")
+    raise typer.Exit(
+        build.status if build.status > 0 else 128 - build.status if build.status else FAILED * bool(recording.failures)
+    )
+
+
+def print_failures(console: Console, failures: tuple[RecordFailure, ...]) -> None:
+    """Name each source that is not in a corpus, with the first error of the compiler."""
+    if not failures:
+        return
+    console.print(f"{len(failures)} compiles could not be recorded:")
+    for failure in failures:
+        console.print(f"  {failure.source}: {_first_error(failure.message)}", markup=False, soft_wrap=True)
+
+
+def _first_error(message: str) -> str:
+    lines = message.strip().splitlines() or ["the compiler said nothing"]
+    return next((line for line in lines if "error" in line), lines[-1])
