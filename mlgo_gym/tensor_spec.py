@@ -84,7 +84,7 @@ class TensorSpec:
 
     def to_json(self) -> dict[str, object]:
         """Return the JSON object that LLVM's `TensorSpec::toJSON` writes, keys in its order."""
-        return {"name": self.name, "port": self.port, "shape": list(self.shape), "type": self.type}
+        return {"name": self.name, "type": self.type, "port": self.port, "shape": list(self.shape)}
 
 
 def record_dtype(specs: Sequence[TensorSpec]) -> np.dtype[np.void]:

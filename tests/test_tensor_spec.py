@@ -43,7 +43,7 @@ def test_the_number_of_bytes_is_that_of_numpy(spec: TensorSpec) -> None:
 
 def test_json_has_the_keys_of_llvm_in_its_order() -> None:
     spec = TensorSpec("mask", "int64_t", (1, 33))
-    assert list(spec.to_json().items()) == [("name", "mask"), ("port", 0), ("shape", [1, 33]), ("type", "int64_t")]
+    assert list(spec.to_json().items()) == [("name", "mask"), ("type", "int64_t"), ("port", 0), ("shape", [1, 33])]
 
 
 def test_a_port_may_be_left_out() -> None:

@@ -21,7 +21,7 @@ class Traces:
 def traces() -> Traces:
     """Return what this process holds now, garbage collected first."""
     gc.collect()
-    return Traces(children(), len(os.listdir("/proc/self/fd")), scratch_folders())
+    return Traces(children(), len(list(Path("/proc/self/fd").iterdir())), scratch_folders())
 
 
 def children(pid: int | None = None) -> frozenset[int]:
