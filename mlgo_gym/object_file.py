@@ -49,9 +49,13 @@ def object_sizes(data: bytes) -> ObjectSizes:
         if table and not count:
             # More than 65,279 sections: the number stands in the size of section 0.
             count = layout.unpack_from(data, table)[5]
+        if count and (stride < layout.size or table + count * stride > len(data)):
+            raise MlgoError(f"an ELF object of {len(data)} bytes is cut off: its section table ends behind its end")
         text = read_only = 0
-        for position in range(table, table + count * stride, stride):
-            _, kind, flags, _, _, size = layout.unpack_from(data, position)
+        for position in range(table, table + count * stride, stride or 1):
+            _, kind, flags, _, place, size = layout.unpack_from(data, position)
+            if kind != _SHT_NOBITS and place + size > len(data):
+                raise MlgoError(f"an ELF object of {len(data)} bytes is cut off: a section ends at {place + size}")
             if flags & _SHF_EXECINSTR:
                 text += size
             if flags & _SHF_ALLOC and kind != _SHT_NOBITS and (flags & _SHF_EXECINSTR or not flags & _SHF_WRITE):
