@@ -258,8 +258,7 @@ static json *parse_number(parser *p) {
 
 static json *parse_string(parser *p) {
     char *text = read_string(p);
-    if (!text) return NULL;
-    json *node = node_new(J_STRING);
+    json *node = text ? node_new(J_STRING) : NULL;
     if (node) node->text = text;
     return node;
 }
@@ -418,9 +417,7 @@ char *json_write(const json *root, int indent) {
 
 static bool rejects(const char *text) {
     const char *error = NULL;
-    json *j = json_parse(text, strlen(text), &error);
-    json_free(j);
-    return !j && error;
+    return !json_parse(text, strlen(text), &error) && error;
 }
 
 /* Serialises with indentation, reads that back and expects the compact text again. */
