@@ -1,17 +1,19 @@
 """Gymnasium environments in which an agent makes the optimisation decisions of a stock, released clang.
 
-Importing this package registers them: `mlgo/Inline-v0`.
+Importing this package registers them: see `ENVIRONMENTS`.
 """
 
 import gymnasium as _gymnasium
 
 __version__ = "0.1.0"
 
+ENVIRONMENTS = {
+    "mlgo/Inline-v0": "mlgo_gym.envs.inline:InlineEnv",
+    "mlgo/RegAllocEvict-v0": "mlgo_gym.envs.regalloc_evict:RegAllocEvictEnv",
+    "mlgo/RegAllocPriority-v0": "mlgo_gym.envs.regalloc_priority:RegAllocPriorityEnv",
+}
+"""The registered environments: id and entry point."""
 
-def _register() -> None:
-    for name, entry_point in {"mlgo/Inline-v0": "mlgo_gym.envs.inline:InlineEnv"}.items():
-        if name not in _gymnasium.registry:
-            _gymnasium.register(id=name, entry_point=entry_point)
-
-
-_register()
+for _id, _entry_point in ENVIRONMENTS.items():
+    if _id not in _gymnasium.registry:
+        _gymnasium.register(id=_id, entry_point=_entry_point)

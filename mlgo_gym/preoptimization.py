@@ -25,11 +25,13 @@ def preoptimized(compilation: Compilation, timeout: float) -> Compilation:
     """
     if compilation.module.thinlto_index is not None or _EMIT_OBJECT not in compilation.flags:
         return compilation
-    key = compilation.key("optimized")
+    key = compilation.key("optimized", "uselists")
     path = cache_directory() / "optimized" / key[:2] / f"{key}.bc"
     if not path.is_file():
         flags = ["-emit-llvm-bc" if flag == _EMIT_OBJECT else flag for flag in compilation.flags]
-        with Session([*compilation.toolchain.command, *flags, *compilation.inputs]) as session:
+        # Loop strength reduction looks at uses in their order, which bitcode only keeps when told to.
+        command = [*compilation.toolchain.command, *flags, "-emit-llvm-uselists", *compilation.inputs]
+        with Session(command) as session:
             write_atomically(path, session.finish(timeout).object_bytes)
     return replace(
         compilation,

@@ -1,0 +1,225 @@
+"""`mlgo/RegAllocEvict-v0`: which live range to evict for one that found no register."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium.utils import EzPickle
+from typing_extensions import Unpack
+
+from mlgo_gym.advisors import EVICTION, Advisor
+from mlgo_gym.allocation_record import CostWeights
+from mlgo_gym.allocation_task import AllocationTask
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import ToolchainError
+from mlgo_gym.eviction_rule import default_eviction
+from mlgo_gym.features import FeatureLayout
+from mlgo_gym.options import EnvOptions
+from mlgo_gym.session import Decision
+
+_RULE_FEATURES = ("mask", "is_hint", "is_local", "nr_broken_hints", "nr_urgent", "use_def_density")
+
+
+class EvictTask(AllocationTask):
+    """The decisions of LLVM's eviction advisor (llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp)."""
+
+    name: ClassVar[str] = "eviction"
+    advisors: ClassVar[tuple[Advisor, ...]] = (EVICTION,)
+
+    def _bind(self, observation: str) -> None:
+        header = self.headers[0]
+        self._columns: list[struct.Struct] = []
+        self._offsets: list[int] = []
+        offsets: dict[str, tuple[int, int, str]] = {}
+        position = 0
+        for spec in header.features:
+            offsets[spec.name] = (position, spec.size, spec.dtype.char)
+            position += spec.nbytes
+        missing = [name for name in _RULE_FEATURES if name not in offsets]
+        if missing:
+            raise ToolchainError(f"the eviction advisor was to have the features {missing}; it has {[*offsets]}")
+        self.columns = offsets["mask"][1]
+        for name in _RULE_FEATURES:
+            offset, size, _ = offsets[name]
+            kind = "q" if name in ("mask", "is_hint", "is_local") else "f"
+            self._columns.append(struct.Struct(f"<{size}{kind}"))
+            self._offsets.append(offset)
+        self._mask_offset = offsets["mask"][0]
+        self.layout = FeatureLayout(header)
+        self._features = FeatureLayout(header, leave_out=("mask",))
+        self.feature_names = self._features.names
+        self.action_space = gym.spaces.Discrete(self.columns)
+        self._flat = observation == "flat"
+        self.observation_space = (
+            gym.spaces.Dict(
+                {
+                    "observations": self._features.flat_space(),
+                    "action_mask": gym.spaces.Box(0, 1, (self.columns,), np.int8),
+                }
+            )
+            if self._flat
+            else self.layout.dict_space()
+        )
+        self._advice = [struct.pack("<q", column) for column in range(self.columns)]
+
+    def observe(self, decision: Decision) -> Any:
+        """Return the features of all columns, and which may be chosen."""
+        if not self._flat:
+            return self.layout.tensors(decision.payload)
+        return {"observations": self._features.flat(decision.payload), "action_mask": self.action_mask(decision)}
+
+    def final_observation(self) -> Any:
+        """Return zeros; the mask allows the last column, for masked distributions need one."""
+        nothing = bytes(self.layout.dtype.itemsize)
+        if not self._flat:
+            return self.layout.tensors(nothing)
+        mask = np.zeros(self.columns, np.int8)
+        mask[-1] = 1
+        return {"observations": self._features.flat(nothing), "action_mask": mask}
+
+    def action_mask(self, decision: Decision) -> npt.NDArray[np.int8]:
+        """Return the feature `mask`: int8 of shape (columns,)."""
+        return np.frombuffer(decision.payload, "<i8", self.columns, self._mask_offset).astype(np.int8)
+
+    def default_action(self, decision: Decision) -> int:
+        """Return LLVM's own choice, near-exactly: see `mlgo_gym.eviction_rule`."""
+        payload = decision.payload
+        return default_eviction(
+            *(column.unpack_from(payload, offset) for column, offset in zip(self._columns, self._offsets, strict=True))
+        )
+
+    def encode(self, decision: Decision, action: Any) -> bytes | None:
+        """Return the advice of a column whose mask is 1; None for anything else."""
+        try:
+            column = int(action)
+        except (TypeError, ValueError, OverflowError):
+            return None
+        if column != action or not 0 <= column < self.columns:
+            return None
+        legal = decision.payload[self._mask_offset + 8 * column]
+        return self._advice[column] if legal else None
+
+    def describe(self, decision: Decision) -> list[tuple[str, str]]:
+        """Return the candidate and each register that may be freed."""
+        features = np.frombuffer(decision.payload, self.layout.dtype)[0]
+        rows = []
+        for column in np.flatnonzero(features["mask"].reshape(-1)):
+            values = {
+                name: features[name].reshape(-1)[column].item()
+                for name in (
+                    "use_def_density",
+                    "nr_broken_hints",
+                    "nr_urgent",
+                    "is_hint",
+                    "is_local",
+                    "hottest_bb_freq_by_max",
+                )
+                if name in (self.layout.dtype.names or ())
+            }
+            label = "candidate" if column == self.columns - 1 else f"column {column}"
+            rows.append((label, ", ".join(f"{name} {value:g}" for name, value in values.items())))
+        return rows
+
+    def name_action(self, action: Any) -> str:
+        """Return an action in words."""
+        column = int(action)
+        return "evict nothing" if column == self.columns - 1 else f"evict from column {column}"
+
+
+class RegAllocEvictEnv(CompilerEnv):
+    """Decide which live range loses its register.
+
+    ## Description
+
+    LLVM's greedy register allocator takes live ranges from a queue. When one, the candidate, finds no free register,
+    the allocator may evict the live ranges that occupy one; they go back to the queue, to be assigned elsewhere, split
+    or spilled. At each such point it asks which register to free. One episode is one compile of one module, or, with
+    `scope="function"`, the allocation of one function of it.
+
+    ## Observation space
+
+    With `observation="flat"` a `Dict` of `observations`, `Box(-2**53, 2**53, (N,), float32)` whose elements are named
+    by `feature_names` (N is 628 where there are 33 columns), and `action_mask`, `Box(0, 1, (33,), int8)`. With `"dict"`
+    the raw tensors. The number of columns comes from the compiler's header. Each feature but `progress` has one value
+    per column: columns 0 to 31 are positions in the allocation order, column 32 is the candidate itself. All floats
+    but `progress` are divided by their largest value among the columns (MLEvictAdvisor::tryFindEvictionCandidate); NaN
+    stands for an infinite weight and is shown as 0.
+
+    ## Action space
+
+    `Discrete(33)`: the column to free, among those whose mask is 1.
+
+    | action | meaning |
+    |---|---|
+    | 0 … 31 | evict what occupies this register of the allocation order |
+    | 32 | evict nothing; legal unless the candidate must have a register |
+
+    An illegal index never reaches clang, which it would crash: with `strict=False` the default rule's choice is taken
+    and `info["illegal_action"]` is True; with `strict=True` it raises. `action_masks()` and `info["action_mask"]` give
+    the mask too.
+
+    ## Rewards
+
+    0 until the end; then, by default (`reward="spill_cost"`), the relative change of the weighted cost of spills,
+    reloads, folded reloads and copies in clang's optimisation record, summed over functions, against a plain compile.
+    `"spill_count"` counts spills, reloads and folded reloads; `"text_size"` and the other sizes weigh the object. The
+    weights (`spill_weight` 1, `reload_weight` 4, `folded_reload_weight` 4, `copy_weight` 0.2) are those with which LLVM
+    scores allocations (llvm/lib/CodeGen/RegAllocScore.cpp).
+
+    ## Starting state
+
+    The first question of a module, sampled uniformly from those of the corpus that have one, or named by
+    `reset(options={"module": name})`; with `scope="function"` the first question of a function, sampled uniformly from
+    those of the sampled module that have one, or named by `"function"`.
+
+    ## Episode end
+
+    `terminated` when clang has written the object file. `truncated` only when the compile failed; then `info["error"]`
+    says why and the reward is `error_reward`.
+
+    ## Info
+
+    `module`, `context` (the function), `decision`, `default_action` (near-exact: see `mlgo_gym.eviction_rule`),
+    `action_mask`; at the end `spill_cost`, `spill_count`, the sizes, each with its `baseline_…`, `reduction`, and
+    `functions`: a list with the costs of each function.
+
+    ## Arguments
+
+    Those of `CompilerEnv`, and the four weights. Modules are optimised once and episodes only generate code
+    (`preoptimize=True`).
+
+    ```python
+    import gymnasium as gym
+    import mlgo_gym
+    env = gym.make("mlgo/RegAllocEvict-v0", corpus="zstd", reward="spill_cost", scope="function")
+    ```
+
+    ## Version history
+
+    * v0: first version
+    """
+
+    def __init__(
+        self,
+        *,
+        spill_weight: float = 1.0,
+        reload_weight: float = 4.0,
+        folded_reload_weight: float = 4.0,
+        copy_weight: float = 0.2,
+        **options: Unpack[EnvOptions],
+    ) -> None:
+        weights = CostWeights(spill_weight, reload_weight, folded_reload_weight, copy_weight)
+        options.setdefault("reward", "spill_cost")
+        super().__init__(EvictTask(weights), **options)
+        EzPickle.__init__(
+            self,
+            spill_weight=spill_weight,
+            reload_weight=reload_weight,
+            folded_reload_weight=folded_reload_weight,
+            copy_weight=copy_weight,
+            **options,
+        )
