@@ -1,15 +1,10 @@
-"""The builtin corpus: programs of this package, compiled by the chosen clang on first use and kept on disk.
-
-The target and every flag that shapes code are fixed, and the libc headers are those of the compiler wheel: equal
-compilers make equal bitcode on every machine, also where no C toolchain is installed.
-"""
+"""The builtin corpus: programs of this package, compiled by the chosen clang on first use and kept on disk."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
 import os
-import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,10 +16,10 @@ from mlgo_gym.bitcode import read_bitcode
 from mlgo_gym.cache import cache_directory, key_of
 from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus
 from mlgo_gym.corpus.description import DESCRIPTION_FILE, write_command, write_description, write_metadata
-from mlgo_gym.corpus.flags import split_flags
+from mlgo_gym.corpus.driver import PORTABLE_FLAGS, compile_to_bitcode, libc_include_flags, recorded_flags
 from mlgo_gym.corpus.folder import FolderModules
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain, bundled_folder
+from mlgo_gym.toolchain import Toolchain
 
 PROGRAMS = Path(__file__).parent / "programs"
 """The sources: `FOLDER/NAME.c` and `FOLDER/NAME.cpp`."""
@@ -33,28 +28,10 @@ LEVELS = ("Oz", "Os", "O2")
 """The optimisation levels that the builtin corpus can be had at."""
 
 _LANGUAGES = {".c": "C", ".cpp": "C++"}
-_COMMON = (
-    "--no-default-config",
-    "--target=x86_64-unknown-linux-musl",
-    "-march=x86-64",
-    "-mtune=generic",
-    "-fPIC",
-    "-fomit-frame-pointer",
-    "-fno-stack-protector",
-    "-fcf-protection=none",
-    "-U_FORTIFY_SOURCE",
-    "-nostdlibinc",
-    "-w",
-)
 _BY_LANGUAGE = {
     "C": ("-std=c11",),
     "C++": ("-std=c++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti"),
 }
-_LIBC_HEADERS = ("x86_64-linux-musl", "generic-musl", "x86_64-linux-any", "any-linux-any")
-_NOT_RECORDED = (
-    "-isystem", "-internal-isystem", "-internal-externc-isystem", "-resource-dir", "-main-file-name",
-    "-fdebug-compilation-dir", "-fcoverage-compilation-dir", "-dumpdir", "-o", "-x",
-)  # fmt: skip
 
 
 def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL) -> Corpus:
@@ -73,7 +50,7 @@ def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL) -> Co
         raise CorpusError(f"the builtin corpus comes at {', '.join(LEVELS)}, not at {optimize!r}; choose one of these")
     sources = sorted(path for path in PROGRAMS.glob("*/*") if path.suffix in _LANGUAGES)
     digests = {_name(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in sources}
-    recipe = (_COMMON, sorted(_BY_LANGUAGE.items()), _LIBC_HEADERS)
+    recipe = (PORTABLE_FLAGS, sorted(_BY_LANGUAGE.items()))
     key = key_of(toolchain.identity, optimize, sorted(digests.items()), recipe)
     folder = cache_directory() / "builtin" / f"{toolchain.version_text}-{optimize}-{key[:16]}"
     if not (folder / DESCRIPTION_FILE).exists():
@@ -105,13 +82,15 @@ def _publishing(folder: Path) -> Iterator[Path | None]:
 def _compile_all(
     sources: Sequence[Path], digests: dict[str, str], folder: Path, toolchain: Toolchain, optimize: str
 ) -> None:
-    flags = {language: _recorded_flags(language, toolchain, optimize) for language in _BY_LANGUAGE}
+    driver_flags = {language: _driver_flags(language, toolchain, optimize) for language in _BY_LANGUAGE}
+    flags = {language: recorded_flags(language.lower(), driver_flags[language], toolchain) for language in _BY_LANGUAGE}
 
     def compile_one(source: Path) -> None:
         name, language = _name(source), _LANGUAGES[source.suffix]
         bitcode = folder / f"{name}.bc"
         bitcode.parent.mkdir(exist_ok=True)
-        _compile(source, bitcode, _driver_flags(language, toolchain, optimize), toolchain)
+        relative = source.relative_to(PROGRAMS).as_posix()
+        compile_to_bitcode(relative, bitcode, driver_flags[language], toolchain, folder=PROGRAMS)
         _check_level(bitcode, name, optimize)
         write_command(folder / f"{name}.cmd", flags[language])
         metadata = {
@@ -132,18 +111,6 @@ def _compile_all(
     write_description(folder, [_name(source) for source in sources])
 
 
-def _compile(source: Path, bitcode: Path, flags: Sequence[str], toolchain: Toolchain) -> None:
-    # The relative path is what ends up in the bitcode: the same on every machine.
-    relative = source.relative_to(PROGRAMS)
-    emit = ["-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-working-directory", str(PROGRAMS)]
-    answer = toolchain.run([*flags, *emit, str(relative), "-o", str(bitcode)])
-    if answer.returncode != 0 or not bitcode.exists():
-        raise CorpusError(
-            f"the builtin program {relative} was to be compiled by clang {toolchain.version_text}; it said:\n"
-            f"{answer.stderr.strip()[-4000:]}"
-        )
-
-
 def _check_level(bitcode: Path, name: str, optimize: str) -> None:
     facts = read_bitcode(bitcode)
     shown = facts.level
@@ -156,29 +123,7 @@ def _check_level(bitcode: Path, name: str, optimize: str) -> None:
 
 
 def _driver_flags(language: str, toolchain: Toolchain, optimize: str) -> list[str]:
-    library = bundled_folder() / "lib"
-    headers = [library / "libc" / "include" / part for part in _LIBC_HEADERS]
-    if toolchain.bundled:
-        headers.append(library / "include")
-    include = [word for folder in headers for word in ("-isystem", str(folder))]
-    return [*_COMMON, f"-{optimize}", *_BY_LANGUAGE[language], *include]
-
-
-def _recorded_flags(language: str, toolchain: Toolchain, optimize: str) -> tuple[str, ...]:
-    """Return the `-cc1` line that the driver makes, without what only the front end reads."""
-    kind = {"C": "c", "C++": "c++"}[language]
-    flags = _driver_flags(language, toolchain, optimize)
-    answer = toolchain.run([*flags, "-###", "-c", "-x", kind, "-", "-o", "output"])
-    lines = [line for line in answer.stderr.splitlines() if '"-cc1"' in line]
-    if answer.returncode != 0 or len(lines) != 1:
-        raise CorpusError(f"clang {toolchain.version_text} was to name its -cc1 line; it said:\n{answer.stderr}")
-    words = shlex.split(lines[0])
-    words = words[words.index("-cc1") : -1]
-    return tuple(word for unit in split_flags(words) if not _for_the_front_end(unit[0]) for word in unit)
-
-
-def _for_the_front_end(flag: str) -> bool:
-    return flag.startswith(("-D", "-I", "-U")) or flag.partition("=")[0] in _NOT_RECORDED
+    return [*PORTABLE_FLAGS, f"-{optimize}", *_BY_LANGUAGE[language], *libc_include_flags(toolchain)]
 
 
 def _name(source: Path) -> str:

@@ -234,8 +234,8 @@ def open_corpus(
     Args:
         spec: `builtin`; a dataset of the catalogue, fetched on first use; `pypi:NAME==VERSION`, the C and C++ of a
             source distribution; `csmith:SEED` or `csmith:SEED:COUNT`, random programs; the path of a folder with
-            `corpus_description.json`, of any folder of `.bc` files, or of one `.bc` file. `builtin`, datasets and
-            `pypi:` take an optimisation level, as in `zstd@Os`. Several of them with commas between are joined, with
+            `corpus_description.json`, of any folder of `.bc` files, or of one `.bc` file. All but paths
+            take an optimisation level, as in `zstd@Os`. Several of them with commas between are joined, with
             `CORPUS/` before the module names. What has a slash or ends in `.bc` and exists is always a path. A corpus
             is returned as it is.
         toolchain: the clang that makes the bitcode, where a corpus is not bitcode already.
@@ -260,7 +260,7 @@ def open_corpus(
     if name.startswith("csmith:"):
         from mlgo_gym.corpus.csmith import csmith_corpus
 
-        return csmith_corpus(text.removeprefix("csmith:"), toolchain)
+        return csmith_corpus(name.removeprefix("csmith:"), toolchain, optimize=level or DEFAULT_LEVEL)
     from mlgo_gym.corpus.catalogue import dataset_names
 
     if name.startswith("pypi:") or name in dataset_names():
@@ -269,7 +269,7 @@ def open_corpus(
         folder = fetch_dataset(name, optimize=level or DEFAULT_LEVEL, toolchain=toolchain)
         project = name.removeprefix("pypi:").partition("==")[0]
         return Corpus(text, FolderModules(folder, flags=flags), path=folder, origin=lambda module: (project, module))
-    if path.exists():
+    if text and path.exists():
         return _open_path(path, flags)
     raise CorpusError(
         f"there is no corpus {text!r}; give a folder with corpus_description.json, a folder of .bc files, a .bc file, "

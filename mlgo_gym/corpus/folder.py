@@ -57,7 +57,8 @@ class FolderModules:
         project = description.extra.get("project")
         self.project = project if isinstance(project, str) else None
         self.names = description.modules
-        self._override = description.global_command_override
+        # LLVM's make_corpus writes an empty override where nobody gave flags.
+        self._override = description.global_command_override or None
         self._thinlto = description.has_thinlto
 
     def load(self, name: str) -> Module:

@@ -1,0 +1,161 @@
+"""Random C programs by csmith, one for each number: as many as anyone asks for, and always the same ones.
+
+csmith is looked for on `PATH` and its headers beside it; a program is generated and compiled when its module is asked
+for, and kept on disk.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import overload
+
+from mlgo_gym.cache import cache_directory, key_of
+from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.description import read_command, read_metadata, write_command, write_metadata
+from mlgo_gym.corpus.driver import PORTABLE_FLAGS, compile_to_bitcode, libc_include_flags, recorded_flags
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.modules import ENDLESS
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.toolchain import Toolchain
+
+_LARGEST_SEED = 2**32 - 1
+_TIMEOUT = 60
+
+
+def csmith_corpus(spec: str, toolchain: Toolchain, *, optimize: str = "Oz") -> Corpus:
+    """Return the corpus of random programs.
+
+    Args:
+        spec: `SEED`, without an end, or `SEED:COUNT`. Module `n` is what csmith makes of the seed SEED + n.
+        toolchain: the clang that compiles the programs.
+        optimize: the level of their bitcode.
+
+    Raises:
+        CorpusError: the numbers are malformed, or csmith or its headers are not installed.
+    """
+    seed, count = _parse(spec)
+    programs = _Programs(seed, count, toolchain, optimize)
+    return Corpus(f"csmith:{spec}", programs, origin=lambda name: ("csmith", name))
+
+
+def _parse(spec: str) -> tuple[int, int]:
+    first, _, second = spec.partition(":")
+    try:
+        seed, count = int(first), int(second) if second else ENDLESS
+    except ValueError:
+        raise CorpusError(f"csmith:SEED or csmith:SEED:COUNT with numbers was wanted, found csmith:{spec}") from None
+    if not 0 <= seed <= _LARGEST_SEED or not 1 <= count <= ENDLESS:
+        raise CorpusError(f"a csmith seed is 0 to {_LARGEST_SEED} and a count at least 1, found csmith:{spec}")
+    return seed, count
+
+
+class _Numbers(Sequence[str]):
+    """The names of the programs: their seeds. None is stored."""
+
+    def __init__(self, first: int, count: int) -> None:
+        self._range = range(first, first + count)
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return [str(number) for number in self._range[index]]
+        return str(self._range[index])
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self._range)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.isdecimal() and int(name) in self._range and str(int(name)) == name
+
+
+class _Programs:
+    def __init__(self, seed: int, count: int, toolchain: Toolchain, optimize: str) -> None:
+        self.names: Sequence[str] = _Numbers(seed, count)
+        self._toolchain = toolchain
+        self._optimize = optimize
+        program = shutil.which("csmith")
+        if program is None:
+            raise CorpusError("csmith is not on PATH; install it (Debian: apt install csmith libcsmith-dev)")
+        self._program = program
+        self._headers = _headers(Path(program))
+
+    def load(self, name: str) -> Module:
+        bitcode = self._folder / f"{name}.bc"
+        if not bitcode.exists():
+            self._make(name)
+        return Module(
+            name, bitcode, read_command(self._folder / "flags.cmd"), metadata=read_metadata(self._folder, name)
+        )
+
+    def size(self, name: str) -> int:
+        return self.load(name).bitcode.stat().st_size
+
+    @cached_property
+    def _flags(self) -> list[str]:
+        headers = ["-isystem", str(self._headers)]
+        return [*PORTABLE_FLAGS, f"-{self._optimize}", "-std=c11", *libc_include_flags(self._toolchain), *headers]
+
+    @cached_property
+    def _folder(self) -> Path:
+        version = subprocess.run([self._program, "--version"], capture_output=True, text=True, check=False).stdout
+        key = key_of(self._toolchain.identity, version, self._optimize, PORTABLE_FLAGS)
+        folder = cache_directory() / "csmith" / f"{self._toolchain.version_text}-{self._optimize}-{key[:16]}"
+        if not (folder / "flags.cmd").exists():
+            write_command(folder / "flags.cmd", recorded_flags("c", self._flags, self._toolchain))
+        return folder
+
+    def _make(self, name: str) -> None:
+        with tempfile.TemporaryDirectory(prefix=".making-", dir=self._folder) as scratch:
+            source = Path(scratch, f"{name}.c")
+            try:
+                answer = subprocess.run(
+                    [self._program, "--seed", str(int(name) % (_LARGEST_SEED + 1)), "--output", str(source)],
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    cwd=scratch,
+                    timeout=_TIMEOUT,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                raise CorpusError(
+                    f"csmith was to generate program {name} within {_TIMEOUT} s and did not; take another seed"
+                ) from None
+            if answer.returncode != 0 or not source.exists():
+                raise CorpusError(f"csmith was to generate program {name}; it said: {answer.stderr.strip()[-1000:]}")
+            bitcode = Path(scratch, f"{name}.bc")
+            compile_to_bitcode(source.name, bitcode, self._flags, self._toolchain, folder=source.parent)
+            metadata = {
+                "source": source.name,
+                "language": "C",
+                "lines": source.read_bytes().count(b"\n"),
+                "optimize": self._optimize,
+                "project": "csmith",
+            }
+            write_metadata(self._folder, name, metadata)
+            bitcode.replace(self._folder / f"{name}.bc")
+
+
+def _headers(program: Path) -> Path:
+    chosen = os.environ.get("CSMITH_HOME")
+    roots = [Path(chosen)] if chosen else [program.resolve().parent.parent, Path("/usr"), Path("/usr/local")]
+    for root in roots:
+        for folder in (root / "include", *sorted(root.glob("include/csmith*")), root / "runtime"):
+            if (folder / "csmith.h").exists():
+                return folder
+    raise CorpusError(
+        f"csmith.h was wanted below {', '.join(map(str, roots))}, and there is none; install it (Debian: apt install "
+        "libcsmith-dev) or set $CSMITH_HOME"
+    )
