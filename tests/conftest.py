@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from mlgo_gym.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.toolchain import Toolchain, bundled_command, find_toolchain
+from tests.traces import traces
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -108,6 +109,14 @@ def corpus(calls: Path, leaf: Path, tmp_path_factory: pytest.TempPathFactory) ->
     shutil.copy(calls, folder / "more" / "calls.bc")
     shutil.copy(leaf, folder / "leaf.bc")
     return folder
+
+
+@pytest.fixture
+def nothing_is_left() -> Iterator[None]:
+    """Fail a test that leaves a process, a descriptor or a scratch folder behind."""
+    before = traces()
+    yield
+    assert traces() == before
 
 
 @pytest.fixture

@@ -1,0 +1,76 @@
+"""A clang that asks over one channel as the real one does, but for one fault, named by its first argument.
+
+garbage       writes what is no log
+outcome       logs an outcome, which belongs to no channel
+skip          leaves out a question's number
+half-header   ends with status 1 in the middle of the header
+half-question ends with status 1 in the middle of a question
+ask:N         has no fault: asks N questions, ends, and leaves the answers as its object
+silent        never opens its channel
+header        writes its header and falls silent
+flood         asks one question, then writes to standard error without an end
+heir          ends with status 1 and leaves a child behind, whose process id is its last word
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from typing import NoReturn
+
+FEATURE = '{"name":"a","type":"int64_t","port":0,"shape":[1]}'
+ADVICE = '{"name":"decision","type":"int64_t","port":0,"shape":[1]}'
+HEADER = f'{{"features":[{FEATURE}],"advice":{ADVICE}}}\n{{"context":""}}\n'.encode()
+
+
+def question(number: int) -> bytes:
+    return b'{"observation":%d}\n' % number + number.to_bytes(8, "little") + b"\n"
+
+
+def main() -> None:
+    behaviour, *arguments = sys.argv[1:]
+    bases = [word.partition("=")[2] for word in arguments if "channel-base=" in word]
+    if behaviour == "silent":
+        signal.pause()
+    if behaviour == "heir":
+        child = subprocess.Popen(["sleep", "60"], close_fds=False)
+        fail(str(child.pid))
+    advice = os.open(f"{bases[0]}.in", os.O_RDONLY)
+    log = os.open(f"{bases[0]}.out", os.O_WRONLY)
+    if behaviour == "garbage":
+        os.write(log, b"hello\n")
+        signal.pause()
+    if behaviour == "half-header":
+        os.write(log, HEADER[:20])
+        fail("lost in the header")
+    os.write(log, HEADER)
+    if behaviour == "header":
+        signal.pause()
+    if behaviour == "outcome":
+        os.write(log, b'{"outcome":0}\n' + bytes(8) + b"\n")
+        signal.pause()
+    if behaviour == "skip":
+        os.write(log, question(1))
+        signal.pause()
+    if behaviour == "half-question":
+        os.write(log, question(0)[:-4])
+        fail("lost in the question")
+    if behaviour == "flood":
+        os.write(log, question(0))
+        while True:
+            os.write(2, b"x" * 4096)
+    for number in range(int(behaviour.removeprefix("ask:"))):
+        os.write(log, question(number))
+        answer = os.read(advice, 8)
+        while len(answer) < 8:
+            answer += os.read(advice, 8 - len(answer))
+        os.write(1, answer)
+
+
+def fail(words: str) -> NoReturn:
+    os.write(2, words.encode())
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
