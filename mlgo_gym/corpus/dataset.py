@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -116,7 +115,9 @@ def _make(
 ) -> None:
     started = time.monotonic()
     archive = fetch_source(dataset.package, dataset.version, dataset.sha256 or None)
-    work = Path(tempfile.mkdtemp(prefix=".work-", dir=folder.parent))
+    work = folder.parent / f".{folder.name}.work"
+    shutil.rmtree(work, ignore_errors=True)  # what a killed process left
+    work.mkdir()
     try:
         source = unpack(archive.path, work / "source").resolve()
         metadata = {

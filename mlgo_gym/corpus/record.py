@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mlgo_gym.cache import cache_directory, key_of
 from mlgo_gym.corpus import shim
-from mlgo_gym.corpus.recorder import Recorder, Recording, bundled_target, check_output
+from mlgo_gym.corpus.recorder import Recorder, Recording, bundled_target, check_output, driver_options
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.toolchain import Toolchain, bundled_command, find_toolchain
 
@@ -140,7 +140,8 @@ def _launchers(toolchain: Toolchain) -> dict[str, str]:
         match = _COMPILER_NAME.fullmatch(name)
         if match:
             names[name] = "c++" if "++" in match[1] else "c"
-    launchers = {name: _shim_script(mode, _compiler(toolchain, mode)) for name, mode in names.items()}
+    scripts = {mode: _shim_script(toolchain, mode) for mode in compilers}
+    launchers = {name: scripts[mode] for name, mode in names.items()}
     for tool, aliases in _ARCHIVERS.items():
         if toolchain.bundled or shutil.which(tool) is None:
             launchers |= {alias: _script(bundled_command(tool)) for alias in aliases}
@@ -155,16 +156,17 @@ def _installed_programs() -> set[str]:
     return programs
 
 
-def _compiler(toolchain: Toolchain, mode: str) -> tuple[str, ...]:
-    if not toolchain.bundled:
-        return (*toolchain.command, f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}")
-    # Without -O, zig's driver instruments for undefined behaviour, which neither gcc nor clang does.
-    return (*bundled_command("c++" if mode == "c++" else "cc"), "-target", bundled_target(), "-fno-sanitize=undefined")
-
-
-def _shim_script(mode: str, compiler: Sequence[str]) -> str:
-    words = [sys.executable, "-I", "-S", str(Path(shim.__file__).absolute()), mode, str(len(compiler)), *compiler]
-    return _script(words)
+def _shim_script(toolchain: Toolchain, mode: str) -> str:
+    driver = f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}"
+    options = driver_options(toolchain)
+    compiler = [*toolchain.command, driver, *options.before]
+    linker = compiler
+    if toolchain.bundled:
+        # Only zig's own driver has a C library to link with. Without -O it would instrument for undefined behaviour.
+        zig = bundled_command("c++" if mode == "c++" else "cc")
+        linker = [*zig, "-target", bundled_target(), "-fno-sanitize=undefined"]
+    groups = [word for words in (linker, compiler, options.after) for word in (str(len(words)), *words)]
+    return _script([sys.executable, "-I", "-S", str(Path(shim.__file__).absolute()), mode, *groups])
 
 
 def _script(words: Sequence[str]) -> str:

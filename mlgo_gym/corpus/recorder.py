@@ -88,19 +88,13 @@ class Recorder:
         self._root = root.resolve()
         self._folder = Path(tempfile.mkdtemp(prefix="mlgo-gym-record-"))
         (self._folder / "records").mkdir()
-        before: list[str] = []
-        after = [f"-{optimize}", "-w", "-g0", "-fno-lto", "-fintegrated-as", f"-fmacro-prefix-map={self._root}/="]
-        headers: dict[str, list[str]] = {"c": [], "c++": []}
-        if toolchain.bundled:
-            target = target or bundled_target()
-            before += ["--no-default-config", f"--target={target.partition('.')[0]}"]
-            after += ["-nostdinc", f"-fmacro-prefix-map={bundled_folder()}/="]
-            headers = {mode: _bundled_headers(toolchain, target, self._folder, mode) for mode in headers}
+        options = driver_options(toolchain, target)
+        level = [f"-{optimize}", "-w", "-g0", "-fno-lto", "-fintegrated-as"]
+        folders = [self._root, bundled_folder()] if toolchain.bundled else [self._root]
         self.settings: dict[str, Any] = {
             "clang": list(toolchain.command),
-            "before": before,
-            "after": after,
-            "headers": headers,
+            "before": list(options.before),
+            "after": [*options.after, *level, *(f"-fmacro-prefix-map={folder}/=" for folder in folders)],
             "records": str(self._folder / "records"),
             "temporary": tempfile.gettempdir(),
         }
@@ -255,24 +249,53 @@ def bundled_target() -> str:
     return PORTABLE_TARGET.replace("x86_64", "aarch64") if platform.machine() == "aarch64" else PORTABLE_TARGET
 
 
-def _bundled_headers(toolchain: Toolchain, target: str, scratch: Path, mode: str) -> list[str]:
-    """Return the `-cc1` options with which `zig cc` and `zig c++` find the headers of libc and libc++.
+@dataclass(frozen=True, slots=True)
+class DriverOptions:
+    """What a clang's driver is given with every command line.
 
-    `zig clang` is the driver that records, because it changes no flag; it knows no headers of its own.
+    Attributes:
+        before: options that the command line may override.
+        after: options that override the command line.
     """
-    source = scratch / f"headers.{mode.replace('+', 'p')}"
-    source.touch()
-    driver = bundled_command("c++" if mode == "c++" else "cc")
-    arguments = [*driver[1:], "-target", target, "-c", str(source), "-###"]
-    answer = replace(toolchain, command=driver[:1]).run(arguments)
+
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+def driver_options(toolchain: Toolchain, target: str | None = None) -> DriverOptions:
+    """Return the options that make a clang compile without any help of the machine: none for an installed one.
+
+    `zig clang` is the driver that compiles and records, because it takes every flag as upstream's does; `zig cc` and
+    `zig c++` do not, but only they know the bundled headers of libc and libc++, and are asked for them.
+
+    Args:
+        toolchain: the clang.
+        target: what the bundled compiler compiles for; `bundled_target()` if None.
+
+    Raises:
+        ToolchainError: the bundled compiler does not name its headers.
+    """
+    if not toolchain.bundled:
+        return DriverOptions()
+    target = target or bundled_target()
+    for_c, for_cxx = (_zig_options(toolchain, target, mode) for mode in ("cc", "c++"))
+    headers: list[str] = []
+    for language, options in (("-c-isystem", for_c), ("-cxx-isystem", for_cxx)):
+        for option, value in options:
+            headers += [language, str(Path(value).absolute())] if option == "-isystem" else []
+    for option, value in for_cxx:
+        if option == "-D" and value.startswith(("_LIBCPP", "_LIBCXX", "__GLIBC")):
+            headers += [option, value]
+    words = [word for header in headers for word in ("-Xclang", header)]
+    return DriverOptions(("--no-default-config", f"--target={target.partition('.')[0]}"), ("-nostdinc", *words))
+
+
+def _zig_options(toolchain: Toolchain, target: str, mode: str) -> list[tuple[str, str]]:
+    """Return each word of the `-cc1` line behind `zig cc` or `zig c++`, with the word after it."""
+    zig, command = bundled_command(mode)
+    with tempfile.NamedTemporaryFile(suffix=".c" if mode == "cc" else ".cpp") as source:
+        answer = replace(toolchain, command=(zig,)).run([command, "-target", target, "-c", source.name, "-###"])
     line = next((line for line in answer.stderr.splitlines() if '"-cc1"' in line), None)
     if answer.returncode != 0 or line is None:
-        raise ToolchainError(f"{' '.join(driver)} was to name its headers: {answer.stderr.strip()[-500:]}")
-    words = split_command(line)
-    options = []
-    for option, value in pairwise(words):
-        if option == "-isystem":
-            options += [option, str(Path(value).absolute())]
-        elif option == "-D" and value.startswith(("_LIBCPP", "_LIBCXX", "__GLIBC")):
-            options += [option, value]
-    return options
+        raise ToolchainError(f"zig {mode} was to name its headers, and said: {answer.stderr.strip()[-500:]}")
+    return list(pairwise(split_command(line)))

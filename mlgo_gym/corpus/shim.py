@@ -37,6 +37,7 @@ _PROBE_FOLDERS = (
     "/.sconf_temp/",
     "/.conf_check_",
 )
+_COMPILE_ONLY = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "-###", "--compile", "--assemble", "--preprocess"}
 _NOT_RECORDED = ("-march=native", "-mtune=native", "-mcpu=native", "-fembed-bitcode", "-save-temps", "--save-temps")
 _SIDE_OUTPUTS_WITH_VALUE = (
     "-dependency-file",
@@ -55,21 +56,24 @@ _numbers = count()
 
 
 def main(argv: Sequence[str]) -> int:
-    """Compile as asked and, when `$MLGO_RECORD` names a recording, record what was compiled.
+    """Compile or link as asked and, when `$MLGO_RECORD` names a recording, record what was compiled.
 
     Args:
-        argv: the language that the driver assumes (`c` or `c++`), the number of words that start the real compiler,
-            those words, then the build's own arguments.
+        argv: the language that the driver assumes (`c` or `c++`); then three times a number and as many words: what
+            starts the program that links, what starts the compiler, and what the compiler is given after the
+            arguments; then the build's own arguments.
 
     Returns:
         the exit status of the real compiler, whatever becomes of the recording.
     """
-    mode, split = argv[0], 2 + int(argv[1])
-    compiler, arguments = list(argv[2:split]), list(argv[split:])
+    mode, linker, compiler, after, arguments = _groups(argv)
+    expanded = _expand(arguments, os.getcwd())
+    links = not _COMPILE_ONLY.intersection(expanded) and any(not word.startswith("-") for word in expanded)
+    command = [*linker, *arguments] if links else [*compiler, *arguments, *after]
     settings_path = os.environ.get(SETTINGS_VARIABLE)
-    if not settings_path or not any(_may_name_source(argument) for argument in arguments):
-        os.execv(compiler[0], compiler + arguments)  # noqa: S606 - a shim becomes the compiler
-    process = os.posix_spawn(compiler[0], compiler + arguments, os.environ)
+    if not settings_path or not any(map(_may_name_source, expanded)):
+        os.execv(command[0], command)  # noqa: S606 - a shim becomes the compiler
+    process = os.posix_spawn(command[0], command, os.environ)
 
     import json
 
@@ -78,10 +82,19 @@ def main(argv: Sequence[str]) -> int:
         with open(settings_path, encoding="utf-8") as file:
             settings = json.load(file)
         try:
-            record_compile(settings, arguments, os.getcwd(), mode)
+            record_compile(settings, expanded, os.getcwd(), mode)
         except OSError as error:
             _keep_failure(settings, " ".join(arguments)[:500], f"{type(error).__name__}: {error}")
     return status if status >= 0 else 128 - status
+
+
+def _groups(argv: Sequence[str]) -> tuple[str, list[str], list[str], list[str], list[str]]:
+    words, position = [], 1
+    for _ in range(3):
+        start = position + 1
+        position = start + int(argv[position])
+        words.append(list(argv[start:position]))
+    return argv[0], words[0], words[1], words[2], list(argv[position:])
 
 
 def record_compile(settings: dict[str, Any], arguments: Sequence[str], folder: str, mode: str) -> None:
@@ -97,7 +110,7 @@ def record_compile(settings: dict[str, Any], arguments: Sequence[str], folder: s
         folder: where it runs.
         mode: `c` or `c++`, the language that the driver assumes.
     """
-    lines, problem = _compile_commands(settings, _expand(arguments, folder), folder, mode)
+    lines, problem = compile_commands(settings, list(arguments), folder, mode)
     if problem is not None:
         _keep_failure(settings, " ".join(arguments)[:500], problem)
     for line in lines:
@@ -126,8 +139,8 @@ def _record(
     scratch = os.path.join(settings["records"], f".{name}")
     os.mkdir(scratch)
     bitcode = f"{scratch}/module.bc"
-    front_end = [word for word in _without_side_outputs(line[:-1]) if word != "-emit-obj"]
-    front_end += [*settings["headers"][language], "-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes"]
+    front_end = [word for word in without_side_outputs(line[:-1]) if word != "-emit-obj"]
+    front_end += ["-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes"]
     status, words = _run([*settings["clang"], *front_end, "-o", bitcode, line[-1]], folder)
     if status != 0:
         _write_json(f"{scratch}/failure.json", {"source": source, "message": words.strip()})
@@ -151,7 +164,7 @@ def _record(
     os.rename(scratch, os.path.join(settings["records"], name))
 
 
-def _compile_commands(
+def compile_commands(
     settings: dict[str, Any], arguments: list[str], folder: str, mode: str
 ) -> tuple[list[list[str]], str | None]:
     """Return the `-cc1` command lines that the driver would run, from `-cc1` on, or what it complains of."""
@@ -201,7 +214,8 @@ def _expand(arguments: Sequence[str], folder: str) -> list[str]:
     return expanded
 
 
-def _without_side_outputs(line: list[str]) -> list[str]:
+def without_side_outputs(line: list[str]) -> list[str]:
+    """Return a `-cc1` line without its output, and without options that write any other file."""
     kept: list[str] = []
     words = iter(line)
     for word in words:
@@ -221,7 +235,7 @@ def _value(line: list[str], option: str) -> str | None:
 
 
 def _may_name_source(argument: str) -> bool:
-    return argument.endswith(SOURCE_SUFFIXES) or argument.startswith(("-x", "@", "--language"))
+    return argument.endswith(SOURCE_SUFFIXES) or argument.startswith(("-x", "--language"))
 
 
 def _is_probe(settings: dict[str, Any], source: str, folder: str) -> bool:

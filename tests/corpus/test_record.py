@@ -1,0 +1,352 @@
+"""Recording a build: what is kept, under which names, at which level, and what a build notices of it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from mlgo_gym.bitcode import read_bitcode
+from mlgo_gym.corpus import shim
+from mlgo_gym.corpus.corpus import open_corpus
+from mlgo_gym.corpus.description import read_command, read_description, read_metadata
+from mlgo_gym.corpus.record import RecordedBuild, build_environment, record_build
+from mlgo_gym.corpus.recorder import Recorder
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.toolchain import Toolchain
+
+C_SOURCE = """\
+#include <stdio.h>
+#include <string.h>
+#include "sum.h"
+static int mix(int seed) { char text[64]; memset(text, seed, sizeof text); return text[seed & 63] + sum(seed); }
+int entry(int seed) { if (seed > 7) puts(__FILE__); return mix(seed) * NUMBER; }
+"""
+CXX_SOURCE = """\
+#include <map>
+#include <string>
+static std::map<std::string, int> counts;
+int count(const char *word) { return ++counts[word]; }
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with two sources in C, one in C++, and a header."""
+    folder = tmp_path / "project"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "entry.c").write_text(C_SOURCE)
+    (folder / "lib" / "sum.h").write_text("int sum(int);\n")
+    (folder / "lib" / "sum.c").write_text("int sum(int n) { int s = 0; while (n > 0) s += n--; return s; }\n")
+    (folder / "count.cpp").write_text(CXX_SOURCE)
+    return folder
+
+
+def record(project: Path, script: str, toolchain: Toolchain, **options: object) -> RecordedBuild:
+    """Record a shell script as the build; the corpus is `project/../corpus`."""
+    output = project.parent / "corpus"
+    return record_build(
+        ["sh", "-ec", script],
+        output,
+        toolchain=toolchain,
+        folder=project,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def executable_sections(path: Path) -> dict[str, bytes]:
+    """Return the contents of the executable sections of an object file."""
+    with path.open("rb") as file:
+        return {part.name: part.data() for part in ELFFile(file).iter_sections() if part["sh_flags"] & 4}
+
+
+def test_a_compile_leaves_its_object_and_a_module(project: Path, any_toolchain: Toolchain) -> None:
+    build = record(project, "$CC -O2 -Ilib -DNUMBER=3 -c entry.c -o entry.o", any_toolchain)
+    corpus = project.parent / "corpus"
+    assert build.status == 0
+    assert (project / "entry.o").exists()
+    assert build.recording.modules == ("entry.o",)
+    assert read_description(corpus).modules == ("entry.o",)
+    assert read_bitcode(corpus / "entry.o.bc").functions == 2
+    metadata = read_metadata(corpus, "entry.o")
+    assert metadata["source"] == "entry.c"
+    assert metadata["source_sha256"] == hashlib.sha256(C_SOURCE.encode()).hexdigest()
+    assert metadata["language"] == "C"
+    assert metadata["lines"] == 5
+    assert metadata["compiler"] == f"clang {any_toolchain.version_text}"
+
+
+@pytest.mark.parametrize("level", ["Oz", "Os", "O2", "O3"])
+def test_the_level_that_is_asked_for_replaces_that_of_the_build(
+    project: Path, toolchain: Toolchain, level: str
+) -> None:
+    script = "cc -O0 -Ilib -DNUMBER=3 -c entry.c; c++ -O3 -c count.cpp; cc -Os -c lib/sum.c"
+    build = record(project, script, toolchain, optimize=level)
+    assert len(build.recording.modules) == 3
+    expected = {"Oz": "Oz", "Os": "Os", "O2": "O1-O3", "O3": "O1-O3"}[level]
+    for module in open_corpus(project.parent / "corpus", toolchain=toolchain):
+        facts = read_bitcode(module.bitcode)
+        assert facts.level == expected
+        assert facts.optnone == 0
+        assert module.flags is not None
+        assert f"-{level}" in module.flags
+        assert module.metadata["optimize"] == level
+
+
+@pytest.mark.parametrize("level", ["Oz", "O2"])
+@pytest.mark.parametrize(
+    "compile_options",
+    ["cc -Ilib -DNUMBER=3 -c entry.c", "c++ -std=c++17 -c count.cpp", "cc -fPIC -ffunction-sections -c lib/sum.c"],
+)
+def test_bitcode_compiles_to_the_code_of_its_source(
+    project: Path, any_toolchain: Toolchain, level: str, compile_options: str
+) -> None:
+    record(project, compile_options, any_toolchain, optimize=level)
+    (module,) = open_corpus(project.parent / "corpus", toolchain=any_toolchain)
+    again = project / "again.o"
+    assert module.flags is not None
+    result = any_toolchain.run([*module.flags, "-x", "ir", str(module.bitcode), "-o", str(again)])
+    assert result.returncode == 0, result.stderr
+
+    direct = project / "direct.o"
+    with Recorder(any_toolchain, level, project) as recorder:
+        mode, *arguments = compile_options.split()
+        (line,), problem = shim.compile_commands(recorder.settings, arguments, str(project), mode.replace("cc", "c"))
+        assert problem is None
+        words = shim.without_side_outputs(line[:-1])
+        subprocess.run([*any_toolchain.command, *words, "-o", str(direct), line[-1]], cwd=project, check=True)
+    assert executable_sections(again) == executable_sections(direct)
+    assert executable_sections(again)
+
+
+def test_flags_say_nothing_of_the_folder_of_the_source(project: Path, toolchain: Toolchain) -> None:
+    script = "cc -g -MD -MF entry.d -Wall -std=gnu11 -Ilib -DNUMBER=3 -fno-omit-frame-pointer -c entry.c -o entry.o"
+    record(project, script, toolchain)
+    flags = read_command(project.parent / "corpus" / "entry.o.cmd")
+    assert flags[0] == "-cc1"
+    assert (project / "entry.d").exists()
+    assert not any(str(project) in flag or "entry" in flag for flag in flags)
+    assert "-mframe-pointer=all" in flags
+    for gone in ("-o", "-x", "-I", "-D", "-isystem", "-dependency-file", "-std=gnu11"):
+        assert gone not in flags
+
+
+def test_two_folders_give_equal_recordings(project: Path, tmp_path: Path, toolchain: Toolchain) -> None:
+    script = "cc -g -Ilib -DNUMBER=3 -c $PWD/entry.c -o entry.o; c++ -c count.cpp"
+    elsewhere = tmp_path / "elsewhere" / "project"
+    shutil.copytree(project, elsewhere)
+    record(project, script.replace("$PWD/", ""), toolchain)
+    record(elsewhere, script.replace("$PWD/", ""), toolchain)
+    for file in sorted((project.parent / "corpus").iterdir()):
+        assert file.read_bytes() == (elsewhere.parent / "corpus" / file.name).read_bytes()
+
+
+def test_the_folder_of_a_source_is_not_in_its_code(project: Path, toolchain: Toolchain) -> None:
+    record(project, "cc -Ilib -DNUMBER=3 -c $PWD/entry.c -o entry.o", toolchain)
+    (module,) = open_corpus(project.parent / "corpus", toolchain=toolchain)
+    assert module.flags is not None
+    again = project / "again.o"
+    toolchain.run([*module.flags, "-x", "ir", str(module.bitcode), "-o", str(again)])
+    assert b"\0entry.c\0" in again.read_bytes()
+
+
+def test_native_processors_are_not_recorded(project: Path, toolchain: Toolchain) -> None:
+    record(project, "cc -march=native -c lib/sum.c", toolchain)
+    flags = read_command(project.parent / "corpus" / "sum.o.cmd")
+    assert flags[flags.index("-target-cpu") + 1] in ("x86-64", "generic")
+
+
+@pytest.mark.parametrize(
+    ("script", "modules"),
+    [
+        ("cc -c lib/sum.c -osum.o", {"sum.o"}),
+        ("cd lib && cc -c sum.c", {"lib/sum.o"}),
+        ("cc -Ilib -DNUMBER=3 -shared -fPIC entry.c lib/sum.c -o both.so", {"entry.o", "lib/sum.o"}),
+        ("echo '-c lib/sum.c -o \"a b.o\"' > words; cc @words", {"a b.o"}),
+        ("cc -x c -c lib/sum.c -o x.o", {"x.o"}),
+        ("cp lib/sum.c sum.txt; cc -xc -c sum.txt -o sum.o", {"sum.o"}),
+        ("cc -E lib/sum.c > sum.i; cc -c sum.i", {"sum.o"}),
+        ("mkdir -p a b; cc -c lib/sum.c -o a/x.o; cc -DB -c lib/sum.c -o b/x.o", {"a/x.o", "b/x.o"}),
+    ],
+)
+def test_module_names_are_the_paths_of_objects(
+    project: Path, toolchain: Toolchain, script: str, modules: set[str]
+) -> None:
+    assert set(record(project, script, toolchain).recording.modules) == modules
+
+
+def test_objects_outside_keep_their_names_apart_and_inside(project: Path, toolchain: Toolchain) -> None:
+    compile_sum = "cc -c ../project/lib/sum.c -o x.o"
+    script = f"mkdir -p ../one ../two; cd ../one; {compile_sum}; cd ../two; {compile_sum}"
+    build = record(project, script, toolchain)
+    corpus = project.parent / "corpus"
+    assert build.recording.modules == ("x.o", "x.2.o")
+    assert all((corpus / f"{name}.bc").exists() for name in build.recording.modules)
+
+
+def test_the_last_compile_to_an_object_is_kept(project: Path, toolchain: Toolchain) -> None:
+    build = record(project, "cc -c lib/sum.c; cc -fno-pic -c lib/sum.c", toolchain)
+    assert build.recording.modules == ("sum.o",)
+    assert build.recording.replaced == 1
+    flags = read_command(project.parent / "corpus" / "sum.o.cmd")
+    assert flags[flags.index("-mrelocation-model") + 1] == "static"
+
+
+def test_what_makes_no_object_and_probes_are_not_recorded(project: Path, toolchain: Toolchain) -> None:
+    script = """
+        cc -E lib/sum.c > /dev/null
+        cc -S lib/sum.c -o sum.s
+        cc -c sum.s -o assembled.o
+        cc -fsyntax-only lib/sum.c
+        cc --version > /dev/null
+        echo 'int main(void) { return 0; }' > conftest.c; cc -c conftest.c
+        mkdir -p CMakeFiles/CMakeScratch/x; cp conftest.c CMakeFiles/CMakeScratch/x/t.c
+        cc -c CMakeFiles/CMakeScratch/x/t.c
+        cc -c lib/sum.c
+        ar rcs libsum.a sum.o
+    """
+    assert record(project, script, toolchain).recording.modules == ("sum.o",)
+    assert (project / "libsum.a").stat().st_size > 8
+
+
+def test_a_compile_that_fails_fails_and_is_no_module(project: Path, toolchain: Toolchain) -> None:
+    build = record(project, "cc -c lib/sum.c; cc -c entry.c", toolchain)
+    assert build.status != 0
+    assert build.recording.modules == ("sum.o",)
+    assert build.recording.failures == ()
+
+
+def test_a_failed_recording_is_named_and_does_not_break_the_build(project: Path, toolchain: Toolchain) -> None:
+    (project / "picky.c").write_text("#ifdef __OPTIMIZE_SIZE__\n#error no place for this\n#endif\nint picky;\n")
+    build = record(project, "cc -O2 -c picky.c; cc -c lib/sum.c", toolchain)
+    assert build.status == 0
+    assert build.recording.modules == ("sum.o",)
+    (failure,) = build.recording.failures
+    assert failure.source == "picky.c"
+    assert "no place for this" in failure.message
+
+
+def test_a_recording_at_another_level_than_asked_for_is_refused(project: Path, toolchain: Toolchain) -> None:
+    build = record(project, "cc -c lib/sum.c -Xclang -O2", toolchain)
+    assert build.recording.modules == ()
+    (failure,) = build.recording.failures
+    assert failure.source == "lib/sum.c"
+    assert "was to be recorded at -Oz" in failure.message
+    assert "show -O1 to -O3" in failure.message
+
+
+def test_a_build_that_compiles_nothing_is_an_error(project: Path, toolchain: Toolchain) -> None:
+    with pytest.raises(CorpusError, match="no compile of a C or C\\+\\+ source was seen"):
+        record(project, "true", toolchain)
+    assert not (project.parent / "corpus").exists()
+
+
+def test_a_folder_in_use_is_refused_before_the_build(project: Path, toolchain: Toolchain) -> None:
+    corpus = project.parent / "corpus"
+    corpus.mkdir()
+    (corpus / "mine").touch()
+    with pytest.raises(CorpusError, match="in use"):
+        record(project, "touch started", toolchain)
+    assert not (project / "started").exists()
+
+
+def test_an_unknown_level_is_refused(project: Path, toolchain: Toolchain) -> None:
+    with pytest.raises(CorpusError, match="not at 'O7'"):
+        record(project, "cc -c lib/sum.c", toolchain, optimize="O7")
+
+
+def test_parallel_compiles_are_all_recorded(project: Path, toolchain: Toolchain) -> None:
+    for number in range(24):
+        (project / f"part{number}.c").write_text(f"int part{number}(int x) {{ return x * {number}; }}\n")
+    build = record(
+        project, "for n in 1 2 3; do for p in part$n*.c; do cc -c $p & done; wait; done; cc -c part0.c", toolchain
+    )
+    assert len(build.recording.modules) == len(list(project.glob("part*.o")))
+    assert len(build.recording.modules) > 12
+
+
+def test_outside_of_a_recording_a_shim_only_compiles(project: Path, toolchain: Toolchain) -> None:
+    variables = {**os.environ, **build_environment(toolchain)}
+    variables.pop(shim.SETTINGS_VARIABLE, None)
+    subprocess.run(["sh", "-ec", "$CC -c lib/sum.c"], cwd=project, env=variables, check=True)
+    assert (project / "sum.o").exists()
+    failing = subprocess.run(
+        ["sh", "-c", "cc -c entry.c"], cwd=project, env=variables, capture_output=True, check=False
+    )
+    assert failing.returncode == 1
+    assert b"error" in failing.stderr
+
+
+def test_the_shims_find_no_other_compiler(project: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = project.parent / "programs"
+    programs.mkdir()
+    for name in ("sh", "cat"):
+        (programs / name).symlink_to(shutil.which(name) or "")
+    monkeypatch.setenv("PATH", str(programs))
+    script = "gcc -c lib/sum.c; g++ -c count.cpp; clang -Ilib -DNUMBER=1 -c entry.c; ar rcs lib.a sum.o; ranlib lib.a"
+    assert record(project, script, toolchain).recording.modules == ("count.o", "entry.o", "sum.o")
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_a_make_project_is_recorded(project: Path, any_toolchain: Toolchain) -> None:
+    (project / "Makefile").write_text("CFLAGS = -O2 -Ilib -DNUMBER=2\nall: entry.o lib/sum.o count.o\n")
+    build = record(project, "make -j2", any_toolchain)
+    assert build.recording.modules == ("count.o", "entry.o", "lib/sum.o")
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None or shutil.which("make") is None, reason="cmake or make is missing")
+def test_a_cmake_project_is_recorded(project: Path, any_toolchain: Toolchain) -> None:
+    # Without an executable to link, nothing waits for the bundled compiler to build its C++ library.
+    (project / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nset(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)\nproject(p C CXX)\n"
+        'include(CheckCSourceCompiles)\ncheck_c_source_compiles("int f(void);" WORKS)\n'
+        "add_library(parts STATIC lib/sum.c count.cpp)\n"
+    )
+    build = record(project, "cmake -G 'Unix Makefiles' -B build . && cmake --build build -j2", any_toolchain)
+    folder = "build/CMakeFiles/parts.dir"
+    assert build.status == 0
+    assert build.recording.modules == (f"{folder}/count.cpp.o", f"{folder}/lib/sum.c.o")
+    assert (project / "build" / "libparts.a").exists()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_a_configured_project_is_recorded(project: Path, toolchain: Toolchain) -> None:
+    (project / "configure").write_text(
+        "for option in -Wall -fno-such-option; do\n"
+        "  echo 'int main(void) { return 0; }' > conftest.c\n"
+        '  if $CC -Werror $option -c conftest.c 2> conftest.err; then CFLAGS="$CFLAGS $option"; fi\n'
+        "done\n"
+        'printf "CC = $CC\\nCFLAGS = $CFLAGS\\nall: lib/sum.o\\n" > Makefile\n'
+    )
+    build = record(project, "sh configure && make", toolchain)
+    assert build.recording.modules == ("lib/sum.o",)
+    assert "-Wall" in (project / "Makefile").read_text()
+    assert "-fno-such-option" not in (project / "Makefile").read_text()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("setuptools") is None, reason="setuptools is not installed")
+def test_a_setuptools_project_is_recorded(project: Path, any_toolchain: Toolchain) -> None:
+    (project / "setup.py").write_text(
+        "from setuptools import setup\n"
+        "setup(name='p', packages=[], py_modules=[], libraries=[('p', {'sources': ['lib/sum.c', 'count.cpp']})])\n"
+    )
+    build = record(project, f"'{sys.executable}' -W ignore setup.py build_clib", any_toolchain)
+    assert build.status == 0
+    assert {Path(name).name for name in build.recording.modules} == {"sum.o", "count.o"}
+
+
+def test_the_format_is_what_other_tools_read(project: Path, toolchain: Toolchain) -> None:
+    record(project, "cc -c lib/sum.c", toolchain)
+    corpus = project.parent / "corpus"
+    assert json.loads((corpus / "corpus_description.json").read_text())["modules"] == ["sum.o"]
+    command = (corpus / "sum.o.cmd").read_bytes()
+    assert command.startswith(b"-cc1\0")
+    assert command.endswith(b"\0")
