@@ -10,13 +10,14 @@ import typer
 from rich.console import Console
 
 from mlgo_gym.cli.corpus_build import combine, extract, make
-from mlgo_gym.cli.corpus_tables import decision_table, information_table, module_table
+from mlgo_gym.cli.corpus_tables import decision_table, information_table, list_table, module_table
 from mlgo_gym.cli.decisions import decision_counter
 from mlgo_gym.cli.fetch import fetch
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.record import record
-from mlgo_gym.corpus.corpus import Corpus, open_corpus
+from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus, open_corpus
 from mlgo_gym.corpus.information import describe
+from mlgo_gym.corpus.names import named_corpora
 from mlgo_gym.corpus.verify import verify
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.toolchain import Toolchain, find_toolchain
@@ -32,6 +33,21 @@ CorpusArgument = Annotated[
 ClangOption = Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 JobsOption = Annotated[int | None, typer.Option(min=1, help="How many modules at a time. Default: all processors.")]
+
+
+@corpus_commands.command("list")
+def list_command(
+    *,
+    clang: ClangOption = None,
+    optimize: Annotated[str, typer.Option(help="The level of which to say whether it is on disk.")] = DEFAULT_LEVEL,
+    as_json: JsonOption = False,
+) -> None:
+    """List the corpora that can be had by name, and which are on disk already."""
+    entries = named_corpora(find_toolchain(clang), optimize)
+    if as_json:
+        typer.echo(json.dumps([dataclasses.asdict(entry) for entry in entries], default=str, indent=2))
+    else:
+        Console(highlight=False).print(list_table(entries, optimize))
 
 
 @corpus_commands.command("info")

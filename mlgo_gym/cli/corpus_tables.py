@@ -10,9 +10,21 @@ from rich.table import Table
 
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.information import Information, histogram
+from mlgo_gym.corpus.names import NamedCorpus
 from mlgo_gym.toolchain import Toolchain
 
 _BAR = 40
+
+
+def list_table(entries: Sequence[NamedCorpus], optimize: str) -> Table:
+    """Return the corpora that can be had by name."""
+    table = Table("corpus", "what it is", "licence", f"modules at -{optimize}", title="corpora", title_justify="left")
+    table.columns[1].overflow = table.columns[2].overflow = "fold"
+    table.columns[3].justify = "right"
+    for entry in entries:
+        modules = "not made yet" if entry.modules is None else f"{entry.modules:,}"
+        table.add_row(escape(entry.name), escape(entry.summary), escape(entry.licence), modules)
+    return table
 
 
 def information_table(corpus: Corpus, information: Information, toolchain: Toolchain) -> Table:

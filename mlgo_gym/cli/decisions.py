@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from mlgo_gym.compilation import plan
 from mlgo_gym.corpus.corpus import Count
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.decision_count import count_decisions
-from mlgo_gym.envs import InlineEnv
+from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.toolchain import Toolchain
 
-_ENVIRONMENTS = (InlineEnv,)
+_ENVIRONMENTS = (InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv)
 
 
 def decision_counter(toolchain: Toolchain) -> tuple[tuple[str, ...], Count]:
@@ -21,10 +19,12 @@ def decision_counter(toolchain: Toolchain) -> tuple[tuple[str, ...], Count]:
         ToolchainError: the compiler cannot do one of the tasks.
     """
     clang = "bundled" if toolchain.bundled else toolchain.command[0]
-    environments = [environment(clang=clang) for environment in _ENVIRONMENTS]
-    tasks = {environment.task.name: environment.task for environment in environments}
+    environments = {}
+    for environment_type in _ENVIRONMENTS:
+        environment = environment_type(clang=clang)
+        environments[environment.task.name] = environment
 
     def count(module: Module, task: str) -> int:
-        return count_decisions(plan(module, toolchain, tasks[task].flags(toolchain)), tasks[task])
+        return sum(environments[task].decisions(module).values())
 
-    return tuple(tasks), count
+    return tuple(environments), count

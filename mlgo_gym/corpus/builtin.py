@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,19 +46,26 @@ def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL) -> Co
     Raises:
         CorpusError: there is no such level, or a program does not compile; the text has the compiler's message.
     """
-    if optimize not in LEVELS:
-        raise CorpusError(f"the builtin corpus comes at {', '.join(LEVELS)}, not at {optimize!r}; choose one of these")
-    sources = sorted(path for path in PROGRAMS.glob("*/*") if path.suffix in _LANGUAGES)
-    digests = {_name(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in sources}
-    recipe = (PORTABLE_FLAGS, sorted(_BY_LANGUAGE.items()))
-    key = key_of(toolchain.identity, optimize, sorted(digests.items()), recipe)
-    folder = cache_directory() / "builtin" / f"{toolchain.version_text}-{optimize}-{key[:16]}"
+    folder = builtin_folder(toolchain, optimize)
     if not (folder / DESCRIPTION_FILE).exists():
         with _publishing(folder) as unfinished:
             if unfinished is not None:
-                _compile_all(sources, digests, unfinished, toolchain, optimize)
+                _compile_all(unfinished, toolchain, optimize)
     name = "builtin" if optimize == DEFAULT_LEVEL else f"builtin@{optimize}"
     return Corpus(name, FolderModules(folder), path=folder, origin=lambda module: (module, module))
+
+
+def builtin_folder(toolchain: Toolchain, optimize: str) -> Path:
+    """Return where the builtin corpus lies, once it is compiled.
+
+    Raises:
+        CorpusError: there is no such level.
+    """
+    if optimize not in LEVELS:
+        raise CorpusError(f"the builtin corpus comes at {', '.join(LEVELS)}, not at {optimize!r}; choose one of these")
+    digests = [(_name(source), _digest(source)) for source in _sources()]
+    key = key_of(toolchain.identity, optimize, digests, PORTABLE_FLAGS, sorted(_BY_LANGUAGE.items()))
+    return cache_directory() / "builtin" / f"{toolchain.version_text}-{optimize}-{key[:16]}"
 
 
 @contextmanager
@@ -79,9 +86,8 @@ def _publishing(folder: Path) -> Iterator[Path | None]:
             shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _compile_all(
-    sources: Sequence[Path], digests: dict[str, str], folder: Path, toolchain: Toolchain, optimize: str
-) -> None:
+def _compile_all(folder: Path, toolchain: Toolchain, optimize: str) -> None:
+    sources = _sources()
     driver_flags = {language: _driver_flags(language, toolchain, optimize) for language in _BY_LANGUAGE}
     flags = {language: recorded_flags(language.lower(), driver_flags[language], toolchain) for language in _BY_LANGUAGE}
 
@@ -95,7 +101,7 @@ def _compile_all(
         write_command(folder / f"{name}.cmd", flags[language])
         metadata = {
             "source": f"{name}{source.suffix}",
-            "source_sha256": digests[name],
+            "source_sha256": _digest(source),
             "lines": source.read_bytes().count(b"\n"),
             "language": language,
             "optimize": optimize,
@@ -124,6 +130,14 @@ def _check_level(bitcode: Path, name: str, optimize: str) -> None:
 
 def _driver_flags(language: str, toolchain: Toolchain, optimize: str) -> list[str]:
     return [*PORTABLE_FLAGS, f"-{optimize}", *_BY_LANGUAGE[language], *libc_include_flags(toolchain)]
+
+
+def _sources() -> list[Path]:
+    return sorted(path for path in PROGRAMS.glob("*/*") if path.suffix in _LANGUAGES)
+
+
+def _digest(source: Path) -> str:
+    return hashlib.sha256(source.read_bytes()).hexdigest()
 
 
 def _name(source: Path) -> str:
