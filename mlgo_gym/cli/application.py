@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from mlgo_gym import __version__
 from mlgo_gym.cli.corpus import corpus_commands
+from mlgo_gym.cli.evaluate import evaluate
+from mlgo_gym.cli.report import report
 
 application = typer.Typer(
     name="mlgo-gym",
@@ -14,3 +19,21 @@ application = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 application.add_typer(corpus_commands, name="corpus")
+application.command("evaluate")(evaluate)
+application.command("report")(report)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mlgo-gym {__version__}")
+        raise typer.Exit
+
+
+@application.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    del version

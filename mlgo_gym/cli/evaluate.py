@@ -1,0 +1,150 @@
+"""`mlgo-gym evaluate`: policies against the modules of a corpus."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mlgo_gym.errors import CorpusError, MlgoError
+
+if TYPE_CHECKING:
+    from mlgo_gym.evaluation import Evaluation
+
+FAILED = 1
+"""The exit status when an episode failed."""
+
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, as a shell has it."""
+
+
+def evaluate(
+    environment: Annotated[str, typer.Argument(help="The environment, for instance mlgo/Inline-v0.")],
+    *,
+    corpus: Annotated[
+        str, typer.Option(help="builtin, a dataset, a folder, a .bc file, or several with commas between.")
+    ] = "builtin",
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A policy, or several with commas between; may be given again. What follows clang: is all flags.",
+            show_default="default",
+        ),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="How many processes run episodes.")] = 1,
+    output: Annotated[
+        Path | None, typer.Option(help="The folder for the results; what is there already is not made again.")
+    ] = None,
+    clang: Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")] = None,
+    seed: Annotated[int, typer.Option(help="What random policies and --limit depend on.")] = 0,
+    metric: Annotated[str | None, typer.Option(help="What counts: text, llvm-size, object, spill_cost, ….")] = None,
+    reward: Annotated[str | None, typer.Option(help="The environment's reward: relative, bytes, log, ….")] = None,
+    max_decisions: Annotated[
+        int | None, typer.Option(min=1, help="So many decisions are the policy's, the others clang's own.")
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(help="How long clang may be silent, in seconds.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
+    ] = None,
+    offline_corpus: Annotated[
+        str | None, typer.Option(help="The corpus to use when that one is to be fetched and the index is out of reach.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Run policies on the modules of a corpus, and compare what they achieve with plain clang.
+
+    Policies: default, never, always, random, threshold:NUMBER, first_legal, never_evict, size_order; clang:FLAGS for a
+    plain clang with other flags, as in clang:-mllvm,-inline-threshold=20; and your own, as package.module:Name or
+    path/to/file.py:Name. Exit status 1: an episode failed.
+    """
+    from mlgo_gym.cli.sheets import print_result
+    from mlgo_gym.evaluation import Evaluation
+
+    given = {
+        "clang": clang, "metric": metric, "reward": reward, "max_decisions": max_decisions, "timeout": timeout
+    }  # fmt: skip
+    arguments = {name: value for name, value in given.items() if value is not None} | parse_settings(settings or ())
+    policies = split_policies(policy or ["default"])
+
+    def prepare(corpus: str, output: Path | None) -> Evaluation:
+        return Evaluation(
+            environment, policies=policies, corpus=corpus, output=output, env_kwargs=arguments, seed=seed, limit=limit
+        )
+
+    try:
+        evaluation = prepare(corpus, output)
+    except CorpusError as error:
+        if offline_corpus is None or not _out_of_reach(error):
+            raise
+        typer.echo(f"mlgo-gym: {error}\nmlgo-gym: going on with the corpus {offline_corpus} instead", err=True)
+        elsewhere = None if output is None else output.with_name(f"{output.name}-{offline_corpus}")
+        evaluation = prepare(offline_corpus, elsewhere)
+    with evaluation:
+        interrupted = _run(evaluation, jobs)
+        result = evaluation.result
+    print_result(result, as_json=as_json)
+    if interrupted:
+        again = "the same command goes on from there" if output else "give --output to go on from there"
+        typer.echo(f"mlgo-gym: interrupted with {evaluation.remaining} episodes to go; {again}", err=True)
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(FAILED if result.failures else 0)
+
+
+def _run(evaluation: Evaluation, jobs: int) -> bool:
+    """Run the episodes; return whether Ctrl-C ended that."""
+    from mlgo_gym.cli.progress import progress_over
+
+    try:
+        with progress_over(evaluation.remaining, "Episodes") as advance:
+            for _ in evaluation.run(jobs):
+                advance()
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def split_policies(texts: Iterable[str]) -> list[str]:
+    """Return the policies that several lists with commas name, each once.
+
+    What follows `clang:` are flags, which have commas between them too, up to the end of the list.
+    """
+    policies: list[str] = []
+    for text in texts:
+        names, clang, flags = text.partition("clang:")
+        policies += [name.strip() for name in names.split(",") if name.strip()]
+        if clang:
+            policies.append(clang + flags)
+    return list(dict.fromkeys(policies))
+
+
+def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
+    """Return the arguments that `NAME=VALUE` texts give; a value that is not JSON is a string.
+
+    Raises:
+        MlgoError: a text has no name or no equals sign.
+    """
+    settings: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise MlgoError(f"--set takes NAME=VALUE, found {text!r}; for instance --set observation=dict")
+        try:
+            settings[name] = json.loads(value)
+        except ValueError:
+            settings[name] = value
+    return settings
+
+
+def _out_of_reach(error: CorpusError) -> bool:
+    """Return whether a corpus cannot be had because nothing answers at the package index."""
+    try:
+        from requests import ConnectionError as NoConnection
+        from requests import Timeout
+    except ImportError:
+        return False
+    return isinstance(error.__cause__, NoConnection | Timeout)

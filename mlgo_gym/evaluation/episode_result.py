@@ -1,0 +1,55 @@
+"""What one policy did on one module: one line of a result file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+DONE = "done"
+NO_DECISIONS = "no-decisions"
+FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeResult:
+    """What one policy did on one module.
+
+    Attributes:
+        policy: the policy's name.
+        module: the module's name.
+        project: the project that it belongs to.
+        status: `DONE`; `NO_DECISIONS`, when there was nothing to decide; or `FAILED`.
+        measures: what was measured, by name, such as `text_size`: the policy's value and that of plain clang.
+        reward: the sum of the rewards; None for a plain compile, which has none.
+        decisions: how many decisions the policy took.
+        handed_over: how many clang took because the budget was spent.
+        illegal_actions: how many of the policy's actions were illegal and replaced by clang's own choice.
+        seconds: the time from the start of the compile to its end, without that of the baseline.
+        error: what went wrong, when `FAILED`: `kind` and `message`, and `exit_status` and `stderr` where known.
+    """
+
+    policy: str
+    module: str
+    project: str
+    status: str
+    measures: dict[str, tuple[float, float]] = field(default_factory=dict)
+    reward: float | None = None
+    decisions: int = 0
+    handed_over: int = 0
+    illegal_actions: int = 0
+    seconds: float = 0.0
+    error: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON-able data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> EpisodeResult:
+        """Build a result from the data of `to_json()`.
+
+        Raises:
+            KeyError, TypeError, ValueError: the data are of another form.
+        """
+        measures = {name: (pair[0], pair[1]) for name, pair in value["measures"].items()}
+        return cls(**{**value, "measures": measures})

@@ -1,0 +1,229 @@
+"""Policies against the modules of a corpus."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import mlgo_gym
+from mlgo_gym.bitcode import read_bitcode
+from mlgo_gym.cache import JsonCache, key_of
+from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.errors import MlgoError, PolicyError
+from mlgo_gym.evaluation.configuration import Configuration
+from mlgo_gym.evaluation.episode_result import NO_DECISIONS, EpisodeResult
+from mlgo_gym.evaluation.episode_runner import EpisodeRunner, RunnerSettings, is_plain_clang
+from mlgo_gym.evaluation.result import EvaluationResult
+from mlgo_gym.evaluation.result_folder import ResultFolder
+from mlgo_gym.evaluation.schedule import Schedule
+from mlgo_gym.evaluation.workers import run_in_workers
+from mlgo_gym.policies import Policy
+from mlgo_gym.policies.loading import policy_identity
+
+Policies = Sequence[str] | Mapping[str, Policy]
+"""Specifications, or policies by the names they are to have."""
+
+_MEASURES = {"text": "text_size", "llvm-size": "llvm_size", "object": "object_size"}
+"""The measures that go by another name as a metric."""
+
+_levels = JsonCache("levels")
+
+
+class Evaluation:
+    """An evaluation that is being made; `run()` makes it, and `result` is what there is so far.
+
+    Args:
+        environment: the environment's id, for instance `mlgo/Inline-v0`.
+        policies: specifications as `load_policy` takes them, and `clang:FLAGS` for a plain clang with other flags; or
+            policies by name.
+        corpus: what `open_corpus` takes.
+        output: the folder for the results; what is there already is not made again, but for failures. Without it
+            results are only kept in memory.
+        env_kwargs: further arguments of the environment.
+        seed: what random policies and `limit` depend on.
+        limit: take so many of the modules, drawn at random.
+
+    Attributes:
+        remaining: how many episodes are still to be run, at most: modules without a decision need fewer.
+
+    Raises:
+        MlgoError: the environment, the corpus or the output cannot be used so.
+        PolicyError: a policy cannot be found, or does not fit the environment.
+    """
+
+    def __init__(
+        self,
+        environment: str,
+        *,
+        policies: Policies,
+        corpus: str | Corpus = "builtin",
+        output: str | Path | None = None,
+        env_kwargs: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        limit: int | None = None,
+    ) -> None:
+        arguments = dict(env_kwargs or {})
+        if arguments.get("scope", "module") != "module":
+            raise MlgoError("an evaluation goes through a corpus module by module; leave scope='function' out")
+        named = dict(policies) if isinstance(policies, Mapping) else {spec: spec for spec in policies}
+        if not named:
+            raise PolicyError("an evaluation needs at least one policy; `default` is clang's own heuristic")
+        self._settings = RunnerSettings(environment, corpus, arguments, named, seed)
+        self._runner = EpisodeRunner(self._settings)
+        modules = _choose(self._runner.env.corpus, limit, seed)
+        configuration = self._configure(modules)
+        self._results: dict[tuple[str, str], EpisodeResult] = {}
+        self._folder = None if output is None else ResultFolder(Path(output), configuration)
+        self._configuration = configuration if self._folder is None else self._folder.configuration
+        for there in self._folder.episodes if self._folder is not None else ():
+            self._keep(there)
+        corpus = self._runner.env.corpus
+        deciding_first = sorted(named, key=lambda name: is_plain_clang(named[name]))
+        names = [module.name for module in modules]
+        self._schedule = Schedule(deciding_first, names, corpus.size, corpus.project, self._results.values())
+
+    def _configure(self, modules: Sequence[Module]) -> Configuration:
+        env, settings = self._runner.env, self._settings
+        return Configuration(
+            environment=settings.environment,
+            arguments=_as_json({name: value for name, value in settings.arguments.items() if name != "clang"}),
+            metric=_MEASURES.get(env.metric, env.metric),
+            corpus=env.corpus.name,
+            modules=len(modules),
+            modules_digest=key_of([[module.name, module.digest(), module.flags] for module in modules]),
+            levels=dict(Counter(map(_level, modules))),
+            clang=env.toolchain.version_text,
+            mlgo_gym=mlgo_gym.__version__,
+            seed=settings.seed,
+            policies={
+                name: policy_identity(policy) if isinstance(policy, str) else type(policy).__qualname__
+                for name, policy in settings.policies.items()
+            },
+        )
+
+    @property
+    def remaining(self) -> int:
+        """How many episodes are still to be run."""
+        return len(self._schedule)
+
+    @property
+    def result(self) -> EvaluationResult:
+        """What there is so far, also that of earlier evaluations in the same output."""
+        return EvaluationResult(self._configuration, tuple(self._results.values()))
+
+    def run(self, jobs: int = 1) -> Iterator[EpisodeResult]:
+        """Run the episodes, and give each result as soon as it is on disk, in no particular order.
+
+        Args:
+            jobs: how many processes run episodes; with 1 it is this one.
+
+        Raises:
+            MlgoError: `jobs` is below 1, or a process cannot start.
+        """
+        if jobs < 1:
+            raise MlgoError(f"jobs was to be at least 1, found {jobs}")
+        for episode in self._here() if jobs == 1 else run_in_workers(self._settings, self._schedule, jobs):
+            if self._folder is not None:
+                self._folder.append(episode)
+            self._keep(episode)
+            if episode.status == NO_DECISIONS:
+                self._schedule.drop(episode.module)
+            yield episode
+
+    def _here(self) -> Iterator[EpisodeResult]:
+        while (assignment := self._schedule.take()) is not None:
+            yield self._runner.run(assignment)
+
+    def _keep(self, episode: EpisodeResult) -> None:
+        self._results[episode.policy, episode.module] = episode
+
+    def close(self) -> None:
+        """Give environment and output back. Idempotent."""
+        self._runner.close()
+        if self._folder is not None:
+            self._folder.close()
+
+    def __enter__(self) -> Evaluation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def evaluate(
+    environment: str,
+    *,
+    policies: Policies,
+    corpus: str | Corpus = "builtin",
+    jobs: int = 1,
+    output: str | Path | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+    progress: Callable[[EpisodeResult], object] = lambda _: None,
+) -> EvaluationResult:
+    """Run policies on the modules of a corpus, and return what they achieved.
+
+    In a script, processes (`jobs`) need the call to be below `if __name__ == "__main__":`.
+
+    Args:
+        environment: the environment's id, for instance `mlgo/Inline-v0`.
+        policies: specifications as `load_policy` takes them, and `clang:FLAGS` for a plain clang with other flags; or
+            policies by name.
+        corpus: what `open_corpus` takes.
+        jobs: how many processes run episodes; with 1 it is this one.
+        output: the folder for the results; what is there already is not made again, but for failures.
+        env_kwargs: further arguments of the environment.
+        seed: what random policies and `limit` depend on.
+        limit: take so many of the modules, drawn at random.
+        progress: called with each result.
+
+    Raises:
+        MlgoError: the environment, the corpus or the output cannot be used so, or a process cannot start.
+        PolicyError: a policy cannot be found, or does not fit the environment.
+    """
+    with Evaluation(
+        environment,
+        policies=policies,
+        corpus=corpus,
+        output=output,
+        env_kwargs=env_kwargs,
+        seed=seed,
+        limit=limit,
+    ) as evaluation:
+        for episode in evaluation.run(jobs):
+            progress(episode)
+        return evaluation.result
+
+
+def _choose(corpus: Corpus, limit: int | None, seed: int) -> list[Module]:
+    if limit is not None and limit < 1:
+        raise MlgoError(f"limit was to be at least 1, found {limit}")
+    if limit is not None and (corpus.endless or limit < len(corpus)):
+        return corpus.sample(limit, seed=seed)
+    if corpus.endless:
+        raise MlgoError(f"the corpus {corpus.name} has no end; give a limit")
+    return list(corpus)
+
+
+def _as_json(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments as they come back from a JSON file, in which there are no tuples."""
+    try:
+        result: dict[str, Any] = json.loads(json.dumps(arguments))
+    except TypeError as error:
+        raise MlgoError(f"the arguments of an evaluation are JSON values, found {arguments}: {error}") from error
+    return result
+
+
+def _level(module: Module) -> str:
+    """Return the optimisation level that the attributes of a module's functions show; read once and kept on disk."""
+    key = key_of(module.digest())
+    known = _levels.get(key)
+    if known is None:
+        known = {"level": read_bitcode(module.bitcode).level}
+        _levels.put(key, known)
+    return str(known["level"])

@@ -1,0 +1,86 @@
+"""The results of an evaluation, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlgo_gym.evaluation.configuration import Configuration
+from mlgo_gym.evaluation.episode_result import DONE, FAILED, EpisodeResult
+from mlgo_gym.evaluation.result_folder import read_configuration, read_episodes
+from mlgo_gym.evaluation.summary import Summary, summarize, without_decisions
+
+TEXT = "text_size"
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationResult:
+    """The results of an evaluation.
+
+    Attributes:
+        configuration: what they depend on.
+        episodes: one result for each policy and module.
+    """
+
+    configuration: Configuration
+    episodes: tuple[EpisodeResult, ...]
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The measure that counts, and the size of the instructions where that is another."""
+        return tuple(dict.fromkeys((self.configuration.metric, TEXT)))
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The names of the policies of which there are results, in the order they were given."""
+        there = {episode.policy for episode in self.episodes}
+        return tuple(name for name in self.configuration.policies if name in there)
+
+    @property
+    def projects(self) -> tuple[str, ...]:
+        """The names of the projects, sorted."""
+        return tuple(sorted({episode.project for episode in self.episodes}))
+
+    @property
+    def without_decisions(self) -> list[str]:
+        """The modules in which there is nothing to decide; they are in no sum."""
+        return without_decisions(self.episodes)
+
+    @property
+    def failures(self) -> list[EpisodeResult]:
+        """The episodes in which something went wrong."""
+        return [episode for episode in self.episodes if episode.status == FAILED]
+
+    @property
+    def deviations(self) -> list[EpisodeResult]:
+        """The episodes of the policy `default` that did not end as plain clang does."""
+        return [
+            episode
+            for episode in self.episodes
+            if episode.policy == "default"
+            and episode.status == DONE
+            and any(len(set(episode.measures[name])) > 1 for name in self.measures)
+        ]
+
+    def summaries(self, project: str | None = None) -> list[Summary]:
+        """Return what the episodes of each policy add up to, in all or in one project."""
+        chosen: Sequence[EpisodeResult] = self.episodes
+        if project is not None:
+            chosen = [episode for episode in self.episodes if episode.project == project]
+        return [summarize(policy, chosen, self.measures) for policy in self.policies]
+
+    def __str__(self) -> str:
+        from mlgo_gym.evaluation.report import as_text
+
+        return as_text(self)
+
+
+def load_result(folder: str | Path) -> EvaluationResult:
+    """Return the results in the output folder of an evaluation, also while it is being made.
+
+    Raises:
+        MlgoError: there are none, or they are damaged.
+    """
+    path = Path(folder)
+    return EvaluationResult(read_configuration(path), tuple(read_episodes(path)))

@@ -1,0 +1,134 @@
+"""Results on disk: a header, and one line per finished episode, written through as it comes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+from mlgo_gym.cache import write_atomically
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.configuration import Configuration
+from mlgo_gym.evaluation.episode_result import EpisodeResult
+
+HEADER = "meta.json"
+EPISODES = "episodes.jsonl"
+
+
+def read_configuration(folder: Path) -> Configuration:
+    """Return what the results in a folder depend on.
+
+    Raises:
+        MlgoError: there is no header, or one of another form.
+    """
+    path = folder / HEADER
+    try:
+        return Configuration.from_json(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        raise MlgoError(f"{folder} holds no results: there is no {HEADER}; give the --output of `evaluate`") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise MlgoError(
+            f"{path} was to be the header of results, and is of another form ({error!r}); it may be of another version "
+            "of mlgo-gym: choose another output"
+        ) from error
+
+
+def read_episodes(folder: Path) -> list[EpisodeResult]:
+    """Return the results in a folder, the last one for each policy and module, in the order they came.
+
+    A last line without an end is what a kill has left of a write: it is passed over.
+
+    Raises:
+        MlgoError: a line is of another form.
+    """
+    path = folder / EPISODES
+    content = path.read_bytes() if path.exists() else b""
+    found: dict[tuple[str, str], EpisodeResult] = {}
+    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), start=1):
+        try:
+            result = EpisodeResult.from_json(json.loads(line))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise MlgoError(f"{path}, line {number}, was to be a result, and is not: {error!r}; delete it") from error
+        found.pop((result.policy, result.module), None)
+        found[result.policy, result.module] = result
+    return list(found.values())
+
+
+class ResultFolder:
+    """A folder of results that is being added to, by this process alone.
+
+    Args:
+        path: the folder; made if need be.
+        configuration: what the new results depend on; their policies are added to those of the header.
+
+    Attributes:
+        episodes: the results that were there.
+        configuration: with the policies that were there, too.
+
+    Raises:
+        MlgoError: the folder has results of another configuration, another process adds to it, or it is damaged.
+    """
+
+    def __init__(self, path: Path, configuration: Configuration) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self._file = (path / EPISODES).open("ab")
+        try:
+            self._lock(path)
+            self.configuration = self._check(path, configuration)
+            self.episodes = read_episodes(path)
+            self._repair(path)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _lock(self, path: Path) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MlgoError(f"another evaluation writes to {path} now; wait for it, or choose another output") from None
+
+    @staticmethod
+    def _check(path: Path, configuration: Configuration) -> Configuration:
+        policies: Mapping[str, str] = configuration.policies
+        if (path / HEADER).exists():
+            there = read_configuration(path)
+            differences = there.differences(configuration)
+            if differences:
+                listed = "".join(f"\n  {line}" for line in differences)
+                raise MlgoError(
+                    f"{path} holds results of another evaluation, and they cannot be mixed:{listed}\nchoose another "
+                    "output, or delete that folder"
+                )
+            policies = {**there.policies, **policies}
+        elif (path / EPISODES).stat().st_size:
+            raise MlgoError(f"{path} has {EPISODES} and no {HEADER}: choose another output, or delete that folder")
+        merged = replace(configuration, policies=policies)
+        write_atomically(path / HEADER, (json.dumps(merged.to_json(), indent=2) + "\n").encode())
+        return merged
+
+    def _repair(self, path: Path) -> None:
+        """Cut off what a kill has left of a line, so that the next one begins anew."""
+        content = (path / EPISODES).read_bytes()
+        self._file.truncate(content.rfind(b"\n") + 1)
+
+    def append(self, result: EpisodeResult) -> None:
+        """Write a result; when this returns it is on disk."""
+        self._file.write(json.dumps(result.to_json()).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Let others write. Idempotent."""
+        self._file.close()
+
+    def __enter__(self) -> ResultFolder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

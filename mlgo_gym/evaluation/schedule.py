@@ -1,0 +1,55 @@
+"""Which policy meets which module when."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from mlgo_gym.evaluation.episode_result import DONE, NO_DECISIONS, EpisodeResult
+from mlgo_gym.evaluation.episode_runner import Assignment
+
+
+class Schedule:
+    """The assignments that are still to be made, largest modules first.
+
+    The first policy meets every module before any other policy meets one: by then all baselines are known, and which
+    modules have no decision, and no two processes compile the same baseline.
+
+    Args:
+        policies: their names, those that decide something first.
+        modules: the names of the modules.
+        size: how large a module is.
+        project: the project of a module.
+        results: what is there already. Failures are tried again.
+    """
+
+    def __init__(
+        self,
+        policies: Sequence[str],
+        modules: Iterable[str],
+        size: Callable[[str], int],
+        project: Callable[[str], str],
+        results: Collection[EpisodeResult] = (),
+    ) -> None:
+        ordered = sorted(modules, key=lambda name: (-size(name), name))
+        projects = {name: project(name) for name in ordered}
+        first = [(policy, module) for policy in policies[:1] for module in ordered]
+        others = [(policy, module) for module in ordered for policy in policies[1:]]
+        done = {(result.policy, result.module) for result in results if result.status == DONE}
+        empty = {result.module for result in results if result.status == NO_DECISIONS}
+        self._waiting = deque(
+            Assignment(policy, module, projects[module])
+            for policy, module in (*first, *others)
+            if (policy, module) not in done and module not in empty
+        )
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self) -> Assignment | None:
+        """Return the next assignment, or None when there is none left."""
+        return self._waiting.popleft() if self._waiting else None
+
+    def drop(self, module: str) -> None:
+        """Take a module off the schedule: it has no decision."""
+        self._waiting = deque(assignment for assignment in self._waiting if assignment.module != module)
