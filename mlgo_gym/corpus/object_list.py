@@ -6,9 +6,10 @@ import json
 import os
 import posixpath
 import shlex
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -189,17 +190,22 @@ def _with_unique_names(objects: Sequence[BuildObject]) -> list[BuildObject]:
     for entry in unique:
         bases[entry.name].append(entry.base)
     renamed = []
-    taken = Counter(name for name, owners in bases.items() if len(owners) == 1)
+    taken = {name for name, owners in bases.items() if len(owners) == 1}
     for entry in unique:
         name = entry.name
         if len(bases[name]) > 1:
             common = os.path.commonpath([base.absolute() for base in bases[name]])
-            name = os.path.normpath(os.path.join(os.path.relpath(entry.base.absolute(), common), name))  # noqa: PTH118
-            taken[name] += 1
-            if taken[name] > 1:
-                name = f"{name}-{taken[name]}"
+            wanted = os.path.normpath(os.path.join(os.path.relpath(entry.base.absolute(), common), name))  # noqa: PTH118
+            name = next(name for name in _numbered(wanted) if name not in taken)
+            taken.add(name)
         renamed.append(replace(entry, name=name))
     return renamed
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    for number in count(2):
+        yield f"{name}-{number}"
 
 
 def _files_below(folder: Path, suffix: str) -> list[str]:

@@ -1,0 +1,301 @@
+"""Extraction from real objects. Names of tests tell LLVM's behaviour, or the defect that ours does not have."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.bitcode import read_bitcode
+from mlgo_gym.corpus.corpus import open_corpus
+from mlgo_gym.corpus.description import read_command, read_description
+from mlgo_gym.corpus.extract import Extraction, extract_corpus
+from mlgo_gym.corpus.object_list import ObjectList, from_compile_commands, from_directory, from_local_thinlto
+from mlgo_gym.corpus.sections import ElfReader, ObjcopyReader, find_section_reader
+from mlgo_gym.corpus.verify import verify
+from mlgo_gym.errors import CorpusError, MissingExtraError
+from mlgo_gym.toolchain import Toolchain
+
+Build = Callable[..., Path]
+
+
+@pytest.fixture
+def build(tmp_path: Path, toolchain: Toolchain) -> Build:
+    """Return a function that compiles a source to `build/NAME` with embedded bitcode."""
+
+    def compile_one(name: str, source: str = "int x;", *flags: str, embed: bool = True) -> Path:
+        path = tmp_path / "source.c"
+        path.write_text(source)
+        target = tmp_path / "build" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        embedding = ["-Xclang", "-fembed-bitcode=all"] if embed else []
+        result = toolchain.run(
+            ["--target=x86_64-unknown-linux-musl", *embedding, "-Oz", *flags, "-c", str(path), "-o", str(target)]
+        )
+        assert result.returncode == 0, result.stderr
+        return target
+
+    return compile_one
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "corpus"
+
+
+def extract_folder(tmp_path: Path, output: Path, **options: object) -> Extraction:
+    return extract_corpus(from_directory(tmp_path / "build"), output, **options)  # type: ignore[arg-type]
+
+
+def test_a_module_has_the_bitcode_and_the_flags_of_its_object(build: Build, tmp_path: Path, output: Path) -> None:
+    build("lib/x.o", "int f(int x) { return x + 1; }")
+    assert extract_folder(tmp_path, output).modules == ["lib/x.o"]
+    assert read_bitcode(output / "lib/x.o.bc").minsize == 1
+    flags = read_command(output / "lib/x.o.cmd")
+    assert flags[0] == "-cc1"
+    assert {"-Oz", "-emit-obj"} <= set(flags)
+    assert not {"-o", "-x"} & set(flags)
+    assert read_description(output).modules == ("lib/x.o",)
+    assert not read_description(output).has_thinlto
+
+
+def test_the_extracted_corpus_compiles_to_the_text_of_its_objects(
+    build: Build, tmp_path: Path, output: Path, toolchain: Toolchain
+) -> None:
+    target = build("x.o", "static int f(int x) { return x * 3; }\nint g(int x) { return f(x) + f(x + 1); }")
+    extract_folder(tmp_path, output)
+    module = open_corpus(output, toolchain=toolchain)[0]
+    assert verify(open_corpus(output, toolchain=toolchain), toolchain) == []
+    again = tmp_path / "again.o"
+    result = toolchain.run([*(module.flags or ()), "-x", "ir", str(module.bitcode), "-o", str(again)])
+    assert result.returncode == 0, result.stderr
+    assert ElfReader().read(again, (".text",)) == ElfReader().read(target, (".text",))
+
+
+def test_the_order_of_the_input_is_kept(build: Build, tmp_path: Path, output: Path) -> None:
+    names = ["z.o", "a.o", "m/k.o", "b.o"]
+    for name in names:
+        build(name)
+    commands = [{"directory": str(tmp_path / "build"), "command": f"cc -c x.c -o {name}"} for name in names]
+    extraction = extract_corpus(from_compile_commands(commands), output, jobs=4)
+    assert extraction.modules == names
+    assert list(read_description(output).modules) == names
+
+
+def test_objects_that_fail_are_skipped_and_named(build: Build, tmp_path: Path, output: Path) -> None:
+    build("good.o")
+    build("plain.o", embed=False)
+    (tmp_path / "build" / "text.o").write_text("no object")
+    commands = [
+        {"directory": str(tmp_path / "build"), "command": f"cc -o {name}.o"}
+        for name in ("good", "plain", "text", "none")
+    ]
+    extraction = extract_corpus(from_compile_commands(commands), output)
+    assert extraction.modules == ["good.o"]
+    reasons = dict(extraction.skipped)
+    assert set(reasons) == {"plain.o", "text.o", "none.o"}
+    assert "no section .llvmcmd" in reasons["plain.o"]
+    assert "ELF object file was wanted" in reasons["text.o"]
+    assert "No such file" in reasons["none.o"]
+
+
+@pytest.mark.parametrize(
+    ("cmd_filter", "kept"), [(".*", 2), ("^-Oz$", 2), ("^-O3$", 0), ("^-ffunction", 1), ("tion-sec", 1)]
+)
+def test_a_filter_takes_modules_with_a_flag_that_it_matches(
+    build: Build, tmp_path: Path, output: Path, cmd_filter: str, kept: int
+) -> None:
+    build("a.o", "int x;", "-ffunction-sections")
+    build("b.o")
+    if not kept:
+        with pytest.raises(CorpusError, match="2 of them left out by the filter"):
+            extract_folder(tmp_path, output, cmd_filter=cmd_filter)
+        return
+    extraction = extract_folder(tmp_path, output, cmd_filter=cmd_filter)
+    assert (len(extraction.modules), extraction.excluded, extraction.skipped) == (kept, 2 - kept, [])
+    assert len(list(output.glob("*.cmd"))) == kept
+
+
+def test_a_malformed_filter_is_an_error(build: Build, tmp_path: Path, output: Path) -> None:
+    build("a.o")
+    with pytest.raises(CorpusError, match="no regular expression"):
+        extract_folder(tmp_path, output, cmd_filter="(")
+
+
+def test_sections_can_have_other_names(build: Build, tmp_path: Path, output: Path) -> None:
+    target = build("a.o")
+    data = target.read_bytes()
+    target.write_bytes(data.replace(b".llvmcmd", b".mycommd").replace(b".llvmbc", b".mybitc"))
+    extraction = extract_folder(tmp_path, output, cmd_section=".mycommd", bitcode_section=".mybitc")
+    assert extraction.modules == ["a.o"]
+
+
+def test_defect_bytes_that_are_no_text_do_not_end_the_run(build: Build, tmp_path: Path, output: Path) -> None:
+    build("a.o")
+    target = build("b.o", "int x;", "-DNAME=some-long-name")
+    target.write_bytes(target.read_bytes().replace(b"some-long-name", b"some\xff\nong-nam\xe9"))
+    extraction = extract_folder(tmp_path, output, cmd_filter="-Oz")
+    assert extraction.modules == ["a.o", "b.o"]
+    assert b"NAME=some\xff\nong-nam\xe9" in (output / "b.o.cmd").read_bytes()
+    assert read_command(output / "b.o.cmd")[0] == "-cc1"
+
+
+def test_defect_a_failed_bitcode_dump_leaves_no_command(build: Build, tmp_path: Path, output: Path) -> None:
+    build("a.o")
+    target = build("b.o")
+    target.write_bytes(target.read_bytes().replace(b".llvmbc", b".noneXX"))
+    extraction = extract_folder(tmp_path, output)
+    assert [name for name, _ in extraction.skipped] == ["b.o"]
+    assert sorted(path.name for path in output.iterdir()) == ["a.o.bc", "a.o.cmd", "corpus_description.json"]
+
+
+def test_an_object_linked_from_several_is_skipped(build: Build, tmp_path: Path, output: Path) -> None:
+    target = build("a.o")
+    command, bitcode = ElfReader().read(target, (".llvmcmd", ".llvmbc"))
+
+    class Doubled:
+        def read(self, path: Path, names: tuple[str, ...]) -> tuple[bytes, ...]:
+            return command * 2, bitcode * 2
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlgo_gym.corpus.extract.find_section_reader", lambda _: Doubled())
+        with pytest.raises(CorpusError, match="holds 2 modules"):
+            extract_folder(tmp_path, output)
+
+
+def test_nothing_extracted_writes_no_corpus(build: Build, tmp_path: Path, output: Path) -> None:
+    build("plain.o", embed=False)
+    with pytest.raises(CorpusError, match=r"no module came out of 1 objects.*skipped because"):
+        extract_folder(tmp_path, output)
+    assert not output.exists()
+
+
+def test_an_interrupted_extraction_is_finished_by_the_next(build: Build, tmp_path: Path, output: Path) -> None:
+    for name in ("a.o", "b.o", "c.o"):
+        build(name)
+    objects = from_directory(tmp_path / "build")
+    steps = iter(range(2))
+
+    def stop() -> None:
+        if next(steps, None) is None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        extract_corpus(objects, output, jobs=1, progress=stop)
+    assert not (output / "corpus_description.json").exists()
+    first = (output / "a.o.bc").stat()
+    extraction = extract_corpus(objects, output, jobs=1)
+    assert extraction.modules == ["a.o", "b.o", "c.o"]
+    assert (output / "a.o.bc").stat().st_ino == first.st_ino
+
+
+def test_a_rebuilt_object_is_extracted_again(build: Build, tmp_path: Path, output: Path) -> None:
+    build("a.o")
+    extract_folder(tmp_path, output)
+    os.utime(build("a.o", "int f(void) { return 1; }"), ns=(1, 1))
+    extract_folder(tmp_path, output)
+    assert read_bitcode(output / "a.o.bc").functions == 1
+
+
+def thinlto_objects(build: Build, tmp_path: Path, index: str) -> ObjectList:
+    """Build an object whose recorded flags name a ThinLTO index; the bytes of the section are all that is looked at."""
+    placeholder = "-DINDEX=" + "x" * 40
+    flag = f"-fthinlto-index={index}"
+    assert len(flag) <= len(placeholder) - 1
+    target = build("lib/x.o", "int x;", placeholder)
+    # The driver separates -D from its value: two words become one flag and one that means nothing.
+    recorded = f"-D\0INDEX={'x' * 40}".encode()
+    padding = f"{flag}\0-D".encode()
+    padding += b"y" * (len(recorded) - len(padding))
+    data = target.read_bytes()
+    assert data.count(recorded) == 1
+    target.write_bytes(data.replace(recorded, padding))
+    return from_directory(tmp_path / "build")
+
+
+@pytest.mark.parametrize("index", ["lib/x.thinlto.bc", "lib/a=b.bc"])
+def test_distributed_thinlto_copies_the_index_that_the_flags_name(
+    build: Build, tmp_path: Path, output: Path, index: str
+) -> None:
+    objects = thinlto_objects(build, tmp_path, index)
+    (tmp_path / "build" / index).write_bytes(b"summary")
+    assert extract_corpus(objects, output, thinlto_build="distributed").modules == ["lib/x.o"]
+    assert (output / "lib/x.o.thinlto.bc").read_bytes() == b"summary"
+    assert read_description(output).has_thinlto
+    assert f"-fthinlto-index={index}" in read_command(output / "lib/x.o.cmd")
+
+
+def test_defect_a_missing_thinlto_index_skips_the_module(build: Build, tmp_path: Path, output: Path) -> None:
+    objects = thinlto_objects(build, tmp_path, "lib/x.thinlto.bc")
+    with pytest.raises(CorpusError, match="ThinLTO index is missing"):
+        extract_corpus(objects, output, thinlto_build="distributed")
+    assert not output.exists()
+
+
+def test_an_object_without_an_index_is_not_of_a_distributed_thinlto_build(
+    build: Build, tmp_path: Path, output: Path
+) -> None:
+    build("x.o")
+    with pytest.raises(CorpusError, match="no -fthinlto-index="):
+        extract_folder(tmp_path, output, thinlto_build="distributed")
+
+
+def test_local_thinlto_copies_what_lld_saved_and_asks_for_flags(
+    tmp_path: Path, output: Path, toolchain: Toolchain
+) -> None:
+    (tmp_path / "build" / "nest").mkdir(parents=True)
+    (tmp_path / "build" / "nest" / "1.3.import.bc").write_bytes(b"bitcode")
+    (tmp_path / "build" / "nest" / "1.thinlto.bc").write_bytes(b"summary")
+    extraction = extract_corpus(from_local_thinlto(tmp_path / "build"), output, thinlto_build="local")
+    assert extraction.modules == ["nest/1"]
+    assert (output / "nest/1.bc").read_bytes() == b"bitcode"
+    assert (output / "nest/1.thinlto.bc").read_bytes() == b"summary"
+    content = json.loads((output / "corpus_description.json").read_text())
+    assert content == {"modules": ["nest/1"], "has_thinlto": True, "global_command_override": ["<UNSPECIFIED>"]}
+    with pytest.raises(CorpusError, match="UNSPECIFIED"):
+        open_corpus(output, toolchain=toolchain)
+
+
+@pytest.mark.parametrize("options", [{"thinlto_build": "full"}, {"thinlto_build": "local", "cmd_filter": "x"}])
+def test_impossible_options_are_errors(tmp_path: Path, output: Path, options: dict[str, str]) -> None:
+    (tmp_path / "build").mkdir()
+    with pytest.raises(CorpusError):
+        extract_folder(tmp_path, output, **options)
+
+
+@pytest.mark.skipif(shutil.which("llvm-objcopy") is None, reason="llvm-objcopy is not installed")
+def test_llvm_objcopy_and_pyelftools_read_the_same(build: Build, tmp_path: Path, output: Path) -> None:
+    target = build("a.o", "int f(int x) { return x; }")
+    names = (".llvmcmd", ".llvmbc")
+    assert ObjcopyReader("llvm-objcopy").read(target, names) == ElfReader().read(target, names)
+    with pytest.raises(CorpusError, match="llvm-objcopy said"):
+        ObjcopyReader("llvm-objcopy").read(target, (".nothing",))
+    assert extract_folder(tmp_path, output, llvm_objcopy="llvm-objcopy").modules == ["a.o"]
+
+
+def test_an_unknown_llvm_objcopy_is_an_error() -> None:
+    with pytest.raises(CorpusError, match="no program 'no-such-objcopy'"):
+        find_section_reader("no-such-objcopy")
+
+
+def test_without_any_reader_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "elftools", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingExtraError, match=r"mlgo-gym\[corpus\]"):
+        find_section_reader()
+
+
+def test_a_truncated_object_is_skipped(build: Build, tmp_path: Path, output: Path) -> None:
+    build("a.o")
+    target = build("b.o")
+    data = bytearray(target.read_bytes())
+    struct.pack_into("<Q", data, 0x28, len(data) + 1000)
+    target.write_bytes(data)
+    extraction = extract_folder(tmp_path, output)
+    assert extraction.modules == ["a.o"]
+    assert [name for name, _ in extraction.skipped] == ["b.o"]
