@@ -1,0 +1,82 @@
+"""A package index on this machine, with source distributions made by the test."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def source_distribution(files: Mapping[str, str], top: str = "tiny-1.0") -> bytes:
+    """Return a .tar.gz of text files below one folder."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for path, text in files.items():
+            add_file(archive, f"{top}/{path}", text.encode())
+    return buffer.getvalue()
+
+
+def add_file(archive: tarfile.TarFile, name: str, content: bytes = b"") -> None:
+    """Add a regular file to an archive under any name."""
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    archive.addfile(member, io.BytesIO(content))
+
+
+class PackageIndex:
+    """What the index serves, and how often a file was asked for; `cut` bytes of each download are withheld."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.digests: dict[str, str] = {}
+        self.downloads = 0
+        self.cut = 0
+        self.url = ""
+
+    def add(self, name: str, content: bytes) -> str:
+        """Serve a file of the project `tiny`, and return its digest."""
+        self.files[name] = content
+        self.digests[name] = hashlib.sha256(content).hexdigest()
+        return self.digests[name]
+
+
+@contextmanager
+def serve() -> Iterator[PackageIndex]:
+    """Serve an index with the project `tiny` on a free port, as PEP 503 has it."""
+    index = PackageIndex()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == "/simple/tiny/":
+                links = (f'<a href="/files/{name}#sha256={index.digests[name]}">{name}</a>' for name in index.files)
+                self.answer("text/html", "".join(links).encode(), 0)
+            elif self.path.startswith("/files/"):
+                index.downloads += 1
+                self.answer("application/gzip", index.files[self.path.removeprefix("/files/")], index.cut)
+            else:
+                self.send_error(404)
+
+        def answer(self, kind: str, content: bytes, cut: int) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content[: len(content) - cut])
+
+        def log_message(self, *arguments: object) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    index.url = f"http://127.0.0.1:{server.server_port}/simple/"
+    try:
+        yield index
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
