@@ -33,6 +33,10 @@ class MissingExtraError(MlgoError):
         super().__init__(f"{feature} needs the extra {extra!r}: pip install 'mlgo-gym[{extra}]'")
 
 
+class SnapshotError(MlgoError):
+    """A running clang that cannot be copied: not on this machine, or not in the state that it is in."""
+
+
 class TrainingLogError(MlgoError):
     """A training log, or what came over a channel, breaks LLVM's format.
 

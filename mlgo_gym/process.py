@@ -8,9 +8,10 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.snapshot import FileId, copy_process, file_id
 
 CPU_SECONDS = 6 * 3600
 """A compiler that has used this much processor time is killed by the kernel."""
@@ -100,6 +101,35 @@ class CompilerProcess:
             for copy in copies:
                 os.close(copy)
         return cls(pid, pidfd, write_end)
+
+    def fork(self, reading: int, files: Mapping[FileId, str], guard: str, timeout: float) -> CompilerProcess:
+        """Return an exact copy of the process, as well guarded, that waits in the same read.
+
+        Args:
+            reading: a descriptor of the file that it waits for.
+            files: what the copy opens in place of what, as for `copy_process`, but for the guard.
+            guard: a free path for the copy's guard.
+            timeout: the longest that it may take, in seconds.
+
+        Raises:
+            SnapshotError: it cannot be copied; it goes on, and no copy is left.
+        """
+        os.mkfifo(guard, 0o600)
+        # That we could read it too does not matter: without a writer it goes off.
+        write_end = os.open(guard, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            places = {**files, file_id(os.fstat(self._guard)): guard}
+            pid = copy_process(self.pid, file_id(os.fstat(reading)), places, GUARD_DESCRIPTOR, timeout)
+            try:
+                pidfd = os.pidfd_open(pid)
+            except BaseException:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                raise
+        except BaseException:
+            os.close(write_end)
+            raise
+        return CompilerProcess(pid, pidfd, write_end)
 
     def poll(self) -> int | None:
         """Reap the process if it has ended and return its exit status, else None."""

@@ -9,24 +9,26 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import signal
 import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from mlgo_gym.advisors import Advisor
-from mlgo_gym.errors import CompilerError, TrainingLogError
-from mlgo_gym.process import FIRST_EXTRA_DESCRIPTOR, CompilerProcess
-from mlgo_gym.scratch import make_scratch
-from mlgo_gym.training_log import Context, LogDecoder, LogHeader, Observation
+from mlgo_gym.channel import Channel
+from mlgo_gym.connection import Connection
+from mlgo_gym.errors import CompilerError, SnapshotError, TrainingLogError
+from mlgo_gym.process import CompilerProcess
+from mlgo_gym.training_log import Context, LogHeader, Observation
 
 KEPT_STDERR = 64 * 1024
 """How many of the last bytes of clang's standard error are kept."""
+
+FORK_SECONDS = 10.0
+"""The longest that a fork may take; it takes milliseconds."""
 
 _READ_SIZE = 1 << 16
 
@@ -62,26 +64,6 @@ class Compiled:
     stderr: str
 
 
-class _Channel:
-    """The two files between an advisor and us."""
-
-    def __init__(self, base: str) -> None:
-        self.base = base
-        self.decoder = LogDecoder()
-        self.context = ""
-        os.mkfifo(base + ".in", 0o600)
-        os.mkfifo(base + ".out", 0o600)
-        # Blocking opens would wait for clang; with O_RDWR there is a reader from the start: us.
-        self.advice = os.open(base + ".in", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self.log = os.open(base + ".out", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def close(self) -> None:
-        for descriptor in (self.advice, self.log):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self.advice = self.log = -1
-
-
 class Session:
     """One compile by one clang.
 
@@ -94,8 +76,28 @@ class Session:
         CompilerError: of kind `start`, when the program cannot be started.
     """
 
+    _process: CompilerProcess | None
+
     def __init__(self, command: Sequence[str], advisors: Sequence[Advisor] = (), *, record: bool = False) -> None:
+        self._begin(advisors, ())
+        try:
+            self._connection = Connection.make(len(self.advisors), record=record)
+            self.command = (*command, *self._connection.arguments(self.advisors))
+            self._process = CompilerProcess.start(
+                self.command,
+                stdout=self._connection.output,
+                stderr=self._connection.stderr_write,
+                extras=self._connection.lent,
+            )
+            self._connection.started()
+            self._watch()
+        except BaseException:
+            self._release()
+            raise
+
+    def _begin(self, advisors: Sequence[Advisor], command: tuple[str, ...]) -> None:
         self.advisors = tuple(advisors)
+        self.command = command
         self.exited = False
         self._ahead = 0
         self._unsent = bytearray()
@@ -103,45 +105,50 @@ class Session:
         self._ready: deque[Decision] = deque()
         self._stderr = b""
         self._host = os.getpid()
-        self._scratch: Path | None = make_scratch()
-        self._channels: list[_Channel] = []
-        self._files: list[int] = []
-        self._process: CompilerProcess | None = None
-        stderr_write = -1
-        try:
-            base = str(self._scratch / "c")
-            self._channels = [_Channel(f"{base}{number}") for number in range(len(self.advisors))]
-            self._output = self._memory_file("object")
-            self._record = self._memory_file("record") if record else -1
-            self._stderr_read, stderr_write = os.pipe()
-            self._files.append(self._stderr_read)
-            os.set_blocking(self._stderr_read, False)
-            self.command = self._complete(command)
-            extras = [self._record] if record else []
-            self._process = CompilerProcess.start(self.command, stdout=self._output, stderr=stderr_write, extras=extras)
-            self._poll = select.poll()
-            for descriptor in self.descriptors():
-                self._poll.register(descriptor, select.POLLIN)
-        except BaseException:
-            self._release()
-            raise
-        finally:
-            if stderr_write >= 0:
-                os.close(stderr_write)
+        self._process = None
+        self._connection = Connection()
+        self._poll = select.poll()
+
+    def _watch(self) -> None:
+        for descriptor in self.descriptors():
+            self._poll.register(descriptor, select.POLLIN)
         _live.add(self)
 
-    def _memory_file(self, name: str) -> int:
-        descriptor = os.memfd_create(f"mlgo-gym-{name}", os.MFD_CLOEXEC)
-        self._files.append(descriptor)
-        return descriptor
+    def fork(self, timeout: float = FORK_SECONDS) -> Session:
+        """Return an exact, independent copy of the session and its clang, which waits with the same decision.
 
-    def _complete(self, command: Sequence[str]) -> tuple[str, ...]:
-        words = list(command)
-        for advisor, channel in zip(self.advisors, self._channels, strict=True):
-            words += advisor.flags(channel.base)
-        if self._record >= 0:
-            words += ["-opt-record-file", f"/proc/self/fd/{FIRST_EXTRA_DESCRIPTOR}", "-opt-record-passes", "regalloc"]
-        return (*words, "-o", "-")
+        It may be made in any thread, any number of times, of copies too; all are closed in any order. It takes a
+        millisecond for 50 MB of memory.
+
+        Args:
+            timeout: the longest that it may take, in seconds.
+
+        Raises:
+            SnapshotError: no decision waits for `advise()`; or this machine, or what clang is doing, does not let it be
+                copied. This session goes on, and no copy is left.
+        """
+        if self._waiting is None or self._process is None or self.exited:
+            raise SnapshotError("a session can be forked while a decision waits for its answer, and none does")
+        if self._process.poll() is not None:
+            raise SnapshotError(f"clang was to wait for an answer, and has ended: {self.failure()}")
+        # clang waits: what it has written and we have not read would be lost to the copy, which gets new files.
+        self._read_all()
+        twin = Session.__new__(Session)
+        twin._begin(self.advisors, self.command)
+        twin._waiting, twin._stderr = self._waiting, self._stderr
+        try:
+            twin._connection, files = self._connection.copy()
+            reading = self._connection.channels[self._waiting].advice
+            twin._process = self._process.fork(reading, files, twin._connection.name("guard"), timeout)
+            if twin._connection.all_channels_open():
+                twin._connection.drop_names()
+            twin._watch()
+        except BaseException as error:
+            twin.close()
+            if isinstance(error, OSError):
+                raise SnapshotError(f"the files of a copy were to be made: {error}") from error
+            raise
+        return twin
 
     @property
     def pid(self) -> int:
@@ -156,13 +163,12 @@ class Session:
 
     def header(self, advisor: int = 0) -> LogHeader | None:
         """Return the header that an advisor wrote; None before it has, or when it never asks."""
-        return self._channels[advisor].decoder.header
+        return self._connection.channels[advisor].decoder.header
 
     def descriptors(self) -> list[int]:
         """Return the descriptors whose readability means that `poll()` has something to do."""
         assert self._process is not None
-        watched = [*(channel.log for channel in self._channels), self._stderr_read, self._process.pidfd]
-        return [descriptor for descriptor in watched if descriptor >= 0]
+        return [*self._connection.descriptors(), *([self._process.pidfd] if self._process.pidfd >= 0 else ())]
 
     def advise(self, answer: bytes) -> None:
         """Answer the decision that `poll()` or `wait()` returned last.
@@ -171,7 +177,7 @@ class Session:
             answer: the bytes of one advice tensor.
         """
         assert self._waiting is not None, "advise() answers a decision: wait for one first"
-        channel = self._channels[self._waiting]
+        channel = self._connection.channels[self._waiting]
         self._waiting = None
         # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.
         os.write(channel.advice, answer)
@@ -184,7 +190,7 @@ class Session:
         Args:
             answers: the bytes of one advice tensor for each question.
         """
-        assert len(self._channels) == 1, "only the questions of a single advisor have a known order"
+        assert len(self.advisors) == 1, "only the questions of a single advisor have a known order"
         assert self._ahead == 0, "answers are still on their way"
         if not answers:
             return
@@ -197,7 +203,7 @@ class Session:
     def _send(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while self._unsent:
-                del self._unsent[: os.write(self._channels[0].advice, self._unsent)]
+                del self._unsent[: os.write(self._connection.channels[0].advice, self._unsent)]
 
     def poll(self) -> Decision | None:
         """Return the next decision if clang has asked one, without waiting.
@@ -214,23 +220,26 @@ class Session:
         assert self._process is not None
         # The order matters: what clang wrote before it ended must be found after it was seen to have ended.
         ended = self._process.poll() is not None
-        for number, channel in enumerate(self._channels):
-            if channel.log >= 0:
-                self._read_channel(number, channel)
-        self._read_stderr()
+        self._read_all()
         if self._ready:
             return self._take()
         if ended:
             self.exited = True
-            self._remove_scratch()
+            self._connection.drop_names()
         return None
+
+    def _read_all(self) -> None:
+        for number, channel in enumerate(self._connection.channels):
+            if channel.log >= 0:
+                self._read_channel(number, channel)
+        self._read_stderr()
 
     def _take(self) -> Decision:
         decision = self._ready.popleft()
         self._waiting = decision.advisor
         return decision
 
-    def _read_channel(self, number: int, channel: _Channel) -> None:
+    def _read_channel(self, number: int, channel: Channel) -> None:
         while True:
             try:
                 data = os.read(channel.log, _READ_SIZE)
@@ -239,14 +248,14 @@ class Session:
             if not data:
                 if channel.decoder.header is not None:
                     # clang has closed it; a closed FIFO stays readable and would wake every wait.
-                    self._forget(channel.log)
-                    channel.log = -1
+                    self._poll.unregister(channel.log)
+                    channel.close_log()
                 return
             self._decode(number, channel, data)
             if len(data) < _READ_SIZE:
                 return
 
-    def _decode(self, number: int, channel: _Channel, data: bytes) -> None:
+    def _decode(self, number: int, channel: Channel, data: bytes) -> None:
         decoder = channel.decoder
         first = decoder.header is None
         decoder.feed(data)
@@ -278,24 +287,20 @@ class Session:
             raise self._error(
                 "protocol", f"{advisor.name} was to take one {advisor.scalar_type}, its header says {header.advice}"
             )
-        if all(channel.decoder.header is not None for channel in self._channels):
-            self._remove_scratch()
-
-    def _forget(self, descriptor: int) -> None:
-        self._poll.unregister(descriptor)
-        os.close(descriptor)
+        if self._connection.all_channels_open():
+            self._connection.drop_names()
 
     def _read_stderr(self) -> None:
-        if self._stderr_read < 0:
+        descriptor = self._connection.stderr
+        if descriptor < 0:
             return
         try:
-            while data := os.read(self._stderr_read, _READ_SIZE):
+            while data := os.read(descriptor, _READ_SIZE):
                 self._stderr = (self._stderr + data)[-KEPT_STDERR:]
         except BlockingIOError:
             return
-        self._files.remove(self._stderr_read)
-        self._forget(self._stderr_read)
-        self._stderr_read = -1
+        self._poll.unregister(descriptor)
+        self._connection.close_stderr()
 
     def wait(self, timeout: float) -> Decision | None:
         """Return the next decision, or None when clang has ended and no more will come.
@@ -336,7 +341,8 @@ class Session:
         status = self._process.exit_status
         if status != 0:
             raise self.failure()
-        return Compiled(self._contents(self._output), self._contents(self._record), self.stderr)
+        connection = self._connection
+        return Compiled(self._contents(connection.output), self._contents(connection.record), self.stderr)
 
     def failure(self) -> CompilerError:
         """Return the error that says how clang failed, with its last words."""
@@ -364,7 +370,7 @@ class Session:
             self._read_stderr()
             self._ready.clear()
             self.exited = True
-            self._remove_scratch()
+            self._connection.drop_names()
 
     def close(self) -> None:
         """End clang if it still runs and give everything back. Idempotent."""
@@ -381,20 +387,7 @@ class Session:
             else:
                 self._process.abandon()
         self.exited = True
-        for channel in self._channels:
-            channel.close()
-        for descriptor in self._files:
-            os.close(descriptor)
-        self._files.clear()
-        self._output = self._record = self._stderr_read = -1
-        if ours:
-            self._remove_scratch()
-
-    def _remove_scratch(self) -> None:
-        """Both ends of every channel are open or will never be: their names are needed no more."""
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
-            self._scratch = None
+        self._connection.close()
 
     def __enter__(self) -> Session:
         return self
@@ -403,7 +396,7 @@ class Session:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_channels", None) is not None:
+        if getattr(self, "_connection", None) is not None:
             self.close()
 
 

@@ -1,0 +1,158 @@
+"""All that connects us with one clang: channels, output, record, standard error, and the folder of their names."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from mlgo_gym.advisors import Advisor
+from mlgo_gym.channel import Channel
+from mlgo_gym.process import FIRST_EXTRA_DESCRIPTOR
+from mlgo_gym.scratch import make_scratch
+from mlgo_gym.snapshot import FileId, file_id
+
+
+class Connection:
+    """Our ends of the files that a clang reads and writes; `make()` or `copy()` fills it.
+
+    Attributes:
+        channels: one for each advisor.
+        output: the object file.
+        record: the optimisation record, -1 without one.
+        stderr: where clang's standard error can be read; -1 once it has ended.
+        stderr_write: the end for a clang that is to be started, -1 afterwards.
+        lent: what clang finds at `FIRST_EXTRA_DESCRIPTOR` and up.
+    """
+
+    def __init__(self) -> None:
+        self.channels: list[Channel] = []
+        self.output = self.record = self.stderr = self.stderr_write = self._folder = -1
+        self.lent: list[int] = []
+        self._host = os.getpid()
+        self._scratch: Path | None = None
+
+    @classmethod
+    def make(cls, advisors: int, *, record: bool) -> Connection:
+        """Return the connection for a clang that is to be started.
+
+        Args:
+            advisors: how many ask.
+            record: whether an optimisation record is kept.
+        """
+        new = cls()
+        try:
+            new._scratch = make_scratch()
+            new.channels.extend(Channel(f"{new._scratch}/c{number}") for number in range(advisors))
+            new.output = os.memfd_create("mlgo-gym-object", os.MFD_CLOEXEC)
+            if record:
+                new.record = os.memfd_create("mlgo-gym-record", os.MFD_CLOEXEC)
+                new.lent.append(new.record)
+            if advisors > 1:
+                new._folder = os.open(new._scratch, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                new.lent.append(new._folder)
+            new.stderr, new.stderr_write = os.pipe()
+            os.set_blocking(new.stderr, False)
+        except BaseException:
+            new.close()
+            raise
+        return new
+
+    def arguments(self, advisors: Sequence[Advisor]) -> list[str]:
+        """Return the `-cc1` arguments with which clang finds its ends."""
+        words = []
+        for advisor, channel in zip(advisors, self.channels, strict=True):
+            base = channel.base
+            if self._folder >= 0:
+                # clang opens some channels late: the same name must lead a copy into its own folder.
+                number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self._folder)
+                base = f"/proc/self/fd/{number}/{Path(base).name}"
+            words += advisor.flags(base)
+        if self.record >= 0:
+            number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self.record)
+            words += ["-opt-record-file", f"/proc/self/fd/{number}", "-opt-record-passes", "regalloc"]
+        return [*words, "-o", "-"]
+
+    def copy(self) -> tuple[Connection, dict[FileId, str]]:
+        """Return a connection that has got as far, for a copy of the clang.
+
+        Returns:
+            The connection, whose names are not dropped, and which of its files takes the place of which of these.
+        """
+        new = Connection()
+        try:
+            new._scratch = scratch = make_scratch()
+            files: dict[FileId, str] = {}
+            for number, channel in enumerate(self.channels):
+                twin, places = channel.copy(f"{scratch}/c{number}")
+                new.channels.append(twin)
+                files |= places
+            new.output, files[file_id(os.fstat(self.output))] = _copy_file(self.output, f"{scratch}/object")
+            if self.record >= 0:
+                new.record, files[file_id(os.fstat(self.record))] = _copy_file(self.record, f"{scratch}/record")
+            if self.stderr >= 0:
+                path = f"{scratch}/stderr"
+                os.mkfifo(path, 0o600)
+                new.stderr = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                files[file_id(os.fstat(self.stderr))] = path
+            if self._folder >= 0:
+                new._folder = os.open(scratch, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                files[file_id(os.fstat(self._folder))] = str(scratch)
+        except BaseException:
+            new.close()
+            raise
+        return new, files
+
+    def name(self, name: str) -> str:
+        """Return a path for a further file; `drop_names()` removes it."""
+        return f"{self._scratch}/{name}"
+
+    def descriptors(self) -> list[int]:
+        """Return the descriptors on which clang may say something."""
+        watched = [*(channel.log for channel in self.channels), self.stderr]
+        return [descriptor for descriptor in watched if descriptor >= 0]
+
+    def all_channels_open(self) -> bool:
+        """Return whether clang has opened all channels."""
+        return all(channel.decoder.header is not None for channel in self.channels)
+
+    def drop_names(self) -> None:
+        """Remove the folder: both ends of every file are open or will never be. Idempotent."""
+        if self._scratch is not None and self._host == os.getpid():
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch = None
+
+    def started(self) -> None:
+        """Give back what only a clang that is being started needs. Idempotent."""
+        if self.stderr_write >= 0:
+            os.close(self.stderr_write)
+            self.stderr_write = -1
+
+    def close_stderr(self) -> None:
+        """Give the reading end of standard error back."""
+        os.close(self.stderr)
+        self.stderr = -1
+
+    def close(self) -> None:
+        """Give everything back. Idempotent."""
+        for channel in self.channels:
+            channel.close()
+        for descriptor in (self.output, self.record, self.stderr, self.stderr_write, self._folder):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.output = self.record = self.stderr = self.stderr_write = self._folder = -1
+        self.drop_names()
+
+
+def _copy_file(original: int, path: str) -> tuple[int, str]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        remaining = os.fstat(original).st_size
+        offset = 0
+        while remaining > offset:
+            offset += os.sendfile(descriptor, original, offset, remaining - offset)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor, path
