@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from mlgo_gym.cli.corpus_build import combine, extract, make
+from mlgo_gym.cli.corpus_build import combine, extract, import_command, make
 from mlgo_gym.cli.corpus_tables import decision_table, information_table, list_table, module_table
 from mlgo_gym.cli.decisions import decision_counter
 from mlgo_gym.cli.fetch import fetch
@@ -25,6 +25,7 @@ from mlgo_gym.toolchain import Toolchain, find_toolchain
 corpus_commands = typer.Typer(help="Look at corpora, make them, and check them.", no_args_is_help=True)
 for command in (extract, make, combine, record, fetch):
     corpus_commands.command()(command)
+corpus_commands.command("import")(import_command)
 
 CorpusArgument = Annotated[
     str,

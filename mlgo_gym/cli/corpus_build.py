@@ -17,6 +17,7 @@ from mlgo_gym.corpus.combine import combine_corpora
 from mlgo_gym.corpus.extract import extract_corpus
 from mlgo_gym.corpus.make import make_corpus
 from mlgo_gym.corpus.object_list import from_local_thinlto, read_object_list
+from mlgo_gym.corpus.parquet import import_parquet
 from mlgo_gym.errors import CorpusError
 
 OutputOption = Annotated[Path, typer.Option("--output-dir", "--output_dir", help="The corpus folder.")]
@@ -112,6 +113,23 @@ def combine(
 ) -> None:
     """Describe the corpora in a folder as one corpus; nothing is copied."""
     _report(root_dir, combine_corpora(root_dir), [], verbosity)
+
+
+def import_command(
+    *,
+    parquet: Annotated[list[Path], typer.Option(help="A Parquet file with a column 'content'; can be repeated.")],
+    output_dir: OutputOption,
+    language: Annotated[
+        list[str] | None, typer.Option(help="Take only this language, as in the column 'language'; can be repeated.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Take no more modules than this.")] = None,
+    verbosity: VerbosityOption = 0,
+) -> None:
+    """Make a corpus of a collection of bitcode, such as ComPile. Exit 1 if any row is skipped."""
+    with progress_over(None, "Importing") as advance:
+        result = import_parquet(parquet, output_dir, languages=language or (), limit=limit, progress=advance)
+    repeated = f", {result.duplicates} rows repeated" if result.duplicates else ""
+    _report(output_dir, result.modules, result.skipped, verbosity, repeated)
 
 
 def _report(
