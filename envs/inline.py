@@ -14,8 +14,14 @@ from mlgo_gym.advisors import INLINING, Advisor
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.features import FeatureLayout
 from mlgo_gym.options import EnvOptions
+from mlgo_gym.probe import probe
 from mlgo_gym.session import Decision
 from mlgo_gym.task import Task
+from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.training_log import LogHeader
+
+_WIDTH = 8
+"""The bytes of a feature: all are int64."""
 
 _ADVICE = (struct.pack("<q", 0), struct.pack("<q", 1))
 
@@ -48,17 +54,33 @@ class InlineTask(Task):
         flat = observation == "flat"
         self.observation_space = self.layout.flat_space() if flat else self.layout.dict_space()
         self._see = self.layout.flat if flat else self.layout.tensors
-        # The position of clang's own choice, an int64, in the bytes of an observation.
-        offset = 0
-        for spec in header.features:
-            if spec.name == "inlining_default":
-                break
-            offset += spec.nbytes
-        self._default = offset
+        self._default = _offset(header, "inlining_default")
+        self._block_count = _offset(header, "callee_basic_block_count")
+
+    def flags(self, toolchain: Toolchain) -> tuple[str, ...]:
+        """Return none; but see whether this clang writes its own choice where the header says.
+
+        Before llvm/llvm-project#141453 it overwrote `callee_basic_block_count`, and `inlining_default` was always 0.
+        """
+        found = probe(toolchain, INLINING)
+        # The call of the tiny module saves instructions: every clang inlines it.
+        offset = _offset(found.header, "inlining_default")
+        self._misplaced = not any(found.first[offset : offset + _WIDTH])
+        return ()
+
+    def _features(self, decision: Decision) -> bytes:
+        """Return the features with clang's own choice in its place, and 0 where it stood instead."""
+        payload = decision.payload
+        if not self._misplaced:
+            return payload
+        count, default = self._block_count, self._default
+        choice = payload[count : count + _WIDTH]
+        before, between, after = payload[:count], payload[count + _WIDTH : default], payload[default + _WIDTH :]
+        return b"".join((before, bytes(_WIDTH), between, choice, after))
 
     def observe(self, decision: Decision) -> Any:
         """Return the features of a call site."""
-        return self._see(decision.payload)
+        return self._see(self._features(decision))
 
     def final_observation(self) -> Any:
         """Return zeros."""
@@ -66,7 +88,8 @@ class InlineTask(Task):
 
     def default_action(self, decision: Decision) -> int:
         """Return clang's own choice, exactly: the feature `inlining_default`."""
-        return 1 if any(decision.payload[self._default : self._default + 8]) else 0
+        offset = self._block_count if self._misplaced else self._default
+        return 1 if any(decision.payload[offset : offset + _WIDTH]) else 0
 
     def encode(self, decision: Decision, action: Any) -> bytes | None:  # noqa: ARG002 - both are always legal
         """Return the advice of 0 (keep the call) or 1 (inline it); None for anything else."""
@@ -78,13 +101,19 @@ class InlineTask(Task):
 
     def describe(self, decision: Decision) -> list[tuple[str, str]]:
         """Return the features that say most about a call site."""
-        record = np.frombuffer(decision.payload, self.layout.dtype)[0]
+        record = np.frombuffer(self._features(decision), self.layout.dtype)[0]
         values = {name: record[name].item() for name in self.layout.dtype.names or ()}
         return [(label, template.format_map(values)) for label, template in _MAIN_FEATURES]
 
     def name_action(self, action: Any) -> str:
         """Return an action in words."""
         return "inline the call" if int(action) else "keep the call"
+
+
+def _offset(header: LogHeader, name: str) -> int:
+    """Return the position of a feature in the bytes of an observation."""
+    names = [spec.name for spec in header.features]
+    return sum(spec.nbytes for spec in header.features[: names.index(name)])
 
 
 class InlineEnv(CompilerEnv):
@@ -102,7 +131,8 @@ class InlineEnv(CompilerEnv):
     `"dict"` the raw tensors, each `int64` of shape `(1,)`. N is 36 on clang 17 and 18, and 39 from clang 19 on. The
     features are those of llvm/Analysis/InlineModelFeatureMaps.h, `callee_basic_block_count` to `threshold` and the
     like; the last, `inlining_default`, is what clang's own heuristic would do. All are counts, costs in LLVM's
-    inline-cost units (5 per instruction), or flags.
+    inline-cost units (5 per instruction), or flags. Before llvm/llvm-project#141453 (clang 21) clang wrote its own
+    choice over `callee_basic_block_count`: there `inlining_default` is put right, and the lost count is 0.
 
     ## Action space
 

@@ -49,6 +49,7 @@ class FeatureLayout:
         self._runs = tuple(runs)
         # Integers are counts and costs far below the bound; only floats can be infinite or NaN.
         self._finite = all(run[0].kind in "iu" for run in runs)
+        self._wide = any(run[0] == np.float64 for run in runs)
 
     def flat_space(self) -> gym.spaces.Box:
         """Return the space of `flat()`: float32, shape (number of names,), bounded by ±2^53."""
@@ -69,7 +70,7 @@ class FeatureLayout:
     def flat(self, payload: bytes) -> npt.NDArray[np.float32]:
         """Return a fresh float32 vector of the features, shape (number of names,); NaN becomes 0, infinities ±2^53."""
         runs = self._runs
-        if len(runs) == 1:
+        if len(runs) == 1 and not self._wide:
             dtype, offset, _, count = runs[0]
             vector = np.frombuffer(payload, dtype, count, offset).astype(np.float32)
             return vector if self._finite else finite(vector)
@@ -80,7 +81,9 @@ class FeatureLayout:
     def flat_into(self, payload: bytes, row: npt.NDArray[np.float32]) -> None:
         """Write what `flat()` returns into a float32 row of shape (number of names,)."""
         for dtype, offset, start, count in self._runs:
-            row[start : start + count] = np.frombuffer(payload, dtype, count, offset)
+            values = np.frombuffer(payload, dtype, count, offset)
+            # A double may be too large for a float32.
+            row[start : start + count] = np.clip(values, -BOUND, BOUND) if self._wide else values
         if not self._finite:
             finite(row)
 

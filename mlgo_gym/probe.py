@@ -29,10 +29,12 @@ class Probe:
     Attributes:
         header: the header of its channel: features and advice.
         decisions: how many questions the tiny module raised; all were answered and an object came out.
+        first: the features of the first of them, the bytes of one observation.
     """
 
     header: LogHeader
     decisions: int
+    first: bytes
 
 
 @lru_cache(maxsize=256)
@@ -51,11 +53,12 @@ def probe(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...] = ()) -
     known = _memory.get(key)
     if known is not None:
         try:
-            return Probe(LogHeader.from_json(known["header"]), int(known["decisions"]))
+            header = LogHeader.from_json(known["header"])
+            return Probe(header, int(known["decisions"]), bytes.fromhex(known["first"]))
         except (KeyError, TypeError, ValueError):
             pass  # a record of another release of ours: measure again
     result = _measure(toolchain, advisor, flags)
-    _memory.put(key, {"header": result.header.to_json(), "decisions": result.decisions})
+    _memory.put(key, {"header": result.header.to_json(), "decisions": result.decisions, "first": result.first.hex()})
     return result
 
 
@@ -66,9 +69,10 @@ def _measure(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...]) -> 
         command = [*toolchain.command, "-cc1", "-Oz", "-emit-obj", "-w", *flags, "-x", "ir", str(source)]
         try:
             with Session(command, [advisor]) as session:
-                decisions = 0
+                decisions, first = 0, b""
                 while (decision := session.wait(_TIMEOUT)) is not None:
                     decisions += 1
+                    first = first or decision.payload
                     session.advise(_any_answer(advisor, session.header(), decision.payload))
                 header = session.header()
                 object_sizes(session.finish(_TIMEOUT).object_bytes)
@@ -83,7 +87,7 @@ def _measure(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...]) -> 
             f"{toolchain.command[0]} (clang {toolchain.version_text}) compiled a tiny module and its {advisor.name} "
             "advisor never asked: this build lacks the interactive mode; choose another clang, or the bundled one"
         )
-    return Probe(header, decisions)
+    return Probe(header, decisions, first)
 
 
 def _any_answer(advisor: Advisor, header: LogHeader | None, payload: bytes) -> bytes:
