@@ -6,7 +6,8 @@ OUTPUT ?= runs/demo
 .PHONY: demo test check lint types format install clean
 
 demo: .venv/.installed
-	@OUTPUT=$(OUTPUT) sh benchmarks/demo.sh $(BIN)
+	@$(BIN)/mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd --offline-corpus builtin --policy default --policy never \
+	    --policy always --policy random --jobs 2 --output $(OUTPUT)
 
 test: .venv/.installed-test
 	$(MAKE) --no-print-directory check

@@ -24,8 +24,8 @@ from mlgo_gym.evaluation.workers import run_in_workers
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import policy_identity
 
-Policies = Sequence[str] | Mapping[str, Policy]
-"""Specifications, or policies by the names they are to have."""
+Policies = Sequence[str] | Mapping[str, str | Policy]
+"""Specifications; or these, or policies, by the names they are to have."""
 
 _MEASURES = {"text": "text_size", "llvm-size": "llvm_size", "object": "object_size"}
 """The measures that go by another name as a metric."""
@@ -69,7 +69,9 @@ class Evaluation:
         arguments = dict(env_kwargs or {})
         if arguments.get("scope", "module") != "module":
             raise MlgoError("an evaluation goes through a corpus module by module; leave scope='function' out")
-        named = dict(policies) if isinstance(policies, Mapping) else {spec: spec for spec in policies}
+        named: dict[str, str | Policy] = (
+            dict(policies) if isinstance(policies, Mapping) else {spec: spec for spec in policies}
+        )
         if not named:
             raise PolicyError("an evaluation needs at least one policy; `default` is clang's own heuristic")
         self._settings = RunnerSettings(environment, corpus, arguments, named, seed)

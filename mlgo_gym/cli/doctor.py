@@ -1,0 +1,176 @@
+"""`mlgo-gym doctor`: whether this installation can do its work, and what to do where it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mlgo_gym import ENVIRONMENTS, __version__
+from mlgo_gym.errors import MlgoError
+
+if TYPE_CHECKING:
+    from mlgo_gym.advisors import Advisor
+    from mlgo_gym.toolchain import Toolchain
+
+MISSING = 1
+"""The exit status when something is missing."""
+
+_REQUIREMENT = re.compile(
+    r"^(?P<name>[\w.-]+)(?:\[[^]]*\])?(?P<version>[^;]*)(?:;.*extra == ['\"](?P<extra>\w+)['\"])?"
+)
+_FOR_DEVELOPERS = ("all", "test")
+
+
+def doctor(
+    *,
+    clang: Annotated[
+        str | None, typer.Option(help="The clang to look at: a path, a name on PATH, or 'bundled'.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Show the compiler, what it can be asked, and what else this installation has.
+
+    Exit status 1: something is missing; the last lines say what to do.
+    """
+    findings = examine(clang)
+    typer.echo(json.dumps(findings, indent=2) if as_json else "\n".join(_lines(findings)))
+    raise typer.Exit(MISSING if findings["problems"] else 0)
+
+
+def examine(clang: str | None = None) -> dict[str, Any]:
+    """Return what `doctor` prints, as JSON-able data; `problems` lists what is missing, each with its remedy.
+
+    Args:
+        clang: the compiler, as environments take it.
+    """
+    problems: list[dict[str, str]] = []
+    findings = {
+        "mlgo_gym": __version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "clang": _clang(clang, problems),
+        "packages": _packages(problems),
+        "cache": _cache(problems),
+        "scratch": _scratch(problems),
+        "problems": problems,
+    }
+    if sys.platform != "linux":
+        problems.append({"problem": f"this is {sys.platform}", "remedy": "use Linux on x86-64 or aarch64"})
+    return findings
+
+
+def _clang(chosen: str | None, problems: list[dict[str, str]]) -> dict[str, Any]:
+    from mlgo_gym.advisors import ADVISORS
+    from mlgo_gym.toolchain import OLDEST_SUPPORTED, find_toolchain
+
+    another = f"choose another clang, {OLDEST_SUPPORTED} or newer, with --clang or $MLGO_CLANG, or the bundled one"
+    try:
+        toolchain = find_toolchain(chosen)
+    except MlgoError as error:
+        problems.append({"problem": str(error), "remedy": another})
+        return {"error": str(error)}
+    advisors = {advisor.name: _advisor(toolchain, advisor) for advisor in ADVISORS}
+    problems += [{"problem": found["error"], "remedy": another} for found in advisors.values() if "error" in found]
+    return {
+        "command": list(toolchain.command),
+        "version": toolchain.version_text,
+        "bundled": toolchain.bundled,
+        "advisors": advisors,
+    }
+
+
+def _advisor(toolchain: Toolchain, advisor: Advisor) -> dict[str, Any]:
+    from mlgo_gym.probe import probe
+
+    try:
+        return {"features": len(probe(toolchain, advisor).header.features)}
+    except MlgoError as error:
+        return {"error": str(error)}
+
+
+def _packages(problems: list[dict[str, str]]) -> dict[str, dict[str, Any]]:
+    """Return the version of each package that we use, and which extra brings it."""
+    try:
+        requirements = metadata.requires("mlgo-gym") or []
+    except metadata.PackageNotFoundError:
+        problems.append({"problem": "mlgo-gym is not installed", "remedy": "pip install mlgo-gym, or pip install -e ."})
+        return {}
+    packages: dict[str, dict[str, Any]] = {}
+    for requirement in requirements:
+        match = _REQUIREMENT.match(requirement)
+        assert match is not None
+        name, extra = match["name"], match["extra"]
+        if extra in _FOR_DEVELOPERS:
+            continue
+        version = _version(name)
+        packages[name] = {"version": version, "wanted": match["version"].strip(), "extra": extra}
+        if version is None and extra is None:
+            problems.append({"problem": f"{name} is not installed", "remedy": f"pip install '{requirement}'"})
+    return packages
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cache(problems: list[dict[str, str]]) -> dict[str, Any]:
+    from mlgo_gym.cache import cache_directory, write_atomically
+
+    folder = cache_directory()
+    trial = folder / f"doctor-{os.getpid()}"
+    try:
+        write_atomically(trial, b"")
+        trial.unlink()
+    except OSError as error:
+        remedy = "make it writable, or set $MLGO_CACHE to a folder that is"
+        problems.append({"problem": f"the cache folder {folder} cannot be written: {error.strerror}", "remedy": remedy})
+        return {"path": str(folder), "error": str(error)}
+    return {"path": str(folder), "free_bytes": shutil.disk_usage(folder).free}
+
+
+def _scratch(problems: list[dict[str, str]]) -> dict[str, Any]:
+    from mlgo_gym.scratch import make_scratch
+
+    try:
+        folder = make_scratch()
+    except OSError as error:
+        remedy = "set $TMPDIR to a folder that can be written"
+        problems.append({"problem": f"no scratch folder can be made: {error}", "remedy": remedy})
+        return {"error": str(error)}
+    folder.rmdir()
+    return {"path": str(folder.parent), "in_memory": Path(folder.parent) == Path("/dev/shm")}  # noqa: S108 - named only
+
+
+def _lines(findings: dict[str, Any]) -> list[str]:
+    clang, scratch, cache = findings["clang"], findings["scratch"], findings["cache"]
+    lines = [f"mlgo-gym {findings['mlgo_gym']}, Python {findings['python']}, {findings['platform']}"]
+    if "error" not in clang:
+        lines.append(f"clang {clang['version']}{' (bundled)' * clang['bundled']}: {' '.join(clang['command'])}")
+        for name, advisor in clang["advisors"].items():
+            works = f"asks, {advisor['features']} features" if "features" in advisor else "does not work"
+            lines.append(f"  {name:<10} {works}")
+    lines.append(f"environments: {', '.join(ENVIRONMENTS)}")
+    lines.append("packages:")
+    for name, package in findings["packages"].items():
+        extra = package["extra"]
+        missing = f"not installed: pip install 'mlgo-gym[{extra}]'" if extra else "not installed"
+        lines.append(f"  {name:<12} {package['version'] or missing}")
+    lines.append(f"cache: {cache['path']}")
+    if "path" in scratch:
+        lines.append(f"scratch: {scratch['path']}{' (in memory)' * scratch['in_memory']}")
+    for number, problem in enumerate(findings["problems"], start=1):
+        lines += [f"problem {number}: {problem['problem']}", f"  remedy: {problem['remedy']}"]
+    lines.append("everything is there" if not findings["problems"] else f"{len(findings['problems'])} problems")
+    return lines
