@@ -70,7 +70,7 @@ def info(
         information = describe(opened, toolchain, count=count, tasks=tasks, jobs=jobs, progress=advance)
     if as_json:
         listed = {"names": list(opened.names)} if modules else {}
-        typer.echo(json.dumps({"corpus": opened.name, **dataclasses.asdict(information), **listed}, indent=2))
+        typer.echo(json.dumps({"corpus": opened.name, **information.to_json(), **listed}, indent=2))
     else:
         console = Console(highlight=False)
         console.print(information_table(opened, information, toolchain))

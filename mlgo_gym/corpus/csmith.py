@@ -109,8 +109,12 @@ class _Programs:
 
     @cached_property
     def _folder(self) -> Path:
-        version = subprocess.run([self._program, "--version"], capture_output=True, text=True, check=False).stdout
-        key = key_of(self._toolchain.identity, version, self._optimize, PORTABLE_FLAGS)
+        # csmith leaves a file behind in the folder it runs in.
+        with tempfile.TemporaryDirectory(prefix="mlgo-gym-csmith-") as scratch:
+            answer = subprocess.run(
+                [self._program, "--version"], capture_output=True, text=True, cwd=scratch, check=False
+            )
+        key = key_of(self._toolchain.identity, answer.stdout, self._optimize, PORTABLE_FLAGS)
         folder = cache_directory() / "csmith" / f"{self._toolchain.version_text}-{self._optimize}-{key[:16]}"
         if not (folder / "flags.cmd").exists():
             write_command(folder / "flags.cmd", recorded_flags("c", self._flags, self._toolchain))

@@ -6,9 +6,10 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from mlgo_gym.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.corpus.corpus import Corpus, Count
@@ -51,6 +52,11 @@ class Information:
     unreadable: dict[str, str] = field(default_factory=dict)
     decisions: dict[str, list[int]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same as JSON-able values, under the same names."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in values.items()}
 
 
 def describe(
