@@ -46,6 +46,8 @@ class InlineTask(Task):
     name: ClassVar[str] = "inlining"
     advisors: ClassVar[tuple[Advisor, ...]] = (INLINING,)
 
+    _misplaced = False
+
     def _bind(self, observation: str) -> None:
         header = self.headers[0]
         self.layout = FeatureLayout(header)
@@ -68,7 +70,7 @@ class InlineTask(Task):
         self._misplaced = not any(found.first[offset : offset + _WIDTH])
         return ()
 
-    def _features(self, decision: Decision) -> bytes:
+    def features(self, decision: Decision) -> bytes:
         """Return the features with clang's own choice in its place, and 0 where it stood instead."""
         payload = decision.payload
         if not self._misplaced:
@@ -80,7 +82,7 @@ class InlineTask(Task):
 
     def observe(self, decision: Decision) -> Any:
         """Return the features of a call site."""
-        return self._see(self._features(decision))
+        return self._see(self.features(decision))
 
     def final_observation(self) -> Any:
         """Return zeros."""
@@ -101,8 +103,8 @@ class InlineTask(Task):
 
     def describe(self, decision: Decision) -> list[tuple[str, str]]:
         """Return the features that say most about a call site."""
-        record = np.frombuffer(self._features(decision), self.layout.dtype)[0]
-        values = {name: record[name].item() for name in self.layout.dtype.names or ()}
+        record = np.frombuffer(self.features(decision), self.layout.dtype)[0]
+        values = {spec.name: record[spec.name].item() for spec in self.layout.header.features if spec.size == 1}
         return [(label, template.format_map(values)) for label, template in _MAIN_FEATURES]
 
     def name_action(self, action: Any) -> str:

@@ -19,24 +19,29 @@ from mlgo_gym.features import FeatureLayout
 from mlgo_gym.options import EnvOptions
 from mlgo_gym.session import Decision
 
-LARGEST_PRIORITY = 4294967040.0
-"""The largest float32 that a 32-bit unsigned number holds; clang turns larger ones into 0."""
+SCALE = 2.0**31
+"""An action of 1 is this priority. A power of two keeps every distinct action distinct, and clang, which converts the
+float32 that it is sent to a 32-bit unsigned number and turns 2^32 and NaN into 0, never meets either."""
 
 STAGES = ("new", "assign", "split", "split2", "spill", "done")
 """The stages of a live range (LiveRangeStage in llvm/lib/CodeGen/RegAllocEvictionAdvisor.h)."""
 
 _SPLIT = STAGES.index("split")
-_BOOST = 2**23
+_LONGEST = 2**23
 
 
 def size_order(size: int, stage: int) -> float:
-    """Return the priority that puts long live ranges first, and those that wait to be split last.
+    """Return the action, within 0 and 1, that puts long live ranges first, and those that wait to be split last.
 
     That is the order of LLVM's own heuristic (DefaultPriorityAdvisor::getPriority) as far as the features show it:
     it also needs the start of local ranges, hints and register classes. Sizes up to 2^23 slots keep their exact order
     as float32.
+
+    Args:
+        size: the feature `li_size`, in slots.
+        stage: the feature `stage`, a position in `STAGES`.
     """
-    return float(min(size, _BOOST - 1) + (0 if stage == _SPLIT else _BOOST))
+    return (min(size, _LONGEST - 1) + (0 if stage == _SPLIT else _LONGEST)) / (2 * _LONGEST)
 
 
 class PriorityTask(AllocationTask):
@@ -50,7 +55,7 @@ class PriorityTask(AllocationTask):
         self.feature_names = self.layout.names
         if missing := {"li_size", "stage"} - set(self.feature_names):
             raise ToolchainError(f"the priority advisor was to have {sorted(missing)}; it has {self.feature_names}")
-        self.action_space = gym.spaces.Box(0.0, LARGEST_PRIORITY, (1,), np.float32)
+        self.action_space = gym.spaces.Box(0.0, 1.0, (1,), np.float32)
         flat = observation == "flat"
         self.observation_space = self.layout.flat_space() if flat else self.layout.dict_space()
         self._see = self.layout.flat if flat else self.layout.tensors
@@ -69,7 +74,7 @@ class PriorityTask(AllocationTask):
         return np.array([size_order(features["li_size"].item(), features["stage"].item())], np.float32)
 
     def encode(self, decision: Decision, action: Any) -> bytes | None:  # noqa: ARG002 - the bounds are the same for all
-        """Return the advice of a priority within the bounds; None for anything else."""
+        """Return the advice of an action within 0 and 1; None for anything else."""
         try:
             value = np.asarray(action, np.float32)
         except (TypeError, ValueError):
@@ -77,7 +82,7 @@ class PriorityTask(AllocationTask):
         if value.size != 1:
             return None
         number = value.item()
-        return struct.pack("<f", number) if 0.0 <= number <= LARGEST_PRIORITY else None
+        return struct.pack("<f", SCALE * number) if 0.0 <= number <= 1.0 else None
 
     def describe(self, decision: Decision) -> list[tuple[str, str]]:
         """Return the features of a live range."""
@@ -91,7 +96,7 @@ class PriorityTask(AllocationTask):
 
     def name_action(self, action: Any) -> str:
         """Return an action in words."""
-        return f"give it priority {np.asarray(action).item():g}"
+        return f"give it priority {SCALE * np.asarray(action).item():.0f}"
 
 
 class RegAllocPriorityEnv(CompilerEnv):
@@ -110,11 +115,10 @@ class RegAllocPriorityEnv(CompilerEnv):
 
     ## Action space
 
-    `Box(0, 4294967040, (1,), float32)`: the priority; higher comes earlier. clang converts it to a 32-bit unsigned
-    number, so only the integer part counts, and NaN, infinities, negative numbers and numbers of 2^32 and more, which
-    clang would turn into 0 or wrap, are illegal actions: with `strict=False` the default is taken and
-    `info["illegal_action"]` is True; with `strict=True` they raise. Libraries that act within ±1 want
-    `gymnasium.wrappers.RescaleAction`.
+    `Box(0, 1, (1,), float32)`: the priority in units of 2^31; higher comes earlier. clang converts it to a 32-bit
+    unsigned number, so differences below 2^-31 do not count. Numbers outside the space and NaN, which clang would wrap
+    or turn into 0, are illegal actions: with `strict=False` the default is taken and `info["illegal_action"]` is True;
+    with `strict=True` they raise.
 
     ## Rewards
 

@@ -9,6 +9,8 @@ __version__ = "0.1.0"
 
 ENVIRONMENTS = {
     "mlgo/Inline-v0": "mlgo_gym.envs.inline:InlineEnv",
+    "mlgo/InlineIR2Vec-v0": "mlgo_gym.envs.inline_ir2vec:InlineIR2VecEnv",
+    "mlgo/Joint-v0": "mlgo_gym.envs.joint:JointEnv",
     "mlgo/RegAllocEvict-v0": "mlgo_gym.envs.regalloc_evict:RegAllocEvictEnv",
     "mlgo/RegAllocPriority-v0": "mlgo_gym.envs.regalloc_priority:RegAllocPriorityEnv",
 }

@@ -1,0 +1,117 @@
+"""`mlgo/InlineIR2Vec-v0`: whether to inline a call, seeing what caller and callee are made of."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from gymnasium.utils import EzPickle
+from typing_extensions import Unpack
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.envs.inline import InlineTask
+from mlgo_gym.errors import ToolchainError
+from mlgo_gym.ir2vec import ARGUMENTS, ENTITIES, OPCODES, TYPES, vocabulary_file
+from mlgo_gym.options import EnvOptions
+from mlgo_gym.toolchain import Toolchain
+
+OLDEST_CLANG = 22
+"""clang 20 and 21 have the flags, but fail or crash with them."""
+
+
+class InlineIR2VecTask(InlineTask):
+    """The decisions of LLVM's inliner, with IR2Vec embeddings of caller and callee.
+
+    Args:
+        vocabulary: `"one-hot"` or the path of a vocabulary file.
+    """
+
+    name: ClassVar[str] = "inlining"
+
+    def __init__(self, vocabulary: str) -> None:
+        self._vocabulary = vocabulary
+
+    def flags(self, toolchain: Toolchain) -> tuple[str, ...]:
+        """Return the flags that switch embeddings on.
+
+        Raises:
+            ToolchainError: the compiler is older than clang 22.
+            MlgoError: the vocabulary cannot be read.
+        """
+        if toolchain.version[0] < OLDEST_CLANG:
+            raise ToolchainError(
+                f"embeddings need clang {OLDEST_CLANG} or newer; {toolchain.command[0]} is {toolchain.version_text}, "
+                "and clang 20 and 21 fail or crash with them: use mlgo/Inline-v0, or the bundled compiler"
+            )
+        path = vocabulary_file(self._vocabulary)
+        return ("-mllvm", f"-ml-inliner-ir2vec-vocab-file={path}", "-mllvm", f"-ir2vec-vocab-path={path}")
+
+    def _bind(self, observation: str) -> None:
+        super()._bind(observation)
+        if self._vocabulary == "one-hot":
+            kinds = {
+                **dict.fromkeys(OPCODES, "opcode"),
+                **dict.fromkeys(TYPES, "type"),
+                **dict.fromkeys(ARGUMENTS, "operand"),
+            }
+            readable = {
+                f"{side}_embedding[{position}]": f"{side}_{kinds[entity]}_{entity}"
+                for side in ("callee", "caller")
+                for position, entity in enumerate(ENTITIES)
+            }
+            self.feature_names = tuple(readable.get(name, name) for name in self.feature_names)
+
+
+class InlineIR2VecEnv(CompilerEnv):
+    """Decide, call by call, whether clang inlines, seeing what caller and callee are made of.
+
+    ## Description
+
+    `mlgo/Inline-v0` with two more features: embeddings of the caller and the callee as they are at that moment, made
+    by LLVM's IR2Vec from a vocabulary. It needs clang 22 or newer.
+
+    ## Observation space
+
+    That of `mlgo/Inline-v0`, and `callee_embedding` and `caller_embedding`, each `float32` of shape `(D,)`. With the
+    built-in vocabulary, `vocabulary="one-hot"`, D is 110 and they are exact histograms: how many instructions there
+    are of each opcode, of each result type, how many operands of each kind, and how many comparisons by each
+    predicate. A flat observation then has readable names, such as `callee_opcode_Load`, in `feature_names`.
+
+    ## Action space
+
+    `Discrete(2)`: 0 keeps the call, 1 inlines it.
+
+    ## Rewards
+
+    Those of `mlgo/Inline-v0`: by default `1 - text / baseline_text` at the end.
+
+    ## Starting state
+
+    That of `mlgo/Inline-v0`.
+
+    ## Episode end
+
+    That of `mlgo/Inline-v0`.
+
+    ## Info
+
+    That of `mlgo/Inline-v0`.
+
+    ## Arguments
+
+    Those of `CompilerEnv`, and `vocabulary`: `"one-hot"`, or a JSON file with the keys `Opcodes`, `Types` and
+    `Arguments`, each a mapping from an entity of `llvm-ir2vec entities` to a list of D numbers.
+
+    ```python
+    import gymnasium as gym
+    import mlgo_gym
+    env = gym.make("mlgo/InlineIR2Vec-v0", corpus="zstd", vocabulary="one-hot")
+    ```
+
+    ## Version history
+
+    * v0: first version
+    """
+
+    def __init__(self, *, vocabulary: str = "one-hot", **options: Unpack[EnvOptions]) -> None:
+        super().__init__(InlineIR2VecTask(vocabulary), **options)
+        EzPickle.__init__(self, vocabulary=vocabulary, **options)

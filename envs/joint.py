@@ -1,0 +1,242 @@
+"""`mlgo/Joint-v0`: inlining, eviction and priority in one compile."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium.utils import EzPickle
+from typing_extensions import Unpack
+
+from mlgo_gym.advisors import ADVISORS, Advisor
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.envs.inline import InlineTask
+from mlgo_gym.envs.regalloc_evict import EvictTask
+from mlgo_gym.envs.regalloc_priority import SCALE, PriorityTask, size_order
+from mlgo_gym.features import FeatureLayout
+from mlgo_gym.options import EnvOptions
+from mlgo_gym.session import Decision
+from mlgo_gym.task import Task
+from mlgo_gym.toolchain import Toolchain
+
+INLINING, EVICTION, PRIORITY = range(3)
+"""The index of each kind of decision, in the order in which clang comes to them."""
+
+PRIORITY_CHOICES = (
+    ("in the order of sizes", 1.0),
+    ("last", None),
+    ("as if it had a quarter of its size", 0.25),
+    ("as if it had half its size", 0.5),
+    ("as if it had twice its size", 2.0),
+    ("as if it had four times its size", 4.0),
+    ("first", None),
+)
+"""What an action on a priority means: the factor on the live range's size, where it is one."""
+
+_FIRST = struct.pack("<f", SCALE)
+_LAST = struct.pack("<f", 0.0)
+
+
+class JointTask(Task):
+    """The decisions of the inliner and of both advisors of the register allocator."""
+
+    name: ClassVar[str] = "joint"
+    advisors: ClassVar[tuple[Advisor, ...]] = ADVISORS
+
+    def __init__(self) -> None:
+        self._inline, self._evict, self._priority = InlineTask(), EvictTask(), PriorityTask()
+
+    def flags(self, toolchain: Toolchain) -> tuple[str, ...]:
+        """Return what the three tasks need from this compiler."""
+        return tuple(flag for task in (self._inline, self._evict, self._priority) for flag in task.flags(toolchain))
+
+    def _bind(self, observation: str) -> None:
+        tasks: tuple[Task, ...] = (self._inline, self._evict, self._priority)
+        for task, header in zip(tasks, self.headers, strict=True):
+            task.bind([header], observation)
+        self._tasks = tasks
+        self._layouts = [
+            FeatureLayout(self.headers[INLINING]),
+            FeatureLayout(self.headers[EVICTION], leave_out=("mask",)),
+            FeatureLayout(self.headers[PRIORITY]),
+        ]
+        self._raw = [FeatureLayout(header) for header in self.headers]
+        self._starts = (0, 2, 2 + self._evict.columns)
+        self.actions = self._starts[PRIORITY] + len(PRIORITY_CHOICES)
+        self.action_space = gym.spaces.Discrete(self.actions)
+        self._width = max(len(layout.names) for layout in self._layouts)
+        self.feature_names = tuple(
+            " | ".join(layout.names[position] if position < len(layout.names) else "-" for layout in self._layouts)
+            for position in range(self._width)
+        )
+        self._flat = observation == "flat"
+        bound = self._layouts[INLINING].flat_space().high.flat[0]
+        spaces: dict[str, gym.Space[Any]] = {
+            "task": gym.spaces.Discrete(3),
+            "action_mask": gym.spaces.Box(0, 1, (self.actions,), np.int8),
+        }
+        if self._flat:
+            spaces["observations"] = gym.spaces.Box(-bound, bound, (self._width,), np.float32)
+        else:
+            for advisor, layout in zip(self.advisors, self._raw, strict=True):
+                spaces[advisor.name] = layout.dict_space()
+        self.observation_space = gym.spaces.Dict(spaces)
+
+    def observe(self, decision: Decision) -> Any:
+        """Return which decision this is, its features, padded with zeros, and which actions are legal."""
+        inlining = decision.advisor == INLINING
+        payload = self._inline.features(decision) if inlining else decision.payload
+        return self._see(decision.advisor, payload, self.action_mask(decision))
+
+    def _see(self, kind: int, payload: bytes, mask: npt.NDArray[np.int8]) -> dict[str, Any]:
+        observation: dict[str, Any] = {"task": np.int64(kind), "action_mask": mask}
+        if self._flat:
+            vector = np.zeros(self._width, np.float32)
+            self._layouts[kind].flat_into(payload, vector[: len(self._layouts[kind].names)])
+            observation["observations"] = vector
+        else:
+            for number, (advisor, layout) in enumerate(zip(self.advisors, self._raw, strict=True)):
+                data = payload if number == kind else bytes(layout.dtype.itemsize)
+                observation[advisor.name] = layout.tensors(data)
+        return observation
+
+    def final_observation(self) -> Any:
+        """Return zeros; the mask allows action 0, for masked distributions need one."""
+        mask = np.zeros(self.actions, np.int8)
+        mask[0] = 1
+        return self._see(INLINING, bytes(self._raw[INLINING].dtype.itemsize), mask)
+
+    def action_mask(self, decision: Decision) -> npt.NDArray[np.int8]:
+        """Return which actions are legal: those of this kind of decision, and of them what clang allows."""
+        mask = np.zeros(self.actions, np.int8)
+        start = self._starts[decision.advisor]
+        if decision.advisor == EVICTION:
+            mask[start : start + self._evict.columns] = self._evict.action_mask(decision)
+        elif decision.advisor == INLINING:
+            mask[:2] = 1
+        else:
+            mask[start:] = 1
+        return mask
+
+    def default_action(self, decision: Decision) -> int:
+        """Return clang's own choice: exact for inlining, near-exact for eviction, by size for priority."""
+        if decision.advisor == INLINING:
+            return self._inline.default_action(decision)
+        if decision.advisor == EVICTION:
+            return self._starts[EVICTION] + self._evict.default_action(decision)
+        return self._starts[PRIORITY]
+
+    def encode(self, decision: Decision, action: Any) -> bytes | None:
+        """Return the advice of an action that belongs to this kind of decision; None for anything else."""
+        try:
+            number = int(action)
+        except (TypeError, ValueError, OverflowError):
+            return None
+        own = number - self._starts[decision.advisor]
+        if number != action or own < 0:
+            return None
+        if decision.advisor == INLINING:
+            return self._inline.encode(decision, own)
+        if decision.advisor == EVICTION:
+            return self._evict.encode(decision, own)
+        return self._encode_priority(decision, own)
+
+    def _encode_priority(self, decision: Decision, choice: int) -> bytes | None:
+        if choice >= len(PRIORITY_CHOICES):
+            return None
+        label, factor = PRIORITY_CHOICES[choice]
+        if factor is None:
+            return _FIRST if label == "first" else _LAST
+        features = np.frombuffer(decision.payload, self._raw[PRIORITY].dtype)[0]
+        size, stage = features["li_size"].item(), features["stage"].item()
+        return self._priority.encode(decision, size_order(int(size * factor), stage))
+
+    def describe(self, decision: Decision) -> list[tuple[str, str]]:
+        """Return the kind of decision, and the main features of that kind."""
+        return [("decision", self.advisors[decision.advisor].name), *self._tasks[decision.advisor].describe(decision)]
+
+    def name_action(self, action: Any) -> str:
+        """Return an action in words."""
+        number = int(action)
+        if number >= self._starts[PRIORITY]:
+            return f"queue it {PRIORITY_CHOICES[number - self._starts[PRIORITY]][0]}"
+        if number >= self._starts[EVICTION]:
+            return self._evict.name_action(number - self._starts[EVICTION])
+        return self._inline.name_action(number)
+
+
+class JointEnv(CompilerEnv):
+    """Decide on inlining, eviction and priority in one compile.
+
+    ## Description
+
+    One episode is one compile of one module in which the inliner and both advisors of the register allocator ask. All
+    inlining decisions of the module come first; then, function by function, priorities and evictions interleave.
+
+    ## Observation space
+
+    With `observation="flat"` a `Dict` of `task`, `Discrete(3)`: 0 inlining, 1 eviction, 2 priority; `observations`,
+    `Box(-2**53, 2**53, (N,), float32)`, the features of that kind of decision as its own environment gives them, padded
+    with zeros to the longest; and `action_mask`, `Box(0, 1, (A,), int8)`. `feature_names` names each element as
+    `inlining | eviction | priority`. With `"dict"` the raw tensors below `inlining`, `eviction` and `priority`; those
+    of the other two are zero.
+
+    ## Action space
+
+    `Discrete(A)`, the union of the three; A is 42 where eviction has 33 columns.
+
+    | action | meaning |
+    |---|---|
+    | 0, 1 | keep or inline the call |
+    | 2 … 34 | eviction: column 0 … 32 of `mlgo/RegAllocEvict-v0` |
+    | 35 | priority: in the order of sizes, as `size_order` |
+    | 36 | priority: last |
+    | 37, 38, 39, 40 | priority: as if the live range had ¼, ½, 2, 4 times its size |
+    | 41 | priority: first |
+
+    A single `Discrete` space is what MaskablePPO and all libraries with discrete policies take. An action of another
+    kind of decision, or a masked column, is illegal: clang's own choice is taken and `info["illegal_action"]` is True,
+    or it raises with `strict=True`.
+
+    ## Rewards
+
+    0 until the end; then by `reward` and `metric` the size of the object against a plain compile by the same clang.
+    By default `1 - text / baseline_text`.
+
+    ## Starting state
+
+    The first decision of a module, sampled uniformly from those of the corpus that have one, or named by
+    `reset(options={"module": name})`.
+
+    ## Episode end
+
+    `terminated` when clang has written the object file. `truncated` only when the compile failed; then `info["error"]`
+    says why and the reward is `error_reward`.
+
+    ## Info
+
+    `module`, `context` (the function; empty for inlining), `decision`, `default_action`, `action_mask`; at the end the
+    sizes, each with its `baseline_…`, and `reduction`. Because clang's own priorities cannot be reproduced from the
+    features, an episode of default actions does not equal the plain compile.
+
+    ## Arguments
+
+    Those of `CompilerEnv`.
+
+    ```python
+    import gymnasium as gym
+    import mlgo_gym
+    env = gym.make("mlgo/Joint-v0", corpus="zstd")
+    ```
+
+    ## Version history
+
+    * v0: first version
+    """
+
+    def __init__(self, **options: Unpack[EnvOptions]) -> None:
+        super().__init__(JointTask(), **options)
+        EzPickle.__init__(self, **options)
