@@ -58,6 +58,7 @@ def examine(clang: str | None = None) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
         "clang": _clang(clang, problems),
+        "snapshots": _snapshots(),
         "packages": _packages(problems),
         "cache": _cache(problems),
         "scratch": _scratch(problems),
@@ -95,6 +96,13 @@ def _advisor(toolchain: Toolchain, advisor: Advisor) -> dict[str, Any]:
         return {"features": len(probe(toolchain, advisor).header.features)}
     except MlgoError as error:
         return {"error": str(error)}
+
+
+def _snapshots() -> dict[str, Any]:
+    from mlgo_gym.snapshot_support import snapshot_support
+
+    possible, reason = snapshot_support()
+    return {"possible": possible, "reason": reason}
 
 
 def _packages(problems: list[dict[str, str]]) -> dict[str, dict[str, Any]]:
@@ -161,6 +169,8 @@ def _lines(findings: dict[str, Any]) -> list[str]:
         for name, advisor in clang["advisors"].items():
             works = f"asks, {advisor['features']} features" if "features" in advisor else "does not work"
             lines.append(f"  {name:<10} {works}")
+    snapshots = findings["snapshots"]
+    lines.append(f"snapshots: {'possible' if snapshots['possible'] else 'not possible'}: {snapshots['reason']}")
     lines.append(f"environments: {', '.join(ENVIRONMENTS)}")
     lines.append("packages:")
     for name, package in findings["packages"].items():

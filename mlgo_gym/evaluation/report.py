@@ -104,13 +104,16 @@ def _mean_with_interval(change: Change) -> str:
     if not change.pairs:
         return "-"
     interval = mean_interval(change) if intervals_available() else None
-    return _percent(change.mean) + (f" {_interval(interval)}" if interval else "")
+    return _percent(change.mean) + (f" {_interval(interval)}" if interval and any(interval) else "")
 
 
 def describe(result: EvaluationResult) -> str:
     """Return in one line what was evaluated: environment, corpus, the level it really has, compiler."""
     configuration = result.configuration
-    levels = ", ".join(f"{count} at {level}" for level, count in sorted(configuration.levels.items()))
+    levels = ", ".join(
+        f"{count} without functions" if level == "none" else f"{count} at {level}"
+        for level, count in sorted(configuration.levels.items())
+    )
     modules = f"{configuration.modules} modules ({levels})"
     return f"{configuration.environment} on {configuration.corpus}: {modules}, clang {configuration.clang}"
 
@@ -215,4 +218,6 @@ def _interval(interval: Interval | None) -> str:
     if interval is None:
         return "-"
     low, high = interval
+    if not low and not high:
+        return "0"
     return f"[{100 * low:+.2f}, {100 * high:+.2f}]"

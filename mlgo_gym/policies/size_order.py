@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 
 from mlgo_gym.advisors import PRIORITY
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.policies.features import feature_reader
 from mlgo_gym.policies.fitting import check_advisor, misfit
 
+_LARGEST = 2.0**24
+"""The largest live range that is told from larger ones, in slots: up to it float32 holds every size."""
+
 
 class SizeOrderPolicy:
-    """Gives each live range its size as priority.
+    """Orders live ranges by their size alone; clang also looks at their stage, their start and their registers.
 
     Args:
         env: the environment; it asks about priorities, and an action is one number.
@@ -33,6 +35,7 @@ class SizeOrderPolicy:
         self._space = space
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:  # noqa: ARG002 - the interface of a policy
-        """Return the feature `li_size`, the size of the live range in instruction slots, within the action space."""
-        size = np.clip(self._size(observation), self._space.low, self._space.high)
-        return np.asarray(size, self._space.dtype).reshape(self._space.shape)
+        """Return a part of the action space in proportion to the feature `li_size`, which counts instruction slots."""
+        part = min(self._size(observation), _LARGEST) / _LARGEST
+        action = self._space.low + part * (self._space.high - self._space.low)
+        return action.astype(self._space.dtype)
