@@ -91,10 +91,12 @@ def write_description(
     names = list(modules)
     for name in names:
         _check_name(path, name)
-    content: dict[str, object] = {"modules": names, "has_thinlto": has_thinlto}
+    content: dict[str, object] = {}
     if global_command_override is not None:
         content["global_command_override"] = list(global_command_override)
-    write_atomically(path, (json.dumps({**content, **extra}, indent=2) + "\n").encode())
+    # The long list comes last, so that the first lines of the file show the rest.
+    content |= {"has_thinlto": has_thinlto, **extra, "modules": names}
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
     return path
 
 
