@@ -8,7 +8,7 @@ from __future__ import annotations
 from mlgo_gym.baseline import baseline_session, keep_baseline, known_baseline
 from mlgo_gym.compilation import Compilation
 from mlgo_gym.decision_count import keep_decisions
-from mlgo_gym.errors import ToolchainError
+from mlgo_gym.errors import CompilerError, ToolchainError
 from mlgo_gym.measurement import Measurement
 from mlgo_gym.session import Decision, Session
 from mlgo_gym.task import Task
@@ -62,11 +62,16 @@ class Episode:
 
     def descriptors(self) -> list[int]:
         """Return the descriptors whose readability means that `poll()` has something to do."""
-        return self._current.descriptors()
+        return self.current.descriptors()
 
     @property
-    def _current(self) -> Session:
+    def current(self) -> Session:
+        """The session that runs now: the agent's compile, and after it, if need be, the baseline's."""
         return self._baseline_session or self.session
+
+    def time_out(self, timeout: float) -> CompilerError:
+        """End the compile because it was silent for `timeout` seconds, and return the error that says so."""
+        return self.current.timed_out(timeout)
 
     def answer(self, advice: bytes) -> None:
         """Answer the current decision with the bytes of an advice tensor."""
@@ -82,7 +87,7 @@ class Episode:
             ToolchainError: clang asks for other features than it did when it was probed.
         """
         while self.decision is None and not self.over:
-            session = self._current
+            session = self.current
             decision = session.poll()
             if decision is not None:
                 self._take(decision)
@@ -103,7 +108,7 @@ class Episode:
             ToolchainError: clang asks for other features than it did when it was probed.
         """
         while self.decision is None and not self.over:
-            decision = self._current.wait(timeout)
+            decision = self.current.wait(timeout)
             if decision is not None:
                 self._take(decision)
             else:
@@ -133,7 +138,7 @@ class Episode:
 
     def _ended(self) -> None:
         """Take in the session that has just ended: first the agent's compile, then, if need be, the baseline's."""
-        measurement = Measurement.of(self._current.finish(0.0))
+        measurement = Measurement.of(self.current.finish(0.0))
         if self._baseline_session is not None:
             keep_baseline(self.compilation, measurement, record=self.task.record)
             self._baseline_session.close()
