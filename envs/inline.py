@@ -19,6 +19,7 @@ from mlgo_gym.session import Decision
 from mlgo_gym.task import Task
 from mlgo_gym.toolchain import Toolchain
 from mlgo_gym.training_log import LogHeader
+from mlgo_gym.vector_env import CompilerVectorEnv
 
 _WIDTH = 8
 """The bytes of a feature: all are int64."""
@@ -97,7 +98,7 @@ class InlineTask(Task):
         """Return the advice of 0 (keep the call) or 1 (inline it); None for anything else."""
         try:
             number = int(action)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return None
         return _ADVICE[number] if number in (0, 1) and number == action else None
 
@@ -186,3 +187,9 @@ class InlineEnv(CompilerEnv):
     def __init__(self, **options: Unpack[EnvOptions]) -> None:
         super().__init__(InlineTask(), **options)
         EzPickle.__init__(self, **options)
+
+
+class InlineVectorEnv(CompilerVectorEnv):
+    """`InlineEnv` many times over: see `CompilerVectorEnv`."""
+
+    env_type = InlineEnv

@@ -63,6 +63,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
 
     Attributes:
         feature_names: the name of each element of a flat observation.
+        maker: what all episodes of this environment have in common.
         toolchain: the compiler.
         task: the task, bound to the compiler's headers.
         corpus: the modules; opened at first use.
@@ -75,26 +76,26 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
     metadata: dict[str, Any] = {"render_modes": [*RENDER_MODES], "render_fps": 10}  # noqa: RUF012 - gymnasium declares it so
 
     def __init__(self, task: Task, **options: Unpack[EnvOptions]) -> None:
-        self._maker = EpisodeMaker(task, Settings(**options))
+        self.maker = EpisodeMaker(task, Settings(**options))
         self.task = task
-        self.toolchain: Toolchain = self._maker.toolchain
-        self.render_mode = self._maker.settings.render_mode
+        self.toolchain: Toolchain = self.maker.toolchain
+        self.render_mode = self.maker.settings.render_mode
         self.observation_space = task.observation_space
         self.action_space = task.action_space
         self.feature_names = task.feature_names
-        self._timeout = self._maker.settings.timeout
+        self._timeout = self.maker.settings.timeout
         self._episode: Episode | None = None
         self._last_action: Any = None
 
     @property
     def corpus(self) -> Corpus:
         """The modules that episodes are sampled from; opened, and fetched or compiled, at first use."""
-        return self._maker.corpus
+        return self.maker.corpus
 
     @property
     def metric(self) -> str:
         """The name of the cost that is rewarded."""
-        return self._maker.metric
+        return self.maker.metric
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start the compile of a module and return its first decision.
@@ -122,7 +123,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         if unknown:
             raise MlgoError(f"reset() knows the options {_RESET_OPTIONS}, found {sorted(map(str, unknown))}")
         module, function = chosen.get("module"), chosen.get("function")
-        if function is not None and (module is None or self._maker.settings.scope != "function"):
+        if function is not None and (module is None or self.maker.settings.scope != "function"):
             raise MlgoError(
                 'the option "function" needs the option "module" too, and an environment of scope="function"'
             )
@@ -135,27 +136,27 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
                 "from: choose another, or let reset() sample one"
             )
         assert self._episode is not None
-        return self._maker.observe(self._episode)
+        return self.maker.observe(self._episode)
 
     def _sample(self) -> tuple[Any, dict[str, Any]]:
-        sampler = Sampler(self._maker, self.np_random)
+        sampler = Sampler(self.maker, self.np_random)
         while True:
             module = sampler.draw()
             try:
                 begun = self._begin(module)
-            except CompilerError as error:
+            except (CompilerError, CorpusError) as error:
                 sampler.note_failure(module.name, error)
                 continue
             if begun:
                 assert self._episode is not None
-                observation, info = self._maker.observe(self._episode)
+                observation, info = self.maker.observe(self._episode)
                 if sampler.skipped:
                     info["skipped"] = sampler.skipped
                 return observation, info
 
     def _begin(self, module: Module, function: str | None = None) -> bool:
         """Start a compile and wait for its first decision; return whether there is one."""
-        episode = self._maker.start(module, function, self.np_random)
+        episode = self.maker.start(module, function, self.np_random)
         if episode is None:
             return False
         self._episode = episode
@@ -166,18 +167,18 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             self._end_episode()
             raise
         if episode.decision is None:
-            self._maker.note_empty(episode)
+            self.maker.note_empty(episode)
             self._end_episode()
             return False
         return True
 
     def compilation(self, module: Module) -> Compilation:
         """Return how this environment compiles a module, but for channels and output."""
-        return self._maker.compilation(module)
+        return self.maker.compilation(module)
 
     def decisions(self, module: Module) -> dict[str, int]:
         """Return how many decisions a module raises in each context, counted once and kept on disk."""
-        return dict(self._maker.decisions(module))
+        return dict(self.maker.decisions(module))
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Answer the current decision and return the next, or the end.
@@ -200,7 +201,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         advice = self.task.encode(decision, action)
         illegal = advice is None
         if advice is None:
-            if self._maker.settings.strict:
+            if self.maker.settings.strict:
                 raise ActionError(self._refusal(action))
             advice = self.task.default_advice(decision)
             action = self.task.default_action(decision)
@@ -212,14 +213,14 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         except CompilerError as error:
             truncated = True
             self._end_episode()
-            reward, info = self._maker.fail(episode, error)
+            reward, info = self.maker.fail(episode, error)
         else:
             if episode.decision is not None:
-                observation, info = self._maker.observe(episode)
+                observation, info = self.maker.observe(episode)
                 if illegal:
                     info["illegal_action"] = True
                 return observation, 0.0, False, False, info
-            reward, info = self._maker.conclude(episode)
+            reward, info = self.maker.conclude(episode)
             self._end_episode()
         if illegal:
             info["illegal_action"] = True
@@ -239,13 +240,16 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
 
     def render(self) -> str | None:
         """Return the current decision for a person to read, with `render_mode="ansi"`; else None."""
+        return self.render_episode(self._episode, self._last_action)
+
+    def render_episode(self, episode: Episode | None, last_action: Any = None) -> str | None:
+        """Return the current decision of an episode of this environment's kind, as `render()` does."""
         if self.render_mode is None:
             return None
-        episode = self._episode
         if episode is None or episode.decision is None:
             return "no decision waits: the episode is over or never began"
         module = episode.compilation.module.name
-        return render_text(self.task, module, episode.decisions, episode.decision, self._last_action)
+        return render_text(self.task, module, episode.decisions, episode.decision, last_action)
 
     def _end_episode(self) -> None:
         if self._episode is not None:

@@ -20,10 +20,10 @@ MakeBitcode = Callable[..., Path]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Keep what is cached in one folder that all workers of this run share, and nobody else."""
     root = tmp_path_factory.getbasetemp()
-    folder = (root if worker_id == "master" else root.parent) / "cache"
+    folder = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "cache"
     os.environ["MLGO_CACHE"] = str(folder)
     os.environ.pop("MLGO_CLANG", None)
     return folder
@@ -87,10 +87,11 @@ def leaf(make_bitcode: MakeBitcode) -> Path:
 
 @pytest.fixture(scope="session")
 def broken(calls: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file that says that it is bitcode, and then is not."""
+    """Bitcode with a damaged function: clang cannot read it."""
     path = tmp_path_factory.mktemp("bitcode") / "broken.bc"
     data = calls.read_bytes()
-    path.write_bytes(data[:64] + bytes(len(data) - 64))
+    middle = len(data) // 8 * 4
+    path.write_bytes(data[:middle] + b"\xff" * 32 + data[middle + 32 :])
     return path
 
 

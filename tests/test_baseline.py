@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from mlgo_gym.envs import InlineEnv
 
 from mlgo_gym.baseline import keep_baseline, known_baseline, measure_baseline
 from mlgo_gym.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.decision_count import count_decisions, known_decisions
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.measurement import Measurement
 from mlgo_gym.object_file import ObjectSizes, object_sizes

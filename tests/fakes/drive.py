@@ -1,0 +1,47 @@
+"""Someone who plays episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+
+
+class Step(NamedTuple):
+    """What one step returned."""
+
+    observation: Any
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+
+
+def play(
+    env: gym.Env[Any, Any],
+    actions: Any = None,
+    *,
+    module: str | None = None,
+    seed: int | None = None,
+) -> list[Step]:
+    """Play one episode to its end and close the environment.
+
+    Args:
+        env: the environment.
+        actions: one action for every decision, or a list of them; None is clang's own choice.
+        module: which module; None samples.
+        seed: for the sample.
+    """
+    _, info = env.reset(seed=seed, options=None if module is None else {"module": module})
+    steps: list[Step] = []
+    try:
+        while not steps or not (steps[-1].terminated or steps[-1].truncated):
+            action = actions[len(steps)] if isinstance(actions, Sequence) else actions
+            observation, reward, terminated, truncated, info = env.step(
+                info["default_action"] if action is None else action
+            )
+            steps.append(Step(observation, float(reward), terminated, truncated, info))
+    finally:
+        env.close()
+    return steps

@@ -1,0 +1,101 @@
+"""The package as it is installed and imported."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import mlgo_gym
+
+ROOT = Path(__file__).parent.parent
+
+COST = """
+import json, resource, sys, time
+begin = time.process_time()
+import mlgo_gym
+seconds = time.process_time() - begin
+kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps([seconds, kilobytes / 1024, sorted(sys.modules)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as a wheel installs it, built from a copy of the sources."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    for name in ("mlgo_gym", "envs"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        if (ROOT / name).exists():
+            shutil.copy(ROOT / name, source)
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*build, "--wheel-dir", str(folder), str(source)], check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(folder / "installed")
+    return folder / "installed"
+
+
+def run_installed(installed: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Run code where the wheel is installed, outside the checkout and without the package of the checkout."""
+    elsewhere = [path for path in sys.path if path and path != str(ROOT)]
+    start = f"import sys; sys.path[:] = {[str(installed), *elsewhere]!r}\n"
+    start += "sys.meta_path[:] = [finder for finder in sys.meta_path if 'editable' not in repr(finder).lower()]\n"
+    command = [sys.executable, "-c", start + code]
+    return subprocess.run(command, cwd=installed.parent, capture_output=True, text=True, check=False)
+
+
+def test_the_wheel_installs_one_package_and_the_environments_inside_it(installed: Path) -> None:
+    assert {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")} == {"mlgo_gym"}
+    result = run_installed(installed, "import mlgo_gym.envs.inline; print(mlgo_gym.envs.inline.__file__)")
+    assert result.stdout.strip() == str(installed / "mlgo_gym" / "envs" / "inline.py"), result.stderr
+
+
+def test_no_module_called_envs_is_installed(installed: Path) -> None:
+    result = run_installed(installed, "import envs")
+    assert "No module named 'envs'" in result.stderr
+
+
+def test_every_module_of_the_checkout_is_in_the_wheel(installed: Path) -> None:
+    packages = {"mlgo_gym": installed / "mlgo_gym", "envs": installed / "mlgo_gym" / "envs"}
+    missing = [
+        str(path.relative_to(ROOT))
+        for name, target in packages.items()
+        for path in (ROOT / name).rglob("*.py")
+        if not (target / path.relative_to(ROOT / name)).is_file()
+    ]
+    assert missing == []
+
+
+def test_type_checkers_are_told_that_the_package_is_typed(installed: Path) -> None:
+    assert (installed / "mlgo_gym" / "py.typed").is_file()
+
+
+def test_an_installed_environment_is_made_by_its_name_alone(installed: Path) -> None:
+    code = "import gymnasium; print(gymnasium.make('mlgo_gym:mlgo/Inline-v0').unwrapped)"
+    result = run_installed(installed, code)
+    assert "InlineEnv" in result.stdout, result.stderr
+
+
+def test_the_version_is_that_of_the_metadata() -> None:
+    assert mlgo_gym.__version__ == importlib.metadata.version("mlgo-gym")
+
+
+def test_importing_it_is_quick_and_small() -> None:
+    # Processor time: it does not depend on what else this machine does.
+    runs = [json.loads(subprocess.check_output([sys.executable, "-c", COST])) for _ in range(3)]
+    assert min(seconds for seconds, _, _ in runs) < 0.5
+    assert min(megabytes for _, megabytes, _ in runs) < 100
+
+
+def test_importing_it_opens_nothing_that_a_feature_alone_needs() -> None:
+    _, _, modules = json.loads(subprocess.check_output([sys.executable, "-c", COST]))
+    assert not {"typer", "rich", "elftools", "pypi_simple", "torch", "ziglang"} & set(modules)
