@@ -102,6 +102,7 @@ def _compile_all(folder: Path, toolchain: Toolchain, optimize: str) -> None:
         metadata = {
             "source": f"{name}{source.suffix}",
             "source_sha256": _digest(source),
+            "bitcode_sha256": _digest(bitcode),
             "lines": source.read_bytes().count(b"\n"),
             "language": language,
             "optimize": optimize,
@@ -136,8 +137,8 @@ def _sources() -> list[Path]:
     return sorted(path for path in PROGRAMS.glob("*/*") if path.suffix in _LANGUAGES)
 
 
-def _digest(source: Path) -> str:
-    return hashlib.sha256(source.read_bytes()).hexdigest()
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _name(source: Path) -> str:

@@ -6,6 +6,7 @@ for, and kept on disk.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -143,6 +144,7 @@ class _Programs:
             compile_to_bitcode(source.name, bitcode, self._flags, self._toolchain, folder=source.parent)
             metadata = {
                 "source": source.name,
+                "bitcode_sha256": hashlib.sha256(bitcode.read_bytes()).hexdigest(),
                 "language": "C",
                 "lines": source.read_bytes().count(b"\n"),
                 "optimize": self._optimize,

@@ -24,6 +24,7 @@ PORTABLE_FLAGS = (
     "-fno-stack-protector",
     "-fcf-protection=none",
     "-U_FORTIFY_SOURCE",
+    "-fno-ident",
     "-nostdlibinc",
     "-w",
 )

@@ -59,6 +59,15 @@ def test_no_path_of_this_machine_is_in_the_bitcode(toolchain: Toolchain) -> None
         assert not any("/" in flag for flag in module.flags or ())
 
 
+def test_equal_versions_make_equal_bitcode_whoever_built_them(any_toolchain: Toolchain, toolchain: Toolchain) -> None:
+    if any_toolchain.version != toolchain.version:
+        pytest.skip("it is another version")
+    digests = [
+        [module.digest() for module in open_corpus("builtin", toolchain=clang)] for clang in (toolchain, any_toolchain)
+    ]
+    assert digests[0] == digests[1]
+
+
 @pytest.fixture
 def two_programs(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A corpus of two sources, and an empty cache."""
