@@ -69,8 +69,8 @@ def test_sizes_agree_with_pyelftools(compile_object: dict[tuple[str, str], bytes
 def test_the_first_column_of_llvm_size_is_ours(
     compile_object: dict[tuple[str, str], bytes], triple: str, level: str, tmp_path: Path
 ) -> None:
-    program = next((path for name in ("llvm-size", "llvm-size-22", "llvm-size-19") if (path := shutil.which(name))), "")
-    if not program:
+    program = next(filter(None, map(shutil.which, ("llvm-size", "llvm-size-22", "llvm-size-19"))), None)
+    if program is None:
         pytest.skip("llvm-size is not installed")
     data = compile_object[triple, level]
     path = tmp_path / "object.o"
