@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,6 +32,7 @@ class Connection:
         self.lent: list[int] = []
         self._host = os.getpid()
         self._scratch: Path | None = None
+        self._names: list[str] = []
 
     @classmethod
     def make(cls, advisors: int, *, record: bool) -> Connection:
@@ -44,7 +45,7 @@ class Connection:
         new = cls()
         try:
             new._scratch = make_scratch()
-            new.channels.extend(Channel(f"{new._scratch}/c{number}") for number in range(advisors))
+            new.channels.extend(Channel(new._channel_name(number)) for number in range(advisors))
             new.output = os.memfd_create("mlgo-gym-object", os.MFD_CLOEXEC)
             if record:
                 new.record = os.memfd_create("mlgo-gym-record", os.MFD_CLOEXEC)
@@ -85,14 +86,14 @@ class Connection:
             new._scratch = scratch = make_scratch()
             files: dict[FileId, str] = {}
             for number, channel in enumerate(self.channels):
-                twin, places = channel.copy(f"{scratch}/c{number}")
+                twin, places = channel.copy(new._channel_name(number))
                 new.channels.append(twin)
                 files |= places
-            new.output, files[file_id(os.fstat(self.output))] = _copy_file(self.output, f"{scratch}/object")
+            new.output, files[file_id(os.fstat(self.output))] = _copy_file(self.output, new.name("object"))
             if self.record >= 0:
-                new.record, files[file_id(os.fstat(self.record))] = _copy_file(self.record, f"{scratch}/record")
+                new.record, files[file_id(os.fstat(self.record))] = _copy_file(self.record, new.name("record"))
             if self.stderr >= 0:
-                path = f"{scratch}/stderr"
+                path = new.name("stderr")
                 os.mkfifo(path, 0o600)
                 new.stderr = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
                 files[file_id(os.fstat(self.stderr))] = path
@@ -106,7 +107,13 @@ class Connection:
 
     def name(self, name: str) -> str:
         """Return a path for a further file; `drop_names()` removes it."""
-        return f"{self._scratch}/{name}"
+        self._names.append(f"{self._scratch}/{name}")
+        return self._names[-1]
+
+    def _channel_name(self, number: int) -> str:
+        base = self.name(f"c{number}")
+        self._names[-1:] = [base + ".in", base + ".out"]
+        return base
 
     def descriptors(self) -> list[int]:
         """Return the descriptors on which clang may say something."""
@@ -120,7 +127,12 @@ class Connection:
     def drop_names(self) -> None:
         """Remove the folder: both ends of every file are open or will never be. Idempotent."""
         if self._scratch is not None and self._host == os.getpid():
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            # To look into the folder would take a descriptor, of which there may be none left.
+            with contextlib.suppress(OSError):
+                for name in self._names:
+                    Path(name).unlink(missing_ok=True)
+                self._scratch.rmdir()
+            self._names.clear()
             self._scratch = None
 
     def started(self) -> None:

@@ -22,6 +22,7 @@ from mlgo_gym.syscall_abi import SyscallAbi
 # include/uapi/linux/ptrace.h and elf.h
 _POKE_TEXT, _CONT, _SINGLE_STEP, _DETACH = 4, 7, 9, 17
 _GETEVENTMSG, _GETREGSET, _SETREGSET, _SEIZE, _INTERRUPT = 0x4201, 0x4204, 0x4205, 0x4206, 0x4207
+_GETSIGMASK, _SETSIGMASK = 0x420A, 0x420B
 _NT_PRSTATUS = 1
 _OPTION_TRACE_FORK, _OPTION_EXIT_KILL = 1 << 1, 1 << 20
 _EVENT_FORK, _EVENT_STOP = 1, 128
@@ -104,6 +105,7 @@ class Tracee:
         self.pid = pid
         self._abi = abi
         self._deadline = deadline
+        self._mask: int | None = None
         self._signal = 0
         self._buffer = (ctypes.c_uint64 * abi.registers)()
         self._vector = _IoVector(ctypes.addressof(self._buffer), ctypes.sizeof(self._buffer))
@@ -136,8 +138,22 @@ class Tracee:
         """Let the process run on."""
         _ptrace(_CONT, self.pid)
 
+    def hold_signals(self) -> None:
+        """Have signals wait, in the stopped process and in those that it forks, until it is let go."""
+        mask = ctypes.c_uint64()
+        _ptrace(_GETSIGMASK, self.pid, ctypes.sizeof(mask), ctypes.addressof(mask))
+        self._mask = mask.value
+        # To block the signal of traps would reset its handler.
+        self._set_mask(2**64 - 1 - (1 << signal.SIGTRAP - 1))
+
+    def _set_mask(self, value: int) -> None:
+        mask = ctypes.c_uint64(value)
+        _ptrace(_SETSIGMASK, self.pid, ctypes.sizeof(mask), ctypes.addressof(mask))
+
     def detach(self) -> None:
-        """Let the stopped process run on, untraced; a signal that came in between is delivered."""
+        """Let the stopped process run on, untraced; a signal that could not wait is delivered."""
+        if self._mask is not None:
+            self._set_mask(self._mask)
         _ptrace(_DETACH, self.pid, 0, self._signal)
 
     def release(self) -> None:
@@ -219,6 +235,7 @@ class Tracee:
         message = ctypes.c_ulong()
         _ptrace(_GETEVENTMSG, self.pid, 0, ctypes.addressof(message))
         child = Tracee(message.value, abi, self._deadline, seize=False)
+        child._mask = self._mask
         try:
             _ptrace(_SINGLE_STEP, self.pid)
             self._expect_trap(self._wait())
@@ -265,7 +282,6 @@ class Tracee:
 
     def _expect_trap(self, stop: int) -> None:
         if stop != signal.SIGTRAP:
-            # A signal of somebody else's came first; it is delivered when we are done.
             self._signal = stop if stop < 1 << 8 else 0
             raise SnapshotError(f"process {self.pid} was to trap while it was being copied, found stop {stop:#x}")
 

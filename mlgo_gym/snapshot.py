@@ -76,6 +76,7 @@ def _copy(pid: int, abi: SyscallAbi, reading: FileId, files: Mapping[FileId, str
     template = Tracee(pid, abi, deadline)
     try:
         start = _stop_in_read(template, abi, reading, deadline)
+        template.hold_signals()
         if len(list(Path(f"/proc/{pid}/task").iterdir())) != 1:
             raise SnapshotError(f"process {pid} has several threads, and a fork copies only one of them")
         descriptors = _descriptors(pid)
