@@ -8,6 +8,7 @@ import typer
 
 from mlgo_gym import __version__
 from mlgo_gym.cli.corpus import corpus_commands
+from mlgo_gym.cli.docs import docs
 from mlgo_gym.cli.doctor import doctor
 from mlgo_gym.cli.evaluate import evaluate
 from mlgo_gym.cli.report import report
@@ -20,6 +21,7 @@ application = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 application.add_typer(corpus_commands, name="corpus")
+application.command("docs")(docs)
 application.command("doctor")(doctor)
 application.command("evaluate")(evaluate)
 application.command("report")(report)
