@@ -129,7 +129,7 @@ class Corpus:
         Raises:
             CorpusError: the regular expression is malformed, or `decisions` comes without `count`.
         """
-        chosen: Iterable[str] = self.names
+        chosen: Iterable[str] = self._all_names()
         if names is not None:
             patterns = [names] if isinstance(names, str) else list(names)
             fits = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns) or r"(?!)").match
@@ -175,12 +175,14 @@ class Corpus:
             )
         key = 0 if by == "project" else 1
         wanted = part == "test"
-        return self._select([name for name in self.names if is_test(self.origin(name)[key], test_fraction) is wanted])
+        return self._select(
+            [name for name in self._all_names() if is_test(self.origin(name)[key], test_fraction) is wanted]
+        )
 
     def sorted_by_size(self, *, descending: bool = False) -> Corpus:
         """Return the same modules, smallest bitcode first, or largest first."""
         sign = -1 if descending else 1
-        return self._select(sorted(self.names, key=lambda name: (sign * self.size(name), name)))
+        return self._select(sorted(self._all_names(), key=lambda name: (sign * self.size(name), name)))
 
     def sample(self, count: int, *, seed: int, replacement: bool = False, strata: int | None = None) -> list[Module]:
         """Return modules drawn at random; the same ones for the same seed.
@@ -198,7 +200,9 @@ class Corpus:
         if strata is None:
             drawn = draw(self.names, count, seed=seed, replacement=replacement)
         else:
-            drawn = draw_stratified(self.names, self.size, count, strata=strata, seed=seed, replacement=replacement)
+            drawn = draw_stratified(
+                self._all_names(), self.size, count, strata=strata, seed=seed, replacement=replacement
+            )
         return [self._modules.load(name) for name in drawn]
 
     def with_flags(
@@ -217,6 +221,13 @@ class Corpus:
     @cached_property
     def _known(self) -> Container[str]:
         return frozenset(self.names) if isinstance(self.names, list | tuple) else self.names
+
+    def _all_names(self) -> Sequence[str]:
+        if self.endless:
+            raise CorpusError(
+                f"{self.name} has no end, so it cannot be gone through; give a number, as in {self.name}:100"
+            )
+        return self.names
 
     def _select(self, names: list[str]) -> Corpus:
         return Corpus(self.name, self._modules, path=self.path, names=names, origin=self._origin)
@@ -294,6 +305,8 @@ def _join(corpora: Sequence[Corpus]) -> Corpus:
     if len(by_name) != len(corpora):
         names = ", ".join(corpus.name for corpus in corpora)
         raise CorpusError(f"joined corpora need different names, found {names}; rename a folder")
+    for corpus in corpora:
+        corpus._all_names()
     joined = JoinedModules([(name, corpus._modules) for name, corpus in by_name.items()])
 
     def origin(name: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ import pytest
 from mlgo_gym.corpus.corpus import open_corpus
 from mlgo_gym.corpus.csmith import csmith_corpus
 from mlgo_gym.corpus.verify import verify
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.toolchain import Toolchain
 
@@ -62,6 +63,32 @@ def test_without_a_count_there_is_no_end_and_nothing_is_made_before_it_is_asked_
     assert not (own_cache / "csmith").exists()
     with pytest.raises(CorpusError, match="no module '4'"):
         corpus.module("4")
+
+
+@needs_csmith
+def test_what_goes_through_all_modules_is_refused_without_an_end(toolchain: Toolchain) -> None:
+    corpus = open_corpus("csmith:5", toolchain=toolchain)
+    for endless in (
+        lambda: corpus.filter(names="*"),
+        lambda: corpus.split("train"),
+        lambda: corpus.sorted_by_size(),
+        lambda: corpus.sample(1, seed=0, strata=2),
+        lambda: open_corpus("csmith:5,builtin", toolchain=toolchain),
+    ):
+        with pytest.raises(CorpusError, match="has no end"):
+            endless()
+
+
+@needs_csmith
+def test_an_environment_can_play_it(toolchain: Toolchain) -> None:
+    environment = InlineEnv(corpus="csmith:13", clang="bundled", max_decisions=1)
+    _, info = environment.reset(seed=7)
+    name = info["module"]
+    _, info = environment.reset(seed=7)
+    assert info["module"] == name
+    _, _, terminated, truncated, info = environment.step(info["default_action"])
+    assert (terminated, truncated) == (True, False), info
+    environment.close()
 
 
 @needs_csmith
