@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,9 +59,12 @@ def evaluate(
 ) -> None:
     """Run policies on the modules of a corpus, and compare what they achieve with plain clang.
 
-    Policies: default, never, always, random, threshold:NUMBER, first_legal, never_evict, size_order; clang:FLAGS for a
-    plain clang with other flags, as in clang:-mllvm,-inline-threshold=20; and your own, as package.module:Name or
-    path/to/file.py:Name. Exit status 1: an episode failed.
+    Policies: default, never, always, random, threshold:NUMBER, first_legal,
+    never_evict, size_order; clang:FLAGS for a plain clang with other flags, as
+    in clang:-mllvm,-inline-threshold=20; and your own, as package.module:Name
+    or path/to/file.py:Name.
+
+    Exit status 1: an episode failed.
     """
     from mlgo_gym.cli.sheets import print_result
     from mlgo_gym.evaluation import Evaluation
@@ -90,7 +94,7 @@ def evaluate(
     print_result(result, as_json=as_json)
     if interrupted:
         again = "the same command goes on from there" if output else "give --output to go on from there"
-        typer.echo(f"mlgo-gym: interrupted with {evaluation.remaining} episodes to go; {again}", err=True)
+        typer.echo(f"mlgo-gym: interrupted, {evaluation.remaining} to go; {again}", err=True)
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(FAILED if result.failures else 0)
 
@@ -100,8 +104,8 @@ def _run(evaluation: Evaluation, jobs: int) -> bool:
     from mlgo_gym.cli.progress import progress_over
 
     try:
-        with progress_over(evaluation.remaining, "Episodes") as advance:
-            for _ in evaluation.run(jobs):
+        with progress_over(evaluation.remaining, "Episodes") as advance, closing(evaluation.run(jobs)) as episodes:
+            for _ in episodes:
                 advance()
     except KeyboardInterrupt:
         return True

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.configuration import Configuration
-from mlgo_gym.evaluation.episode_result import NO_DECISIONS, EpisodeResult
+from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.evaluation.episode_runner import EpisodeRunner, RunnerSettings, is_plain_clang
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.result_folder import ResultFolder
@@ -109,16 +110,18 @@ class Evaluation:
 
     @property
     def remaining(self) -> int:
-        """How many episodes are still to be run."""
-        return len(self._schedule)
+        """How many episodes have no result yet."""
+        return self._schedule.unfinished
 
     @property
     def result(self) -> EvaluationResult:
         """What there is so far, also that of earlier evaluations in the same output."""
         return EvaluationResult(self._configuration, tuple(self._results.values()))
 
-    def run(self, jobs: int = 1) -> Iterator[EpisodeResult]:
+    def run(self, jobs: int = 1) -> Generator[EpisodeResult, None, None]:
         """Run the episodes, and give each result as soon as it is on disk, in no particular order.
+
+        Processes are ended when the generator is closed.
 
         Args:
             jobs: how many processes run episodes; with 1 it is this one.
@@ -128,15 +131,15 @@ class Evaluation:
         """
         if jobs < 1:
             raise MlgoError(f"jobs was to be at least 1, found {jobs}")
-        for episode in self._here() if jobs == 1 else run_in_workers(self._settings, self._schedule, jobs):
-            if self._folder is not None:
-                self._folder.append(episode)
-            self._keep(episode)
-            if episode.status == NO_DECISIONS:
-                self._schedule.drop(episode.module)
-            yield episode
+        with closing(self._here() if jobs == 1 else run_in_workers(self._settings, self._schedule, jobs)) as episodes:
+            for episode in episodes:
+                if self._folder is not None:
+                    self._folder.append(episode)
+                self._keep(episode)
+                self._schedule.note(episode)
+                yield episode
 
-    def _here(self) -> Iterator[EpisodeResult]:
+    def _here(self) -> Generator[EpisodeResult, None, None]:
         while (assignment := self._schedule.take()) is not None:
             yield self._runner.run(assignment)
 
@@ -197,8 +200,9 @@ def evaluate(
         seed=seed,
         limit=limit,
     ) as evaluation:
-        for episode in evaluation.run(jobs):
-            progress(episode)
+        with closing(evaluation.run(jobs)) as episodes:
+            for episode in episodes:
+                progress(episode)
         return evaluation.result
 
 

@@ -114,7 +114,7 @@ def describe(result: EvaluationResult) -> str:
         f"{count} without functions" if level == "none" else f"{count} at {level}"
         for level, count in sorted(configuration.levels.items())
     )
-    modules = f"{configuration.modules} modules ({levels})"
+    modules = f"{_count(configuration.modules, 'module')} ({levels})"
     return f"{configuration.environment} on {configuration.corpus}: {modules}, clang {configuration.clang}"
 
 
@@ -125,22 +125,22 @@ def notes(result: EvaluationResult) -> list[str]:
         given = ", ".join(f"{name}={value!r}" for name, value in sorted(result.configuration.arguments.items()))
         lines.append(f"Arguments: {given}")
     if without := result.without_decisions:
-        lines.append(f"{len(without)} modules have no decision and are in no sum: {_some(without)}")
+        lines.append(f"Without a decision, and in no sum: {_count(len(without), 'module')}: {_some(without)}")
     if any(episode.policy == "default" for episode in result.episodes):
         deviations = result.deviations
         lines.append(
             "Every module of `default` ended exactly as with plain clang."
             if not deviations
-            else f"{len(deviations)} modules of `default` differ from plain clang: "
+            else f"`default` differs from plain clang in {_count(len(deviations), 'module')}: "
             + _some([f"{each.module} ({_differences(each, result.measures)})" for each in deviations])
         )
     lines += [
-        f"{summary.policy}: {summary.illegal_actions} illegal actions, replaced by clang's own choice"
+        f"{summary.policy}: {_count(summary.illegal_actions, 'illegal action')}, replaced by clang's own choice"
         for summary in result.summaries()
         if summary.illegal_actions
     ]
     if failures := result.failures:
-        lines.append(f"{len(failures)} episodes failed:")
+        lines.append(f"Failed: {_count(len(failures), 'episode')}:")
         lines += [
             f"  {each.policy} on {each.module}: {_first_line((each.error or {}).get('message', ''))}"
             for each in failures[:_MOST_LISTED]
@@ -200,6 +200,10 @@ def _differences(episode: EpisodeResult, measures: Iterable[str]) -> str:
 def _some(items: Sequence[str]) -> str:
     more = len(items) - _MOST_LISTED
     return ", ".join(items[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'s' * (number != 1)}"
 
 
 def _first_line(text: str) -> str:

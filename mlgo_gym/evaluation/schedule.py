@@ -37,6 +37,7 @@ class Schedule:
         others = [(policy, module) for module in ordered for policy in policies[1:]]
         done = {(result.policy, result.module) for result in results if result.status == DONE}
         empty = {result.module for result in results if result.status == NO_DECISIONS}
+        self._running = 0
         self._waiting = deque(
             Assignment(policy, module, projects[module])
             for policy, module in (*first, *others)
@@ -44,12 +45,23 @@ class Schedule:
         )
 
     def __len__(self) -> int:
+        """Return how many are still to be taken."""
         return len(self._waiting)
 
     def take(self) -> Assignment | None:
         """Return the next assignment, or None when there is none left."""
-        return self._waiting.popleft() if self._waiting else None
+        if not self._waiting:
+            return None
+        self._running += 1
+        return self._waiting.popleft()
 
-    def drop(self, module: str) -> None:
-        """Take a module off the schedule: it has no decision."""
-        self._waiting = deque(assignment for assignment in self._waiting if assignment.module != module)
+    def note(self, result: EpisodeResult) -> None:
+        """Take the result of an assignment in; a module without a decision is taken off the schedule."""
+        self._running -= 1
+        if result.status == NO_DECISIONS:
+            self._waiting = deque(each for each in self._waiting if each.module != result.module)
+
+    @property
+    def unfinished(self) -> int:
+        """How many assignments have no result yet."""
+        return len(self._waiting) + self._running

@@ -7,8 +7,8 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Iterator
-from multiprocessing import connection
+from collections.abc import Generator
+from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Protocol
@@ -39,7 +39,9 @@ class _Worker:
         self.assignment: Assignment | None = None
         self.connection, theirs = context.Pipe()
         self.process: SpawnProcess = context.Process(target=_work, args=(theirs, settings), daemon=True)
-        # Ctrl-C reaches the whole process group; workers inherit the mask, and the parent ends them.
+        # Ctrl-C reaches the whole process group; workers inherit the mask, and the parent ends them. The tracker's own
+        # start unblocks the signal, so that must not happen in between.
+        resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             self.process.start()
@@ -65,7 +67,7 @@ class _Worker:
         self.process.close()
 
 
-def run_in_workers(settings: RunnerSettings, queue: Queue, jobs: int) -> Iterator[EpisodeResult]:
+def run_in_workers(settings: RunnerSettings, queue: Queue, jobs: int) -> Generator[EpisodeResult, None, None]:
     """Run assignments in processes, and give each result as soon as it is there.
 
     A worker that dies in an episode makes that episode a failure, and another worker takes its place. When the

@@ -1,0 +1,81 @@
+"""`mlgo-gym doctor`, run in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mlgo_gym.cli import doctor
+from mlgo_gym.cli.application import application
+from mlgo_gym.toolchain import Toolchain
+
+
+def test_a_whole_installation_has_no_problems(any_toolchain: Toolchain) -> None:
+    clang = "bundled" if any_toolchain.bundled else any_toolchain.command[0]
+    result = CliRunner().invoke(application, ["doctor", "--json", "--clang", clang])
+    assert result.exit_code == 0, result.output
+    findings = json.loads(result.stdout)
+    assert findings["problems"] == []
+    assert findings["clang"]["version"] == any_toolchain.version_text
+    advisors = findings["clang"]["advisors"]
+    assert {name: found["features"] for name, found in advisors.items()} == {
+        "inlining": 39,
+        "eviction": 21,
+        "priority": 3,
+    }
+    assert findings["packages"]["ziglang"] == {"version": "0.17.0", "wanted": "==0.17.0", "extra": None}
+    assert findings["packages"]["scipy"]["extra"] == "evaluation"
+    assert "pytest" not in findings["packages"]
+
+
+def test_a_person_reads_compiler_features_and_folders(cache: Path) -> None:
+    result = CliRunner().invoke(application, ["doctor"])
+    assert result.exit_code == 0, result.output
+    for line in (
+        "clang 22.1.8 (bundled): ",
+        "  inlining   asks, 39 features",
+        f"cache: {cache}",
+        "everything is there",
+    ):
+        assert line in result.stdout
+
+
+def test_a_program_that_is_no_clang_is_a_problem_with_a_remedy() -> None:
+    result = CliRunner().invoke(application, ["doctor", "--clang", "/bin/true"])
+    assert result.exit_code == 1
+    assert "problem 1: /bin/true is not clang" in result.stdout
+    assert "remedy: choose another clang, 17 or newer" in result.stdout
+
+
+def test_a_clang_that_never_asks_is_a_problem_for_each_advisor(tmp_path: Path, own_cache: Path) -> None:
+    program = tmp_path / "clang"
+    program.write_text(
+        "#!/bin/sh\ncase $* in *--version*) echo clang version 19.0.0;; *) echo broken >&2; exit 1;; esac\n"
+    )
+    program.chmod(0o755)
+    findings = doctor.examine(str(program))
+    assert findings["clang"]["version"] == "19.0.0"
+    assert all("broken" in found["error"] for found in findings["clang"]["advisors"].values())
+    assert len(findings["problems"]) == 3
+
+
+def test_a_cache_that_cannot_be_written_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MLGO_CACHE", str(tmp_path / "file" / "cache"))
+    problems: list[dict[str, str]] = []
+    doctor._cache(problems)
+    [problem] = problems
+    assert "cannot be written: Not a directory" in problem["problem"]
+    assert "$MLGO_CACHE" in problem["remedy"]
+
+
+def test_a_missing_dependency_is_a_problem_and_a_missing_extra_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name in ("numpy", "scipy") else installed(name))
+    problems: list[dict[str, str]] = []
+    packages = doctor._packages(problems)
+    assert packages["numpy"]["version"] is packages["scipy"]["version"] is None
+    assert [problem["problem"] for problem in problems] == ["numpy is not installed"]

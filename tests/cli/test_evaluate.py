@@ -1,0 +1,119 @@
+"""`mlgo-gym evaluate` and `mlgo-gym report`, run in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import requests
+from typer.testing import CliRunner, Result
+
+from mlgo_gym.cli.application import application
+from mlgo_gym.cli.evaluate import parse_settings, split_policies
+from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.evaluation import episode_runner
+from mlgo_gym.evaluation.episode_runner import make_environment
+
+
+def run(*arguments: object) -> Result:
+    result = CliRunner().invoke(application, list(map(str, arguments)))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_the_table_is_printed_and_printed_again(corpus: Path, tmp_path: Path) -> None:
+    arguments = ("evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--policy", "default,never", "--output", tmp_path)
+    first = run(*arguments)
+    assert first.exit_code == 0, first.output
+    for word in ("default", "never", "text bytes", "3 modules (3 at Oz)", "Every module of `default` ended exactly"):
+        assert word in first.stdout
+    assert run("report", tmp_path).stdout == first.stdout
+    assert run(*arguments).stdout == first.stdout
+
+
+def test_arguments_reach_the_environment(corpus: Path) -> None:
+    result = run(
+        "evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--policy", "never", "--metric", "object", "--reward", "log",
+        "--max-decisions", 3, "--timeout", 30, "--clang", "bundled", "--set", "strict=true", "--json",
+    )  # fmt: skip
+    data = json.loads(result.stdout)
+    assert data["configuration"]["metric"] == "object_size"
+    assert data["configuration"]["arguments"] == {
+        "metric": "object", "reward": "log", "max_decisions": 3, "timeout": 30.0, "strict": True
+    }  # fmt: skip
+
+
+def test_a_limit_takes_so_many_modules(corpus: Path) -> None:
+    result = run("evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--limit", 2, "--json")
+    assert json.loads(result.stdout)["configuration"]["modules"] == 2
+
+
+def test_failed_episodes_show_in_the_exit_status(broken: Path) -> None:
+    result = run("evaluate", "mlgo/Inline-v0", "--corpus", broken)
+    assert result.exit_code == 1
+    assert "Failed: 1 episode:\n  default on broken: " in result.stdout
+
+
+def test_what_cannot_be_done_is_one_of_our_errors(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(MlgoError, match="did you mean never"):
+        run("evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--policy", "nver")
+    with pytest.raises(MlgoError, match="holds no results"):
+        run("report", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("texts", "policies"),
+    [
+        (["default"], ["default"]),
+        (["default,random", "never"], ["default", "random", "never"]),
+        (["clang:-mllvm,-inline-threshold=20"], ["clang:-mllvm,-inline-threshold=20"]),
+        (["default, never,clang:-O1,-w"], ["default", "never", "clang:-O1,-w"]),
+        (["default,default", "default"], ["default"]),
+    ],
+)
+def test_lists_of_policies_are_split_but_for_flags(texts: list[str], policies: list[str]) -> None:
+    assert split_policies(texts) == policies
+
+
+def test_settings_are_json_or_else_strings() -> None:
+    texts = ["a=1", "b=[1, 2]", "c=null", "d=dict", 'e="1"', "f=x=y"]
+    assert parse_settings(texts) == {"a": 1, "b": [1, 2], "c": None, "d": "dict", "e": "1", "f": "x=y"}
+
+
+@pytest.mark.parametrize("text", ["", "a", "=1", "a b=1"])
+def test_settings_without_a_name_are_refused(text: str) -> None:
+    with pytest.raises(MlgoError, match="--set takes NAME=VALUE"):
+        parse_settings([text])
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, cause: Exception) -> None:
+    """Let the corpus `far` be one that cannot be fetched, for a reason."""
+
+    def make(name: str, arguments: dict[str, object]) -> object:
+        if arguments["corpus"] == "far":
+            raise CorpusError("far was to be fetched") from cause
+        return make_environment(name, arguments)
+
+    monkeypatch.setattr(episode_runner, "make_environment", make)
+
+
+def test_another_corpus_stands_in_when_the_index_is_out_of_reach(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(monkeypatch, requests.ConnectionError("no route"))
+    monkeypatch.chdir(corpus.parent)
+    output = tmp_path / "demo"
+    arguments = ("--corpus", "far", "--offline-corpus", corpus.name, "--output", output)
+    result = run("evaluate", "mlgo/Inline-v0", *arguments)
+    assert result.exit_code == 0
+    assert f"far was to be fetched\nmlgo-gym: going on with the corpus {corpus.name} instead" in result.stderr
+    assert (tmp_path / f"demo-{corpus.name}" / "meta.json").exists()
+    assert not output.exists()
+
+
+def test_no_other_reason_makes_another_corpus_stand_in(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, ValueError("another digest"))
+    with pytest.raises(CorpusError, match="far was to be fetched"):
+        run("evaluate", "mlgo/Inline-v0", "--corpus", "far", "--offline-corpus", corpus)

@@ -1,0 +1,49 @@
+"""What the tests of evaluation share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from multiprocessing import resource_tracker
+from typing import Any
+
+import pytest
+
+from mlgo_gym.evaluation.configuration import Configuration
+from mlgo_gym.evaluation.episode_result import EpisodeResult
+
+MakeResult = Callable[..., EpisodeResult]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tracker() -> None:
+    """Start the process that multiprocessing keeps to the end of the program, so that no test seems to leave it."""
+    resource_tracker.ensure_running()
+
+
+@pytest.fixture
+def make_result() -> MakeResult:
+    """Return a function that makes the result of an episode from policy, module and text sizes."""
+
+    def make(policy: str, module: str, size: int = 90, baseline: int = 100, **more: Any) -> EpisodeResult:
+        fields: dict[str, Any] = {"project": "p", "status": "done", "measures": {"text_size": (size, baseline)}}
+        return EpisodeResult(policy, module, **{**fields, **more})
+
+    return make
+
+
+@pytest.fixture
+def configuration() -> Configuration:
+    """A configuration with one policy."""
+    return Configuration(
+        environment="mlgo/Inline-v0",
+        arguments={},
+        metric="text_size",
+        corpus="folder",
+        modules=3,
+        modules_digest="abc",
+        levels={"Oz": 3},
+        clang="22.1.8",
+        mlgo_gym="0.1.0",
+        seed=0,
+        policies={"default": "default"},
+    )
