@@ -60,13 +60,13 @@ class BitcodeFacts:
 
     @property
     def level(self) -> str:
-        """The optimisation level that the attributes show: `Oz`, `Os`, `O0`, `O1-O3`, `mixed`, or `none` (no function).
+        """The optimisation level that the attributes show: `Oz`, `Os`, `O0`, `O1-O3`, `mixed` or `no functions`.
 
         A function counts as its attributes say, however the rest was compiled; a handful of functions with attributes
         of their own makes a module `mixed`.
         """
         if not self.functions:
-            return "none"
+            return "no functions"
         for level, number in (("Oz", self.minsize), ("Os", self.optsize), ("O0", self.optnone)):
             if number == self.functions:
                 return level

@@ -61,7 +61,7 @@ def facts(**counts: int) -> BitcodeFacts:
 def test_a_module_with_several_levels_is_mixed_and_one_without_functions_has_none() -> None:
     assert facts(minsize=1, optsize=1).level == "mixed"
     assert facts(minsize=1, optsize=2).level == "Os"
-    assert facts(functions=0).level == "none"
+    assert facts(functions=0).level == "no functions"
 
 
 def test_sections_debug_information_and_odd_names_are_no_obstacle(toolchain: Toolchain, tmp_path: Path) -> None:
