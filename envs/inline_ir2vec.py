@@ -13,6 +13,7 @@ from mlgo_gym.errors import ToolchainError
 from mlgo_gym.ir2vec import ARGUMENTS, ENTITIES, OPCODES, TYPES, vocabulary_file
 from mlgo_gym.options import EnvOptions
 from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.vector_env import CompilerVectorEnv
 
 OLDEST_CLANG = 22
 """clang 20 and 21 have the flags, but fail or crash with them."""
@@ -115,3 +116,9 @@ class InlineIR2VecEnv(CompilerEnv):
     def __init__(self, *, vocabulary: str = "one-hot", **options: Unpack[EnvOptions]) -> None:
         super().__init__(InlineIR2VecTask(vocabulary), **options)
         EzPickle.__init__(self, vocabulary=vocabulary, **options)
+
+
+class InlineIR2VecVectorEnv(CompilerVectorEnv):
+    """`InlineIR2VecEnv` many times over: see `CompilerVectorEnv`."""
+
+    env_type = InlineIR2VecEnv

@@ -21,6 +21,7 @@ from mlgo_gym.options import EnvOptions
 from mlgo_gym.session import Decision
 from mlgo_gym.task import Task
 from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.vector_env import CompilerVectorEnv
 
 INLINING, EVICTION, PRIORITY = range(3)
 """The index of each kind of decision, in the order in which clang comes to them."""
@@ -240,3 +241,9 @@ class JointEnv(CompilerEnv):
     def __init__(self, **options: Unpack[EnvOptions]) -> None:
         super().__init__(JointTask(), **options)
         EzPickle.__init__(self, **options)
+
+
+class JointVectorEnv(CompilerVectorEnv):
+    """`JointEnv` many times over: see `CompilerVectorEnv`."""
+
+    env_type = JointEnv

@@ -20,6 +20,7 @@ from mlgo_gym.eviction_rule import default_eviction
 from mlgo_gym.features import FeatureLayout
 from mlgo_gym.options import EnvOptions
 from mlgo_gym.session import Decision
+from mlgo_gym.vector_env import CompilerVectorEnv
 
 _RULE_FEATURES = ("mask", "is_hint", "is_local", "nr_broken_hints", "nr_urgent", "use_def_density")
 
@@ -223,3 +224,9 @@ class RegAllocEvictEnv(CompilerEnv):
             copy_weight=copy_weight,
             **options,
         )
+
+
+class RegAllocEvictVectorEnv(CompilerVectorEnv):
+    """`RegAllocEvictEnv` many times over: see `CompilerVectorEnv`."""
+
+    env_type = RegAllocEvictEnv

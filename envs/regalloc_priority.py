@@ -15,16 +15,16 @@ from mlgo_gym.allocation_record import CostWeights
 from mlgo_gym.allocation_task import AllocationTask
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import ToolchainError
+from mlgo_gym.feature_reference import STAGES, stage_names
 from mlgo_gym.features import FeatureLayout
 from mlgo_gym.options import EnvOptions
 from mlgo_gym.session import Decision
+from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.vector_env import CompilerVectorEnv
 
 SCALE = 2.0**31
 """An action of 1 is this priority. A power of two keeps every distinct action distinct, and clang, which converts the
 float32 that it is sent to a 32-bit unsigned number and turns 2^32 and NaN into 0, never meets either."""
-
-STAGES = ("new", "assign", "split", "split2", "spill", "done")
-"""The stages of a live range (LiveRangeStage in llvm/lib/CodeGen/RegAllocEvictionAdvisor.h)."""
 
 _SPLIT = STAGES.index("split")
 _LONGEST = 2**23
@@ -39,7 +39,7 @@ def size_order(size: int, stage: int) -> float:
 
     Args:
         size: the feature `li_size`, in slots.
-        stage: the feature `stage`, a position in `STAGES`.
+        stage: the feature `stage`; every clang numbers the stages up to `spill` as in `STAGES`.
     """
     return (min(size, _LONGEST - 1) + (0 if stage == _SPLIT else _LONGEST)) / (2 * _LONGEST)
 
@@ -49,6 +49,13 @@ class PriorityTask(AllocationTask):
 
     name: ClassVar[str] = "priority"
     advisors: ClassVar[tuple[Advisor, ...]] = (PRIORITY,)
+
+    _stages = STAGES
+
+    def flags(self, toolchain: Toolchain) -> tuple[str, ...]:
+        """Return none; but note how this clang numbers the stages of a live range."""
+        self._stages = stage_names(toolchain.version[0])
+        return ()
 
     def _bind(self, observation: str) -> None:
         self.layout = FeatureLayout(self.headers[0])
@@ -90,7 +97,7 @@ class PriorityTask(AllocationTask):
         stage = features["stage"].item()
         return [
             ("size", f"{features['li_size'].item()} slots"),
-            ("stage", STAGES[stage] if 0 <= stage < len(STAGES) else str(stage)),
+            ("stage", self._stages[stage] if 0 <= stage < len(self._stages) else str(stage)),
             ("weight", f"{features['weight'].item():g}"),
         ]
 
@@ -181,3 +188,9 @@ class RegAllocPriorityEnv(CompilerEnv):
             copy_weight=copy_weight,
             **options,
         )
+
+
+class RegAllocPriorityVectorEnv(CompilerVectorEnv):
+    """`RegAllocPriorityEnv` many times over: see `CompilerVectorEnv`."""
+
+    env_type = RegAllocPriorityEnv

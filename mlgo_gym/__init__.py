@@ -8,14 +8,14 @@ import gymnasium as _gymnasium
 __version__ = "0.1.0"
 
 ENVIRONMENTS = {
-    "mlgo/Inline-v0": "mlgo_gym.envs.inline:InlineEnv",
-    "mlgo/InlineIR2Vec-v0": "mlgo_gym.envs.inline_ir2vec:InlineIR2VecEnv",
-    "mlgo/Joint-v0": "mlgo_gym.envs.joint:JointEnv",
-    "mlgo/RegAllocEvict-v0": "mlgo_gym.envs.regalloc_evict:RegAllocEvictEnv",
-    "mlgo/RegAllocPriority-v0": "mlgo_gym.envs.regalloc_priority:RegAllocPriorityEnv",
+    "mlgo/Inline-v0": "mlgo_gym.envs.inline:Inline",
+    "mlgo/InlineIR2Vec-v0": "mlgo_gym.envs.inline_ir2vec:InlineIR2Vec",
+    "mlgo/Joint-v0": "mlgo_gym.envs.joint:Joint",
+    "mlgo/RegAllocEvict-v0": "mlgo_gym.envs.regalloc_evict:RegAllocEvict",
+    "mlgo/RegAllocPriority-v0": "mlgo_gym.envs.regalloc_priority:RegAllocPriority",
 }
-"""The registered environments: id and entry point."""
+"""The registered environments: id, and where its classes are: this name with `Env`, and with `VectorEnv`."""
 
-for _id, _entry_point in ENVIRONMENTS.items():
+for _id, _stem in ENVIRONMENTS.items():
     if _id not in _gymnasium.registry:
-        _gymnasium.register(id=_id, entry_point=_entry_point)
+        _gymnasium.register(id=_id, entry_point=f"{_stem}Env", vector_entry_point=f"{_stem}VectorEnv")

@@ -8,6 +8,7 @@ block frequencies relative to the function's entry.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -68,9 +69,10 @@ class AllocationCosts:
 
     @classmethod
     def total(cls, costs: Iterable[AllocationCosts]) -> AllocationCosts:
-        """Return the sum of the costs of several functions."""
+        """Return the sum of the costs of several functions, the same in whatever order they come."""
         every = list(costs)
-        return cls(*(sum(getattr(one, field.name) for one in every) for field in fields(cls)))
+        sums = {field.name: math.fsum(getattr(one, field.name) for one in every) for field in fields(cls)}
+        return cls(**{name: sums[name] if name.endswith("_cost") else int(sums[name]) for name in sums})
 
 
 NOTHING = AllocationCosts()

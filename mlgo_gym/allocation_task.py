@@ -45,7 +45,7 @@ class AllocationTask(Task):
         for metric in ("spill_cost", "spill_count"):
             report[metric] = self.outcome(measurement, metric, function)
             report[f"baseline_{metric}"] = self.outcome(baseline, metric, function)
-        names = dict.fromkeys((*baseline.allocation, *measurement.allocation)) if function is None else (function,)
+        names = sorted({*baseline.allocation, *measurement.allocation}) if function is None else [function]
         report["functions"] = [
             {
                 "function": name,

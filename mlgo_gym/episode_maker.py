@@ -117,6 +117,12 @@ class EpisodeMaker:
 
     def observe(self, episode: Episode) -> tuple[Any, dict[str, Any]]:
         """Return observation and info of the decision that an episode waits with."""
+        info = self.decision_info(episode)
+        assert episode.decision is not None
+        return self.task.observe(episode.decision), info
+
+    def decision_info(self, episode: Episode) -> dict[str, Any]:
+        """Return the info of the decision that an episode waits with."""
         decision, task = episode.decision, self.task
         assert decision is not None
         info = {
@@ -128,7 +134,7 @@ class EpisodeMaker:
         mask = task.action_mask(decision)
         if mask is not None:
             info["action_mask"] = mask
-        return task.observe(decision), info
+        return info
 
     def conclude(self, episode: Episode) -> tuple[float, dict[str, Any]]:
         """Return reward and info of an episode that is over."""

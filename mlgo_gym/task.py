@@ -96,6 +96,18 @@ class Task(ABC):
     def observe(self, decision: Decision) -> Any:
         """Return a fresh observation of a decision, an element of `observation_space`."""
 
+    def observe_into(self, decision: Decision, batch: Any, row: int) -> None:
+        """Write what `observe()` returns into a row of a batch of observations."""
+        self.write(self.observe(decision), batch, row)
+
+    def write(self, observation: Any, batch: Any, row: int) -> None:
+        """Write an observation into a row of a batch: an array, or a dictionary of batches."""
+        if isinstance(batch, dict):
+            for key, part in batch.items():
+                self.write(observation[key], part, row)
+        else:
+            batch[row] = observation
+
     @abstractmethod
     def final_observation(self) -> Any:
         """Return the observation of an episode that is over: there is nothing to see, so all zeros."""

@@ -1,0 +1,50 @@
+"""Infos of several environments as one, in the form that `gymnasium.vector` defines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def batch_infos(infos: Mapping[int, Mapping[str, Any]], size: int) -> dict[str, Any]:
+    """Return one info in which each key has an array over environments, and `_key` says which of them have it.
+
+    The result is that of Gymnasium's `VectorEnv._add_info`, made key by key instead of environment by environment.
+
+    Args:
+        infos: the info of each environment that has one, by its position.
+        size: the number of environments.
+    """
+    keys: dict[str, list[int]] = {}
+    for position, info in infos.items():
+        for key in info:
+            if key in keys:
+                keys[key].append(position)
+            else:
+                keys[key] = [position]
+    batch: dict[str, Any] = {}
+    for key, positions in keys.items():
+        first = infos[positions[0]][key]
+        if isinstance(first, dict) and key != "final_obs":
+            batch[key] = batch_infos({position: infos[position][key] for position in positions}, size)
+        else:
+            array = _array(first, size) if key != "final_obs" else np.full(size, None, object)
+            for position in positions:
+                array[position] = infos[position][key]
+            batch[key] = array
+        present = np.zeros(size, np.bool_)
+        present[positions] = True
+        batch[f"_{key}"] = present
+    return batch
+
+
+def _array(value: Any, size: int) -> npt.NDArray[Any]:
+    """Return an empty array for values like this one."""
+    if type(value) in (int, float, bool) or isinstance(value, np.number):
+        return np.zeros(size, type(value))
+    if isinstance(value, np.ndarray):
+        return np.zeros((size, *value.shape), value.dtype)
+    return np.full(size, None, object)
