@@ -6,11 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import mlgo_gym
-from mlgo_gym.bitcode import read_bitcode
+from mlgo_gym.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.cache import JsonCache, key_of
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
@@ -31,7 +32,7 @@ Policies = Sequence[str] | Mapping[str, str | Policy]
 _MEASURES = {"text": "text_size", "llvm-size": "llvm_size", "object": "object_size"}
 """The measures that go by another name as a metric."""
 
-_levels = JsonCache("levels")
+_facts = JsonCache("bitcode-facts")
 
 
 class Evaluation:
@@ -227,9 +228,13 @@ def _as_json(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _level(module: Module) -> str:
     """Return the optimisation level that the attributes of a module's functions show; read once and kept on disk."""
-    key = key_of(module.digest())
-    known = _levels.get(key)
-    if known is None:
-        known = {"level": read_bitcode(module.bitcode).level}
-        _levels.put(key, known)
-    return str(known["level"])
+    key = module.digest()
+    known = _facts.get(key)
+    if known is not None:
+        try:
+            return BitcodeFacts(**known).level
+        except TypeError:
+            pass  # a record of another release of ours: read again
+    facts = read_bitcode(module.bitcode)
+    _facts.put(key, asdict(facts))
+    return facts.level

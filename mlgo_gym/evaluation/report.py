@@ -111,8 +111,7 @@ def describe(result: EvaluationResult) -> str:
     """Return in one line what was evaluated: environment, corpus, the level it really has, compiler."""
     configuration = result.configuration
     levels = ", ".join(
-        f"{count} without functions" if level == "none" else f"{count} at {level}"
-        for level, count in sorted(configuration.levels.items())
+        f"{count} {'with' if ' ' in level else 'at'} {level}" for level, count in sorted(configuration.levels.items())
     )
     modules = f"{_count(configuration.modules, 'module')} ({levels})"
     return f"{configuration.environment} on {configuration.corpus}: {modules}, clang {configuration.clang}"

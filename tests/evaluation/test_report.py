@@ -49,8 +49,8 @@ def test_the_overview_has_a_row_for_each_policy(result: EvaluationResult) -> Non
 
 
 def test_the_title_says_at_which_level_the_modules_were_recorded(result: EvaluationResult) -> None:
-    mixed = replace(result, configuration=replace(result.configuration, levels={"Oz": 2, "none": 1}))
-    assert overview(mixed).title == ("mlgo/Inline-v0 on folder: 3 modules (2 at Oz, 1 without functions), clang 22.1.8")
+    mixed = replace(result, configuration=replace(result.configuration, levels={"Oz": 2, "no functions": 1}))
+    assert overview(mixed).title == ("mlgo/Inline-v0 on folder: 3 modules (2 at Oz, 1 with no functions), clang 22.1.8")
 
 
 def test_projects_have_rows_of_their_own(result: EvaluationResult) -> None:
