@@ -217,6 +217,10 @@ class Session:
             return self._take()
         if self.exited:
             return None
+        # Mostly clang has asked, and then it neither ends nor writes anything else before it has its answer.
+        self._read_channels()
+        if self._ready:
+            return self._take()
         assert self._process is not None
         # The order matters: what clang wrote before it ended must be found after it was seen to have ended.
         ended = self._process.poll() is not None
@@ -229,10 +233,13 @@ class Session:
         return None
 
     def _read_all(self) -> None:
+        self._read_channels()
+        self._read_stderr()
+
+    def _read_channels(self) -> None:
         for number, channel in enumerate(self._connection.channels):
             if channel.log >= 0:
                 self._read_channel(number, channel)
-        self._read_stderr()
 
     def _take(self) -> Decision:
         decision = self._ready.popleft()
