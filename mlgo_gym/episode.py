@@ -5,10 +5,12 @@ Nothing here knows Gymnasium, and `poll()` never blocks, so that one event loop 
 
 from __future__ import annotations
 
+import copy
+
 from mlgo_gym.baseline import baseline_session, keep_baseline, known_baseline
 from mlgo_gym.compilation import Compilation
 from mlgo_gym.decision_count import keep_decisions
-from mlgo_gym.errors import CompilerError, ToolchainError
+from mlgo_gym.errors import CompilerError, SnapshotError, ToolchainError
 from mlgo_gym.measurement import Measurement
 from mlgo_gym.session import Decision, Session
 from mlgo_gym.task import Task
@@ -29,6 +31,7 @@ class Episode:
         handed_over: how many decisions of the agent's clang's own choice answered because the budget was spent.
         measurement: what the compile achieved, once it is over.
         baseline: what the compiler's own heuristic achieves, once the compile is over.
+        fork_method: how `fork()` made this episode: `"snapshot"`, `"replay"`, or None for one that was started.
 
     Raises:
         CompilerError: of kind `start`, when clang cannot be started.
@@ -50,6 +53,8 @@ class Episode:
         self.handed_over = 0
         self.measurement: Measurement | None = None
         self.baseline: Measurement | None = None
+        self.fork_method: str | None = None
+        self._answers: list[bytes] = []
         self._budget = max_decisions
         self._unchecked = set(range(len(task.advisors)))
         self._baseline_session: Session | None = None
@@ -77,7 +82,53 @@ class Episode:
         """Answer the current decision with the bytes of an advice tensor."""
         self.decision = None
         self.decisions += 1
+        self._advise(advice)
+
+    def _advise(self, advice: bytes) -> None:
+        self._answers.append(advice)
         self.session.advise(advice)
+
+    def fork(self, timeout: float) -> Episode:
+        """Return an independent copy of the episode, which waits with the same decision.
+
+        clang is copied as it is; where that is not possible, its answers are given to a fresh one.
+
+        Args:
+            timeout: the longest wait for each sign of life of a fresh clang, in seconds.
+
+        Raises:
+            CompilerError: a fresh clang failed or was silent for too long.
+            SnapshotError: a fresh clang asked something else.
+        """
+        assert self.decision is not None, "fork() copies an episode that waits with a decision"
+        twin = copy.copy(self)
+        twin._answers, twin._unchecked = self._answers.copy(), self._unchecked.copy()
+        try:
+            twin.session, twin.fork_method = self.session.fork(), "snapshot"
+        except SnapshotError:
+            twin.session, twin.fork_method = self._replay(timeout), "replay"
+        return twin
+
+    def _replay(self, timeout: float) -> Session:
+        session = Session(self.compilation.command, self.task.advisors, record=self.task.record)
+        try:
+            ahead = len(self.task.advisors) == 1
+            if ahead:
+                session.advise_ahead(self._answers)
+            found = session.wait(timeout)
+            for advice in () if ahead else self._answers:
+                if found is not None:
+                    session.advise(advice)
+                    found = session.wait(timeout)
+            if found != self.decision:
+                raise SnapshotError(
+                    f"a fresh clang was to come to the same decision by the same {len(self._answers)} answers, and "
+                    f"came to {'its end' if found is None else f'another, {found.number} of {found.context!r}'}"
+                )
+        except BaseException:
+            session.close()
+            raise
+        return session
 
     def poll(self) -> bool:
         """Go on without waiting; return whether there is a decision to answer or the episode is over.
@@ -118,10 +169,10 @@ class Episode:
         if decision.advisor in self._unchecked:
             self._check_header(decision.advisor)
         if self.function is not None and decision.context != self.function:
-            self.session.advise(self.task.default_advice(decision))
+            self._advise(self.task.default_advice(decision))
         elif self._budget is not None and self.decisions >= self._budget:
             self.handed_over += 1
-            self.session.advise(self.task.default_advice(decision))
+            self._advise(self.task.default_advice(decision))
         else:
             self.decision = decision
 

@@ -1,0 +1,257 @@
+"""`CompilerEnv.fork()`: independent environments at the same decision, by snapshot or by replay."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import mlgo_gym
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorityEnv
+from mlgo_gym.episode import Episode
+from mlgo_gym.errors import ActionError, SnapshotError
+from mlgo_gym.session import Session
+from mlgo_gym.snapshot_support import snapshot_support
+from tests.conftest import MakeBitcode
+from tests.fakes.no_ptrace import NO_PTRACE
+from tests.traces import alive, children
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+assert mlgo_gym
+
+MOST = 30
+"""Random evictions can go on for very long."""
+
+KINDS = [InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv, JointEnv]
+
+
+@pytest.fixture(scope="module")
+def mixed(make_bitcode: MakeBitcode) -> Path:
+    """A module that raises decisions of every kind."""
+    return make_bitcode("mixed.c")
+
+
+def refuse(session: Session, timeout: float = 0.0) -> Session:
+    """Take the place of `Session.fork` on a machine that has no snapshots."""
+    raise SnapshotError("not here")
+
+
+@pytest.fixture(params=["snapshot", "replay"])
+def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How forks are made."""
+    if request.param == "replay":
+        monkeypatch.setattr(Session, "fork", refuse)
+    elif not snapshot_support()[0]:
+        pytest.skip(snapshot_support()[1])
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def env(mixed: Path) -> Iterator[InlineEnv]:
+    made = InlineEnv(corpus=str(mixed))
+    yield made
+    made.close()
+
+
+def clang_of(env: CompilerEnv) -> int:
+    """Return the process id of the compile under way."""
+    assert env._episode is not None
+    return env._episode.session.pid
+
+
+def legal_action(env: CompilerEnv, chance: np.random.Generator) -> Any:
+    mask = env.action_masks()
+    if mask is not None:
+        return int(chance.choice(np.flatnonzero(mask)))
+    if isinstance(env.action_space, gym.spaces.Discrete):
+        return int(chance.integers(env.action_space.n))
+    return chance.uniform(0, 1000, env.action_space.shape or ()).astype(np.float32)
+
+
+def go_on(env: CompilerEnv, seed: int, steps: int = 10**6) -> list[tuple[Any, ...]]:
+    """Take random legal actions; return what the steps returned, observations as bytes."""
+    chance = np.random.default_rng(seed)
+    seen: list[tuple[Any, ...]] = []
+    while len(seen) < steps and not (seen and (seen[-1][2] or seen[-1][3])):
+        observation, *rest = env.step(legal_action(env, chance))
+        seen.append((repr(observation), *rest[:-1], repr(rest[-1])))
+    return seen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_forks_of_every_kind_go_on_as_their_original(
+    kind: Callable[..., CompilerEnv], mixed: Path, method: str
+) -> None:
+    env = kind(corpus=str(mixed), max_decisions=MOST)
+    env.reset(seed=1)
+    go_on(env, 1, steps=2)
+    fork = env.fork()
+    assert (env.fork_method, fork.fork_method) == (None, method)
+    assert type(fork) is type(env)
+    again = fork.fork()
+    try:
+        expected = go_on(env, 2)
+        assert len(expected) > 2
+        assert expected[-1][2]
+        assert go_on(fork, 2) == expected
+        assert go_on(again, 2) == expected
+    finally:
+        for each in (env, fork, again):
+            each.close()
+
+
+def test_a_fork_that_decides_otherwise_has_no_effect_on_the_original(env: InlineEnv, method: str) -> None:
+    env.reset(seed=1)
+    sizes = []
+    for action in (0, 1):
+        fork = env.fork()
+        done = False
+        while not done:
+            _, _, done, _, info = fork.step(action)
+        sizes.append(info["text_size"])
+        fork.close()
+    assert sizes[0] != sizes[1]
+    assert env.step(0)[4]["decision"] == 1
+
+
+def test_forks_survive_the_end_of_their_original(env: InlineEnv, method: str) -> None:
+    env.reset(seed=1)
+    fork = env.fork()
+    last = fork.fork()
+    assert len({clang_of(each) for each in (env, fork, last)}) == 3
+    env.close()
+    fork.close()
+    assert alive(clang_of(last))
+    assert go_on(last, 1)[-1][2]
+    last.close()
+
+
+def test_a_fork_can_be_reset_and_leaves_its_original_where_it_is(env: InlineEnv, method: str) -> None:
+    env.reset(seed=1)
+    fork = env.fork()
+    _, info = fork.reset(options={"module": env.corpus[0].name})
+    assert info["decision"] == 0
+    assert env.step(0)[4]["decision"] == 1
+    fork.close()
+
+
+def test_chance_goes_on_alike_and_apart(env: InlineEnv) -> None:
+    env.reset(seed=5)
+    env.action_space.seed(6)
+    fork = env.fork()
+    assert fork.np_random.integers(1 << 60) == env.np_random.integers(1 << 60)
+    assert [fork.action_space.sample() for _ in range(40)] == [env.action_space.sample() for _ in range(40)]
+    assert fork.np_random is not env.np_random
+    assert fork.action_space is not env.action_space
+    fork.close()
+
+
+def test_a_fork_shares_corpus_and_arguments(env: InlineEnv) -> None:
+    env.reset(seed=5)
+    fork = env.fork()
+    assert fork.corpus is env.corpus
+    assert fork.maker.settings == env.maker.settings
+    fork.close()
+
+
+def test_a_budget_of_decisions_counts_on_in_the_fork(mixed: Path, method: str) -> None:
+    env = InlineEnv(corpus=str(mixed), max_decisions=3)
+    env.reset(seed=1)
+    go_on(env, 1, steps=2)
+    fork = env.fork()
+    expected = go_on(env, 1)
+    assert len(expected) == 1
+    assert "'decisions': 3" in expected[0][4]
+    assert go_on(fork, 1) == expected
+    fork.close()
+    env.close()
+
+
+def test_the_scope_of_a_function_holds_in_the_fork(mixed: Path, method: str) -> None:
+    env = RegAllocEvictEnv(corpus=str(mixed), scope="function", max_decisions=MOST)
+    env.reset(seed=1, options={"module": env.corpus[0].name, "function": "crowd"})
+    go_on(env, 1, steps=2)
+    fork = env.fork()
+    assert go_on(fork, 3) == go_on(env, 3)
+    fork.close()
+    env.close()
+
+
+def test_wrappers_are_passed_by_unwrapped(mixed: Path) -> None:
+    env = gym.make("mlgo/Inline-v0", corpus=str(mixed))
+    env.reset(seed=1)
+    assert isinstance(env.unwrapped, InlineEnv)
+    fork = env.unwrapped.fork()
+    assert fork.spec == env.unwrapped.spec
+    assert fork.step(0)[4]["decision"] == 1
+    fork.close()
+    env.close()
+
+
+def test_without_a_decision_there_is_nothing_to_fork(env: InlineEnv) -> None:
+    with pytest.raises(ActionError, match=r"reset\(\)"):
+        env.fork()
+    env.reset(seed=1)
+    go_on(env, 1)
+    with pytest.raises(ActionError, match=r"reset\(\)"):
+        env.fork()
+
+
+def test_a_clang_that_has_died_is_replaced_by_a_replay(env: InlineEnv) -> None:
+    env.reset(seed=1)
+    assert env._episode is not None
+    env._episode.session.kill()
+    fork = env.fork()
+    assert fork.fork_method == "replay"
+    assert go_on(fork, 1)[-1][2]
+    fork.close()
+
+
+@pytest.mark.parametrize("kind", [InlineEnv, JointEnv])
+def test_a_replay_that_comes_to_another_decision_is_refused(
+    kind: Callable[..., CompilerEnv], mixed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = kind(corpus=str(mixed))
+    env.reset(seed=1)
+    go_on(env, 1, steps=2)
+    episode = env._episode
+    assert isinstance(episode, Episode)
+    before = children()
+    with monkeypatch.context() as patched:
+        patched.setattr(episode, "_answers", episode._answers[:1])
+        patched.setattr(Session, "fork", refuse)
+        with pytest.raises(SnapshotError, match="the same 1 answers, and came to another"):
+            env.fork()
+    assert children() == before
+    env.close()
+
+
+PROGRAM = """
+import sys
+import mlgo_gym
+from mlgo_gym.envs import InlineEnv
+env = InlineEnv(corpus=sys.argv[1])
+env.reset(seed=1)
+env.step(1)
+fork = env.fork()
+print(fork.fork_method, fork.step(0)[4]["decision"])
+fork.close()
+env.close()
+"""
+
+
+def test_where_ptrace_is_denied_forks_are_replays(mixed: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", NO_PTRACE + PROGRAM, str(mixed)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert said.stderr == ""
+    assert said.stdout == "replay 2\n"
