@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from mlgo_gym.evaluation.report import Sheet, as_data, by_project, notes, overview
 from mlgo_gym.evaluation.result import EvaluationResult
+
+_GAP = 3
+"""What a column takes beyond its text: padding and a separator."""
 
 
 def print_result(result: EvaluationResult, *, as_json: bool = False) -> None:
@@ -26,15 +30,29 @@ def print_result(result: EvaluationResult, *, as_json: bool = False) -> None:
 
 
 def print_sheet(console: Console, sheet: Sheet) -> None:
-    """Print a table, and an empty line after it."""
+    """Print a table, and an empty line after it; on a narrow terminal, columns that do not fit go below the others."""
     if not console.is_terminal:
         typer.echo(f"{sheet.as_text()}\n")
         return
-    table = Table(title=sheet.title, title_justify="left")
-    table.add_column(sheet.columns[0], overflow="fold")
-    for column in sheet.columns[1:]:
-        table.add_column(column, justify="right")
-    for row in sheet.rows:
-        table.add_row(*row)
-    console.print(table)
-    console.print()
+    console.print(sheet.title, soft_wrap=True)
+    for columns in fitting_columns(sheet, console.width):
+        table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+        for column in columns:
+            table.add_column(sheet.columns[column], justify="right" if column else "left", no_wrap=True)
+        for row in sheet.rows:
+            table.add_row(*(row[column] for column in columns))
+        console.print(table)
+
+
+def fitting_columns(sheet: Sheet, width: int) -> list[list[int]]:
+    """Return the columns of each of the tables that show a sheet in so many characters; all have the first column."""
+    first, *widths = (max(map(len, cells)) + _GAP for cells in zip(sheet.columns, *sheet.rows, strict=True))
+    tables: list[list[int]] = []
+    free = 0
+    for column, needed in enumerate(widths, start=1):
+        if needed > free:
+            tables.append([0])
+            free = width - first
+        tables[-1].append(column)
+        free -= needed
+    return tables
