@@ -50,7 +50,7 @@ class PriorityTask(AllocationTask):
     name: ClassVar[str] = "priority"
     advisors: ClassVar[tuple[Advisor, ...]] = (PRIORITY,)
 
-    _stages = STAGES
+    _stages: tuple[str, ...] = STAGES
 
     def flags(self, toolchain: Toolchain) -> tuple[str, ...]:
         """Return none; but note how this clang numbers the stages of a live range."""

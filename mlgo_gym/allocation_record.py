@@ -7,7 +7,6 @@ block frequencies relative to the function's entry.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable
@@ -126,14 +125,22 @@ def read_allocation_record(record: bytes) -> dict[str, AllocationCosts]:
     return costs
 
 
+_ESCAPES = {
+    "0": "\0", "a": "\a", "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "e": "\x1b",
+    "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029",
+}  # fmt: skip
+_ESCAPE = re.compile(r"\\(?:x(..)|u(.{4})|U(.{8})|(.))", re.DOTALL)
+
+
 def _plain(scalar: str) -> str:
-    """Return the text of a YAML scalar as LLVM's writer quotes it (llvm/lib/Support/YAMLTraits.cpp)."""
+    """Return the text of a YAML scalar as LLVM's writer quotes it (llvm/lib/Support/YAMLParser.cpp, yaml::escape)."""
     if scalar.startswith("'"):
         return scalar[1:-1].replace("''", "'")
     if scalar.startswith('"'):
-        try:
-            text = json.loads(scalar)
-        except ValueError:
-            return scalar[1:-1]
-        return str(text)
+        return _ESCAPE.sub(_unescape, scalar[1:-1])
     return scalar
+
+
+def _unescape(escape: re.Match[str]) -> str:
+    code = escape[1] or escape[2] or escape[3]
+    return chr(int(code, 16)) if code else _ESCAPES.get(escape[4], escape[4])

@@ -1,0 +1,56 @@
+"""What register allocation cost, by an independent reader of clang's optimisation record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import yaml
+
+from mlgo_gym.allocation_record import CostWeights
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads the tag of a remark, `!Missed`, and numbers as the texts that they are."""
+
+
+_Loader.add_constructor("!Missed", lambda loader, node: loader.construct_mapping(node, deep=True))
+
+
+def arguments(record: bytes) -> dict[str, dict[str, str]]:
+    """Return the arguments of the remark that sums up each function, by the function's name."""
+    found = {}
+    for remark in yaml.load_all(record, _Loader):
+        if remark["Name"] == "SpillReloadCopies":
+            found[remark["Function"]] = {name: text for entry in remark["Args"] for name, text in entry.items()}
+    return found
+
+
+def costs(record: bytes, weights: CostWeights) -> dict[str, float]:
+    """Return the weighted cost of each function that has any."""
+    prices = {
+        "TotalSpillsCost": weights.spill,
+        "TotalFoldedSpillsCost": weights.spill,
+        "TotalReloadsCost": weights.reload,
+        "TotalFoldedReloadsCost": weights.folded_reload,
+        "TotalCopiesCost": weights.copy,
+    }
+    return {
+        function: sum(price * float(values.get(name, 0)) for name, price in prices.items())
+        for function, values in arguments(record).items()
+    }
+
+
+def counts(record: bytes) -> dict[str, int]:
+    """Return the number of spills and reloads, folded ones too, of each function that has any cost."""
+    names = ("NumSpills", "NumFoldedSpills", "NumReloads", "NumFoldedReloads")
+    found: Counter[str] = Counter()
+    for function, values in arguments(record).items():
+        found[function] = sum(int(values.get(name, 0)) for name in names)
+    return dict(found)
+
+
+def totals(info: dict[str, Any], prefix: str = "") -> tuple[float, float]:
+    """Return the sums over the functions that an episode's last `info` lists: costs and counts."""
+    rows = info["functions"]
+    return sum(row[f"{prefix}spill_cost"] for row in rows), sum(row[f"{prefix}spill_count"] for row in rows)

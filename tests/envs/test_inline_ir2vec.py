@@ -1,0 +1,156 @@
+"""`mlgo/InlineIR2Vec-v0`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgo_gym.envs import InlineEnv, InlineIR2VecEnv
+from mlgo_gym.envs.inline_ir2vec import OLDEST_CLANG
+from mlgo_gym.errors import MlgoError, ToolchainError
+from mlgo_gym.ir2vec import ENTITIES, OPCODES, one_hot_vocabulary
+from mlgo_gym.toolchain import Toolchain
+from tests.conftest import MakeBitcode
+from tests.fakes.drive import play
+from tests.textual_ir import instructions, opcodes, predicates
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+DIMENSIONS = 110
+
+
+def clang(toolchain: Toolchain) -> str:
+    return "bundled" if toolchain.bundled else toolchain.command[0]
+
+
+@pytest.fixture(scope="session")
+def able(any_toolchain: Toolchain) -> Toolchain:
+    """Each clang that is installed and can do it, in turn."""
+    if any_toolchain.version[0] < OLDEST_CLANG:
+        pytest.skip(f"clang {any_toolchain.version_text} is older than {OLDEST_CLANG}")
+    return any_toolchain
+
+
+def before_the_first_question(bitcode: Path, toolchain: Toolchain) -> str:
+    """Return the module as clang prints it on its way into the inliner at the first function with calls."""
+    printing = ["-mllvm", "-print-before=inline", "-mllvm", "-print-module-scope"]
+    answer = toolchain.run(["-cc1", "-Oz", "-emit-llvm", "-w", *printing, "-x", "ir", str(bitcode), "-o", "-"])
+    _, found, text = answer.stderr.partition("; *** IR Dump Before InlinerPass on (caller) ***\n")
+    assert found, answer.stderr
+    return text.partition("; *** IR Dump")[0]
+
+
+def test_the_embeddings_are_histograms_of_both_functions(able: Toolchain, make_bitcode: MakeBitcode) -> None:
+    bitcode = make_bitcode("histogram.ll", compiler=able)
+    text = before_the_first_question(bitcode, able)
+    env = InlineIR2VecEnv(corpus=str(bitcode), clang=clang(able))
+    observation, _ = env.reset()
+    env.close()
+    seen = dict(zip(env.feature_names, observation.tolist(), strict=True))
+    for function in ("callee", "caller"):
+        counted = {name.lower(): seen[f"{function}_opcode_{name}"] for name in OPCODES}
+        assert {opcode: count for opcode, count in counted.items() if count} == opcodes(text, function)
+        compared = {f"icmp {kind}": seen[f"{function}_operand_ICMP_{kind}"] for kind in ("eq", "slt", "ult")}
+        assert {name: count for name, count in compared.items() if count} == predicates(text, function)
+        every = instructions(text, function)
+        assert sum(seen[name] for name in seen if name.startswith(f"{function}_type_")) == len(every)
+        assert seen[f"{function}_type_VoidTy"] == sum(not result for _, result, _ in every)
+    assert seen["callee_opcode_Load"] == 2
+    assert seen["caller_opcode_Call"] == 2
+    assert seen["caller_operand_Function"] == 2
+
+
+def test_the_caller_grows_by_what_is_inlined(able: Toolchain, make_bitcode: MakeBitcode) -> None:
+    env = InlineIR2VecEnv(corpus=str(make_bitcode("histogram.ll", compiler=able)), clang=clang(able))
+    calls, loads = (env.feature_names.index(f"caller_opcode_{name}") for name in ("Call", "Load"))
+    before, _ = env.reset()
+    after, *_ = env.step(1)
+    env.close()
+    assert (before[calls], before[loads]) == (2, 1)
+    assert (after[calls], after[loads]) == (1, 3)
+
+
+def test_all_else_is_as_in_the_environment_without_embeddings(able: Toolchain, make_bitcode: MakeBitcode) -> None:
+    bitcode = str(make_bitcode("calls.c", compiler=able))
+    more, plain = (kind(corpus=bitcode, clang=clang(able)) for kind in (InlineIR2VecEnv, InlineEnv))
+    columns = [more.feature_names.index(name) for name in plain.feature_names]
+    first, second = more.reset(), plain.reset()
+    np.testing.assert_array_equal(first[0][columns], second[0])
+    for ours, theirs in zip(play(more), play(plain), strict=True):
+        np.testing.assert_array_equal(ours.observation[columns], theirs.observation)
+        assert (ours.reward, ours.info) == (theirs.reward, theirs.info)
+
+
+def test_the_features_have_readable_names(toolchain: Toolchain, calls: Path) -> None:
+    env = InlineIR2VecEnv(corpus=str(calls))
+    plain = InlineEnv(corpus=str(calls))
+    assert len(env.feature_names) == len(plain.feature_names) + 2 * DIMENSIONS
+    assert len({*env.feature_names}) == len(env.feature_names)
+    assert {*plain.feature_names} < {*env.feature_names}
+    assert not any("[" in name for name in env.feature_names)
+    assert {"callee_opcode_GetElementPtr", "caller_type_PointerTy", "callee_operand_ICMP_sle"} < {*env.feature_names}
+    assert env.observation_space.shape == (len(env.feature_names),)
+
+
+def test_raw_tensors_have_the_embeddings_as_vectors(calls: Path) -> None:
+    env = InlineIR2VecEnv(corpus=str(calls), observation="dict")
+    observation, _ = env.reset()
+    env.close()
+    for name in ("callee_embedding", "caller_embedding"):
+        assert (observation[name].shape, observation[name].dtype) == ((DIMENSIONS,), np.float32)
+        assert observation[name][ENTITIES.index("Ret")] >= 1
+
+
+def vocabulary(tmp_path: Path, content: Any) -> str:
+    path = tmp_path / "vocabulary.json"
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+def test_a_vocabulary_of_ones_own_decides_length_and_unit(tmp_path: Path, calls: Path) -> None:
+    two = {
+        section: {name: [3.0 * (name == "Ret"), 0.0] for name in entries}
+        for section, entries in one_hot_vocabulary().items()
+    }
+    env = InlineIR2VecEnv(corpus=str(calls), vocabulary=vocabulary(tmp_path, two))
+    assert {"callee_embedding[0]", "callee_embedding[1]", "caller_embedding[1]"} < {*env.feature_names}
+    assert "callee_embedding[2]" not in env.feature_names
+    observation, _ = env.reset()
+    env.close()
+    assert observation[env.feature_names.index("callee_embedding[0]")] == 3.0
+    assert observation[env.feature_names.index("callee_embedding[1]")] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [({"Opcodes": {}}, r"it lacks \['Types', 'Arguments'\]"), ([1], r"it lacks \['Opcodes', 'Types', 'Arguments'\]")],
+    ids=["sections", "list"],
+)
+def test_what_is_no_vocabulary_is_refused(tmp_path: Path, content: Any, complaint: str) -> None:
+    with pytest.raises(MlgoError, match=complaint):
+        InlineIR2VecEnv(vocabulary=vocabulary(tmp_path, content))
+
+
+def test_a_vocabulary_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MlgoError, match=r'vocabulary must be "one-hot" or a JSON file; .*none.json: .*No such file'):
+        InlineIR2VecEnv(vocabulary=str(tmp_path / "none.json"))
+
+
+def test_a_vocabulary_that_clang_cannot_use_is_refused_in_its_words(tmp_path: Path, calls: Path) -> None:
+    with pytest.raises(ToolchainError, match="inlining advisor"):
+        InlineIR2VecEnv(
+            corpus=str(calls), vocabulary=vocabulary(tmp_path, {"Opcodes": {}, "Types": {}, "Arguments": {}})
+        )
+
+
+def test_an_older_clang_is_refused_with_the_reason(any_toolchain: Toolchain) -> None:
+    if any_toolchain.version[0] >= OLDEST_CLANG:
+        pytest.skip(f"clang {any_toolchain.version_text} can do it")
+    with pytest.raises(
+        ToolchainError, match=r"embeddings need clang 22 or newer; .* use mlgo/Inline-v0, or the bundled"
+    ):
+        InlineIR2VecEnv(clang=clang(any_toolchain))

@@ -1,0 +1,220 @@
+"""`mlgo/Joint-v0`."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorityEnv
+from mlgo_gym.envs.joint import EVICTION, INLINING, PRIORITY, PRIORITY_CHOICES
+from mlgo_gym.envs.regalloc_priority import SCALE, size_order
+from mlgo_gym.errors import ActionError, MlgoError
+from mlgo_gym.toolchain import Toolchain
+from tests.conftest import MakeBitcode
+from tests.fakes.drive import Step, play
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+COLUMNS = 33
+ACTIONS = 2 + COLUMNS + len(PRIORITY_CHOICES)
+RANGES = {INLINING: (0, 2), EVICTION: (2, 2 + COLUMNS), PRIORITY: (2 + COLUMNS, ACTIONS)}
+
+
+@pytest.fixture(scope="module")
+def many_calls(make_bitcode: MakeBitcode) -> str:
+    """A module in which every advisor asks."""
+    return str(make_bitcode("many_calls.c"))
+
+
+@pytest.fixture
+def env(many_calls: str) -> Iterator[JointEnv]:
+    made = JointEnv(corpus=many_calls)
+    yield made
+    made.close()
+
+
+def clang(toolchain: Toolchain) -> str:
+    return "bundled" if toolchain.bundled else toolchain.command[0]
+
+
+def decisions(env: JointEnv, answer: Any = None) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Go through an episode with clang's own choices, or the answers of a function, and give what is seen."""
+    observation, info = env.reset()
+    while "default_action" in info:
+        yield observation, info
+        observation, *_, info = env.step(info["default_action"] if answer is None else answer(info))
+
+
+# What is seen
+
+
+def test_the_spaces_are_those_that_libraries_take(env: JointEnv) -> None:
+    assert env.action_space == gym.spaces.Discrete(ACTIONS)
+    assert ACTIONS == 42
+    assert isinstance(env.observation_space, gym.spaces.Dict)
+    assert env.observation_space["task"] == gym.spaces.Discrete(3)
+    assert env.observation_space["action_mask"] == gym.spaces.Box(0, 1, (ACTIONS,), np.int8)
+    assert env.observation_space["observations"].shape == (19 * COLUMNS + 1,)
+    assert env.feature_names[0] == "sroa_savings | is_free[0] | li_size"
+    assert env.feature_names[-1] == "- | progress | -"
+
+
+def test_inlining_comes_first_and_then_the_other_two_interleave(env: JointEnv) -> None:
+    kinds = [int(observation["task"]) for observation, _ in decisions(env)]
+    assert {*kinds} == {INLINING, EVICTION, PRIORITY}
+    first = next(position for position, kind in enumerate(kinds) if kind != INLINING)
+    assert INLINING not in kinds[first:]
+    changes = sum(one != two for one, two in zip(kinds[first:], kinds[first + 1 :], strict=False))
+    assert changes > 2
+
+
+def test_the_mask_allows_actions_of_this_kind_alone(env: JointEnv) -> None:
+    for observation, info in decisions(env):
+        first, last = RANGES[int(observation["task"])]
+        allowed = np.flatnonzero(observation["action_mask"])
+        assert first <= allowed[0]
+        assert allowed[-1] < last
+        np.testing.assert_array_equal(observation["action_mask"], info["action_mask"])
+        assert observation["action_mask"][info["default_action"]]
+        if observation["task"] != EVICTION:
+            assert len(allowed) == last - first
+
+
+def test_each_decision_shows_what_its_own_environment_shows(many_calls: str) -> None:
+    alone = {
+        INLINING: InlineEnv(corpus=many_calls),
+        EVICTION: RegAllocEvictEnv(corpus=many_calls),
+        PRIORITY: RegAllocPriorityEnv(corpus=many_calls),
+    }
+    seen: set[int] = set()
+    for observation, _ in decisions(JointEnv(corpus=many_calls)):
+        kind = int(observation["task"])
+        if kind in seen or kind == EVICTION:
+            continue
+        seen.add(kind)
+        own = np.asarray(alone[kind].reset()[0])
+        np.testing.assert_array_equal(observation["observations"][: len(own)], own)
+        assert not observation["observations"][len(own) :].any()
+    assert seen == {INLINING, PRIORITY}
+    for one in alone.values():
+        one.close()
+
+
+@pytest.mark.parametrize("form", ["flat", "dict"])
+def test_every_observation_lies_in_its_space(many_calls: str, form: str) -> None:
+    env = JointEnv(corpus=many_calls, observation=form)
+    steps = play(env)
+    assert all(env.observation_space.contains(step.observation) for step in steps)
+    last = steps[-1].observation
+    assert last["action_mask"].tolist() == [1] + [0] * (ACTIONS - 1)
+
+
+def test_raw_tensors_of_the_other_kinds_are_zero(many_calls: str) -> None:
+    env = JointEnv(corpus=many_calls, observation="dict")
+    names = {INLINING: "inlining", EVICTION: "eviction", PRIORITY: "priority"}
+    for observation, _ in decisions(env):
+        kind = int(observation["task"])
+        for number, name in names.items():
+            said = any(tensor.any() for tensor in observation[name].values())
+            assert said == (number == kind)
+
+
+def test_a_decision_is_shown_in_words(many_calls: str) -> None:
+    env = JointEnv(corpus=many_calls, render_mode="ansi")
+    words: dict[int, str] = {}
+    for observation, _ in decisions(env):
+        shown = env.render()
+        assert isinstance(shown, str)
+        words[int(observation["task"])] = shown
+    assert [re.findall(r"decision +(inlining|eviction|priority)$", words[kind], re.MULTILINE) for kind in range(3)] == [
+        ["inlining"],
+        ["eviction"],
+        ["priority"],
+    ]
+    assert "clang would inline the call" in words[INLINING]
+    assert "clang would queue it in the order of sizes" in words[PRIORITY]
+
+
+# Actions
+
+
+def test_an_action_of_another_kind_is_replaced_and_said(env: JointEnv) -> None:
+    expected = play(env)[-1].info
+    _, info = env.reset()
+    steps: list[Step] = []
+    while "default_action" in info:
+        forbidden = np.flatnonzero(info["action_mask"] == 0)
+        steps.append(Step(*env.step(int(forbidden[len(steps) % len(forbidden)]))))
+        info = steps[-1].info
+    assert all(step.info["illegal_action"] for step in steps)
+    assert steps[-1].terminated
+    assert steps[-1].info["text_size"] == expected["text_size"]
+
+
+def test_a_strict_environment_refuses_an_action_of_another_kind(many_calls: str) -> None:
+    env = JointEnv(corpus=many_calls, strict=True)
+    env.reset()
+    for action in (2, 2 + COLUMNS, ACTIONS, -1, 0.5, None):
+        with pytest.raises(ActionError, match=r"legal are \[0, 1\]"):
+            env.step(action)
+    env.close()
+
+
+def test_priorities_are_those_of_the_table(env: JointEnv) -> None:
+    start = RANGES[PRIORITY][0]
+    checked = 0
+    for observation, _ in decisions(env):
+        if observation["task"] != PRIORITY:
+            continue
+        size, stage = (int(value) for value in observation["observations"][:2])
+        by_size = [
+            SCALE * float(np.float32(size_order(one, stage)))
+            for one in (size, int(size / 4), int(size / 2), 2 * size, 4 * size)
+        ]
+        expected = [by_size[0], 0.0, *by_size[1:], SCALE]
+        assert env._episode is not None
+        assert env._episode.decision is not None
+        for number, value in enumerate(expected):
+            advice = env.task.encode(env._episode.decision, start + number)
+            assert advice is not None
+            assert struct.unpack("<f", advice)[0] == value
+        checked += 1
+    assert checked > 100
+
+
+def test_random_legal_actions_never_fail(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
+    bitcode = make_bitcode("many_calls.c", compiler=any_toolchain)
+    env = JointEnv(corpus=str(bitcode), clang=clang(any_toolchain))
+    generator = np.random.default_rng(0)
+    sizes = set()
+    for _ in range(2):
+        _, info = env.reset()
+        while "default_action" in info:
+            *_, truncated, info = env.step(int(generator.choice(np.flatnonzero(info["action_mask"]))))
+            assert not truncated, info
+            assert "illegal_action" not in info
+        sizes.add(info["text_size"])
+    env.close()
+    assert sizes != {info["baseline_text_size"]}
+
+
+# Rewards
+
+
+def test_the_object_is_weighed_against_plain_clang(many_calls: str) -> None:
+    step = play(JointEnv(corpus=many_calls), 0)[-1]
+    assert step.info["illegal_action"]
+    assert step.reward == pytest.approx(1 - step.info["text_size"] / step.info["baseline_text_size"])
+
+
+@pytest.mark.parametrize("arguments", [{"reward": "spill_cost"}, {"scope": "function"}, {"preoptimize": True}], ids=str)
+def test_what_belongs_to_allocation_alone_is_refused(arguments: dict[str, Any]) -> None:
+    (name,) = arguments
+    with pytest.raises(MlgoError, match=name):
+        JointEnv(**arguments)
