@@ -5,6 +5,7 @@ Nothing here knows Gymnasium, and `poll()` never blocks, so that one event loop 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 
 from mlgo_gym.baseline import baseline_session, keep_baseline, known_baseline
@@ -13,6 +14,7 @@ from mlgo_gym.decision_count import keep_decisions
 from mlgo_gym.errors import CompilerError, SnapshotError, ToolchainError
 from mlgo_gym.measurement import Measurement
 from mlgo_gym.session import Decision, Session
+from mlgo_gym.snapshot_support import snapshot_support
 from mlgo_gym.task import Task
 
 
@@ -103,10 +105,11 @@ class Episode:
         assert self.decision is not None, "fork() copies an episode that waits with a decision"
         twin = copy.copy(self)
         twin._answers, twin._unchecked = self._answers.copy(), self._unchecked.copy()
-        try:
-            twin.session, twin.fork_method = self.session.fork(), "snapshot"
-        except SnapshotError:
-            twin.session, twin.fork_method = self._replay(timeout), "replay"
+        if snapshot_support()[0]:
+            with contextlib.suppress(SnapshotError):
+                twin.session, twin.fork_method = self.session.fork(), "snapshot"
+                return twin
+        twin.session, twin.fork_method = self._replay(timeout), "replay"
         return twin
 
     def _replay(self, timeout: float) -> Session:

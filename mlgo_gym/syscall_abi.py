@@ -122,7 +122,7 @@ AARCH64 = SyscallAbi(
     ),
     batch_table=19,
 )
-"""AArch64: `svc #0`, number in x8, arguments from x0."""
+"""AArch64: `svc #0`, number in x8, arguments from x0. Written from the kernel's sources, and not run by us so far."""
 
 
 def syscall_abi() -> SyscallAbi | None:

@@ -47,10 +47,11 @@ def refuse(session: Session, timeout: float = 0.0) -> Session:
 @pytest.fixture(params=["snapshot", "replay"])
 def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How forks are made."""
+    supported, why = snapshot_support()
     if request.param == "replay":
         monkeypatch.setattr(Session, "fork", refuse)
-    elif not snapshot_support()[0]:
-        pytest.skip(snapshot_support()[1])
+    elif not supported:
+        pytest.skip(why)
     name: str = request.param
     return name
 
@@ -226,6 +227,7 @@ def test_a_replay_that_comes_to_another_decision_is_refused(
     episode = env._episode
     assert isinstance(episode, Episode)
     before = children()
+    snapshot_support()
     with monkeypatch.context() as patched:
         patched.setattr(episode, "_answers", episode._answers[:1])
         patched.setattr(Session, "fork", refuse)
