@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,39 +32,54 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Archive:
+    """A pinned source distribution.
+
+    Attributes:
+        package: its name on the package index.
+        version: its version.
+        sha256: its digest.
+    """
+
+    package: str
+    version: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Dataset:
     """One entry.
 
     Attributes:
         name: what it is called in the catalogue.
-        package: the distribution on the package index that its sources come from.
-        version: the version of that.
-        sha256: the digest of its source distribution.
+        archive: the source distribution that its sources come from.
         licence: the licence of the compiled sources, as an SPDX expression.
         summary: what it is, in a line.
         parts: what is compiled; empty where the package's own build is recorded.
         exclude: patterns of sources that are left out, with the reason for each.
         files: files that the build of the project would write, such as `config.h`, by path.
         amalgamations: files that are taken apart first, with the folder for the files they are made of.
+        needs: further source distributions that are unpacked first, by folder: libraries whose headers are used.
     """
 
     name: str
-    package: str
-    version: str
-    sha256: str
+    archive: Archive
     licence: str
     summary: str
     parts: tuple[Part, ...] = ()
     exclude: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     amalgamations: Mapping[str, str] = field(default_factory=dict)
+    needs: Mapping[str, Archive] = field(default_factory=dict)
 
     @property
     def recipe(self) -> list[object]:
         """Everything that decides what the modules are, as JSON-able values."""
         parts = [[*map(list, (part.sources, part.include, part.options)), part.prefix] for part in self.parts]
         rest = [sorted(mapping.items()) for mapping in (self.exclude, self.files, self.amalgamations)]
-        return [self.package, self.version, self.sha256, parts, *rest]
+        archives = {"": self.archive, **self.needs}
+        pins = [[folder, *astuple(archive)] for folder, archive in sorted(archives.items())]
+        return [pins, parts, *rest]
 
 
 def dataset_names() -> list[str]:
@@ -99,4 +114,6 @@ def _parse(name: str, entry: dict[str, Any]) -> Dataset:
         for part in entry.pop("parts", ())
     )
     files = {path: "".join(f"{line}\n" for line in lines) for path, lines in entry.pop("files", {}).items()}
-    return Dataset(name=name, parts=parts, files=files, **entry)
+    archive = Archive(entry.pop("package"), entry.pop("version"), entry.pop("sha256"))
+    needs = {folder: Archive(**pin) for folder, pin in entry.pop("needs", {}).items()}
+    return Dataset(name=name, archive=archive, parts=parts, files=files, needs=needs, **entry)

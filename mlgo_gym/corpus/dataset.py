@@ -18,8 +18,8 @@ from pathlib import Path
 
 from mlgo_gym.cache import cache_directory, key_of, write_atomically
 from mlgo_gym.corpus.amalgamation import split_amalgamation
-from mlgo_gym.corpus.catalogue import Dataset, find_dataset
-from mlgo_gym.corpus.fetch import fetch_source, unpack
+from mlgo_gym.corpus.catalogue import Archive, Dataset, find_dataset
+from mlgo_gym.corpus.fetch import SourceArchive, fetch_source, unpack
 from mlgo_gym.corpus.record import record_build
 from mlgo_gym.corpus.recorder import LEVELS, PORTABLE_TARGET, Recorder, RecordFailure, Recording
 from mlgo_gym.corpus.shim import record_compile
@@ -95,7 +95,7 @@ def dataset_folder(dataset: Dataset, optimize: str, toolchain: Toolchain) -> Pat
     """Return where the corpus of a dataset lies, once it is made."""
     key = key_of(_REVISION, dataset.recipe, toolchain.version_text, toolchain.bundled)[:8]
     level = f"{optimize}-clang-{toolchain.version_text}-{key}"
-    return cache_directory() / "datasets" / f"{dataset.name}-{dataset.version}" / level
+    return cache_directory() / "datasets" / f"{dataset.name}-{dataset.archive.version}" / level
 
 
 def read_report(name: str, folder: Path) -> DatasetReport:
@@ -114,7 +114,8 @@ def _make(
     progress: Callable[[int, int], object] | None,
 ) -> None:
     started = time.monotonic()
-    archive = fetch_source(dataset.package, dataset.version, dataset.sha256 or None)
+    archive = _fetch(dataset.archive)
+    needs = {path: _fetch(pin) for path, pin in dataset.needs.items()}
     work = folder.parent / f".{folder.name}.work"
     shutil.rmtree(work, ignore_errors=True)  # what a killed process left
     work.mkdir()
@@ -122,12 +123,15 @@ def _make(
         source = unpack(archive.path, work / "source").resolve()
         metadata = {
             "project": dataset.name,
-            "version": dataset.version,
+            "version": dataset.archive.version,
             "licence": dataset.licence or "unknown",
             "archive": archive.path.name,
             "archive_sha256": archive.sha256,
         }
         if dataset.parts:
+            for path, needed in needs.items():
+                unpack(needed.path, work / "needed").rename(source / path)
+                shutil.rmtree(work / "needed", ignore_errors=True)
             _prepare(dataset, source)
             recording = _compile(dataset, source, work / "corpus", optimize, toolchain, metadata, jobs, progress)
         else:
@@ -146,6 +150,10 @@ def _make(
         recording.corpus.rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _fetch(pin: Archive) -> SourceArchive:
+    return fetch_source(pin.package, pin.version, pin.sha256 or None)
 
 
 def _prepare(dataset: Dataset, source: Path) -> None:
@@ -204,7 +212,9 @@ def _commands(dataset: Dataset, source: Path) -> list[list[str]]:
 def _matches(dataset: Dataset, source: Path, pattern: str) -> list[Path]:
     found = [path for path in source.glob(pattern) if path.is_file()]
     if not found:
-        raise CorpusError(f"{dataset.name}: no file of {dataset.package} {dataset.version} matches {pattern!r}")
+        raise CorpusError(
+            f"{dataset.name}: no file of {dataset.archive.package} {dataset.archive.version} matches {pattern!r}"
+        )
     return found
 
 
@@ -213,7 +223,7 @@ def _from_index(name: str) -> Dataset:
     if match is None:
         raise CorpusError(f"{name}: pypi:NAME==VERSION was wanted, as in pypi:zstandard==0.25.0; give a version")
     package, version = match.groups()
-    return Dataset(f"pypi-{package}", package, version, sha256="", licence="", summary="")
+    return Dataset(f"pypi-{package}", Archive(package, version, sha256=""), licence="", summary="")
 
 
 def _build(
@@ -229,8 +239,8 @@ def _build(
     made = subprocess.run([sys.executable, "-m", "venv", str(environment)], capture_output=True, text=True, check=False)
     if made.returncode != 0:
         raise CorpusError(
-            f"{dataset.package} is built in a virtual environment, and none can be made: {made.stderr or made.stdout}; "
-            "install Python's venv module"
+            f"{dataset.archive.package} is built in a virtual environment, and none can be made; install Python's venv "
+            f"module: {made.stderr or made.stdout}"
         )
     wheel = [str(environment / "bin" / "python"), "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(work / "wheel")]
     log = work / "build.log"
@@ -246,7 +256,9 @@ def _build(
     if build.status == 0:
         return build.recording
     words = log.read_text(encoding="utf-8", errors="replace")[-4000:]
-    failure = RecordFailure(f"the build of {dataset.package} {dataset.version}", f"exit status {build.status}: {words}")
+    failure = RecordFailure(
+        f"the build of {dataset.archive.package} {dataset.archive.version}", f"exit status {build.status}: {words}"
+    )
     recording = build.recording
     return Recording(
         recording.corpus, recording.modules, (*recording.failures, failure), recording.replaced, recording.lines

@@ -15,7 +15,7 @@ from mlgo_gym.bitcode import read_bitcode
 from mlgo_gym.corpus import dataset as datasets
 from mlgo_gym.corpus import fetch
 from mlgo_gym.corpus.amalgamation import split_amalgamation
-from mlgo_gym.corpus.catalogue import Dataset, Part, dataset_names, find_dataset
+from mlgo_gym.corpus.catalogue import Archive, Dataset, Part, dataset_names, find_dataset
 from mlgo_gym.corpus.corpus import open_corpus
 from mlgo_gym.corpus.dataset import fetch_dataset, read_report
 from mlgo_gym.errors import CorpusError
@@ -30,15 +30,18 @@ FILES = {
 }
 TINY = Dataset(
     name="tiny",
-    package="tiny",
-    version="1.0",
-    sha256="",
+    archive=Archive("tiny", "1.0", sha256=""),
     licence="MIT",
     summary="two modules",
     parts=(Part(sources=("src/*.c", "src/*.cpp"), include=("generated",)),),
     exclude={"src/windows.c": "for Windows"},
     files={"generated/config.h": "#define SCALE 3\n"},
 )
+
+
+def pinned(digest: str) -> Dataset:
+    """Return the entry `tiny` with a digest."""
+    return replace(TINY, archive=Archive("tiny", "1.0", digest))
 
 
 @pytest.fixture
@@ -48,7 +51,7 @@ def index(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageI
         monkeypatch.setenv("PIP_INDEX_URL", served.url)
         monkeypatch.setattr(fetch, "_pip_setting", lambda name: None)
         digest = served.add("tiny-1.0.tar.gz", source_distribution(FILES))
-        use(monkeypatch, replace(TINY, sha256=digest))
+        use(monkeypatch, pinned(digest))
         yield served
 
 
@@ -120,7 +123,7 @@ def test_two_fetches_give_equal_modules(
 def test_a_wrong_digest_leaves_nothing(
     index: PackageIndex, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use(monkeypatch, replace(TINY, sha256="0" * 64))
+    use(monkeypatch, pinned("0" * 64))
     with pytest.raises(CorpusError, match="sha256"):
         fetch_dataset("tiny", toolchain=toolchain)
     assert not list(own_cache.rglob("*.c"))
@@ -130,7 +133,7 @@ def test_a_wrong_digest_leaves_nothing(
 def test_a_pattern_without_files_is_an_error(
     index: PackageIndex, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use(monkeypatch, replace(TINY, sha256=index.digests["tiny-1.0.tar.gz"], exclude={"src/gone.c": "unused"}))
+    use(monkeypatch, replace(pinned(index.digests["tiny-1.0.tar.gz"]), exclude={"src/gone.c": "unused"}))
     with pytest.raises(CorpusError, match=r"tiny 1\.0 matches 'src/gone\.c'"):
         fetch_dataset("tiny", toolchain=toolchain)
     assert not list(own_cache.rglob("good*"))
@@ -140,7 +143,7 @@ def test_nothing_that_compiles_is_an_error_with_the_compilers_words(
     index: PackageIndex, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = (Part(sources=("src/bad.c",)),)
-    use(monkeypatch, replace(TINY, sha256=index.digests["tiny-1.0.tar.gz"], parts=parts, exclude={}))
+    use(monkeypatch, replace(pinned(index.digests["tiny-1.0.tar.gz"]), parts=parts, exclude={}))
     with pytest.raises(CorpusError, match="undeclared identifier 'missing'"):
         fetch_dataset("tiny", toolchain=toolchain)
     assert not list(own_cache.rglob("*.bc"))
@@ -151,9 +154,21 @@ def test_sources_compiled_twice_are_kept_apart(
 ) -> None:
     parts = tuple(Part(sources=("src/good.c",), options=(f"-DSCALE={n}",), prefix=f"by{n}") for n in (2, 5))
     files = {"src/config.h": ""}
-    use(monkeypatch, replace(TINY, sha256=index.digests["tiny-1.0.tar.gz"], parts=parts, exclude={}, files=files))
+    use(monkeypatch, replace(pinned(index.digests["tiny-1.0.tar.gz"]), parts=parts, exclude={}, files=files))
     folder = fetch_dataset("tiny", toolchain=toolchain)
     assert open_corpus(folder, toolchain=toolchain).names == ("by2/src/good.o", "by5/src/good.o")
+
+
+def test_headers_of_another_source_distribution_can_be_used(
+    index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = index.add(
+        "tiny-3.0.tar.gz", source_distribution({"include/config.h": "#define SCALE 7\n"}, top="tiny-3.0")
+    )
+    parts = (Part(sources=("src/good.c",), include=("other/include",)),)
+    entry = replace(pinned(index.digests["tiny-1.0.tar.gz"]), parts=parts, exclude={}, files={})
+    use(monkeypatch, replace(entry, needs={"other": Archive("tiny", "3.0", digest)}))
+    assert read_report("tiny", fetch_dataset("tiny", toolchain=toolchain)).failures == ()
 
 
 def test_any_source_distribution_is_built_as_pip_builds_it(
@@ -209,12 +224,13 @@ def test_an_unknown_level_is_refused(toolchain: Toolchain) -> None:
 @pytest.mark.parametrize("name", dataset_names())
 def test_entries_of_the_catalogue_are_pinned_and_explained(name: str) -> None:
     dataset = find_dataset(name)
-    assert re.fullmatch(r"[0-9a-f]{64}", dataset.sha256)
+    for archive in (dataset.archive, *dataset.needs.values()):
+        assert re.fullmatch(r"[0-9a-f]{64}", archive.sha256)
     assert dataset.licence
     assert dataset.summary
     assert dataset.parts
     assert all(dataset.exclude.values())
-    assert all(path == path.strip("/") and ".." not in path for path in [*dataset.files, *dataset.amalgamations])
+    assert all(path == path.strip("/") and ".." not in path for path in [*dataset.files, *dataset.needs])
 
 
 def test_an_amalgamation_comes_apart_into_its_files() -> None:
@@ -238,7 +254,7 @@ def test_what_is_no_whole_amalgamation_is_refused(text: str) -> None:
 def test_lz4_comes_from_the_package_index(toolchain: Toolchain) -> None:
     entry = find_dataset("lz4")
     try:
-        fetch.fetch_source(entry.package, entry.version, entry.sha256)
+        fetch.fetch_source(entry.archive.package, entry.archive.version, entry.archive.sha256)
     except CorpusError as error:
         if "the package index cannot be used" in str(error):
             pytest.skip(f"no network: {error}")
