@@ -38,6 +38,12 @@ static const uint64_t iota_64[24] = {
     s[15] = a##30, s[16] = a##31, s[17] = a##32, s[18] = a##33, s[19] = a##34;                                         \
     s[20] = a##40, s[21] = a##41, s[22] = a##42, s[23] = a##43, s[24] = a##44
 
+#define COPY_LANES(a, e)                                                                                               \
+    a##00 = e##00, a##01 = e##01, a##02 = e##02, a##03 = e##03, a##04 = e##04, a##10 = e##10, a##11 = e##11;           \
+    a##12 = e##12, a##13 = e##13, a##14 = e##14, a##20 = e##20, a##21 = e##21, a##22 = e##22, a##23 = e##23;           \
+    a##24 = e##24, a##30 = e##30, a##31 = e##31, a##32 = e##32, a##33 = e##33, a##34 = e##34, a##40 = e##40;           \
+    a##41 = e##41, a##42 = e##42, a##43 = e##43, a##44 = e##44
+
 #define CHI_ROW(e, y, b0, b1, b2, b3, b4)                                                                              \
     e##y##0 = b0 ^ (~b1 & b2), e##y##1 = b1 ^ (~b2 & b3), e##y##2 = b2 ^ (~b3 & b4);                                   \
     e##y##3 = b3 ^ (~b4 & b0), e##y##4 = b4 ^ (~b0 & b1)
@@ -69,62 +75,40 @@ static const uint64_t iota_64[24] = {
         CHI_ROW(e, 4, b0, b1, b2, b3, b4);                                                                             \
     } while (0)
 
-/* The last `rounds` (an even number) of the 24 rounds. */
+/* The last `rounds` of the 24 rounds. */
 void keccak_f1600(uint64_t s[25], size_t rounds) {
     DECLARE_LANES(uint64_t, a);
     DECLARE_LANES(uint64_t, e);
     LOAD_LANES(a, s);
-    for (size_t i = 24 - rounds; i < 24; i += 2) {
+    for (size_t i = 24 - rounds; i < 24; i++) {
         ROUND(uint64_t, ROL64, a, e, iota_64[i]);
-        ROUND(uint64_t, ROL64, e, a, iota_64[i + 1]);
+        COPY_LANES(a, e);
     }
     STORE_LANES(s, a);
 }
 
-/* Absorbs whole blocks of the SHAKE128 rate without leaving the locals between permutations. */
+/* Absorbs whole blocks of the SHAKE128 rate. */
 void keccak_absorb_168(uint64_t s[25], const uint64_t *words, size_t blocks, size_t rounds) {
-    DECLARE_LANES(uint64_t, a);
-    DECLARE_LANES(uint64_t, e);
-    LOAD_LANES(a, s);
     for (; blocks; blocks--, words += 21) {
-        a00 ^= words[0], a01 ^= words[1], a02 ^= words[2], a03 ^= words[3], a04 ^= words[4];
-        a10 ^= words[5], a11 ^= words[6], a12 ^= words[7], a13 ^= words[8], a14 ^= words[9];
-        a20 ^= words[10], a21 ^= words[11], a22 ^= words[12], a23 ^= words[13], a24 ^= words[14];
-        a30 ^= words[15], a31 ^= words[16], a32 ^= words[17], a33 ^= words[18], a34 ^= words[19];
-        a40 ^= words[20];
-        for (size_t i = 24 - rounds; i < 24; i += 2) {
-            ROUND(uint64_t, ROL64, a, e, iota_64[i]);
-            ROUND(uint64_t, ROL64, e, a, iota_64[i + 1]);
-        }
+        for (size_t i = 0; i < 21; i++)
+            s[i] ^= words[i];
+        keccak_f1600(s, rounds);
     }
-    STORE_LANES(s, a);
 }
 
-/* Two states, one round of each in turn. */
+/* Two states, one after the other. */
 void keccak_f1600_pair(uint64_t s[25], uint64_t t[25], size_t rounds) {
-    DECLARE_LANES(uint64_t, a);
-    DECLARE_LANES(uint64_t, e);
-    DECLARE_LANES(uint64_t, f);
-    DECLARE_LANES(uint64_t, g);
-    LOAD_LANES(a, s);
-    LOAD_LANES(f, t);
-    for (size_t i = 24 - rounds; i < 24; i += 2) {
-        ROUND(uint64_t, ROL64, a, e, iota_64[i]);
-        ROUND(uint64_t, ROL64, f, g, iota_64[i]);
-        ROUND(uint64_t, ROL64, e, a, iota_64[i + 1]);
-        ROUND(uint64_t, ROL64, g, f, iota_64[i + 1]);
-    }
-    STORE_LANES(s, a);
-    STORE_LANES(t, f);
+    keccak_f1600(s, rounds);
+    keccak_f1600(t, rounds);
 }
 
 void keccak_f800(uint32_t s[25]) {
     DECLARE_LANES(uint32_t, a);
     DECLARE_LANES(uint32_t, e);
     LOAD_LANES(a, s);
-    for (size_t i = 0; i < 22; i += 2) {
+    for (size_t i = 0; i < 22; i++) {
         ROUND(uint32_t, ROL32, a, e, iota_64[i]);
-        ROUND(uint32_t, ROL32, e, a, iota_64[i + 1]);
+        COPY_LANES(a, e);
     }
     STORE_LANES(s, a);
 }
