@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import Any
 
 from mlgo_gym.errors import MlgoError
 
@@ -70,8 +71,11 @@ class AllocationCosts:
     def total(cls, costs: Iterable[AllocationCosts]) -> AllocationCosts:
         """Return the sum of the costs of several functions, the same in whatever order they come."""
         every = list(costs)
-        sums = {field.name: math.fsum(getattr(one, field.name) for one in every) for field in fields(cls)}
-        return cls(**{name: sums[name] if name.endswith("_cost") else int(sums[name]) for name in sums})
+        names = [field.name for field in fields(cls)]
+        sums: dict[str, Any] = {
+            name: (math.fsum if name.endswith("_cost") else sum)(getattr(one, name) for one in every) for name in names
+        }
+        return cls(**sums)
 
 
 NOTHING = AllocationCosts()

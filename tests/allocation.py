@@ -11,10 +11,14 @@ from mlgo_gym.allocation_record import CostWeights
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads the tag of a remark, `!Missed`, and numbers as the texts that they are."""
+    """Knows the tag of a remark, `!Missed`."""
 
 
-_Loader.add_constructor("!Missed", lambda loader, node: loader.construct_mapping(node, deep=True))
+def _remark(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor("!Missed", _remark)
 
 
 def arguments(record: bytes) -> dict[str, dict[str, str]]:
