@@ -90,9 +90,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     trials = []
-    print(
-        f"{'environment':26} {'clang':10} {'actions':8} {'decisions':>9} {'replaced':>9} {'episodes':>8} {'failures':>8}"
-    )
+    titles = ("decisions", "replaced", "episodes", "failures")
+    print(f"{'environment':26} {'clang':10} {'actions':8} {' '.join(f'{title:>9}' for title in titles)}")
     for environment in arguments.environment or ENVIRONMENTS:
         for clang in arguments.clang or ["bundled"]:
             for choice in (legal, illegal):
