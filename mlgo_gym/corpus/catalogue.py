@@ -22,7 +22,8 @@ class Part:
         sources: patterns relative to the unpacked archive, as `Path.glob` takes them.
         include: folders to look for headers in, relative to the same.
         options: what else the driver is given, such as `-std=c++17` or `-DNAME=1`.
-        prefix: a folder before the module names, for sources that are compiled more than once.
+        prefix: a folder before the module names, for sources that are compiled more than once. Of two parts with the
+            same prefix the later one decides about a source that both match.
     """
 
     sources: tuple[str, ...]

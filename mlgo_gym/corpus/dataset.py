@@ -197,16 +197,14 @@ def _compile(
 
 def _commands(dataset: Dataset, source: Path) -> list[list[str]]:
     excluded = {path for pattern in dataset.exclude for path in _matches(dataset, source, pattern)}
-    commands = []
+    commands: dict[Path, list[str]] = {}
     for part in dataset.parts:
         options = [f"-I{source / folder}" for folder in part.include]
-        for path in sorted(
-            {path for pattern in part.sources for path in _matches(dataset, source, pattern)} - excluded
-        ):
+        for path in {path for pattern in part.sources for path in _matches(dataset, source, pattern)} - excluded:
             name = path.relative_to(source)
             output = Path(part.prefix) / name.with_suffix(".o")
-            commands.append(["-c", str(name), "-o", str(output), *part.options, *options])
-    return commands
+            commands[part.prefix / name] = ["-c", str(name), "-o", str(output), *part.options, *options]
+    return [commands[path] for path in sorted(commands)]
 
 
 def _matches(dataset: Dataset, source: Path, pattern: str) -> list[Path]:

@@ -159,6 +159,16 @@ def test_sources_compiled_twice_are_kept_apart(
     assert open_corpus(folder, toolchain=toolchain).names == ("by2/src/good.o", "by5/src/good.o")
 
 
+def test_a_later_part_decides_about_its_sources(
+    index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = (Part(("src/good.c", "src/more.cpp"), ("generated",)), Part(("src/good.c",), ("generated",), ("-mavx2",)))
+    use(monkeypatch, replace(pinned(index.digests["tiny-1.0.tar.gz"]), parts=parts, exclude={}))
+    good, more = open_corpus(fetch_dataset("tiny", toolchain=toolchain), toolchain=toolchain)
+    assert "+avx2" in (good.flags or ())
+    assert "+avx2" not in (more.flags or ())
+
+
 def test_headers_of_another_source_distribution_can_be_used(
     index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
