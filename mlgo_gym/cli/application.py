@@ -12,6 +12,7 @@ from mlgo_gym.cli.docs import docs
 from mlgo_gym.cli.doctor import doctor
 from mlgo_gym.cli.evaluate import evaluate
 from mlgo_gym.cli.report import report
+from mlgo_gym.cli.search import search
 
 application = typer.Typer(
     name="mlgo-gym",
@@ -25,6 +26,7 @@ application.command("docs")(docs)
 application.command("doctor")(doctor)
 application.command("evaluate")(evaluate)
 application.command("report")(report)
+application.command("search")(search)
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,0 +1,71 @@
+"""The searches by name, and one search of one module from its start to its verified result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.search.beam import beam
+from mlgo_gym.search.branch import Leaf, SearchSpace
+from mlgo_gym.search.budget import Budget
+from mlgo_gym.search.greedy import greedy
+from mlgo_gym.search.hill_climb import hill_climb
+from mlgo_gym.search.mcts import mcts
+from mlgo_gym.search.random_search import random_search
+from mlgo_gym.search.search_result import SearchResult
+
+Algorithm = Callable[[SearchSpace, int], Leaf]
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "greedy": greedy,
+    "random": random_search,
+    "hill_climb": hill_climb,
+    "beam": beam,
+    "mcts": mcts,
+}
+"""The searches by the names that the command line takes."""
+
+
+def search_module(
+    env: CompilerEnv,
+    module: Module,
+    algorithm: str,
+    *,
+    compiles: int | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+) -> SearchResult:
+    """Search one module for the decisions that cost least, and verify them by replay in a fresh clang.
+
+    Args:
+        env: the environment whose compiler, flags and metric are used; it is not stepped.
+        module: the module.
+        algorithm: a name among `ALGORITHMS`.
+        compiles: the most compiles; None is no limit.
+        seconds: the most time; None is no limit.
+        seed: the source of chance.
+
+    Raises:
+        MlgoError: an unknown search, or an environment whose actions cannot be tried one by one.
+        CorpusError: the module has no decision.
+        CompilerError: a compile failed.
+    """
+    if algorithm not in ALGORITHMS:
+        raise MlgoError(f"the search must be one of {', '.join(ALGORITHMS)}; found {algorithm!r}")
+    budget = Budget(compiles, seconds)
+    space = SearchSpace(env, module, budget)
+    best = ALGORITHMS[algorithm](space, seed)
+    spent, elapsed = budget.spent, budget.seconds
+    replayed = space.replay(best.actions)
+    return SearchResult(
+        module=module.name,
+        algorithm=algorithm,
+        actions=best.actions,
+        cost=best.cost,
+        baseline=best.baseline,
+        compiles=spent,
+        seconds=elapsed,
+        verified=replayed.cost == best.cost,
+    )

@@ -1,0 +1,49 @@
+"""How long a search may go on: in compiles, in seconds, or both."""
+
+from __future__ import annotations
+
+import time
+
+from mlgo_gym.errors import MlgoError
+
+
+class Budget:
+    """What a search may spend; without limits it goes on until it has nothing left to try.
+
+    Args:
+        compiles: the most compiles that come to an object; None is no limit.
+        seconds: the most time, counted from now; None is no limit.
+
+    Attributes:
+        spent: the compiles so far.
+
+    Raises:
+        MlgoError: a limit is not positive.
+    """
+
+    def __init__(self, compiles: int | None = None, seconds: float | None = None) -> None:
+        if compiles is not None and compiles < 1:
+            raise MlgoError(f"a budget must have at least 1 compile, found {compiles}")
+        if seconds is not None and not seconds > 0:
+            raise MlgoError(f"a budget must have a positive number of seconds, found {seconds}")
+        self._compiles = compiles
+        self._start = time.monotonic()
+        self._deadline = None if seconds is None else self._start + seconds
+        self.spent = 0
+
+    @property
+    def seconds(self) -> float:
+        """How long ago the budget was made."""
+        return time.monotonic() - self._start
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left."""
+        if self._compiles is not None and self.spent >= self._compiles:
+            return True
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is any limit."""
+        return self._compiles is not None or self._deadline is not None

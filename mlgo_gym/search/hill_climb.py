@@ -1,0 +1,42 @@
+"""Hill climbing: change one decision of the best path at random, and keep the change if it helps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlgo_gym.search.branch import Branch, Leaf, SearchSpace
+from mlgo_gym.search.random_search import UNLIMITED_COMPILES
+
+
+def hill_climb(space: SearchSpace, seed: int = 0) -> Leaf:
+    """Return the best leaf that hill climbing from clang's own choices finds within the budget.
+
+    Behind a changed decision the best path's actions are taken by number, where they are legal. Equal costs are
+    accepted too, to walk along plateaus.
+
+    Args:
+        space: the decisions; where its budget has no limit, 100 compiles are made.
+        seed: the source of chance.
+    """
+    generator = np.random.default_rng(seed)
+    with space.root() as root:
+        best = current = root.fork().roll_out()
+        while not space.budget.is_spent:
+            if not space.budget.is_limited and space.budget.spent >= UNLIMITED_COMPILES:
+                break
+            leaf = _change(root.fork(), current, int(generator.integers(len(current.actions))), generator)
+            if leaf.cost <= current.cost:
+                current = leaf
+            if leaf.cost < best.cost:
+                best = leaf
+    return best
+
+
+def _change(branch: Branch, path: Leaf, number: int, generator: np.random.Generator) -> Leaf:
+    with branch:
+        for action in path.actions[:number]:
+            branch.take(action)
+        others = [candidate for candidate in branch.candidates() if candidate != path.actions[number]]
+        if others:
+            branch.take(others[int(generator.integers(len(others)))])
+        return branch.roll_out(path.actions)

@@ -1,0 +1,51 @@
+"""What a search found in one module."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The best decisions that were found, verified by replaying them in a fresh clang.
+
+    Attributes:
+        module: the module's name.
+        algorithm: the name of the search.
+        actions: the decisions, one action each.
+        cost: what they cost, by the environment's metric.
+        baseline: what the compiler's own heuristic costs.
+        compiles: how many compiles the search took, without the replay.
+        seconds: how long it took.
+        verified: whether the replay cost the same.
+        error: what went wrong, or None.
+    """
+
+    module: str
+    algorithm: str
+    actions: tuple[int, ...]
+    cost: float
+    baseline: float
+    compiles: int
+    seconds: float
+    verified: bool
+    error: str | None = None
+
+    @property
+    def reduction(self) -> float:
+        """The relative reduction of the cost: 0.02 is 2 % less."""
+        return (self.baseline - self.cost) / max(self.baseline, 1.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON-able data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> SearchResult:
+        """Build a result from `to_json()`'s data.
+
+        Raises:
+            TypeError, KeyError: it is of another form.
+        """
+        return cls(**{**value, "actions": tuple(value["actions"])})

@@ -1,0 +1,103 @@
+"""Searches: what they find is real, costs no more than clang's own choices, and stays within the budget."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
+from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.search import ALGORITHMS, Budget, SearchSpace, beam, search_module
+from tests.conftest import MakeBitcode
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+
+@pytest.fixture(scope="module")
+def mixed(make_bitcode: MakeBitcode) -> Path:
+    return make_bitcode("mixed.c")
+
+
+@pytest.fixture
+def env(mixed: Path) -> Iterator[CompilerEnv]:
+    env = InlineEnv(corpus=str(mixed))
+    yield env
+    env.close()
+
+
+@pytest.mark.parametrize("algorithm", list(ALGORITHMS))
+def test_a_search_ends_within_its_budget_with_decisions_that_a_fresh_clang_confirms(
+    env: CompilerEnv, algorithm: str
+) -> None:
+    result = search_module(env, env.corpus[0], algorithm, compiles=12)
+    assert result.verified
+    assert result.compiles <= 12
+    assert result.cost <= result.baseline
+
+
+@pytest.mark.parametrize("algorithm", list(ALGORITHMS))
+def test_equal_seeds_find_equal_decisions(env: CompilerEnv, algorithm: str) -> None:
+    results = [search_module(env, env.corpus[0], algorithm, compiles=8, seed=3) for _ in range(2)]
+    assert results[0].actions == results[1].actions
+
+
+def exhaustive(env: CompilerEnv) -> float:
+    """Return the cost of the best of all decision sequences, found without any fork."""
+    best = float("inf")
+    space = SearchSpace(env, env.corpus[0], Budget())
+    for choices in itertools.product(range(space.size), repeat=6):
+        with space.root() as branch:
+            for choice in choices:
+                if branch.decision is not None:
+                    branch.take(choice)
+            assert branch.decision is None, "the module has more decisions than this test tries"
+            best = min(best, branch.leaf().cost)
+    return best
+
+
+def test_a_wide_beam_and_an_exhausted_tree_find_what_trying_everything_finds(calls: Path) -> None:
+    env = InlineEnv(corpus=str(calls), max_decisions=6)
+    wanted = exhaustive(env)
+    assert beam(SearchSpace(env, env.corpus[0], Budget()), width=64).cost == wanted
+    assert search_module(env, env.corpus[0], "mcts", compiles=400).cost == wanted
+
+
+def test_evictions_are_searched_among_legal_columns(make_bitcode: MakeBitcode) -> None:
+    env = RegAllocEvictEnv(corpus=str(make_bitcode("pressure.c")))
+    result = search_module(env, env.corpus[0], "greedy", compiles=15)
+    assert result.verified
+    assert result.compiles == 15
+
+
+def test_a_space_that_is_not_discrete_is_refused(mixed: Path) -> None:
+    env = RegAllocPriorityEnv(corpus=str(mixed))
+    with pytest.raises(MlgoError, match="Discrete"):
+        search_module(env, env.corpus[0], "greedy")
+
+
+def test_an_unknown_search_and_a_module_without_decisions_are_clear_errors(env: CompilerEnv, leaf: Path) -> None:
+    with pytest.raises(MlgoError, match="greedy, random"):
+        search_module(env, env.corpus[0], "magic")
+    empty = InlineEnv(corpus=str(leaf))
+    with pytest.raises(CorpusError, match="no inlining decision"):
+        search_module(empty, empty.corpus[0], "greedy")
+
+
+def test_a_replay_of_too_few_or_too_many_decisions_is_an_error(env: CompilerEnv) -> None:
+    space = SearchSpace(env, env.corpus[0], Budget())
+    with space.root() as root:
+        actions = root.roll_out().actions
+    with pytest.raises(MlgoError, match="there are more"):
+        space.replay(actions[:-1])
+    with pytest.raises(MlgoError, match="were to be replayed"):
+        space.replay((*actions, 0))
+
+
+@pytest.mark.parametrize(("compiles", "seconds"), [(0, None), (None, 0.0), (None, -1.0)])
+def test_a_budget_is_positive(compiles: int | None, seconds: float | None) -> None:
+    with pytest.raises(MlgoError, match="budget"):
+        Budget(compiles, seconds)
