@@ -14,6 +14,7 @@ from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.always import AlwaysPolicy
 from mlgo_gym.policies.default import DefaultPolicy
 from mlgo_gym.policies.first_legal import FirstLegalPolicy
+from mlgo_gym.policies.model_files import MODEL_POLICIES, is_model, load_model, model_digest
 from mlgo_gym.policies.never import NeverPolicy
 from mlgo_gym.policies.never_evict import NeverEvictPolicy
 from mlgo_gym.policies.plain_clang import PREFIX as PLAIN_CLANG
@@ -40,12 +41,14 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
 
     Args:
         spec: a builtin name (`default`, `never`, `always`, `random`, `threshold:NUMBER`, `first_legal`,
-            `never_evict`, `size_order`), or `package.module:Name` or `path/to/file.py:Name`, where Name is a policy, or
-            a class or function that makes one; it is given the environment if it has a parameter `env`.
+            `never_evict`, `size_order`), a model in a file (`mlp:FILE` and its like), or `package.module:Name` or
+            `path/to/file.py:Name`, where Name is a policy, or a class or function that makes one; it is given the
+            environment if it has a parameter `env`.
         env: the environment, wrapped or not, that the policy is for.
         seed: what random policies depend on.
 
     Raises:
+        MissingExtraError: what reads such a model is not installed.
         PolicyError: there is no such policy, it is none, or it does not fit the environment.
     """
     inner = env.unwrapped
@@ -62,6 +65,8 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
         return RandomPolicy(inner, seed) if name == "random" else _OF_AN_ENVIRONMENT[name](inner)
     if spec.startswith(PLAIN_CLANG):
         raise PolicyError(f"{spec!r} answers no decisions, it is another compile; only an evaluation can use it")
+    if is_model(spec):
+        return load_model(spec, inner)
     if not colon:
         raise _unknown(spec)
     return _users_policy(spec, inner)
@@ -75,7 +80,7 @@ def policy_identity(spec: str) -> str:
     """
     if spec.startswith(PLAIN_CLANG) or spec.partition(":")[0] in BUILTIN_POLICIES:
         return spec
-    return f"{spec} {source_digest(spec)}"
+    return f"{spec} {model_digest(spec) if is_model(spec) else source_digest(spec)}"
 
 
 def _users_policy(spec: str, env: CompilerEnv) -> Policy:
@@ -101,6 +106,6 @@ def _unknown(spec: str) -> PolicyError:
     close = get_close_matches(spec, BUILTIN_POLICIES, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
     return PolicyError(
-        f"there is no policy {spec!r}; {hint}there are {', '.join(BUILTIN_POLICIES)}, clang:FLAGS for a plain clang "
-        "with other flags, and your own as package.module:Name or path/to/file.py:Name"
+        f"there is no policy {spec!r}; {hint}there are {', '.join((*BUILTIN_POLICIES, *MODEL_POLICIES))}, clang:FLAGS "
+        "for a plain clang with other flags, and your own as package.module:Name or path/to/file.py:Name"
     )

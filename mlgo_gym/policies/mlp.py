@@ -1,0 +1,32 @@
+"""The policies `mlp:FILE`: a small network, computed by NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.network import Network
+from mlgo_gym.policies.choice import chooser
+from mlgo_gym.policies.named_features import feature_vector
+
+
+class MlpPolicy:
+    """Takes the action that a network prefers; its features are found by name.
+
+    Args:
+        env: the environment, with observations of any form. It may have more features than the network knows.
+        network: the network; for a masked action space it has one output per action.
+
+    Raises:
+        PolicyError: the environment lacks a feature, or has other actions.
+    """
+
+    def __init__(self, env: CompilerEnv, network: Network) -> None:
+        self._network = network
+        self._features = feature_vector("mlp", env, network.features)
+        self._choose = chooser("mlp", env, network.outputs)
+
+    def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
+        """Return the network's choice among the legal actions."""
+        return self._choose(self._network(self._features(observation)), info.get("action_mask"))

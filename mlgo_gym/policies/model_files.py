@@ -1,0 +1,66 @@
+"""The policies that are models in files: `mlp:FILE` and its like. Nothing in such a file can run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import PolicyError
+from mlgo_gym.policies.protocol import Policy
+
+
+def _mlp(path: Path, env: CompilerEnv) -> Policy:
+    from mlgo_gym.network import Network
+    from mlgo_gym.policies.mlp import MlpPolicy
+
+    return MlpPolicy(env, Network.load(path))
+
+
+_KINDS: dict[str, Callable[[Path, CompilerEnv], Policy]] = {"mlp": _mlp}
+
+MODEL_POLICIES = tuple(f"{kind}:FILE" for kind in _KINDS)
+"""How the policies are written."""
+
+
+def is_model(spec: str) -> bool:
+    """Return whether a specification is one of a model in a file."""
+    kind, colon, _ = spec.partition(":")
+    return bool(colon) and kind in _KINDS
+
+
+def load_model(spec: str, env: CompilerEnv) -> Policy:
+    """Return the policy that is a model in a file.
+
+    Args:
+        spec: such as `mlp:FILE`.
+        env: the environment that the policy is for.
+
+    Raises:
+        MissingExtraError: what reads such files is not installed.
+        PolicyError: there is no such file, it is no such model, or it does not fit the environment.
+    """
+    return _KINDS[spec.partition(":")[0]](_path(spec), env)
+
+
+def model_digest(spec: str) -> str:
+    """Return the SHA-256 of a model's file, or of all files of its folder, in hexadecimal.
+
+    Raises:
+        PolicyError: there is no such file.
+    """
+    path = _path(spec)
+    files = [path] if path.is_file() else sorted(part for part in path.rglob("*") if part.is_file())
+    digest = hashlib.sha256()
+    for file in files:
+        content = file.read_bytes()
+        digest.update(f"{file.relative_to(path)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def _path(spec: str) -> Path:
+    path = Path(spec.partition(":")[2]).expanduser()
+    if not path.exists():
+        raise PolicyError(f"{spec} was to be a model in a file, and there is no {path}; check the path")
+    return path

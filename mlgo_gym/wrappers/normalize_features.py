@@ -1,0 +1,84 @@
+"""`NormalizeFeatures`: an environment whose features are of similar size."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium.utils import RecordConstructorArgs
+
+from mlgo_gym.normalization import Normalization
+from mlgo_gym.observation_record import check_flat
+
+GivenNormalization = Normalization | Mapping[str, Any] | str | os.PathLike[str]
+"""A normalization, its JSON data, or the file that it was saved to."""
+
+
+class NormalizeFeatures(gym.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
+    """Normalizes flat observations, alone or beside an action mask.
+
+    Features are found by name: those that the normalization does not know are left out of the observation.
+
+    ```python
+    env = gym.make("mlgo/Inline-v0", corpus="zstd")
+    normalization = fit_normalization(env)
+    env = NormalizeFeatures(env, normalization)
+    ```
+
+    Args:
+        env: an environment of mlgo-gym with flat observations.
+        normalization: a fitted normalization, its JSON data, or the file that it was saved to.
+
+    Attributes:
+        normalization: the normalization.
+        feature_names: the name of each element of an observation.
+
+    Raises:
+        MlgoError: the observations are raw tensors, or lack a feature; or there is no normalization in the file.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], normalization: GivenNormalization) -> None:
+        self.normalization = given_normalization(normalization)
+        RecordConstructorArgs.__init__(self, normalization=self.normalization.to_json())
+        super().__init__(env)
+        self.feature_names = self.normalization.names
+        self._columns = self.normalization.columns(env.get_wrapper_attr("feature_names"))
+        self.observation_space = normalized_space(env.observation_space, self.normalization)
+
+    def observation(self, observation: Any) -> Any:
+        """Return the observation with its features normalized."""
+        return normalize(observation, self.normalization, self._columns)
+
+
+def given_normalization(value: GivenNormalization) -> Normalization:
+    """Return the normalization that was given, as it is, as JSON data, or as a file.
+
+    Raises:
+        MlgoError: it is none.
+    """
+    if isinstance(value, Normalization):
+        return value
+    return Normalization.from_json(value) if isinstance(value, Mapping) else Normalization.load(value)
+
+
+def normalized_space(space: gym.Space[Any], normalization: Normalization) -> gym.Space[Any]:
+    """Return the space of `normalize()`: a Box, alone or in a Dict beside an action mask.
+
+    Raises:
+        MlgoError: the space is one of raw tensors.
+    """
+    check_flat(space)
+    low, high = normalization.bounds
+    box = gym.spaces.Box(low, high, (len(normalization.names),), np.float32)
+    return gym.spaces.Dict({**space.spaces, "observations": box}) if isinstance(space, gym.spaces.Dict) else box
+
+
+def normalize(observation: Any, normalization: Normalization, columns: npt.NDArray[np.intp]) -> Any:
+    """Return an observation, or a batch of them, with its flat part normalized."""
+    if isinstance(observation, dict):
+        return {**observation, "observations": normalization(observation["observations"][..., columns])}
+    return normalization(observation[..., columns])

@@ -1,0 +1,63 @@
+"""`NormalizeFeatures` for vector environments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.vector.utils import batch_space
+
+from mlgo_gym.wrappers.normalize_features import (
+    GivenNormalization,
+    given_normalization,
+    normalize,
+    normalized_space,
+)
+
+
+class NormalizeFeatures(gym.vector.VectorWrapper[Any, Any, Any]):
+    """Normalizes the flat observations of a vector environment, as its namesake does those of a single one.
+
+    The last observations of episodes, `info["final_obs"]`, are normalized too. EnvPool's `send()` and `recv()` stay
+    with the environment inside, `env.unwrapped`, and give raw observations.
+
+    Args:
+        env: a vector environment of mlgo-gym with flat observations.
+        normalization: a fitted normalization, its JSON data, or the file that it was saved to.
+
+    Attributes:
+        normalization: the normalization.
+        feature_names: the name of each element of an observation.
+
+    Raises:
+        MlgoError: the observations are raw tensors, or lack a feature; or there is no normalization in the file.
+    """
+
+    def __init__(self, env: gym.vector.VectorEnv[Any, Any, Any], normalization: GivenNormalization) -> None:
+        super().__init__(env)
+        self.normalization = given_normalization(normalization)
+        self.feature_names = self.normalization.names
+        inner: Any = env.unwrapped
+        self._columns = self.normalization.columns(inner.feature_names)
+        self.single_observation_space = normalized_space(env.single_observation_space, self.normalization)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Reset the environments, and return normalized observations."""
+        env: Any = self.env  # Gymnasium's own vector environments take lists of seeds, its interface says int
+        observations, infos = env.reset(seed=seed, options=options)
+        return self._normalize(observations), infos
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step the environments, and return normalized observations, also the last ones of episodes that ended."""
+        observations, rewards, terminations, truncations, infos = self.env.step(actions)
+        if "final_obs" in infos:
+            for row, last in enumerate(infos["final_obs"]):
+                if last is not None:
+                    infos["final_obs"][row] = self._normalize(last)
+        return self._normalize(observations), rewards, terminations, truncations, infos
+
+    def _normalize(self, observations: Any) -> Any:
+        return normalize(observations, self.normalization, self._columns)

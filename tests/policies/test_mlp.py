@@ -1,0 +1,112 @@
+"""The policies `mlp:FILE`: decisions by a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import PolicyError
+from mlgo_gym.evaluation.episode_runner import make_environment
+from mlgo_gym.network import Network
+from mlgo_gym.normalization import Normalization
+from mlgo_gym.observation_record import record_observations
+from mlgo_gym.policies import load_policy
+from mlgo_gym.policies.loading import policy_identity
+from mlgo_gym.policies.mlp import MlpPolicy
+from tests.policies.episodes import play
+
+
+def threshold_network(threshold: float) -> Network:
+    """Inline where cost_estimate is below a threshold, as the policy `threshold` does."""
+    weight = np.array([[-1.0], [0.0]], np.float32)
+    return Network(("cost_estimate", "callee_users"), (weight,), (np.array([threshold], np.float32),))
+
+
+def random_network(names: tuple[str, ...], outputs: int) -> Network:
+    chance = np.random.default_rng(2)
+    weight = chance.normal(size=(len(names), outputs)).astype(np.float32)
+    return Network(names, (weight,), (np.zeros(outputs, np.float32),))
+
+
+@pytest.mark.parametrize("observation", ["flat", "dict"])
+def test_it_decides_by_the_features_it_names(
+    inline: CompilerEnv, corpus: Path, observation: str, tmp_path: Path
+) -> None:
+    costs = record_observations(inline, observations=9)[:, inline.feature_names.index("cost_estimate")]
+    middle = float(np.median(costs)) + 0.5
+    threshold_network(middle).save(tmp_path / "n.safetensors")
+    env = make_environment("mlgo/Inline-v0", {"corpus": str(corpus), "observation": observation})
+    actions, _ = play(env, load_policy(f"mlp:{tmp_path}/n.safetensors", env), "calls")
+    env.close()
+    expected, _ = play(inline, load_policy(f"threshold:{middle}", inline), "calls")
+    assert actions == expected
+    assert set(actions) == {0, 1}
+
+
+def test_masked_actions_are_never_taken(evict: CompilerEnv) -> None:
+    network = random_network(evict.feature_names, 33)
+    observation, info = evict.reset(options={"module": "c/bigint"})
+    policy = MlpPolicy(evict, network)
+    action = policy.act(observation, info)
+    logits = network(observation["observations"])
+    assert action == max(np.flatnonzero(info["action_mask"]), key=lambda column: logits[column])
+    only = np.zeros(33, np.int8)
+    only[int(logits.argmin())] = 1
+    assert policy.act(observation, {"action_mask": only}) == int(logits.argmin())
+    play(evict, policy, "c/bigint")
+
+
+def test_priorities_stay_within_their_bounds(priority: CompilerEnv) -> None:
+    actions, _ = play(priority, MlpPolicy(priority, random_network(priority.feature_names, 1)), "calls")
+    assert len({action.item() for action in actions}) > 1
+
+
+def test_a_feature_that_the_compiler_lacks_is_refused_with_the_list(inline: CompilerEnv) -> None:
+    with pytest.raises(PolicyError, match="'mlp' wants 2 features that are not there: magic, more"):
+        MlpPolicy(inline, random_network(("cost_estimate", "magic", "more"), 2))
+
+
+def test_outputs_that_are_no_actions_are_refused(inline: CompilerEnv) -> None:
+    with pytest.raises(PolicyError, match="as many actions as its 3 outputs"):
+        MlpPolicy(inline, random_network(inline.feature_names, 3))
+
+
+def test_a_missing_file_is_an_error_and_another_file_another_policy(inline: CompilerEnv, tmp_path: Path) -> None:
+    path = tmp_path / "n.safetensors"
+    with pytest.raises(PolicyError, match="there is no"):
+        load_policy(f"mlp:{path}", inline)
+    threshold_network(7).save(path)
+    first = policy_identity(f"mlp:{path}")
+    threshold_network(8).save(path)
+    assert policy_identity(f"mlp:{path}") != first
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize(("activation", "function"), [("tanh", "Tanh"), ("relu", "ReLU"), ("elu", "ELU")])
+def test_decisions_are_those_of_the_torch_original(activation: str, function: str, recorded: Any) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    rows, names = recorded
+    normalization = Normalization.fit(rows, names)
+    torch.manual_seed(0)
+    between = getattr(torch.nn, function)
+    original = torch.nn.Sequential(
+        torch.nn.Linear(len(names), 64), between(), torch.nn.Linear(64, 64), between(), torch.nn.Linear(64, 2)
+    )
+    with torch.no_grad():
+        logits = original(torch.from_numpy(normalization(rows))).numpy()
+    state = {name: tensor.numpy() for name, tensor in original.state_dict().items()}
+    network = Network.from_state(state, ["0", "2", "4"], names, activation=activation, normalization=normalization)
+    decisions = np.array([network(row).argmax() for row in rows])
+    assert set(decisions.tolist()) == {0, 1}
+    assert np.array_equal(decisions, logits.argmax(1))
+
+
+@pytest.fixture(scope="module")
+def recorded() -> tuple[Any, tuple[str, ...]]:
+    """Observations of the builtin corpus, and the names of their elements; `benchmarks/mlp_policy.py` takes more."""
+    env = make_environment("mlgo/Inline-v0", {"corpus": "builtin"})
+    return record_observations(env, observations=1_000), env.feature_names
