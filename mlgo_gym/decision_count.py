@@ -9,6 +9,7 @@ from mlgo_gym.cache import JsonCache
 from mlgo_gym.compilation import Compilation
 from mlgo_gym.session import Session
 from mlgo_gym.task import Task
+from mlgo_gym.work import Work, complete
 
 _memory = JsonCache("decisions")
 
@@ -33,14 +34,19 @@ def count_decisions(compilation: Compilation, task: Task, timeout: float = 600.0
     Raises:
         CompilerError: the compile fails, or clang is silent for longer than `timeout` seconds.
     """
+    return complete(count(compilation, task), timeout)
+
+
+def count(compilation: Compilation, task: Task) -> Work[dict[str, int]]:
+    """Do what `count_decisions()` does, as work for an event loop too."""
     known = known_decisions(compilation, task)
     if known is not None:
         return known
     counts: Counter[str] = Counter()
     with Session(compilation.command, task.advisors) as session:
-        while (decision := session.wait(timeout)) is not None:
+        while (decision := (yield session)) is not None:
             session.advise(task.default_advice(decision))
             counts[decision.context] += 1
-        session.finish(timeout)
+        session.finish(0.0)
     keep_decisions(compilation, task, counts)
     return dict(counts)

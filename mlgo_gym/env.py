@@ -11,16 +11,18 @@ import numpy.typing as npt
 from gymnasium.utils import EzPickle
 from typing_extensions import Self, Unpack
 
+from mlgo_gym.beginning import begin
 from mlgo_gym.compilation import Compilation
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.episode import Episode
-from mlgo_gym.episode_maker import EpisodeMaker, Sampler
-from mlgo_gym.errors import ActionError, CompilerError, CorpusError, MlgoError
+from mlgo_gym.episode_maker import EpisodeMaker
+from mlgo_gym.errors import ActionError, CompilerError, MlgoError
 from mlgo_gym.options import RENDER_MODES, EnvOptions, Settings
 from mlgo_gym.render import render_text
 from mlgo_gym.task import Task
 from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.work import complete
 
 _RESET_OPTIONS = ("module", "function")
 
@@ -125,55 +127,15 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         unknown = set(chosen) - set(_RESET_OPTIONS)
         if unknown:
             raise MlgoError(f"reset() knows the options {_RESET_OPTIONS}, found {sorted(map(str, unknown))}")
-        module, function = chosen.get("module"), chosen.get("function")
-        if function is not None and (module is None or self.maker.settings.scope != "function"):
-            raise MlgoError(
-                'the option "function" needs the option "module" too, and an environment of scope="function"'
-            )
-        if module is None:
-            return self._sample()
-        if not self._begin(self.corpus.module(module), function):
-            where = f"function {function!r} of " if function is not None else ""
-            raise CorpusError(
-                f"{where}module {module!r} of corpus {self.corpus.name!r} has no {self.task.name} decision to learn "
-                "from: choose another, or let reset() sample one"
-            )
-        assert self._episode is not None
-        return self.maker.observe(self._episode)
-
-    def _sample(self) -> tuple[Any, dict[str, Any]]:
-        sampler = Sampler(self.maker, self.np_random)
-        while True:
-            module = sampler.draw()
-            try:
-                begun = self._begin(module)
-            except (CompilerError, CorpusError) as error:
-                sampler.note_failure(module.name, error)
-                continue
-            if begun:
-                assert self._episode is not None
-                observation, info = self.maker.observe(self._episode)
-                if sampler.skipped:
-                    info["skipped"] = sampler.skipped
-                return observation, info
-
-    def _begin(self, module: Module, function: str | None = None) -> bool:
-        """Start a compile and wait for its first decision; return whether there is one."""
-        episode = self.maker.start(module, function, self.np_random)
-        if episode is None:
-            return False
-        self._episode = episode
-        self._last_action = None
-        try:
-            episode.wait(self._timeout)
-        except MlgoError:
-            self._end_episode()
-            raise
-        if episode.decision is None:
-            self.maker.note_empty(episode)
-            self._end_episode()
-            return False
-        return True
+        name, function = chosen.get("module"), chosen.get("function")
+        self.maker.check_choice(name, function)
+        module = None if name is None else self.corpus.module(name)
+        begun = complete(begin(self.maker, self.np_random, module, function), self._timeout)
+        self._episode, self._last_action = begun.episode, None
+        observation, info = self.maker.observe(begun.episode)
+        if begun.skipped:
+            info["skipped"] = begun.skipped
+        return observation, info
 
     def compilation(self, module: Module) -> Compilation:
         """Return how this environment compiles a module, but for channels and output."""

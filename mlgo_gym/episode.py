@@ -1,6 +1,6 @@
 """One compile under an agent: its decisions, then what it achieved against the compiler's own heuristic.
 
-Nothing here knows Gymnasium, and `poll()` never blocks, so that one event loop can serve many episodes.
+Nothing here knows Gymnasium, and `proceed()` never blocks, so that one event loop can serve many episodes.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import copy
 from mlgo_gym.baseline import baseline_session, keep_baseline, known_baseline
 from mlgo_gym.compilation import Compilation
 from mlgo_gym.decision_count import keep_decisions
-from mlgo_gym.errors import CompilerError, SnapshotError, ToolchainError
+from mlgo_gym.errors import SnapshotError, ToolchainError
 from mlgo_gym.measurement import Measurement
 from mlgo_gym.session import Decision, Session
 from mlgo_gym.snapshot_support import snapshot_support
 from mlgo_gym.task import Task
+from mlgo_gym.work import Work, complete
 
 
 class Episode:
@@ -67,18 +68,10 @@ class Episode:
         """Whether both measurements are there."""
         return self.baseline is not None
 
-    def descriptors(self) -> list[int]:
-        """Return the descriptors whose readability means that `poll()` has something to do."""
-        return self.current.descriptors()
-
     @property
     def current(self) -> Session:
         """The session that runs now: the agent's compile, and after it, if need be, the baseline's."""
         return self._baseline_session or self.session
-
-    def time_out(self, timeout: float) -> CompilerError:
-        """End the compile because it was silent for `timeout` seconds, and return the error that says so."""
-        return self.current.timed_out(timeout)
 
     def answer(self, advice: bytes) -> None:
         """Answer the current decision with the bytes of an advice tensor."""
@@ -133,40 +126,27 @@ class Episode:
             raise
         return session
 
-    def poll(self) -> bool:
-        """Go on without waiting; return whether there is a decision to answer or the episode is over.
-
-        Raises:
-            CompilerError: the compile, or that of the baseline, failed.
-            ToolchainError: clang asks for other features than it did when it was probed.
-        """
-        while self.decision is None and not self.over:
-            session = self.current
-            decision = session.poll()
-            if decision is not None:
-                self._take(decision)
-            elif session.exited:
-                self._ended()
-            else:
-                return False
-        return True
-
-    def wait(self, timeout: float) -> None:
-        """Wait until there is a decision to answer or the episode is over.
-
-        Args:
-            timeout: the longest wait for each sign of life of clang's, in seconds.
+    def proceed(self) -> Work[None]:
+        """Go on until there is a decision to answer or the episode is over, as work for an event loop too.
 
         Raises:
             CompilerError: the compile, or that of the baseline, failed or was silent for too long.
             ToolchainError: clang asks for other features than it did when it was probed.
         """
         while self.decision is None and not self.over:
-            decision = self.current.wait(timeout)
+            decision = yield self.current
             if decision is not None:
                 self._take(decision)
             else:
                 self._ended()
+
+    def wait(self, timeout: float) -> None:
+        """Do what `proceed()` does, waiting.
+
+        Args:
+            timeout: the longest wait for each sign of life of clang's, in seconds.
+        """
+        complete(self.proceed(), timeout)
 
     def _take(self, decision: Decision) -> None:
         if decision.advisor in self._unchecked:

@@ -11,15 +11,16 @@ import numpy as np
 from mlgo_gym.compilation import Compilation, plan
 from mlgo_gym.corpus.corpus import Corpus, open_corpus
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.decision_count import count_decisions, known_decisions
+from mlgo_gym.decision_count import count, count_decisions, known_decisions
 from mlgo_gym.episode import Episode
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
 from mlgo_gym.options import Settings
-from mlgo_gym.preoptimization import preoptimized, verify
+from mlgo_gym.preoptimization import preoptimize, prove
 from mlgo_gym.probe import probe
 from mlgo_gym.reward import REWARDS
 from mlgo_gym.task import Task
 from mlgo_gym.toolchain import find_toolchain
+from mlgo_gym.work import Work, complete
 
 _ECHO = ("-mllvm", "-interactive-model-runner-echo-reply")
 """Makes clang print the advice that it receives (llvm/lib/Analysis/InteractiveModelRunner.cpp)."""
@@ -71,12 +72,15 @@ class EpisodeMaker:
         Raises:
             CompilerError: the compiler fails on the module.
         """
+        return complete(self._compilation(module), self.settings.timeout)
+
+    def _compilation(self, module: Module) -> Work[Compilation]:
         full = plan(module, self.toolchain, self._flags)
         if not self.settings.preoptimizes(self.task):
             return full
-        optimized = preoptimized(full, self.settings.timeout)
+        optimized = yield from preoptimize(full)
         if self.settings.verify_preoptimized and module.name not in self._verified:
-            verify(full, optimized, self.settings.timeout)
+            yield from prove(full, optimized)
             self._verified.add(module.name)
         return optimized
 
@@ -95,11 +99,19 @@ class EpisodeMaker:
         Raises:
             CompilerError: the compiler cannot be started, or fails in a step before the episode.
         """
+        return complete(self.prepare(module, function, generator), self.settings.timeout)
+
+    def prepare(self, module: Module, function: str | None, generator: np.random.Generator) -> Work[Episode | None]:
+        """Do what `start()` does, as work for an event loop too.
+
+        It waits for what is compiled the first time that a module is met: its optimised bitcode, and the count of the
+        decisions in each function.
+        """
         if (module.name, function) in self._empty or (module.name, None) in self._empty:
             return None
-        compilation = self.compilation(module)
+        compilation = yield from self._compilation(module)
         if self.settings.scope == "function":
-            counts = count_decisions(compilation, self.task, self.settings.timeout)
+            counts = yield from count(compilation, self.task)
             functions = sorted(counts)
             if function is None and functions:
                 function = functions[int(generator.integers(len(functions)))]
@@ -110,6 +122,25 @@ class EpisodeMaker:
             self._empty.add((module.name, function))
             return None
         return Episode(compilation, self.task, max_decisions=self.settings.max_decisions, function=function)
+
+    def check_choice(self, module: str | None, function: str | None) -> None:
+        """Check what a reset may ask for.
+
+        Raises:
+            MlgoError: a function without its module, or where episodes are whole modules.
+        """
+        if function is not None and (module is None or self.settings.scope != "function"):
+            raise MlgoError(
+                'the option "function" needs the option "module" too, and an environment of scope="function"'
+            )
+
+    def no_decision(self, module: str, function: str | None) -> CorpusError:
+        """Return the error that says that there is nothing to learn from in what was asked for."""
+        where = f"function {function!r} of " if function is not None else ""
+        return CorpusError(
+            f"{where}module {module!r} of corpus {self.corpus.name!r} has no {self.task.name} decision to learn "
+            "from: choose another, or let reset() sample one"
+        )
 
     def note_empty(self, episode: Episode) -> None:
         """Remember that an episode ended without a decision."""

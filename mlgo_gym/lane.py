@@ -2,58 +2,80 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.utils import seeding
 
+from mlgo_gym.beginning import Beginning
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.episode import Episode
-from mlgo_gym.episode_maker import EpisodeMaker, Sampler
-from mlgo_gym.errors import ActionError, CompilerError, CorpusError, MlgoError
+from mlgo_gym.episode_maker import EpisodeMaker
+from mlgo_gym.errors import ActionError, CompilerError, MlgoError
 from mlgo_gym.session import Decision, Session
+from mlgo_gym.work import WorkUnderWay
+
+
+class Answer(NamedTuple):
+    """An action at a decision.
+
+    Attributes:
+        action: the action that is taken.
+        advice: its bytes for clang.
+        illegal: whether it takes the place of an illegal one.
+    """
+
+    action: Any
+    advice: bytes
+    illegal: bool
 
 
 class Lane:
     """Runs episodes of one environment, one after the other.
 
     `begin()` and `act()` set something going; `poll()` goes on with it until `ready`. Then either `decision` is set, or
-    the episode is over and `reward`, `truncated` and `info` tell how it ended.
+    the episode is over and `reward`, `truncated` and `info` tell how it ended, or there is an `error`.
 
     Args:
         maker: what all lanes have in common.
         number: the lane's number, for messages.
-        prefetch: how many episodes to start early, so that their clangs reach their first decision meanwhile.
+        prefetch: how many episodes to start early, so that their clangs reach their first decision meanwhile. They are
+            those that would come without: where an episode used more chance than was foreseen, they are started anew.
 
     Attributes:
         ready: whether there is something to deliver.
         over: whether the last episode has ended and none has begun since.
+        episode: the episode, from its first decision to its end.
+        skipped: the modules on which the compiler failed before the episode began, with the reason.
+        illegal: whether the last action was illegal.
+        last_action: the action before the current decision; None before the first.
         reward: the reward of the episode that has ended.
         truncated: whether it ended by a failure of the compiler.
         info: the info of the episode's end.
-        error: what the lane cannot recover from; raised when it is asked for its result.
-        deadline: when the compiler will have been silent for too long, on the monotonic clock.
+        error: what the lane cannot recover from; to be raised when it is asked for its result.
     """
 
     def __init__(self, maker: EpisodeMaker, number: int, prefetch: int) -> None:
         self.number = number
         self.ready = False
         self.over = True
+        self.episode: Episode | None = None
+        self.skipped: dict[str, str] = {}
+        self.illegal = False
+        self.last_action: Any = None
         self.reward = 0.0
         self.truncated = False
         self.info: dict[str, Any] = {}
         self.error: MlgoError | None = None
-        self.deadline = 0.0
-        self.episode: Episode | None = None
-        self.illegal = False
         self._maker = maker
+        self._timeout = maker.settings.timeout
         self._prefetch = prefetch
-        self._early: list[tuple[Sampler, Module, Episode]] = []
-        self._generator, _ = seeding.np_random(None)
-        self._sampler: Sampler | None = None
-        self._module: Module | None = None
-        self._beginning = False
+        self._chance, _ = seeding.np_random(None)
+        self._beginning: Beginning | None = None
+        self._early: deque[Beginning] = deque()
+        self._work: WorkUnderWay[Any] | None = None
 
     @property
     def decision(self) -> Decision | None:
@@ -63,189 +85,146 @@ class Lane:
     @property
     def session(self) -> Session | None:
         """The session whose descriptors tell when to `poll()`."""
-        return self.episode.current if self.episode is not None else None
+        return self._work.session if self._work is not None else None
 
-    def seed(self, seed: int | None) -> None:
-        """Start the lane's chance anew; episodes that were begun early under the old one are dropped."""
-        self._drop_early()
-        self._generator, _ = seeding.np_random(seed)
+    @property
+    def deadline(self) -> float:
+        """When the compiler will have been silent for too long, on the monotonic clock."""
+        return self._work.deadline if self._work is not None else float("inf")
+
+    def seed(self, seed: int) -> None:
+        """Start the lane's chance anew."""
+        self._chance, _ = seeding.np_random(seed)
 
     def begin(self, module: Module | None = None, function: str | None = None) -> None:
         """Begin an episode: of a module, or of one that is sampled."""
         self._end()
-        self.ready, self.over, self.error = False, False, None
-        self._beginning = True
-        self._sampler = None
+        self.ready, self.over, self.error, self.last_action = False, False, None, None
+        if module is None:
+            self._drop_early_unless_next()
         try:
-            if module is not None:
-                self._module = module
-                self.episode = self._maker.start(module, function, self._generator)
-                if self.episode is None:
-                    raise self._no_decision(module)
-            elif self._early:
-                self._sampler, self._module, self.episode = self._early.pop(0)
+            if module is None and self._early:
+                self._beginning = self._early.popleft()
+                self._beginning.postpone()
             else:
-                self._sampler = Sampler(self._maker, self._generator)
-                self._module, self.episode = self._sample(self._sampler)
+                self._beginning = Beginning(self._maker, self._chance, module, function)
         except MlgoError as error:
             self._give_up(error)
-        self._touch()
+        else:
+            self._work = self._beginning
+            self.poll()
 
-    def _sample(self, sampler: Sampler) -> tuple[Module, Episode]:
-        while True:
-            module = sampler.draw()
-            try:
-                episode = self._maker.start(module, None, self._generator)
-            except CompilerError as error:
-                sampler.note_failure(module.name, error)
-                continue
-            if episode is not None:
-                return module, episode
-
-    def _no_decision(self, module: Module) -> CorpusError:
-        return CorpusError(
-            f"module {module.name!r} of corpus {self._maker.corpus.name!r} has no {self._maker.task.name} decision to "
-            "learn from: choose another, or let the environment sample one"
-        )
-
-    def act(self, action: Any) -> None:
-        """Answer the decision.
+    def encode(self, action: Any) -> Answer:
+        """Return the answer to the decision that an action is.
 
         Raises:
             ActionError: no decision waits; or, with `strict`, the action is illegal.
         """
-        episode = self.episode
-        if episode is None or episode.decision is None:
+        decision = self.decision
+        if decision is None:
             raise ActionError(f"environment {self.number} has no decision that waits for an action: reset it")
-        task, decision = self._maker.task, episode.decision
+        task = self._maker.task
         advice = task.encode(decision, action)
-        self.illegal = advice is None
-        if advice is None:
-            if self._maker.settings.strict:
-                raise ActionError(f"action {action!r} is not legal at the decision of environment {self.number}")
-            advice = task.default_advice(decision)
-        self.ready = False
-        self._touch()
-        try:
-            episode.answer(advice)
-        except BrokenPipeError:
-            pass  # clang is gone: polling will say how
-        except CompilerError as error:
-            self._failed(error)
+        if advice is not None:
+            return Answer(action, advice, False)
+        if self._maker.settings.strict:
+            raise ActionError(f"action {action!r} is not legal at the decision of environment {self.number}")
+        return Answer(task.default_action(decision), task.default_advice(decision), True)
 
-    def _touch(self) -> None:
-        self.deadline = time.monotonic() + self._maker.settings.timeout
+    def act(self, answer: Answer) -> None:
+        """Answer the decision."""
+        assert self.episode is not None
+        self.ready, self.illegal, self.last_action = False, answer.illegal, answer.action
+        self.episode.answer(answer.advice)
+        self._work = WorkUnderWay(self.episode.proceed(), self._timeout)
 
     def poll(self) -> bool:
         """Go on without waiting; return whether something is ready to deliver."""
-        episode = self.episode
-        if self.ready or episode is None:
-            return self.ready
-        try:
-            if not episode.poll():
-                return False
-        except CompilerError as error:
-            self._failed(error)
-            return self.ready
-        except MlgoError as error:
-            self._give_up(error)
-            return True
-        if episode.decision is not None:
-            self.ready = True
-            if self._beginning:
-                self._begun()
-        elif self._beginning:
-            self._empty(episode)
-        else:
-            self.reward, self.info = self._maker.conclude(episode)
-            self.truncated = False
-            self._finish()
+        if not self.ready and self._work is not None:
+            self._go_on(self._work.poll)
         return self.ready
 
     def time_out(self) -> None:
         """End a compile that was silent for too long."""
-        assert self.episode is not None
-        self._failed(self.episode.time_out(self._maker.settings.timeout))
+        assert self._work is not None
+        self._go_on(self._work.time_out)
+        self.poll()
 
-    def _begun(self) -> None:
-        self._beginning = False
-        if len(self._early) < self._prefetch and self._sampler is not None:
-            sampler = Sampler(self._maker, self._generator)
-            try:
-                self._early.append((sampler, *self._sample(sampler)))
-            except MlgoError:
-                self._prefetch = 0  # the error will come again, and be told, when the episode is asked for
-
-    def _empty(self, episode: Episode) -> None:
-        """The module turned out to have no decision: draw another, unless it was asked for."""
-        self._maker.note_empty(episode)
-        assert self._module is not None
-        if self._sampler is None:
-            self._give_up(self._no_decision(self._module))
-        else:
-            self._draw_again()
-
-    def _draw_again(self) -> None:
-        assert self._sampler is not None
-        self._end()
+    def _go_on(self, work: Callable[[], object]) -> None:
+        assert self._work is not None
         try:
-            self._module, self.episode = self._sample(self._sampler)
+            work()
+            if self._work.session is None:
+                self._arrive()
+        except CompilerError as error:
+            self._fail(error)
         except MlgoError as error:
             self._give_up(error)
-        self._touch()
 
-    def _failed(self, error: CompilerError) -> None:
-        episode = self.episode
-        assert episode is not None
-        if not self._beginning:
+    def _arrive(self) -> None:
+        """There is a decision, or the episode has ended."""
+        self._work = None
+        if self._beginning is not None:
+            self.episode, self.skipped = self._beginning.result
+            self._chance = self._beginning.chance
+            self._beginning = None
+            self._start_early()
+        assert self.episode is not None
+        if self.episode.decision is None:
+            self.reward, self.info = self._maker.conclude(self.episode)
+            self.truncated = False
+            self._finish()
+        self.ready = True
+
+    def _start_early(self) -> None:
+        self._drop_early_unless_next()
+        chance = self._early[-1].chance if self._early else self._chance
+        while len(self._early) < self._prefetch:
             try:
-                self.reward, self.info = self._maker.fail(episode, error)
-            except CompilerError as raised:
-                self._give_up(raised)
-            else:
-                self.truncated = True
-                self._finish()
-        elif self._sampler is None:
+                self._early.append(Beginning(self._maker, chance))
+            except MlgoError:
+                return  # it comes again, and is told, when the episode is asked for
+            chance = self._early[-1].chance
+
+    def _drop_early_unless_next(self) -> None:
+        if self._early and not self._early[0].follows(self._chance):
+            while self._early:
+                self._early.popleft().close()
+
+    def _fail(self, error: CompilerError) -> None:
+        """The compiler failed: that ends an episode, and the lane where an episode could not even begin."""
+        if self._beginning is not None or self.episode is None:
             self._give_up(error)
+            return
+        try:
+            self.reward, self.info = self._maker.fail(self.episode, error)
+        except CompilerError as raised:
+            self._give_up(raised)
         else:
-            assert self._module is not None
-            try:
-                self._sampler.note_failure(self._module.name, error)
-            except MlgoError as raised:
-                self._give_up(raised)
-            else:
-                self._draw_again()
+            self.truncated = True
+            self._finish()
+
+    def _give_up(self, error: MlgoError) -> None:
+        self.error = error
+        if self._beginning is not None:
+            self._chance = self._beginning.chance
+        self._finish()
 
     def _finish(self) -> None:
         self._end()
         self.ready = self.over = True
 
-    def _give_up(self, error: MlgoError) -> None:
-        self._end()
-        self.error = error
-        self._beginning = False
-        self.ready = self.over = True
-
-    def first_info(self, info: dict[str, Any]) -> dict[str, Any]:
-        """Return the info of an episode's first decision, with the modules that were passed over."""
-        if self._sampler is not None and self._sampler.skipped:
-            info["skipped"] = self._sampler.skipped
-        return info
-
     def _end(self) -> None:
-        if self.episode is not None:
-            self.episode.close()
-            self.episode = None
-
-    def _drop_early(self) -> None:
-        for _, _, episode in self._early:
-            episode.close()
-        self._early.clear()
+        for part in (self._beginning, self._work, self.episode):
+            if part is not None:
+                part.close()
+        self._beginning = self._work = self.episode = None
 
     def close(self) -> None:
         """End everything. Idempotent."""
         self._end()
-        self._drop_early()
+        while self._early:
+            self._early.popleft().close()
         self.ready, self.over = False, True
 
 
@@ -261,4 +240,4 @@ def spread_seeds(seed: int | list[int | None] | None, lanes: int) -> list[int | 
         return [int(seed) + lane for lane in range(lanes)]
     if len(seed) != lanes:
         raise MlgoError(f"{lanes} seeds were expected, one per environment; found {len(seed)}")
-    return list(seed)
+    return [None if each is None else int(each) for each in seed]

@@ -11,6 +11,7 @@ from mlgo_gym.cache import cache_directory, write_atomically
 from mlgo_gym.compilation import Compilation
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.session import Session
+from mlgo_gym.work import Work, complete
 
 _EMIT_OBJECT = "-emit-obj"
 
@@ -23,6 +24,11 @@ def preoptimized(compilation: Compilation, timeout: float) -> Compilation:
     Raises:
         CompilerError: the compiler fails on the module.
     """
+    return complete(preoptimize(compilation), timeout)
+
+
+def preoptimize(compilation: Compilation) -> Work[Compilation]:
+    """Do what `preoptimized()` does, as work for an event loop too."""
     if compilation.module.thinlto_index is not None or _EMIT_OBJECT not in compilation.flags:
         return compilation
     key = compilation.key("optimized", "uselists")
@@ -32,7 +38,8 @@ def preoptimized(compilation: Compilation, timeout: float) -> Compilation:
         # Loop strength reduction looks at uses in their order, which bitcode only keeps when told to.
         command = [*compilation.toolchain.command, *flags, "-emit-llvm-uselists", *compilation.inputs]
         with Session(command) as session:
-            write_atomically(path, session.finish(timeout).object_bytes)
+            yield session
+            write_atomically(path, session.finish(0.0).object_bytes)
     return replace(
         compilation,
         module=replace(compilation.module, bitcode=path),
@@ -48,10 +55,16 @@ def verify(full: Compilation, optimized: Compilation, timeout: float) -> None:
         ToolchainError: the objects differ.
         CompilerError: a compile fails.
     """
+    complete(prove(full, optimized), timeout)
+
+
+def prove(full: Compilation, optimized: Compilation) -> Work[None]:
+    """Do what `verify()` does, as work for an event loop too."""
     objects = []
     for compilation in (full, optimized):
         with Session(compilation.command) as session:
-            objects.append(session.finish(timeout).object_bytes)
+            yield session
+            objects.append(session.finish(0.0).object_bytes)
     if objects[0] != objects[1]:
         raise ToolchainError(
             f"module {full.module.name!r} was to give the same object from its optimised bitcode as in full, and did "
