@@ -12,9 +12,13 @@ def report(
     folder: Annotated[Path, typer.Argument(help="The --output of an evaluation, finished or not.")],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    svg: Annotated[Path | None, typer.Option(help="Write the tables to this file as a picture, too.")] = None,
 ) -> None:
     """Print the tables of an evaluation again."""
-    from mlgo_gym.cli.sheets import print_result
+    from mlgo_gym.cli.sheets import draw_result, print_result
     from mlgo_gym.evaluation.result import load_result
 
-    print_result(load_result(folder), as_json=as_json)
+    result = load_result(folder)
+    print_result(result, as_json=as_json)
+    if svg is not None:
+        draw_result(result, svg, title=f"mlgo-gym report {folder.name}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+from pathlib import Path
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -11,6 +13,9 @@ from rich.table import Table
 
 from mlgo_gym.evaluation.report import Sheet, as_data, by_project, notes, overview
 from mlgo_gym.evaluation.result import EvaluationResult
+
+PICTURE_WIDTH = 120
+"""The columns of the terminal that a picture shows."""
 
 _GAP = 3
 """What a column takes beyond its text: padding and a separator."""
@@ -21,7 +26,20 @@ def print_result(result: EvaluationResult, *, as_json: bool = False) -> None:
     if as_json:
         typer.echo(json.dumps(as_data(result), indent=2))
         return
-    console = Console(highlight=False, markup=False)
+    _print_tables(Console(highlight=False, markup=False), result)
+
+
+def draw_result(result: EvaluationResult, path: Path, title: str) -> None:
+    """Write what `print_result()` prints on a wide terminal as an SVG picture."""
+    console = Console(
+        highlight=False, markup=False, record=True, file=io.StringIO(), force_terminal=True, width=PICTURE_WIDTH
+    )
+    _print_tables(console, result)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    console.save_svg(str(path), title=title)
+
+
+def _print_tables(console: Console, result: EvaluationResult) -> None:
     for sheet in (overview(result), by_project(result)):
         if sheet is not None:
             print_sheet(console, sheet)
