@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ from mlgo_gym.cache import write_atomically
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import EpisodeResult
+from mlgo_gym.json_lines import JsonLines, read_json_lines
 
 HEADER = "meta.json"
 EPISODES = "episodes.jsonl"
@@ -46,11 +45,10 @@ def read_episodes(folder: Path) -> list[EpisodeResult]:
         MlgoError: a line is of another form.
     """
     path = folder / EPISODES
-    content = path.read_bytes() if path.exists() else b""
     found: dict[tuple[str, str], EpisodeResult] = {}
-    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), start=1):
+    for number, value in read_json_lines(path):
         try:
-            result = EpisodeResult.from_json(json.loads(line))
+            result = EpisodeResult.from_json(value)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MlgoError(f"{path}, line {number}, was to be a result, and is not: {error!r}; delete it") from error
         found.pop((result.policy, result.module), None)
@@ -74,22 +72,13 @@ class ResultFolder:
     """
 
     def __init__(self, path: Path, configuration: Configuration) -> None:
-        path.mkdir(parents=True, exist_ok=True)
-        self._file = (path / EPISODES).open("ab")
+        self._lines = JsonLines(path / EPISODES)
         try:
-            self._lock(path)
             self.configuration = self._check(path, configuration)
             self.episodes = read_episodes(path)
-            self._repair(path)
         except BaseException:
-            self._file.close()
+            self._lines.close()
             raise
-
-    def _lock(self, path: Path) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise MlgoError(f"another evaluation writes to {path} now; wait for it, or choose another output") from None
 
     @staticmethod
     def _check(path: Path, configuration: Configuration) -> Configuration:
@@ -110,20 +99,13 @@ class ResultFolder:
         write_atomically(path / HEADER, (json.dumps(merged.to_json(), indent=2) + "\n").encode())
         return merged
 
-    def _repair(self, path: Path) -> None:
-        """Cut off what a kill has left of a line, so that the next one begins anew."""
-        content = (path / EPISODES).read_bytes()
-        self._file.truncate(content.rfind(b"\n") + 1)
-
     def append(self, result: EpisodeResult) -> None:
         """Write a result; when this returns it is on disk."""
-        self._file.write(json.dumps(result.to_json()).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self._lines.append(result.to_json())
 
     def close(self) -> None:
         """Let others write. Idempotent."""
-        self._file.close()
+        self._lines.close()
 
     def __enter__(self) -> ResultFolder:
         return self
