@@ -64,13 +64,13 @@ def test_no_module_called_envs_is_installed(installed: Path) -> None:
     assert "No module named 'envs'" in result.stderr
 
 
-def test_every_module_of_the_checkout_is_in_the_wheel(installed: Path) -> None:
+def test_every_file_of_the_checkout_is_in_the_wheel(installed: Path) -> None:
     packages = {"mlgo_gym": installed / "mlgo_gym", "envs": installed / "mlgo_gym" / "envs"}
     missing = [
         str(path.relative_to(ROOT))
         for name, target in packages.items()
-        for path in (ROOT / name).rglob("*.py")
-        if not (target / path.relative_to(ROOT / name)).is_file()
+        for path in (ROOT / name).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and not (target / path.relative_to(ROOT / name)).is_file()
     ]
     assert missing == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import pickle
@@ -12,7 +11,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
 import mlgo_gym
@@ -140,8 +139,9 @@ def test_a_specification_survives_json(name: str, any_task: str) -> None:
 
 
 def test_its_docstring_is_its_manual(name: str) -> None:
-    module, _, attribute = mlgo_gym.ENVIRONMENTS[name].partition(":")
-    manual = inspect.getdoc(getattr(importlib.import_module(module), attribute))
+    entry_point = gym.spec(name).entry_point
+    assert isinstance(entry_point, str)
+    manual = inspect.getdoc(load_env_creator(entry_point))
     assert manual is not None
     wanted = ("Observation space", "Action space", "Rewards", "Episode end", "Arguments", "Version history")
     assert [heading for heading in wanted if f"## {heading}" not in manual] == []
