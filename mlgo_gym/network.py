@@ -24,7 +24,8 @@ _ZERO = np.float32(0)
 
 
 def _relu(values: Floats) -> Floats:
-    return np.maximum(values, _ZERO, out=values)
+    np.maximum(values, _ZERO, out=values)
+    return values
 
 
 def _tanh(values: Floats) -> Floats:
@@ -37,7 +38,8 @@ def _elu(values: Floats) -> Floats:
 
 
 def _leaky_relu(values: Floats) -> Floats:
-    return np.maximum(values, np.float32(0.01) * values)
+    result: Floats = np.maximum(values, np.float32(0.01) * values)
+    return result
 
 
 ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {

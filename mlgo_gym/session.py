@@ -200,6 +200,11 @@ class Session:
         self._unsent += b"".join(answers)
         self._send()
 
+    @property
+    def unasked(self) -> int:
+        """How many answers were sent ahead to questions that clang has not asked yet."""
+        return self._ahead
+
     def _send(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while self._unsent:

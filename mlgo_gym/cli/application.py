@@ -11,8 +11,11 @@ from mlgo_gym.cli.corpus import corpus_commands
 from mlgo_gym.cli.docs import docs
 from mlgo_gym.cli.doctor import doctor
 from mlgo_gym.cli.evaluate import evaluate
+from mlgo_gym.cli.replay import replay
 from mlgo_gym.cli.report import report
 from mlgo_gym.cli.search import search
+from mlgo_gym.cli.trace import trace
+from mlgo_gym.cli.validate import validate
 
 application = typer.Typer(
     name="mlgo-gym",
@@ -25,7 +28,10 @@ application.add_typer(corpus_commands, name="corpus")
 application.command("docs")(docs)
 application.command("doctor")(doctor)
 application.command("evaluate")(evaluate)
+application.command("replay")(replay)
 application.command("report")(report)
+application.command("trace")(trace)
+application.command("validate")(validate)
 application.command("search")(search)
 
 

@@ -24,6 +24,7 @@ class EpisodeResult:
         decisions: how many decisions the policy took.
         handed_over: how many clang took because the budget was spent.
         illegal_actions: how many of the policy's actions were illegal and replaced by clang's own choice.
+        actions: those actions, as `mlgo_gym.evaluation.actions` packs them; None for a plain compile.
         seconds: the time from the start of the compile to its end, without that of the baseline.
         error: what went wrong, when `FAILED`: `kind` and `message`, and `exit_status` and `stderr` where known.
     """
@@ -37,6 +38,7 @@ class EpisodeResult:
     decisions: int = 0
     handed_over: int = 0
     illegal_actions: int = 0
+    actions: str | None = None
     seconds: float = 0.0
     error: dict[str, Any] | None = None
 

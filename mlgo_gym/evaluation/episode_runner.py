@@ -17,6 +17,7 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.decision_count import known_decisions
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.evaluation.actions import pack_actions
 from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, EpisodeResult
 from mlgo_gym.measurement import Measurement
 from mlgo_gym.options import Settings
@@ -141,12 +142,16 @@ class EpisodeRunner:
             raise
         total = 0.0
         illegal = 0
+        actions = []
         over = False
         while not over:
-            observation, reward, terminated, truncated, info = self.env.step(policy.act(observation, info))
+            action, default = policy.act(observation, info), info["default_action"]
+            observation, reward, terminated, truncated, info = self.env.step(action)
             over = terminated or truncated
             total += reward
-            illegal += info.get("illegal_action", False)
+            replaced = info.get("illegal_action", False)
+            illegal += replaced
+            actions.append(default if replaced else action)
         return EpisodeResult(
             *assignment,
             FAILED if "error" in info else DONE,
@@ -155,6 +160,7 @@ class EpisodeRunner:
             decisions=info["decisions"],
             handed_over=info["handed_over"],
             illegal_actions=illegal,
+            actions=pack_actions(actions, self.env.action_space),
             seconds=round(time.perf_counter() - started, 6),
             error=info.get("error"),
         )

@@ -1,0 +1,67 @@
+"""`mlgo-gym trace`: the training logs of a policy over a corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from mlgo_gym.trajectories.trajectory import Trajectory
+
+
+def trace(
+    environment: Annotated[str, typer.Argument(help="The environment, for instance mlgo/Inline-v0.")],
+    *,
+    output: Annotated[Path, typer.Option(help="A new folder for logs/MODULE.log, episodes.jsonl and meta.json.")],
+    policy: Annotated[str, typer.Option(help="A policy, as `evaluate` takes it.")] = "default",
+    corpus: Annotated[
+        str, typer.Option(help="builtin, a dataset, a folder, a .bc file, or several with commas between.")
+    ] = "builtin",
+    clang: Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")] = None,
+    seed: Annotated[int, typer.Option(help="What random policies and --limit depend on.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
+    ] = None,
+    minari: Annotated[
+        str | None, typer.Option(metavar="ID", help="Also make a Minari dataset, for instance mlgo/inline/default-v0.")
+    ] = None,
+) -> None:
+    """Write what a policy decides as LLVM training logs, one for each module.
+
+    An observation is the features and, last of them, the decision; its outcome
+    is the reward, 0 but for the last. LLVM's log_reader.py and ml-compiler-opt
+    read them, and `mlgo-gym replay` runs them again.
+    """
+    from mlgo_gym.cli.evaluate import parse_settings
+    from mlgo_gym.cli.progress import progress_over
+    from mlgo_gym.trajectories import trace as write_trace
+    from mlgo_gym.trajectories.minari import MinariDataset
+
+    arguments = parse_settings(settings or ()) | ({} if clang is None else {"clang": clang})
+    dataset = None if minari is None else MinariDataset(minari, environment, policy)
+    with progress_over(limit, "Modules") as advance:
+
+        def note(trajectory: Trajectory | None) -> None:
+            advance()
+            if dataset is not None:
+                dataset.add(trajectory)
+
+        episodes = write_trace(
+            environment,
+            policy,
+            output=output,
+            corpus=corpus,
+            env_kwargs=arguments,
+            seed=seed,
+            limit=limit,
+            progress=note,
+        )
+    decisions = sum(episode.decisions for episode in episodes)
+    typer.echo(f"{len(episodes)} episodes with {decisions} decisions in {output}")
+    if dataset is not None:
+        dataset.write({**arguments, "corpus": corpus})
+        typer.echo(f"the Minari dataset {minari}")

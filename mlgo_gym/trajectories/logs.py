@@ -1,0 +1,63 @@
+"""Trajectories as LLVM's training logs, which LLVM's log_reader.py and google/ml-compiler-opt read.
+
+An observation is the features and, last of them, the decision, as LLVM's own `-training-log` has it; each is followed
+by an outcome, as those readers expect: the reward of the step, 0 but for the last one of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from mlgo_gym.errors import MlgoError, TrainingLogError
+from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.training_log import LogDecoder, LogHeader, LogWriter, Observation, read_events
+from mlgo_gym.trajectories.trajectory import Step
+
+SCORE = TensorSpec("reward", "float", (1,))
+"""The tensor of the outcomes; the name is that of LLVM's register allocation logs."""
+
+
+def log_header(channel: LogHeader) -> LogHeader:
+    """Return the header of a log of the decisions that came over a channel."""
+    assert channel.advice is not None
+    return LogHeader((*channel.features, channel.advice), score=SCORE)
+
+
+def write_log(stream: IO[bytes], channel: LogHeader, steps: Sequence[Step], reward: float) -> None:
+    """Write the decisions of one advisor, byte for byte as LLVM's `Logger` would.
+
+    Args:
+        stream: where to; the caller closes it.
+        channel: the header of the advisor's channel.
+        steps: its decisions, in order.
+        reward: the reward of the episode, the outcome of the last one.
+    """
+    log = LogWriter(stream, log_header(channel))
+    context: str | None = None
+    last = len(steps) - 1
+    for number, step in enumerate(steps):
+        if step.decision.context != context:
+            context = step.decision.context
+            log.context(context)
+        log.observation(step.decision.payload + step.advice)
+        log.outcome(reward if number == last else 0.0)
+
+
+def read_answers(path: Path) -> list[bytes]:
+    """Return the decisions in a log, as the bytes of one advice tensor each.
+
+    Raises:
+        MlgoError: there is no such file, or it is no log.
+    """
+    decoder = LogDecoder()
+    payloads = []
+    try:
+        with path.open("rb") as stream:
+            payloads = [event.payload for event in read_events(stream, decoder) if isinstance(event, Observation)]
+    except (OSError, TrainingLogError) as error:
+        raise MlgoError(f"{path} was to be a training log, and cannot be read: {error}; trace it again") from error
+    assert decoder.header is not None  # read_events() raises where there is none
+    size = decoder.header.features[-1].nbytes
+    return [payload[-size:] for payload in payloads]

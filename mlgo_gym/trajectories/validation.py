@@ -1,0 +1,93 @@
+"""Run the episodes of an evaluation again: what was measured must come out again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.actions import unpack_actions
+from mlgo_gym.evaluation.episode_result import DONE, EpisodeResult
+from mlgo_gym.evaluation.episode_runner import Assignment, EpisodeRunner, RunnerSettings, is_plain_clang
+from mlgo_gym.evaluation.result import load_result
+from mlgo_gym.trajectories.replay import Verdict, check_version, differences
+from mlgo_gym.trajectories.trajectory import measures_of
+
+
+def validate(
+    folder: str | Path,
+    *,
+    corpus: str | None = None,
+    clang: str | None = None,
+    progress: Callable[[Verdict], object] = lambda _: None,
+) -> list[Verdict]:
+    """Make every finished episode of an evaluation again by its recorded actions, and compare what is measured.
+
+    No policy is asked, so that results can be checked by who does not have it.
+
+    Args:
+        folder: the output of `evaluate`.
+        corpus: what `open_corpus` takes; by default the corpus by the name that it had.
+        clang: the compiler, of the same version; by default as for a new environment.
+        progress: called with each verdict.
+
+    Raises:
+        MlgoError: the folder holds no results, the corpus is gone, or the compiler is of another version.
+    """
+    result = load_result(folder)
+    configuration = result.configuration
+    plain = {name: name for name in configuration.policies.values() if is_plain_clang(name)}
+    settings = RunnerSettings(
+        configuration.environment,
+        corpus or configuration.corpus,
+        {**configuration.arguments, "clang": clang},
+        plain,
+        configuration.seed,
+    )
+    runner = EpisodeRunner(settings)
+    verdicts = []
+    try:
+        check_version(runner.env, configuration.clang)
+        for episode in result.episodes:
+            if episode.status == DONE:
+                identity = configuration.policies[episode.policy]
+                again = identity if identity in plain else None
+                verdicts.append(Verdict(episode.policy, episode.module, _difference(runner, episode, again)))
+                progress(verdicts[-1])
+    finally:
+        runner.close()
+    return verdicts
+
+
+def _difference(runner: EpisodeRunner, episode: EpisodeResult, plain: str | None) -> str:
+    if plain is None:
+        try:
+            found = _play(runner.env, episode)
+        except MlgoError as error:
+            return str(error)
+    else:
+        result = runner.run(Assignment(plain, episode.module, episode.project))
+        if result.status != DONE:
+            return f"the compile failed: {result.error}"
+        found = result.measures
+    return differences(episode.measures, found)
+
+
+def _play(env: CompilerEnv, episode: EpisodeResult) -> dict[str, tuple[float, float]]:
+    """Return the measures of an episode's actions, taken one after the other."""
+    if episode.actions is None:
+        raise MlgoError("its actions were not recorded; evaluate again")
+    actions = unpack_actions(episode.actions, env.action_space)
+    if len(actions) != episode.decisions:
+        raise MlgoError(f"{episode.decisions} decisions were wanted, found {len(actions)} actions")
+    env.reset(options={"module": episode.module})
+    info: dict[str, Any] = {}
+    for number, action in enumerate(actions, start=1):
+        _, _, terminated, truncated, info = env.step(action)
+        if truncated:
+            raise MlgoError(f"the compile failed: {info['error']}")
+        if terminated != (number == len(actions)):
+            raise MlgoError(f"the episode was to end after {len(actions)} decisions, and did not")
+    return measures_of(info)

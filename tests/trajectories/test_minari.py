@@ -1,0 +1,51 @@
+"""Traces as Minari datasets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgo_gym.errors import MissingExtraError
+from mlgo_gym.trajectories import trace
+from mlgo_gym.trajectories.minari import MinariDataset
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("environment", ["mlgo/Inline-v0", "mlgo/RegAllocEvict-v0"])
+def test_a_dataset_has_the_episodes_of_the_trace(
+    environment: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minari = pytest.importorskip("minari", reason="minari is not installed")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    arguments = {"max_decisions": 20}
+    place = str(corpus) if environment == "mlgo/Inline-v0" else "builtin"
+    dataset = MinariDataset("mlgo/test/random-v0", environment, "random")
+    episodes = trace(
+        environment,
+        "random",
+        corpus=place,
+        output=tmp_path / "t",
+        limit=3,
+        env_kwargs=arguments,
+        progress=dataset.add,
+    )
+    dataset.write({**arguments, "corpus": place})
+    loaded = minari.load_dataset("mlgo/test/random-v0")
+    assert loaded.total_episodes == len(episodes) > 0
+    for episode, traced in zip(loaded.iterate_episodes(), episodes, strict=True):
+        assert len(episode.actions) == traced.decisions
+        assert episode.rewards[-1] == traced.reward
+        assert not episode.rewards[:-1].any()
+        assert episode.terminations.tolist() == [False] * (traced.decisions - 1) + [True]
+        last = episode.observations["observations"] if isinstance(episode.observations, dict) else episode.observations
+        assert len(last) == traced.decisions + 1
+        assert np.any(last[0])
+        assert not np.any(last[-1])
+
+
+def test_without_minari_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "minari", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'mlgo-gym\[minari\]'"):
+        MinariDataset("x/y-v0", "mlgo/Inline-v0", "default")

@@ -1,0 +1,79 @@
+"""Results of an evaluation come out again, without the policies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation import evaluate
+from mlgo_gym.evaluation.actions import pack_actions, unpack_actions
+from mlgo_gym.trajectories import validate
+
+PLAIN = "clang:-mllvm,-inline-threshold=0"
+
+
+@pytest.fixture
+def results(corpus: Path, tmp_path: Path) -> Path:
+    evaluate("mlgo/Inline-v0", policies=["random", PLAIN, "never"], corpus=str(corpus), output=tmp_path / "r", seed=3)
+    return tmp_path / "r"
+
+
+def edit(folder: Path, change: Any) -> None:
+    path = folder / "episodes.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        change(line)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_every_result_comes_out_again(results: Path, corpus: Path) -> None:
+    verdicts = validate(results, corpus=str(corpus))
+    assert {(verdict.policy, verdict.module) for verdict in verdicts} >= {
+        (policy, module) for policy in ("random", PLAIN, "never") for module in ("calls", "more/calls")
+    }
+    assert [verdict for verdict in verdicts if verdict.problem] == []
+
+
+def test_a_wrong_size_is_seen(results: Path, corpus: Path) -> None:
+    def change(line: Any) -> None:
+        if line["module"] == "calls":
+            line["measures"]["text_size"][0] -= 8
+
+    edit(results, change)
+    problems = {
+        (verdict.policy, verdict.module) for verdict in validate(results, corpus=str(corpus)) if verdict.problem
+    }
+    assert problems == {(policy, "calls") for policy in ("random", PLAIN, "never")}
+
+
+def test_results_without_actions_are_not_taken_for_valid(results: Path, corpus: Path) -> None:
+    edit(results, lambda line: line.pop("actions"))
+    problems = [verdict for verdict in validate(results, corpus=str(corpus)) if verdict.problem]
+    assert {verdict.policy for verdict in problems} == {"random", "never"}
+    assert all("were not recorded" in verdict.problem for verdict in problems)
+
+
+@pytest.mark.parametrize(
+    ("space", "actions"),
+    [
+        (gym.spaces.Discrete(2), [0, 1, 1, 0]),
+        (gym.spaces.Discrete(33), [32, 0, 7]),
+        (gym.spaces.Box(0, 1, (1,), np.float32), [np.array([0.1], np.float32), np.array([1], np.float32)]),
+    ],
+)
+def test_packed_actions_are_the_same_actions(space: gym.Space[Any], actions: list[Any]) -> None:
+    again = unpack_actions(pack_actions(actions, space), space)
+    assert len(again) == len(actions)
+    assert all(np.array_equal(one, other) and one in space for one, other in zip(again, actions, strict=True))
+
+
+@pytest.mark.parametrize("text", ["?", "AAAA", ""])
+def test_damaged_actions_are_refused(text: str) -> None:
+    with pytest.raises(MlgoError, match="evaluate again"):
+        unpack_actions(text, gym.spaces.Discrete(2))
