@@ -158,7 +158,7 @@ def summary(found: list[Run], runs: dict[str, list[Run]], decisions: int) -> dic
     """Return the medians of one contender's runs, and how they compare."""
 
     def median(of: list[Run], field: str) -> float:
-        return statistics.median(getattr(run, field) for run in of)
+        return statistics.median(float(getattr(run, field)) for run in of)
 
     plain, loop = runs["plain clang"], runs["smallest host loop"]
     result: dict[str, object] = {"runs": [run._asdict() for run in found]}
@@ -189,7 +189,7 @@ def show(result: dict[str, object]) -> bool:
             )
         print()
     ours = contenders["mlgo/Inline-v0"]
-    met = ours["added_ms_per_decision"] <= MOST_ADDED_MS and ours["ratio_to_smallest_loop"] <= MOST_RATIO
+    met = bool(ours["added_ms_per_decision"] <= MOST_ADDED_MS and ours["ratio_to_smallest_loop"] <= MOST_RATIO)
     print(
         f"targets, by the clock: at most {MOST_ADDED_MS:.2f} ms added per decision, "
         f"at most {MOST_RATIO} times the smallest loop: " + ("met" if met else "missed")
