@@ -18,7 +18,19 @@ def _mlp(path: Path, env: CompilerEnv) -> Policy:
     return MlpPolicy(env, Network.load(path))
 
 
-_KINDS: dict[str, Callable[[Path, CompilerEnv], Policy]] = {"mlp": _mlp}
+def _tflite(path: Path, env: CompilerEnv) -> Policy:
+    from mlgo_gym.policies.tflite import TflitePolicy
+
+    return TflitePolicy(env, path)
+
+
+def _onnx(path: Path, env: CompilerEnv) -> Policy:
+    from mlgo_gym.policies.onnx import OnnxPolicy
+
+    return OnnxPolicy(env, path)
+
+
+_KINDS: dict[str, Callable[[Path, CompilerEnv], Policy]] = {"mlp": _mlp, "tflite": _tflite, "onnx": _onnx}
 
 MODEL_POLICIES = tuple(f"{kind}:FILE" for kind in _KINDS)
 """How the policies are written."""

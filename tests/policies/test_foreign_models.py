@@ -1,0 +1,130 @@
+"""The policies `tflite:FILE` and `onnx:FILE`: models made by others drive episodes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import MissingExtraError, PolicyError
+from mlgo_gym.evaluation.episode_runner import make_environment
+from mlgo_gym.observation_record import record_observations
+from mlgo_gym.policies import load_policy
+from tests.policies.episodes import play
+from tests.policies.linear_models import write_onnx, write_tflite
+
+pytestmark = pytest.mark.libraries
+
+DECIDES = [{"logging_name": "inlining_decision", "tensor_spec": {"name": "decision", "port": 0}}]
+
+Make = Callable[[dict[str, float], float], str]
+
+
+@pytest.fixture
+def middle(inline: CompilerEnv) -> float:
+    """A threshold that about half of the decisions of `calls` are below."""
+    costs = record_observations(inline, observations=9)[:, inline.feature_names.index("cost_estimate")]
+    return float(np.median(costs)) + 0.5
+
+
+@pytest.fixture(params=["tflite", "onnx"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    """Return a function that writes a linear model and returns the policy's specification."""
+    kind: str = request.param
+    if kind == "onnx":
+        pytest.importorskip("onnx", reason="onnx is not installed")
+        pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    else:
+        pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
+
+    def write(weights: dict[str, float], bias: float) -> str:
+        path = tmp_path / f"model.{kind}"
+        if kind == "onnx":
+            write_onnx(path, weights, bias)
+        else:
+            write_tflite(path, weights, bias)
+            (tmp_path / "output_spec.json").write_text(json.dumps(DECIDES))
+        return f"{kind}:{path}"
+
+    return write
+
+
+@pytest.mark.parametrize("observation", ["flat", "dict"])
+def test_a_model_with_one_input_per_feature_drives_an_episode(
+    make: Make, middle: float, observation: str, inline: CompilerEnv, corpus: Path
+) -> None:
+    spec = make({"callee_users": 0.0, "cost_estimate": -1.0}, middle)
+    env = make_environment("mlgo/Inline-v0", {"corpus": str(corpus), "observation": observation})
+    actions, _ = play(env, load_policy(spec, env), "calls")
+    env.close()
+    expected, _ = play(inline, load_policy(f"threshold:{middle}", inline), "calls")
+    assert actions == expected
+    assert set(actions) == {0, 1}
+
+
+def test_a_feature_that_the_compiler_lacks_is_refused_with_the_list(make: Make, inline: CompilerEnv) -> None:
+    spec = make({"magic": 1.0, "cost_estimate": 1.0, "more": 1.0}, 0)
+    with pytest.raises(PolicyError, match=r"wants 2 features that are not there: magic \[1\], more \[1\]; there are"):
+        load_policy(spec, inline)
+
+
+def test_what_tf_agents_wants_for_training_alone_is_filled(make: Make, inline: CompilerEnv) -> None:
+    spec = make({"cost_estimate": 0.0, "step_type": 1.0, "reward": 1.0, "discount": 1.0}, 1)
+    assert set(play(inline, load_policy(spec, inline), "calls")[0]) == {1}
+
+
+def test_a_file_that_is_no_model_is_refused(make: Make, inline: CompilerEnv) -> None:
+    spec = make({"cost_estimate": 1.0}, 0)
+    Path(spec.partition(":")[2]).write_bytes(b"no model at all")
+    with pytest.raises(PolicyError, match="cannot be used"):
+        load_policy(spec, inline)
+
+
+@pytest.mark.parametrize(
+    ("kind", "module", "extra"), [("tflite", "ai_edge_litert.interpreter", "tflite"), ("onnx", "onnxruntime", "onnx")]
+)
+def test_without_the_library_the_extra_is_named(
+    kind: str, module: str, extra: str, inline: CompilerEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model").touch()
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'mlgo-gym\[{extra}\]'"):
+        load_policy(f"{kind}:{tmp_path}/model", inline)
+
+
+class TestOutputSpec:
+    """`output_spec.json` says which output of a TensorFlow Lite model is the decision."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
+        write_tflite(tmp_path / "model.tflite", {"cost_estimate": 0.0}, 2, prefix="serving_default_action_")
+        return tmp_path
+
+    @pytest.mark.parametrize("output", ["decision", "logit"])
+    def test_the_output_that_it_names_decides(self, folder: Path, output: str, inline: CompilerEnv) -> None:
+        (folder / "output_spec.json").write_text(json.dumps([{"tensor_spec": {"name": output, "port": 0}}]))
+        assert set(play(inline, load_policy(f"tflite:{folder}", inline), "calls")[0]) == {1}
+
+    def test_without_it_a_model_needs_a_single_output(self, folder: Path, inline: CompilerEnv) -> None:
+        with pytest.raises(PolicyError, match="which of the outputs logit:0, decision:0 decides"):
+            load_policy(f"tflite:{folder}", inline)
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("[]", "list of outputs"),
+            ("{}", "list of outputs"),
+            ("?", "list of outputs"),
+            ('[{"tensor_spec": {"name": "other"}}]', "other:0 decides, and the model has logit:0, decision:0"),
+        ],
+    )
+    def test_one_that_does_not_fit_is_refused(self, folder: Path, text: str, message: str, inline: CompilerEnv) -> None:
+        (folder / "output_spec.json").write_text(text)
+        with pytest.raises(PolicyError, match=message):
+            load_policy(f"tflite:{folder}", inline)
