@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 from collections.abc import Container
 
@@ -47,8 +48,11 @@ class Wakeups:
             if number in wanted:
                 speaking.add(number)
             else:
-                self._epoll.unregister(descriptor)
-                self._muted.setdefault(number, []).append(descriptor)
+                # A closed descriptor can still be heard for a moment: of a clang that is being started, which lets go
+                # of what is closed on exec only after posix_spawn() has returned.
+                with contextlib.suppress(OSError):
+                    self._epoll.unregister(descriptor)
+                    self._muted.setdefault(number, []).append(descriptor)
         return speaking
 
     def close(self) -> None:

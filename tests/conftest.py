@@ -112,6 +112,16 @@ def corpus(calls: Path, leaf: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return folder
 
 
+@pytest.fixture(scope="session")
+def varied(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder of five modules: three in which every task has decisions, one with inlining alone, one with none."""
+    folder = tmp_path_factory.mktemp("varied")
+    for program in ("many_calls.c", "mixed.c", "calls.c", "leaf.c"):
+        shutil.copy(make_bitcode(program), folder)
+    shutil.copy(folder / "mixed.bc", folder / "again.bc")
+    return str(folder)
+
+
 @pytest.fixture
 def nothing_is_left() -> Iterator[None]:
     """Fail a test that leaves a process, a descriptor or a scratch folder behind."""
