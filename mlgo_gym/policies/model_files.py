@@ -30,7 +30,18 @@ def _onnx(path: Path, env: CompilerEnv) -> Policy:
     return OnnxPolicy(env, path)
 
 
-_KINDS: dict[str, Callable[[Path, CompilerEnv], Policy]] = {"mlp": _mlp, "tflite": _tflite, "onnx": _onnx}
+def _sb3(path: Path, env: CompilerEnv) -> Policy:
+    from mlgo_gym.policies.sb3 import Sb3Policy
+
+    return Sb3Policy(env, path)
+
+
+_KINDS: dict[str, Callable[[Path, CompilerEnv], Policy]] = {
+    "mlp": _mlp,
+    "tflite": _tflite,
+    "onnx": _onnx,
+    "sb3": _sb3,
+}
 
 MODEL_POLICIES = tuple(f"{kind}:FILE" for kind in _KINDS)
 """How the policies are written."""

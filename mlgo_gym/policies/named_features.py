@@ -17,6 +17,8 @@ from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.normalization import Floats, feature_columns
 from mlgo_gym.observation_record import flat_part
 
+_MASK = "action_mask"
+
 
 def feature_vector(policy: str, env: CompilerEnv, wanted: Sequence[str]) -> Callable[[Any], Floats]:
     """Return a function that takes an observation and returns some of its features.
@@ -25,7 +27,8 @@ def feature_vector(policy: str, env: CompilerEnv, wanted: Sequence[str]) -> Call
         policy: the policy's name, for the error.
         env: the environment that the observations come from: flat ones, alone or beside an action mask, or
             dictionaries of raw tensors.
-        wanted: the names of the features, as `feature_names` has them.
+        wanted: the names of the features, as `feature_names` has them; and `action_mask[0]`, `action_mask[1]`, … for
+            a model that sees the mask too.
 
     Returns:
         From an observation to float32 of shape (wanted,).
@@ -33,13 +36,19 @@ def feature_vector(policy: str, env: CompilerEnv, wanted: Sequence[str]) -> Call
     Raises:
         PolicyError: the environment lacks some of the features; it lists them.
     """
+    space = env.observation_space
+    mask = [name for name in wanted if name.startswith(f"{_MASK}[")]
+    if mask:
+        size = len(space[_MASK].sample()) if isinstance(space, gym.spaces.Dict) and _MASK in space.spaces else 0
+        mask = [f"{_MASK}[{action}]" for action in range(size)]
     try:
-        columns = feature_columns(f"the policy {policy!r}", wanted, env.feature_names)
+        columns = feature_columns(f"the policy {policy!r}", wanted, [*mask, *env.feature_names])
     except MlgoError as error:
         raise PolicyError(str(error)) from None
-    space = env.observation_space
     if isinstance(space, gym.spaces.Dict) and "observations" not in space.spaces:
         return _from_tensors(wanted)
+    if mask:
+        return lambda observation: np.concatenate([observation[_MASK], observation["observations"]])[columns]
     if np.array_equal(columns, np.arange(len(env.feature_names))):
         return flat_part
     return lambda observation: flat_part(observation)[columns]
