@@ -77,10 +77,10 @@ def test_no_infos_are_no_keys() -> None:
 KINDS = {
     "count": st.integers(-(2**60), 2**60),
     "share": st.floats(allow_nan=False),
-    "text": st.text(max_size=3),
+    "text": st.text("ab", max_size=3),
     "flag": st.booleans(),
     "mask": st.lists(st.integers(0, 1), min_size=3, max_size=3).map(lambda values: np.array(values, np.int8)),
-    "nested": st.fixed_dictionaries({}, optional={"a": st.integers(0, 9), "b": st.text(max_size=2)}),
+    "nested": st.fixed_dictionaries({}, optional={"a": st.integers(0, 9), "b": st.text("ab", max_size=2)}),
 }
 
 
