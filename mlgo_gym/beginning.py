@@ -68,6 +68,7 @@ def _first_decision(
         episode.close()
         raise
     if episode.decision is not None:
+        maker.keep_warm(episode)
         return episode
     maker.note_empty(episode)
     episode.close()

@@ -62,6 +62,9 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         scope: `"module"`, or `"function"` for tasks with decisions in functions: then an episode is one function's
             decisions, clang's own choices are taken for all others, and the metrics of the task count that function
             alone.
+        warm_resets: keep clangs waiting at the first decision of the modules met last, 8 at most and 1 GiB together,
+            and copy one for each further episode of its module, where snapshots are possible. Default: where it wins,
+            for tasks whose decisions come after the optimiser when modules are not optimised once.
         render_mode: `"ansi"`, or None.
 
     Attributes:
@@ -249,6 +252,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             self._episode = None
 
     def close(self) -> None:
-        """End the current compile, if there is one. Idempotent."""
+        """End the current compile, if there is one, and the clangs that wait for further episodes. Idempotent."""
         self._end_episode()
+        self.maker.close()
         super().close()

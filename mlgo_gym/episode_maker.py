@@ -20,6 +20,7 @@ from mlgo_gym.probe import probe
 from mlgo_gym.reward import REWARDS
 from mlgo_gym.task import Task
 from mlgo_gym.toolchain import find_toolchain
+from mlgo_gym.warm_starts import WarmStarts
 from mlgo_gym.work import Work, complete
 
 _ECHO = ("-mllvm", "-interactive-model-runner-echo-reply")
@@ -55,6 +56,7 @@ class EpisodeMaker:
         named = settings.reward in task.metrics
         self._reward = REWARDS["relative" if named else settings.reward]
         self.metric = settings.reward if named else settings.metric or task.default_metric
+        self._warm_starts = WarmStarts() if settings.resets_warm(task) else None
         self._empty: set[tuple[str, str | None]] = set()
         self._verified: set[str] = set()
 
@@ -121,6 +123,10 @@ class EpisodeMaker:
         if empty:
             self._empty.add((module.name, function))
             return None
+        if self._warm_starts is not None:
+            warm = self._warm_starts.copy(compilation.key("warm", function), self.settings.timeout)
+            if warm is not None:
+                return warm
         return Episode(compilation, self.task, max_decisions=self.settings.max_decisions, function=function)
 
     def check_choice(self, module: str | None, function: str | None) -> None:
@@ -141,6 +147,17 @@ class EpisodeMaker:
             f"{where}module {module!r} of corpus {self.corpus.name!r} has no {self.task.name} decision to learn "
             "from: choose another, or let reset() sample one"
         )
+
+    def keep_warm(self, episode: Episode) -> None:
+        """Keep a copy of an episode that waits with its first decision, where further ones start from copies."""
+        if self._warm_starts is not None:
+            key = episode.compilation.key("warm", episode.function)
+            self._warm_starts.keep(key, episode, self.settings.timeout)
+
+    def close(self) -> None:
+        """End the clangs that wait for further episodes. Idempotent."""
+        if self._warm_starts is not None:
+            self._warm_starts.close()
 
     def note_empty(self, episode: Episode) -> None:
         """Remember that an episode ended without a decision."""

@@ -33,6 +33,7 @@ class EnvOptions(TypedDict, total=False):
     preoptimize: bool | None
     verify_preoptimized: bool
     scope: str
+    warm_resets: bool | None
     render_mode: str | None
 
 
@@ -56,6 +57,7 @@ class Settings:
     preoptimize: bool | None = None
     verify_preoptimized: bool = False
     scope: str = "module"
+    warm_resets: bool | None = None
     render_mode: str | None = None
 
     def check(self, task: Task) -> None:
@@ -85,6 +87,15 @@ class Settings:
             )
         if self.verify_preoptimized and not self.preoptimizes(task):
             raise MlgoError("verify_preoptimized=True needs preoptimize=True")
+
+    def resets_warm(self, task: Task) -> bool:
+        """Return whether clangs wait at the first decisions of modules, to be copied for further episodes.
+
+        That wins where most of a compile comes before its first decision, which optimising once takes away as well.
+        """
+        if self.warm_resets is not None:
+            return self.warm_resets
+        return task.after_optimization and not self.preoptimizes(task)
 
     def preoptimizes(self, task: Task) -> bool:
         """Return whether modules are optimised once, and episodes only generate code."""
