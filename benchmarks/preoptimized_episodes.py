@@ -101,7 +101,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     once, full = (
-        RegAllocEvictEnv(corpus=arguments.corpus, clang=arguments.clang, preoptimize=way, timeout=TIMEOUT)
+        RegAllocEvictEnv(
+            corpus=arguments.corpus, clang=arguments.clang, preoptimize=way, warm_resets=False, timeout=TIMEOUT
+        )
         for way in (True, False)
     )
     rows = []
