@@ -8,12 +8,14 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlgo_gym.bitcode import BitcodeFacts, read_bitcode
+from mlgo_gym.cache import cache_directory
 from mlgo_gym.corpus.code_generation import code_generation_flags
 from mlgo_gym.corpus.description import write_command, write_description, write_metadata
 from mlgo_gym.corpus.shim import split_command
@@ -25,6 +27,9 @@ LEVELS = ("Oz", "Os", "O2", "O3")
 
 PORTABLE_TARGET = "x86_64-linux-gnu.2.28"
 """What datasets are compiled for, so that they are the same on every machine: the first x86-64, Debian 10's glibc."""
+
+SYSTEM_HEADERS = Path("/usr/include")
+"""Where Linux has its headers."""
 
 _FOUND_AS = {"Oz": "-Oz", "Os": "-Os", "O2": "-O1 to -O3", "O3": "-O1 to -O3"}
 _LANGUAGES = {"c": "C", "c++": "C++"}
@@ -277,6 +282,7 @@ def driver_options(toolchain: Toolchain, target: str | None = None) -> DriverOpt
     """
     if not toolchain.bundled:
         return DriverOptions()
+    after = ["-nostdinc", *([] if target else _multiarch_headers())]
     target = target or bundled_target()
     for_c, for_cxx = (_zig_options(toolchain, target, mode) for mode in ("cc", "c++"))
     headers: list[str] = []
@@ -287,7 +293,22 @@ def driver_options(toolchain: Toolchain, target: str | None = None) -> DriverOpt
         if option == "-D" and value.startswith(("_LIBCPP", "_LIBCXX", "__GLIBC")):
             headers += [option, value]
     words = [word for header in headers for word in ("-Xclang", header)]
-    return DriverOptions(("--no-default-config", f"--target={target.partition('.')[0]}"), ("-nostdinc", *words))
+    return DriverOptions(("--no-default-config", f"--target={target.partition('.')[0]}"), (*after, *words))
+
+
+def _multiarch_headers() -> list[str]:
+    """Return options with which `<x86_64-linux-gnu/python3.12/pyconfig.h>` is found, which Debian's Python.h includes.
+
+    A folder with nothing but a link of that name keeps every other header of the machine out of sight.
+    """
+    machine = bundled_target().partition(".")[0]
+    folder = cache_directory() / "multiarch"
+    if not (SYSTEM_HEADERS / machine).is_dir():
+        return []
+    folder.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        (folder / machine).symlink_to(SYSTEM_HEADERS / machine)
+    return ["-idirafter", str(folder)]
 
 
 def _zig_options(toolchain: Toolchain, target: str, mode: str) -> list[tuple[str, str]]:

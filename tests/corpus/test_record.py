@@ -15,7 +15,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from mlgo_gym.bitcode import read_bitcode
-from mlgo_gym.corpus import shim
+from mlgo_gym.corpus import recorder, shim
 from mlgo_gym.corpus.corpus import open_corpus
 from mlgo_gym.corpus.description import read_command, read_description, read_metadata
 from mlgo_gym.corpus.record import RecordedBuild, build_environment, record_build
@@ -117,9 +117,9 @@ def test_bitcode_compiles_to_the_code_of_its_source(
     assert result.returncode == 0, result.stderr
 
     direct = project / "direct.o"
-    with Recorder(any_toolchain, level, project) as recorder:
+    with Recorder(any_toolchain, level, project) as session:
         mode, *arguments = compile_options.split()
-        (line,), problem = shim.compile_commands(recorder.settings, arguments, str(project), mode.replace("cc", "c"))
+        (line,), problem = shim.compile_commands(session.settings, arguments, str(project), mode.replace("cc", "c"))
         assert problem is None
         words = shim.without_side_outputs(line[:-1])
         subprocess.run([*any_toolchain.command, *words, "-o", str(direct), line[-1]], cwd=project, check=True)
@@ -293,6 +293,22 @@ def test_the_shims_find_no_other_compiler(project: Path, toolchain: Toolchain, m
     monkeypatch.setenv("PATH", str(programs))
     script = "gcc -c lib/sum.c; g++ -c count.cpp; clang -Ilib -DNUMBER=1 -c entry.c; ar rcs lib.a sum.o; ranlib lib.a"
     assert record(project, script, toolchain).recording.modules == ("count.o", "entry.o", "sum.o")
+
+
+def test_only_headers_named_by_the_machine_are_seen_of_the_system(
+    project: Path, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = recorder.bundled_target().partition(".")[0]
+    system = project.parent / "system"
+    (system / machine / "python9").mkdir(parents=True)
+    (system / machine / "python9" / "pyconfig.h").write_text("#define FROM_SYSTEM 1\n")
+    (system / "other.h").touch()
+    monkeypatch.setattr(recorder, "SYSTEM_HEADERS", system)
+    (project / "glue.c").write_text(f"#include <{machine}/python9/pyconfig.h>\nint glue = FROM_SYSTEM;\n")
+    (project / "lost.c").write_text("#include <other.h>\n")
+    build = record(project, "cc -c glue.c; cc -c lost.c", toolchain)
+    assert build.recording.modules == ("glue.o",)
+    assert build.status == 1
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
