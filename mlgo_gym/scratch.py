@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
 from functools import lru_cache
 from pathlib import Path
@@ -28,9 +29,23 @@ def scratch_parent() -> str:
 
 @lru_cache(maxsize=1)
 def _sweep(parent: str, _pid: int) -> None:
-    """Remove, once per process, the folders of hosts that were killed while a compiler was starting."""
+    """End, once per process, what hosts left behind that were killed in the instant in which a compiler was started.
+
+    Its guard is set as soon as its process id is known; a kill before that leaves it waiting for its channels.
+    """
     for folder in Path(parent).glob(f"{_PREFIX}*"):
         owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
         with contextlib.suppress(OSError):
             if owner.isdigit() and not Path("/proc", owner).exists() and folder.stat().st_uid == os.getuid():
+                _kill_those_that_name(folder)
                 shutil.rmtree(folder)
+
+
+def _kill_those_that_name(folder: Path) -> None:
+    """Kill this user's processes whose command line names a scratch folder: names are drawn at random, once."""
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if not entry.name.isdigit() or entry.stat().st_uid != os.getuid():
+                continue
+            if f"channel-base={folder}/".encode() in (entry / "cmdline").read_bytes():
+                os.kill(int(entry.name), signal.SIGKILL)

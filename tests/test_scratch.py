@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,21 @@ def test_a_process_sweeps_up_after_one_that_left_its_folder() -> None:
     own = made_by_another_process()
     assert not left.exists()
     shutil.rmtree(own)
+
+
+def test_a_compiler_whose_host_was_killed_while_it_started_is_ended_by_the_next_host() -> None:
+    left = made_by_another_process()
+    waiting = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    orphan = subprocess.Popen([*waiting, f"-inliner-interactive-channel-base={left}/c0"], stdin=subprocess.PIPE)
+    other = subprocess.Popen([*waiting, f"-inliner-interactive-channel-base={left}-other/c0"], stdin=subprocess.PIPE)
+    try:
+        shutil.rmtree(made_by_another_process())
+        assert orphan.wait(timeout=10) == -signal.SIGKILL
+        assert other.poll() is None
+    finally:
+        for process in (orphan, other):
+            process.kill()
+            process.communicate()
 
 
 def test_the_folders_of_living_processes_are_left_alone() -> None:
