@@ -13,6 +13,7 @@ def batch_infos(infos: Mapping[int, Mapping[str, Any]], size: int) -> dict[str, 
     """Return one info in which each key has an array over environments, and `_key` says which of them have it.
 
     The result is that of Gymnasium's `VectorEnv._add_info`, made key by key instead of environment by environment.
+    Where that raises, because a value does not fit into an array of the first one's kind, the array is one of objects.
 
     Args:
         infos: the info of each environment that has one, by its position.
@@ -31,14 +32,43 @@ def batch_infos(infos: Mapping[int, Mapping[str, Any]], size: int) -> dict[str, 
         if isinstance(first, dict) and key != "final_obs":
             batch[key] = batch_infos({position: infos[position][key] for position in positions}, size)
         else:
+            values = [infos[position][key] for position in positions]
             array = _array(first, size) if key != "final_obs" else np.full(size, None, object)
-            for position in positions:
-                array[position] = infos[position][key]
+            try:
+                _fill(array, positions, values)
+            except (TypeError, ValueError):
+                array = np.full(size, None, object)
+                _fill(array, positions, values)
             batch[key] = array
         present = np.zeros(size, np.bool_)
         present[positions] = True
         batch[f"_{key}"] = present
     return batch
+
+
+def unbatch_infos(batch: Mapping[str, Any], size: int) -> list[dict[str, Any]]:
+    """Return the info of each environment: what `batch_infos()` made one of.
+
+    Numbers stay those of NumPy. What comes without saying who has it, everybody has.
+
+    Args:
+        batch: the batched info.
+        size: the number of environments.
+    """
+    infos: list[dict[str, Any]] = [{} for _ in range(size)]
+    for key, values in batch.items():
+        if key.startswith("_") and key[1:] in batch:
+            continue
+        each = unbatch_infos(values, size) if isinstance(values, dict) else values
+        present = batch.get(f"_{key}")
+        for position in range(size) if present is None else np.flatnonzero(present).tolist():
+            infos[position][key] = each[position]
+    return infos
+
+
+def _fill(array: npt.NDArray[Any], positions: list[int], values: list[Any]) -> None:
+    for position, value in zip(positions, values, strict=True):
+        array[position] = value
 
 
 def _array(value: Any, size: int) -> npt.NDArray[Any]:

@@ -11,7 +11,7 @@ from gymnasium.vector import VectorEnv
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlgo_gym.info_batch import batch_infos
+from mlgo_gym.info_batch import batch_infos, unbatch_infos
 
 SIZE = 4
 
@@ -29,7 +29,7 @@ def assert_as_gymnasium(infos: dict[int, dict[str, Any]]) -> None:
     assert data_equivalence(batch_infos(infos, SIZE), of_gymnasium(infos), exact=True)
 
 
-VALUES = {
+VALUES: dict[str, list[Any]] = {
     "integers": [1, -(2**40), 0],
     "floats": [0.5, float("inf"), -0.0],
     "booleans": [True, False, True],
@@ -87,3 +87,36 @@ KINDS = {
 @given(st.dictionaries(st.integers(0, SIZE - 1), st.fixed_dictionaries({}, optional=KINDS)))
 def test_any_mixture_is_batched_as_gymnasium_does(infos: dict[int, dict[str, Any]]) -> None:
     assert_as_gymnasium(infos)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in VALUES if ", then " not in kind])
+def test_what_was_batched_can_be_taken_apart(kind: str) -> None:
+    infos = [{"key": value, "common": 1} for value in VALUES[kind]]
+    assert data_equivalence(plain(unbatch_infos(batch_infos(dict(enumerate(infos)), 3), 3)), plain(infos))
+
+
+@pytest.mark.parametrize("values", [[1, None], [-11, "none"], [np.zeros(2), np.zeros(3)], [1.5, {"a": 1}]], ids=str)
+def test_values_that_do_not_fit_together_are_objects(values: list[Any]) -> None:
+    batch = batch_infos({0: {"key": values[0]}, 2: {"key": values[1]}}, SIZE)
+    assert batch["key"].dtype == object
+    assert batch["key"][0] is values[0]
+    assert batch["key"][2] is values[1]
+    assert batch["_key"].tolist() == [True, False, True, False]
+
+
+def plain(value: Any) -> Any:
+    """Return a value without the difference between Python's and NumPy's numbers."""
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [plain(part) for part in value]
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def test_what_comes_without_saying_who_has_it_everybody_has() -> None:
+    assert unbatch_infos({"env_id": np.array([4, 7])}, 2) == [{"env_id": 4}, {"env_id": 7}]
+
+
+def test_only_those_that_have_it_get_it() -> None:
+    infos: dict[int, dict[str, Any]] = {0: {"final_info": {"module": "calls"}}, 2: {"skipped": {"a": "crash"}}}
+    assert unbatch_infos(batch_infos(infos, 3), 3) == [infos[0], {}, infos[2]]
