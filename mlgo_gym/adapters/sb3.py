@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from mlgo_gym.info_batch import unbatch_infos
-from mlgo_gym.vector_env import as_vector
+from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
 
 try:
     from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
@@ -52,7 +52,7 @@ class VecEnvAdapter(VecEnv):
             raise MlgoError(
                 f"stable-baselines3 steps all environments at once: leave batch_size={self._inner.batch_size} away"
             )
-        self.envs = envs
+        self.envs = cast("CompilerVectorEnv", envs)  # wrappers have its reset() and step()
         self._actions: npt.NDArray[Any] = np.empty(0)
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
 
@@ -108,7 +108,7 @@ class VecEnvAdapter(VecEnv):
     ) -> list[Any]:
         """Return what a method of some environments returns; `action_masks` is all ones where all is legal."""
         if method_name == _MASKS:
-            values: Sequence[Any] = self._masks()
+            values: Sequence[Any] | npt.NDArray[np.int8] = self._masks()
         else:
             values = self._inner.call(method_name, *method_args, **method_kwargs)
         return [values[index] for index in self._get_indices(indices)]
