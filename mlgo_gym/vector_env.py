@@ -43,8 +43,8 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         num_envs: how many environments.
         autoreset_mode: what happens after an episode's end; an `AutoresetMode` or its value. `NEXT_STEP`: the next
             action is ignored and begins an episode. `SAME_STEP`: the next episode's first observation comes at once,
-            and `final_obs` and `final_info` are in the info. `DISABLED`: the environment must be reset with
-            `options={"reset_mask": …}`.
+            and `final_obs` and `final_info` are in the info; for `mlgo_gym.adapters.sb3`. `DISABLED`: the environment
+            must be reset with `options={"reset_mask": …}`; TorchRL's `GymWrapper` does.
         batch_size: how many environments `recv()` returns; all by default.
         prefetch: how many episodes each environment starts early, so that their compilers reach their first decision
             while the current episode runs.
