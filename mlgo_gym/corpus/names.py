@@ -43,6 +43,6 @@ def named_corpora(toolchain: Toolchain, optimize: str) -> list[NamedCorpus]:
         dataset = find_dataset(name)
         folder = dataset_folder(dataset, optimize, toolchain)
         modules = read_report(name, folder).modules if (folder / REPORT_FILE).exists() else None
-        summary = f"{dataset.summary} ({dataset.package} {dataset.version})"
+        summary = f"{dataset.summary} ({dataset.archive.package} {dataset.archive.version})"
         entries.append(NamedCorpus(name, summary, dataset.licence, folder, modules))
     return entries
