@@ -1,6 +1,6 @@
 """MaskablePPO of sb3-contrib learns which live range loses its register; it never takes an illegal action.
 
-pip install 'mlgo-gym[cli,evaluation,sb3]' sb3-contrib
+pip install 'mlgo-gym[cli,evaluation,sb3]'
 python maskable_ppo.py [CORPUS] [STEPS] [FILE]
 mlgo-gym evaluate mlgo/RegAllocEvict-v0 --policy sb3:FILE
 """
