@@ -181,7 +181,7 @@ def _compile(
     progress: Callable[[int, int], object] | None,
 ) -> Recording:
     commands = _commands(dataset, source)
-    with Recorder(toolchain, optimize, source, target=PORTABLE_TARGET) as recorder:
+    with Recorder(toolchain, optimize, source, target=PORTABLE_TARGET, parent=output.parent) as recorder:
         # The largest first, so that none of them is left for the end.
         commands.sort(key=lambda command: -(source / command[1]).stat().st_size)
 
@@ -189,9 +189,12 @@ def _compile(
             record_compile(recorder.settings, command, str(source), "c")
 
         with ThreadPoolExecutor(jobs) as pool:
-            for done, _ in enumerate(pool.map(compile_one, commands), start=1):
-                if progress is not None:
-                    progress(done, len(commands))
+            try:
+                for done, _ in enumerate(pool.map(compile_one, commands), start=1):
+                    if progress is not None:
+                        progress(done, len(commands))
+            finally:
+                pool.shutdown(cancel_futures=True)  # an interruption waits for no compile that has not begun
         return recorder.collect(output, metadata)
 
 

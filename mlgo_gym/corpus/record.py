@@ -98,14 +98,19 @@ def build_environment(toolchain: Toolchain) -> dict[str, str]:
     shims = _shims(toolchain)
     variables = {
         "PATH": f"{shims}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        "CC": str(shims / "cc"),
-        "CXX": str(shims / "c++"),
+        "CC": _word(shims / "cc"),
+        "CXX": _word(shims / "c++"),
         "CCACHE_DISABLE": "1",
     }
     for name in _ARCHIVERS:
         if (shims / name).exists():
-            variables[name.upper()] = str(shims / name)
+            variables[name.upper()] = _word(shims / name)
     return variables
+
+
+def _word(program: Path) -> str:
+    """Return a path, or what `PATH` finds it by where build systems would take the path for several words."""
+    return program.name if any(character.isspace() for character in str(program)) else str(program)
 
 
 def _shims(toolchain: Toolchain) -> Path:

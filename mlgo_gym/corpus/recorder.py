@@ -75,6 +75,7 @@ class Recorder:
         optimize: the level at which the front end runs, one of `LEVELS`, whatever the build asks for.
         root: the folder that names and sources are relative to.
         target: what the bundled compiler compiles for; `bundled_target()` if None. Another clang has its own.
+        parent: where to make the folder for recordings; among temporary files if None.
 
     Attributes:
         settings: what `mlgo_gym.corpus.shim.record_compile` wants to know.
@@ -83,7 +84,15 @@ class Recorder:
         CorpusError: there is no such level.
     """
 
-    def __init__(self, toolchain: Toolchain, optimize: str, root: Path, *, target: str | None = None) -> None:
+    def __init__(
+        self,
+        toolchain: Toolchain,
+        optimize: str,
+        root: Path,
+        *,
+        target: str | None = None,
+        parent: Path | None = None,
+    ) -> None:
         if optimize not in LEVELS:
             raise CorpusError(
                 f"a corpus is recorded at {', '.join(LEVELS)}, not at {optimize!r}; choose one with optimize="
@@ -91,7 +100,7 @@ class Recorder:
         self._optimize = optimize
         self._compiler = f"clang {toolchain.version_text}"
         self._root = root.resolve()
-        self._folder = Path(tempfile.mkdtemp(prefix="mlgo-gym-record-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="mlgo-gym-record-", dir=parent))
         (self._folder / "records").mkdir()
         options = driver_options(toolchain, target)
         level = [f"-{optimize}", "-w", "-g0", "-fno-lto", "-fintegrated-as"]

@@ -79,12 +79,12 @@ def main(argv: Sequence[str]) -> int:
 
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     if status == 0:
-        with open(settings_path, encoding="utf-8") as file:
-            settings = json.load(file)
         try:
+            with open(settings_path, encoding="utf-8") as file:
+                settings = json.load(file)
             record_compile(settings, expanded, os.getcwd(), mode)
-        except OSError as error:
-            _keep_failure(settings, " ".join(arguments)[:500], f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever a recording runs into, the build goes on
+            _keep_failure(os.path.dirname(settings_path), " ".join(arguments)[:500], f"{type(error).__name__}: {error}")
     return status if status >= 0 else 128 - status
 
 
@@ -112,13 +112,13 @@ def record_compile(settings: dict[str, Any], arguments: Sequence[str], folder: s
     """
     lines, problem = compile_commands(settings, list(arguments), folder, mode)
     if problem is not None:
-        _keep_failure(settings, " ".join(arguments)[:500], problem)
+        _keep_failure(os.path.dirname(settings["records"]), " ".join(arguments)[:500], problem)
     for line in lines:
         language = _LANGUAGES.get(_value(line, "-x") or "")
         source = os.path.join(folder, line[-1])
-        if language is None or "-emit-obj" not in line or _is_probe(settings, source, folder):
+        if language is None or "-emit-obj" not in line or _value(line, "-o") == os.devnull:
             continue
-        if os.path.isfile(source):
+        if os.path.isfile(source) and not _is_probe(settings, source, folder):
             _record(settings, line, folder, source, language, arguments)
 
 
@@ -207,8 +207,11 @@ def _expand(arguments: Sequence[str], folder: str) -> list[str]:
         if argument.startswith("@") and os.path.isfile(path):
             import shlex
 
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:
-                expanded += _expand(shlex.split(file.read()), folder)
+            try:
+                with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                    expanded += _expand(shlex.split(file.read()), folder)
+            except (OSError, ValueError):  # the compiler will say what is wrong with it
+                expanded.append(argument)
         else:
             expanded.append(argument)
     return expanded
@@ -264,14 +267,17 @@ def _run(command: list[str], folder: str) -> tuple[int, str]:
     return result.returncode, result.stderr.decode(errors="surrogateescape")
 
 
-def _keep_failure(settings: dict[str, Any], source: str, message: str) -> None:
+def _keep_failure(recording: str, source: str, message: str) -> None:
     import time
 
     name = f"{time.time_ns():020d}-{os.getpid()}-{next(_numbers)}"
-    scratch = os.path.join(settings["records"], f".{name}")
-    os.mkdir(scratch)
-    _write_json(f"{scratch}/failure.json", {"source": source, "message": message})
-    os.rename(scratch, os.path.join(settings["records"], name))
+    scratch = os.path.join(recording, "records", f".{name}")
+    try:
+        os.mkdir(scratch)
+        _write_json(f"{scratch}/failure.json", {"source": source, "message": message})
+        os.rename(scratch, os.path.join(recording, "records", name))
+    except OSError as error:
+        print(f"mlgo-gym: not recorded: {source}: {message}; {error}", file=sys.stderr)  # noqa: T201
 
 
 def _write_json(path: str, content: dict[str, object]) -> None:

@@ -206,6 +206,7 @@ def test_what_makes_no_object_and_probes_are_not_recorded(project: Path, toolcha
         cc -S lib/sum.c -o sum.s
         cc -c sum.s -o assembled.o
         cc -fsyntax-only lib/sum.c
+        cc -c lib/sum.c -o /dev/null
         cc --version > /dev/null
         echo 'int main(void) { return 0; }' > conftest.c; cc -c conftest.c
         mkdir -p CMakeFiles/CMakeScratch/x; cp conftest.c CMakeFiles/CMakeScratch/x/t.c
@@ -232,6 +233,25 @@ def test_a_failed_recording_is_named_and_does_not_break_the_build(project: Path,
     (failure,) = build.recording.failures
     assert failure.source == "picky.c"
     assert "no place for this" in failure.message
+
+
+def test_a_recording_that_is_gone_does_not_break_the_build(project: Path, toolchain: Toolchain) -> None:
+    variables = {
+        **os.environ,
+        **build_environment(toolchain),
+        shim.SETTINGS_VARIABLE: str(project / "gone" / "settings"),
+    }
+    result = subprocess.run(["cc", "-c", "lib/sum.c"], cwd=project, env=variables, capture_output=True, check=False)
+    assert result.returncode == 0
+    assert b"not recorded: -c lib/sum.c" in result.stderr
+    assert (project / "sum.o").exists()
+
+
+def test_a_cache_with_a_blank_in_its_path_serves_make(
+    project: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLGO_CACHE", str(project.parent / "my cache"))
+    assert record(project, "$CC -c lib/sum.c; $AR rc lib.a sum.o", toolchain).recording.modules == ("sum.o",)
 
 
 def test_a_recording_at_another_level_than_asked_for_is_refused(project: Path, toolchain: Toolchain) -> None:
@@ -320,9 +340,10 @@ def test_a_make_project_is_recorded(project: Path, any_toolchain: Toolchain) -> 
 
 @pytest.mark.skipif(shutil.which("cmake") is None or shutil.which("make") is None, reason="cmake or make is missing")
 def test_a_cmake_project_is_recorded(project: Path, any_toolchain: Toolchain) -> None:
-    # Without an executable to link, nothing waits for the bundled compiler to build its C++ library.
+    # With nothing in C++ to link, nothing waits for the bundled compiler to build its C++ library.
     (project / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.16)\nset(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)\nproject(p C CXX)\n"
+        "cmake_minimum_required(VERSION 3.16)\nset(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)\n"
+        "set(CMAKE_CXX_COMPILER_ID_RUN ON)\nset(CMAKE_CXX_COMPILER_FORCED ON)\nproject(p C CXX)\n"
         'include(CheckCSourceCompiles)\ncheck_c_source_compiles("int f(void);" WORKS)\n'
         "add_library(parts STATIC lib/sum.c count.cpp)\n"
     )
