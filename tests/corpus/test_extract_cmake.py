@@ -44,6 +44,7 @@ def embedding_compiler(path: Path, mode: str, toolchain: Toolchain) -> Path:
     return path
 
 
+@pytest.mark.timeout(400)
 def test_extraction_and_recording_give_the_same_modules(project: Path, tmp_path: Path, toolchain: Toolchain) -> None:
     c, cxx = (embedding_compiler(tmp_path / mode, mode, toolchain) for mode in ("gcc", "g++"))
     compilers = [f"-DCMAKE_C_COMPILER={c}", f"-DCMAKE_CXX_COMPILER={cxx}"]

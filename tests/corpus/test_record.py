@@ -339,6 +339,7 @@ def test_a_make_project_is_recorded(project: Path, any_toolchain: Toolchain) -> 
 
 
 @pytest.mark.skipif(shutil.which("cmake") is None or shutil.which("make") is None, reason="cmake or make is missing")
+@pytest.mark.timeout(400)
 def test_a_cmake_project_is_recorded(project: Path, any_toolchain: Toolchain) -> None:
     # With nothing in C++ to link, nothing waits for the bundled compiler to build its C++ library.
     (project / "CMakeLists.txt").write_text(

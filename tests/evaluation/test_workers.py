@@ -73,7 +73,7 @@ def test_nothing_outlives_an_evaluation_that_is_ended(
             os.killpg(process.pid, last_signal)
         else:
             process.send_signal(last_signal)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         until(lambda: marked(asked) == [])
     finally:
         process.kill()
