@@ -12,7 +12,7 @@ import sys
 from itertools import count
 
 # pathlib and typing would double the time that a shim takes to start.
-# ruff: noqa: PTH102, PTH104, PTH109, PTH113, PTH118, PTH119, PTH120, PTH123
+# ruff: noqa: PTH102, PTH104, PTH109, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,13 @@ _PROBE_FOLDERS = (
     "/.sconf_temp/",
     "/.conf_check_",
 )
-_COMPILE_ONLY = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "-###", "--compile", "--assemble", "--preprocess"}
+_COMPILE_ONLY = frozenset(
+    """
+    -c -S -E -M -MM -fsyntax-only -### --compile --assemble --preprocess
+    -emit-pch c-header c++-header -xc-header -xc++-header
+    """.split()
+)
+_HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".H", ".pch", ".gch")
 _NOT_RECORDED = ("-march=native", "-mtune=native", "-mcpu=native", "-fembed-bitcode", "-save-temps", "--save-temps")
 _SIDE_OUTPUTS_WITH_VALUE = (
     "-dependency-file",
@@ -68,7 +74,9 @@ def main(argv: Sequence[str]) -> int:
     """
     mode, linker, compiler, after, arguments = _groups(argv)
     expanded = _expand(arguments, os.getcwd())
-    links = not _COMPILE_ONLY.intersection(expanded) and any(not word.startswith("-") for word in expanded)
+    inputs = [word for word in expanded if not word.startswith("-")]
+    only_headers = all(word.endswith(_HEADER_SUFFIXES) for word in inputs)
+    links = not _COMPILE_ONLY.intersection(expanded) and not only_headers
     command = [*linker, *arguments] if links else [*compiler, *arguments, *after]
     settings_path = os.environ.get(SETTINGS_VARIABLE)
     if not settings_path or not any(map(_may_name_source, expanded)):
@@ -139,7 +147,7 @@ def _record(
     scratch = os.path.join(settings["records"], f".{name}")
     os.mkdir(scratch)
     bitcode = f"{scratch}/module.bc"
-    front_end = [word for word in without_side_outputs(line[:-1]) if word != "-emit-obj"]
+    front_end = [word for word in _with_plain_headers(without_side_outputs(line[:-1]), folder) if word != "-emit-obj"]
     front_end += ["-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes"]
     status, words = _run([*settings["clang"], *front_end, "-o", bitcode, line[-1]], folder)
     if status != 0:
@@ -226,6 +234,23 @@ def without_side_outputs(line: list[str]) -> list[str]:
             next(words, None)
         elif not word.startswith(_SIDE_OUTPUTS_JOINED):
             kept.append(word)
+    return kept
+
+
+def _with_plain_headers(line: list[str], folder: str) -> list[str]:
+    """Return a `-cc1` line with headers in place of precompiled ones: those hold for the build's own level alone."""
+    kept: list[str] = []
+    words = iter(line)
+    for word in words:
+        if word != "-include-pch":
+            kept.append(word)
+            continue
+        precompiled = next(words, "")
+        header = os.path.splitext(precompiled)[0]
+        if not os.path.isfile(os.path.join(folder, header)):
+            kept += [word, precompiled]
+        elif header not in line:
+            kept += ["-include", header]
     return kept
 
 

@@ -170,6 +170,7 @@ def test_native_processors_are_not_recorded(project: Path, toolchain: Toolchain)
         ("cc -c lib/sum.c -osum.o", {"sum.o"}),
         ("cd lib && cc -c sum.c", {"lib/sum.o"}),
         ("cc -Ilib -DNUMBER=3 -shared -fPIC entry.c lib/sum.c -o both.so", {"entry.o", "lib/sum.o"}),
+        ("cc -include lib/sum.h lib/sum.c -shared -o sum.so", {"lib/sum.o"}),
         ("echo '-c lib/sum.c -o \"a b.o\"' > words; cc @words", {"a b.o"}),
         ("cc -x c -c lib/sum.c -o x.o", {"x.o"}),
         ("cp lib/sum.c sum.txt; cc -xc -c sum.txt -o sum.o", {"sum.o"}),
@@ -190,6 +191,26 @@ def test_objects_outside_keep_their_names_apart_and_inside(project: Path, toolch
     corpus = project.parent / "corpus"
     assert build.recording.modules == ("x.o", "x.2.o")
     assert all((corpus / f"{name}.bc").exists() for name in build.recording.modules)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "-include-pch all.hpp.pch",
+        "-include all.hpp",
+        "-Xclang -include-pch -Xclang all.hpp.pch -Xclang -include -Xclang all.hpp",
+    ],
+)
+def test_precompiled_headers_do_not_get_in_the_way_of_another_level(
+    project: Path, any_toolchain: Toolchain, use: str
+) -> None:
+    (project / "all.hpp").write_text("#include <vector>\n")
+    (project / "size.cpp").write_text("int size(int x) { return std::vector<int>(x).size(); }\n")
+    script = f"c++ -O0 -x c++-header all.hpp -o all.hpp.pch; c++ -O0 {use} -c size.cpp"
+    build = record(project, script, any_toolchain)
+    assert build.status == 0
+    assert build.recording.modules == ("size.o",)
+    assert build.recording.failures == ()
 
 
 def test_the_last_compile_to_an_object_is_kept(project: Path, toolchain: Toolchain) -> None:
