@@ -41,7 +41,7 @@ _COMPILE_ONLY = frozenset(
     """
     -c -S -E -M -MM -fsyntax-only -### --compile --assemble --preprocess
     -emit-pch c-header c++-header -xc-header -xc++-header
-    """.split()
+    """.split()  # noqa: SIM905 - a word list
 )
 _HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".H", ".pch", ".gch")
 _NOT_RECORDED = ("-march=native", "-mtune=native", "-mcpu=native", "-fembed-bitcode", "-save-temps", "--save-temps")
