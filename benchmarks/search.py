@@ -14,25 +14,18 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-import mlgo_gym.episode
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.search import search_module
 
 
-@contextmanager
-def without_snapshots() -> Iterator[None]:
+def without_snapshots() -> AbstractContextManager[object]:
     """Let forks replay."""
-    before = mlgo_gym.episode.snapshot_support
-    mlgo_gym.episode.snapshot_support = lambda: (False, "switched off by this benchmark")  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        mlgo_gym.episode.snapshot_support = before
+    return mock.patch("mlgo_gym.episode.snapshot_support", lambda: (False, "switched off by this benchmark"))
 
 
 def compare(env: InlineEnv, names: list[str], compiles: int) -> list[dict[str, Any]]:
