@@ -25,7 +25,7 @@ from mlgo_gym.search import search_module
 
 def without_snapshots() -> AbstractContextManager[object]:
     """Let forks replay."""
-    return mock.patch("mlgo_gym.episode.snapshot_support", lambda: (False, "switched off by this benchmark"))
+    return mock.patch("mlgo_gym.episode.snapshot_support", return_value=(False, "switched off by this benchmark"))
 
 
 def compare(env: InlineEnv, names: list[str], compiles: int) -> list[dict[str, Any]]:
