@@ -61,6 +61,8 @@ def test_nothing_outlives_an_evaluation_that_is_ended(
         [str(PROGRAM), *command, "--jobs", "2", "--output", str(output)],
         env={**os.environ, "MLGO_TEST_ASKED": str(asked)},
         start_new_session=True,
+        # A shell's background job, which this test may be part of, ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
