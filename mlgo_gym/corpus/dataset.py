@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from mlgo_gym.cache import cache_directory, key_of, write_atomically
@@ -27,7 +28,7 @@ from mlgo_gym.errors import CorpusError
 from mlgo_gym.toolchain import Toolchain, find_toolchain
 
 REPORT_FILE = "recording.json"
-_REVISION = 1
+_REVISION = 3
 _PYPI = re.compile(r"pypi:([A-Za-z0-9][\w.-]*)==([\w.+!-]+)")
 
 
@@ -40,16 +41,22 @@ class DatasetReport:
         folder: its corpus.
         modules: the number of modules.
         lines: source lines of the modules, counting each source once.
+        languages: modules per source language, `C` and `C++`.
         failures: what does not compile.
-        seconds: how long it took to fetch and compile; as it was when it was made.
+        seconds: how long it took to unpack, compile and record, without the download, when it was made.
+        processor_seconds: the processor time of this process's children meanwhile: of the compilers.
+        jobs: how many compilers ran at once; None where the package's own build decided.
     """
 
     name: str
     folder: Path
     modules: int
     lines: int
+    languages: Mapping[str, int]
     failures: tuple[RecordFailure, ...]
     seconds: float
+    processor_seconds: float
+    jobs: int | None
 
 
 def fetch_dataset(
@@ -101,8 +108,9 @@ def dataset_folder(dataset: Dataset, optimize: str, toolchain: Toolchain) -> Pat
 def read_report(name: str, folder: Path) -> DatasetReport:
     """Return how the dataset in `folder`, as `fetch_dataset` returns it, was made."""
     content = json.loads((folder / REPORT_FILE).read_bytes())
-    failures = tuple(RecordFailure(**failure) for failure in content["failures"])
-    return DatasetReport(name, folder, content["modules"], content["lines"], failures, content["seconds"])
+    content["failures"] = tuple(RecordFailure(**failure) for failure in content["failures"])
+    known = {field.name: content[field.name] for field in fields(DatasetReport) if field.name in content}
+    return DatasetReport(name=name, folder=folder, **known)
 
 
 def _make(
@@ -113,9 +121,9 @@ def _make(
     jobs: int,
     progress: Callable[[int, int], object] | None,
 ) -> None:
-    started = time.monotonic()
     archive = _fetch(dataset.archive)
     needs = {path: _fetch(pin) for path, pin in dataset.needs.items()}
+    started, used = time.monotonic(), _processor_seconds()
     work = folder.parent / f".{folder.name}.work"
     shutil.rmtree(work, ignore_errors=True)  # what a killed process left
     work.mkdir()
@@ -142,9 +150,12 @@ def _make(
         report = {
             "modules": len(recording.modules),
             "lines": recording.lines,
+            "languages": recording.languages,
             "failures": [{"source": failure.source, "message": failure.message} for failure in recording.failures],
             "archive_sha256": archive.sha256,
             "seconds": round(time.monotonic() - started, 1),
+            "processor_seconds": round(_processor_seconds() - used, 1),
+            "jobs": jobs if dataset.parts else None,
         }
         write_atomically(recording.corpus / REPORT_FILE, (json.dumps(report, indent=2) + "\n").encode())
         recording.corpus.rename(folder)
@@ -154,6 +165,11 @@ def _make(
 
 def _fetch(pin: Archive) -> SourceArchive:
     return fetch_source(pin.package, pin.version, pin.sha256 or None)
+
+
+def _processor_seconds() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
 
 
 def _prepare(dataset: Dataset, source: Path) -> None:
@@ -260,10 +276,7 @@ def _build(
     failure = RecordFailure(
         f"the build of {dataset.archive.package} {dataset.archive.version}", f"exit status {build.status}: {words}"
     )
-    recording = build.recording
-    return Recording(
-        recording.corpus, recording.modules, (*recording.failures, failure), recording.replaced, recording.lines
-    )
+    return replace(build.recording, failures=(*build.recording.failures, failure))
 
 
 @contextmanager

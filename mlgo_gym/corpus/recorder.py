@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -58,6 +60,7 @@ class Recording:
         failures: what was compiled and is not among them.
         replaced: how many recordings a later compile of the same source to the same object replaced.
         lines: source lines of the modules, counting each source once.
+        languages: modules per source language, `C` and `C++`.
     """
 
     corpus: Path
@@ -65,6 +68,7 @@ class Recording:
     failures: tuple[RecordFailure, ...]
     replaced: int
     lines: int
+    languages: Mapping[str, int]
 
 
 class Recorder:
@@ -161,7 +165,8 @@ class Recorder:
             shutil.rmtree(staging, ignore_errors=True)
             raise
         lines = {record["source"]: record["lines"] for record in kept.values()}
-        return Recording(output, tuple(kept), tuple(failures), replaced, sum(lines.values()))
+        languages = Counter(_LANGUAGES[record["language"]] for record in kept.values())
+        return Recording(output, tuple(kept), tuple(failures), replaced, sum(lines.values()), languages)
 
     def _read(self) -> tuple[list[dict[str, Any]], list[RecordFailure], int]:
         failures: list[RecordFailure] = []
@@ -195,6 +200,7 @@ class Recorder:
         known = {
             "source": self._relative(record["source"]),
             "source_sha256": record["source_sha256"],
+            "bitcode_sha256": hashlib.sha256(bitcode.read_bytes()).hexdigest(),
             "language": _LANGUAGES[record["language"]],
             "lines": record["lines"],
             "optimize": self._optimize,
