@@ -1,9 +1,10 @@
 # `make demo` and `make test` need python3 with venv, and nothing else.
 PYTHON ?= python3
+TORCH ?= torch==2.13.0
 BIN := .venv/bin
 OUTPUT ?= runs/demo
 
-.PHONY: demo test check lint types format install clean
+.PHONY: demo test libraries check lint types format install clean
 
 demo: .venv/.installed
 	@$(BIN)/mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd --offline-corpus builtin --policy default --policy never \
@@ -11,6 +12,10 @@ demo: .venv/.installed
 
 test: .venv/.installed-test
 	$(MAKE) --no-print-directory check
+
+# What the tests of RL libraries and foreign models need, without which `make test` skips them. Torch comes first, and by
+# its exact version, so that an index of builds for CPUs can give one of those.
+libraries: .venv/.installed-libraries
 
 check: lint types
 	$(BIN)/python -m pytest
@@ -39,6 +44,11 @@ format:
 .venv/.installed-test: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@ .venv/.installed
+
+.venv/.installed-libraries: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-libraries]'
+	@touch $@
 
 clean:
 	rm -rf .venv build runs *.egg-info

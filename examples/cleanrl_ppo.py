@@ -28,7 +28,7 @@ def mlp(inputs: int, outputs: int) -> nn.Sequential:
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "cleanrl_ppo.safetensors") -> None:
     """Train for a number of decisions, and print a table of the policy before, after, and clang."""
     train, test = (open_corpus(corpus, toolchain=find_toolchain()).split(part) for part in ("train", "test"))
-    normal = fit_normalization(gym.make("mlgo_gym:mlgo/Inline-v0", corpus=train), observations=2_000)
+    normal = fit_normalization(gym.make("mlgo_gym:mlgo/Inline-v0", corpus=train), observations=min(int(steps), 2_000))
     inner = gym.make_vec("mlgo/Inline-v0", num_envs=ENVS, corpus=train, autoreset_mode="SameStep")
     envs = vector.NormalizeFeatures(inner, normal)
     torch.manual_seed(0)

@@ -41,7 +41,7 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "rllib_ppo.s
     """Train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus, toolchain=find_toolchain())
     inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("train"))
-    normalization = fit_normalization(inner, observations=2_000)
+    normalization = fit_normalization(inner, observations=min(int(steps), 2_000))
     register_env("inline", make)
     ray.init(num_cpus=3, include_dashboard=False)
     batch = min(1024, int(steps))

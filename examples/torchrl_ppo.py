@@ -35,7 +35,7 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "torchrl_ppo
     """Train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus, toolchain=find_toolchain())
     inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("train"))
-    normal = fit_normalization(inner, observations=2_000)
+    normal = fit_normalization(inner, observations=min(int(steps), 2_000))
     env = GymWrapper(NormalizeFeatures(inner, normal))
     torch.manual_seed(0)
     network, critic = mlp(len(normal.names), 2), ValueOperator(mlp(len(normal.names), 1), in_keys=["observation"])
