@@ -46,7 +46,6 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "sb3_ppo.zip
         started = time.monotonic()
         agent.learn(int(steps))
         print(f"{agent.n_envs} at once: {agent.num_timesteps / (time.monotonic() - started):.0f} decisions a second")
-        agent.get_env().close()
         return save(agent, name)
 
     single = model(NormalizeFeatures(one, normalization), 1)
@@ -57,6 +56,8 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "sb3_ppo.zip
         "vector": learn(several, ""),
         "clang": "default",
     }
+    one.close()
+    four.close()
     print(evaluate("mlgo/Inline-v0", corpus=modules.split("test"), policies=policies))
 
 
