@@ -18,6 +18,10 @@ class CorpusError(MlgoError):
     """A corpus, a module or a dataset that cannot be used as asked."""
 
 
+class UnreachableError(CorpusError):
+    """Sources that cannot be fetched because nothing answers where they ought to be."""
+
+
 class ActionError(MlgoError):
     """An action outside the action space, or an illegal one in a strict environment."""
 

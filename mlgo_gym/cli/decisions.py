@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from mlgo_gym.corpus.corpus import Count
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.toolchain import Toolchain
-
-_ENVIRONMENTS = (InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv)
 
 
 def decision_counter(toolchain: Toolchain) -> tuple[tuple[str, ...], Count]:
@@ -18,9 +15,11 @@ def decision_counter(toolchain: Toolchain) -> tuple[tuple[str, ...], Count]:
     Raises:
         ToolchainError: the compiler cannot do one of the tasks.
     """
+    from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
+
     clang = "bundled" if toolchain.bundled else toolchain.command[0]
     environments = {}
-    for environment_type in _ENVIRONMENTS:
+    for environment_type in (InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv):
         environment = environment_type(clang=clang)
         environments[environment.task.name] = environment
 

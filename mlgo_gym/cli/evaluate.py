@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.errors import MlgoError, UnreachableError
 
 if TYPE_CHECKING:
     from mlgo_gym.evaluation import Evaluation
@@ -82,8 +82,8 @@ def evaluate(
 
     try:
         evaluation = prepare(corpus, output)
-    except CorpusError as error:
-        if offline_corpus is None or not _out_of_reach(error):
+    except UnreachableError as error:
+        if offline_corpus is None:
             raise
         typer.echo(f"mlgo-gym: {error}\nmlgo-gym: going on with the corpus {offline_corpus} instead", err=True)
         elsewhere = None if output is None else output.with_name(f"{output.name}-{offline_corpus}")
@@ -142,13 +142,3 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
         except ValueError:
             settings[name] = value
     return settings
-
-
-def _out_of_reach(error: CorpusError) -> bool:
-    """Return whether a corpus cannot be had because nothing answers at the package index."""
-    try:
-        from requests import ConnectionError as NoConnection
-        from requests import Timeout
-    except ImportError:
-        return False
-    return isinstance(error.__cause__, NoConnection | Timeout)

@@ -27,6 +27,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 LEVELS = ("Oz", "Os", "O2")
 """The optimisation levels that the builtin corpus can be had at."""
 
+_REVISION = 2
 _LANGUAGES = {".c": "C", ".cpp": "C++"}
 _BY_LANGUAGE = {
     "C": ("-std=c11",),
@@ -37,7 +38,8 @@ _BY_LANGUAGE = {
 def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL) -> Corpus:
     """Return the builtin corpus as the given clang makes it; compiled on first use, in about two seconds.
 
-    Modules are called after their sources, such as `c/json`. Any number of processes can ask at once.
+    Modules are called after their sources, such as `c/json`, and the folder is their project. Any number of processes
+    can ask at once.
 
     Args:
         toolchain: the clang to compile with.
@@ -52,7 +54,7 @@ def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL) -> Co
             if unfinished is not None:
                 _compile_all(unfinished, toolchain, optimize)
     name = "builtin" if optimize == DEFAULT_LEVEL else f"builtin@{optimize}"
-    return Corpus(name, FolderModules(folder), path=folder, origin=lambda module: (module, module))
+    return Corpus(name, FolderModules(folder), path=folder)
 
 
 def builtin_folder(toolchain: Toolchain, optimize: str) -> Path:
@@ -64,7 +66,7 @@ def builtin_folder(toolchain: Toolchain, optimize: str) -> Path:
     if optimize not in LEVELS:
         raise CorpusError(f"the builtin corpus comes at {', '.join(LEVELS)}, not at {optimize!r}; choose one of these")
     digests = [(_name(source), _digest(source)) for source in _sources()]
-    key = key_of(toolchain.identity, optimize, digests, PORTABLE_FLAGS, sorted(_BY_LANGUAGE.items()))
+    key = key_of(_REVISION, toolchain.identity, optimize, digests, PORTABLE_FLAGS, sorted(_BY_LANGUAGE.items()))
     return cache_directory() / "builtin" / f"{toolchain.version_text}-{optimize}-{key[:16]}"
 
 
@@ -106,7 +108,7 @@ def _compile_all(folder: Path, toolchain: Toolchain, optimize: str) -> None:
             "lines": source.read_bytes().count(b"\n"),
             "language": language,
             "optimize": optimize,
-            "project": name,
+            "project": source.parent.name,
             "licence": "Apache-2.0",
             "compiler": f"clang {toolchain.version_text}",
         }

@@ -80,6 +80,7 @@ def fetch_dataset(
         progress: called with the number of sources compiled so far and the number of all.
 
     Raises:
+        UnreachableError: it is to be fetched, and the package index does not answer.
         CorpusError: there is no such dataset or level, it cannot be fetched, or nothing in it compiles. Sources that
             do not compile are left out; `read_report` tells of them.
         ToolchainError: there is no usable clang.

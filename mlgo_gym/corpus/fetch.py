@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from mlgo_gym.cache import cache_directory
-from mlgo_gym.errors import CorpusError, MissingExtraError
+from mlgo_gym.errors import CorpusError, MissingExtraError, UnreachableError
 
 if TYPE_CHECKING:
     from pypi_simple import DistributionPackage, PyPISimple
@@ -48,8 +48,9 @@ def fetch_source(package: str, version: str, sha256: str | None = None) -> Sourc
         sha256: the digest that it must have; without it, the digest that the index gives.
 
     Raises:
-        CorpusError: the index cannot be reached or has no such source distribution, or the download is not whole or
-            has another digest. Nothing is kept then.
+        UnreachableError: the index does not answer.
+        CorpusError: it has no such source distribution, or the download is not whole or has another digest. Nothing
+            is kept then.
         MissingExtraError: pypi-simple is not installed.
     """
     known = None if sha256 is None else _cached(sha256)
@@ -70,7 +71,8 @@ def fetch_source(package: str, version: str, sha256: str | None = None) -> Sourc
                 if found is not None:
                     return _download(client, found, wanted, sha256)
     except (requests.RequestException, pypi_simple.UnsupportedContentTypeError) as error:
-        raise CorpusError(
+        silent = isinstance(error, requests.ConnectionError | requests.Timeout)
+        raise (UnreachableError if silent else CorpusError)(
             f"{wanted} was to be fetched, and the package index cannot be used: {error}; look at the network and at "
             "pip's settings (pip config list)"
         ) from error

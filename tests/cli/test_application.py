@@ -34,7 +34,7 @@ def test_an_error_is_one_message_without_a_traceback() -> None:
     assert process.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("module", ["doctor", "evaluate", "report"])
+@pytest.mark.parametrize("module", ["application", "corpus", "doctor", "evaluate", "report"])
 def test_a_command_imports_nothing_heavy_before_it_runs(module: str) -> None:
     program = f"""
 import sys, types

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-import requests
 from typer.testing import CliRunner, Result
 
 from mlgo_gym.cli.application import application
 from mlgo_gym.cli.evaluate import parse_settings, split_policies
-from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.errors import CorpusError, MlgoError, UnreachableError
 from mlgo_gym.evaluation import episode_runner
 from mlgo_gym.evaluation.episode_runner import make_environment
 
@@ -88,12 +87,12 @@ def test_settings_without_a_name_are_refused(text: str) -> None:
         parse_settings([text])
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, cause: Exception) -> None:
-    """Let the corpus `far` be one that cannot be fetched, for a reason."""
+def refuse(monkeypatch: pytest.MonkeyPatch, error: CorpusError) -> None:
+    """Let the corpus `far` be one that cannot be fetched."""
 
     def make(name: str, arguments: dict[str, object]) -> object:
         if arguments["corpus"] == "far":
-            raise CorpusError("far was to be fetched") from cause
+            raise error
         return make_environment(name, arguments)
 
     monkeypatch.setattr(episode_runner, "make_environment", make)
@@ -102,7 +101,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, cause: Exception) -> None:
 def test_another_corpus_stands_in_when_the_index_is_out_of_reach(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refuse(monkeypatch, requests.ConnectionError("no route"))
+    refuse(monkeypatch, UnreachableError("far was to be fetched"))
     monkeypatch.chdir(corpus.parent)
     output = tmp_path / "demo"
     arguments = ("--corpus", "far", "--offline-corpus", corpus.name, "--output", output)
@@ -114,6 +113,6 @@ def test_another_corpus_stands_in_when_the_index_is_out_of_reach(
 
 
 def test_no_other_reason_makes_another_corpus_stand_in(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse(monkeypatch, ValueError("another digest"))
-    with pytest.raises(CorpusError, match="far was to be fetched"):
+    refuse(monkeypatch, CorpusError("far has another digest"))
+    with pytest.raises(CorpusError, match="another digest"):
         run("evaluate", "mlgo/Inline-v0", "--corpus", "far", "--offline-corpus", corpus)

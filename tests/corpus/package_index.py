@@ -28,13 +28,17 @@ def add_file(archive: tarfile.TarFile, name: str, content: bytes = b"") -> None:
 
 
 class PackageIndex:
-    """What the index serves, and how often a file was asked for; `cut` bytes of each download are withheld."""
+    """What the index serves, and how often a file was asked for.
+
+    `cut` bytes of each download are withheld; with a `status` everything is answered with that error alone.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.digests: dict[str, str] = {}
         self.downloads = 0
         self.cut = 0
+        self.status: int | None = None
         self.url = ""
 
     def add(self, name: str, content: bytes) -> str:
@@ -51,7 +55,9 @@ def serve() -> Iterator[PackageIndex]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if self.path == "/simple/tiny/":
+            if index.status is not None:
+                self.send_error(index.status)
+            elif self.path == "/simple/tiny/":
                 links = (f'<a href="/files/{name}#sha256={index.digests[name]}">{name}</a>' for name in index.files)
                 self.answer("text/html", "".join(links).encode(), 0)
             elif self.path.startswith("/files/"):

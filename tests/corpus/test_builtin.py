@@ -123,3 +123,9 @@ def test_processes_that_ask_at_once_agree(own_cache: Path) -> None:
     assert [process.returncode for process in processes] == [0, 0]
     assert answers[0] == answers[1]
     assert sorted(path.name for path in (own_cache / "builtin").iterdir()) == [Path(answers[0][0]).name, "lock"]
+
+
+def test_a_project_is_a_folder_of_programs(toolchain: Toolchain) -> None:
+    corpus = open_corpus("builtin", toolchain=toolchain)
+    assert {corpus.project(name) for name in corpus.names} == {"c", "cpp", "kernels"}
+    assert all(module.metadata["project"] == corpus.project(module.name) for module in corpus)

@@ -13,7 +13,7 @@ import pytest
 
 from mlgo_gym.corpus import fetch
 from mlgo_gym.corpus.fetch import fetch_source, unpack
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.errors import CorpusError, UnreachableError
 from tests.corpus.package_index import PackageIndex, add_file, serve, source_distribution
 
 NAME = "tiny-1.0.tar.gz"
@@ -83,8 +83,15 @@ def test_what_the_index_does_not_have_is_named(index: PackageIndex, package: str
 
 def test_an_index_out_of_reach_says_where_to_look(index: PackageIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple/")
-    with pytest.raises(CorpusError, match="pip config list"):
+    with pytest.raises(UnreachableError, match="pip config list"):
         fetch_source("tiny", "1.0")
+
+
+def test_an_index_that_refuses_is_not_out_of_reach(index: PackageIndex) -> None:
+    index.status = 503
+    with pytest.raises(CorpusError, match="503") as refusal:
+        fetch_source("tiny", "1.0")
+    assert not isinstance(refusal.value, UnreachableError)
 
 
 def test_the_index_may_come_from_the_settings_of_pip(index: PackageIndex, monkeypatch: pytest.MonkeyPatch) -> None:
