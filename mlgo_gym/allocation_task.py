@@ -20,6 +20,7 @@ class AllocationTask(Task):
     after_optimization: ClassVar[bool] = True
     has_contexts: ClassVar[bool] = True
     default_metric: ClassVar[str] = "spill_cost"
+    function_metrics: ClassVar[tuple[str, ...]] = ("spill_cost", "spill_count")
 
     def __init__(self, weights: CostWeights = CostWeights()) -> None:  # noqa: B008 - frozen
         self.weights = weights
@@ -27,11 +28,11 @@ class AllocationTask(Task):
     @property
     def metrics(self) -> tuple[str, ...]:
         """The names of what can be rewarded: `spill_cost`, `spill_count` and the sizes."""
-        return ("spill_cost", "spill_count", *super().metrics)
+        return (*self.function_metrics, *super().metrics)
 
     def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:
         """Return the cost of a compile; the allocator's metrics count one function alone if asked to."""
-        if metric not in {"spill_cost", "spill_count"}:
+        if metric not in self.function_metrics:
             return super().outcome(measurement, metric)
         if function is None:
             costs = AllocationCosts.total(measurement.allocation.values())
@@ -42,7 +43,7 @@ class AllocationTask(Task):
     def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
         """Return both metrics for the policy and the baseline, and a row per function that has any cost."""
         report: dict[str, Any] = {}
-        for metric in ("spill_cost", "spill_count"):
+        for metric in self.function_metrics:
             report[metric] = self.outcome(measurement, metric, function)
             report[f"baseline_{metric}"] = self.outcome(baseline, metric, function)
         names = sorted({*baseline.allocation, *measurement.allocation}) if function is None else [function]

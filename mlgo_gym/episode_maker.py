@@ -192,10 +192,9 @@ class EpisodeMaker:
         outcome = self.task.outcome(measurement, self.metric, episode.function)
         reference = self.task.outcome(baseline, self.metric, episode.function)
         info = self._last_info(episode)
-        for label, measured in (("", measurement), ("baseline_", baseline)):
-            info[f"{label}text_size"] = measured.sizes.text
-            info[f"{label}llvm_size"] = measured.sizes.llvm_size
-            info[f"{label}object_size"] = measured.sizes.object
+        if measurement.sizes is not None:
+            for label, measured in (("", measurement), ("baseline_", baseline)):
+                info |= {f"{label}{name}": size for name, size in measured.named_sizes().items()}
         info["reduction"] = REWARDS["relative"](outcome, reference)
         info |= self.task.report(measurement, baseline, episode.function)
         if self.settings.echo_reply:

@@ -61,6 +61,9 @@ class Task(ABC):
     default_metric: ClassVar[str] = "text"
     """What is rewarded unless the user says otherwise."""
 
+    function_metrics: ClassVar[tuple[str, ...]] = ()
+    """The metrics of one function, known as soon as code generation turns to the next."""
+
     headers: tuple[LogHeader, ...]
     observation_space: gym.Space[Any]
     action_space: gym.Space[Any]
@@ -153,6 +156,7 @@ class Task(ABC):
             function: count this function alone, where the metric can.
         """
         del function
+        assert measurement.sizes is not None, "a size is the cost of a compile that went to its end"
         return float(getattr(measurement.sizes, SIZE_METRICS[metric]))
 
     def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:

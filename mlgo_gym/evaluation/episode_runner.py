@@ -171,10 +171,9 @@ class EpisodeRunner:
         with baseline_session(env.compilation(module), record=env.task.record) as session:
             measurement = Measurement.of(session.finish(self._timeout))
         seconds = time.perf_counter() - started
-        measures = {
-            "text_size": (measurement.sizes.text, baseline.sizes.text),
-            "llvm_size": (measurement.sizes.llvm_size, baseline.sizes.llvm_size),
-            "object_size": (measurement.sizes.object, baseline.sizes.object),
+        reference = baseline.named_sizes()
+        measures: dict[str, tuple[float, float]] = {
+            **{name: (size, reference[name]) for name, size in measurement.named_sizes().items()},
             **_pairs(env.task.report(measurement, baseline)),
         }
         return EpisodeResult(*assignment, DONE, measures=measures, seconds=round(seconds, 6))
