@@ -1,7 +1,7 @@
 """What register allocation cost one function, as clang's remarks on standard error tell it as soon as they can.
 
-The optimisation record is written when the compile ends; remarks are written at once, and have the same numbers: one for
-each loop, then one that sums up the function, and nothing where nothing was spilled, reloaded or copied
+The optimisation record is written when the compile ends. Remarks are written at once and have the same numbers: one for
+each loop, then one that sums up the function; none where nothing was spilled, reloaded or copied
 (llvm/lib/CodeGen/RegAllocGreedy.cpp, RAGreedy::reportStats). The size of the stack frame, which every function has,
 follows (llvm/lib/CodeGen/PrologEpilogInserter.cpp), before code generation turns to the next function.
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 
+from mlgo_gym.allocation_remarks import LAST_REMARK, REMARK_FLAGS
 from mlgo_gym.baseline import baseline_session, keep_baseline, known_baseline
 from mlgo_gym.compilation import Compilation
 from mlgo_gym.decision_count import keep_decisions
@@ -27,6 +28,7 @@ class Episode:
         task: whose decisions these are.
         max_decisions: after so many decisions of the agent, clang's own choices are taken to the end.
         function: ask the agent about this function alone; clang's own choices are taken for all others.
+        alone: measure the allocation of that function alone; the compile ends with it.
 
     Attributes:
         decision: what clang waits with; None while it computes, and when the episode is over.
@@ -47,8 +49,10 @@ class Episode:
         *,
         max_decisions: int | None = None,
         function: str | None = None,
+        alone: bool = False,
     ) -> None:
         self.function = function
+        self.alone = alone
         self.compilation = compilation
         self.task = task
         self.decision: Decision | None = None
@@ -61,7 +65,13 @@ class Episode:
         self._budget = max_decisions
         self._unchecked = set(range(len(task.advisors)))
         self._baseline_session: Session | None = None
-        self.session = Session(compilation.command, task.advisors, record=task.record)
+        self.session = self._fresh_session()
+
+    def _fresh_session(self) -> Session:
+        command, advisors = self.compilation.command, self.task.advisors
+        if self.alone:
+            return Session((*command, *REMARK_FLAGS), advisors)
+        return Session(command, advisors, record=self.task.record)
 
     @property
     def over(self) -> bool:
@@ -106,7 +116,7 @@ class Episode:
         return twin
 
     def _replay(self, timeout: float) -> Session:
-        session = Session(self.compilation.command, self.task.advisors, record=self.task.record)
+        session = self._fresh_session()
         try:
             ahead = len(self.task.advisors) == 1
             if ahead:
@@ -121,6 +131,8 @@ class Episode:
                     f"a fresh clang was to come to the same decision by the same {len(self._answers)} answers, and "
                     f"came to {'its end' if found is None else f'another, {found.number} of {found.context!r}'}"
                 )
+            if self.alone:
+                session.end_at(LAST_REMARK.encode())
         except BaseException:
             session.close()
             raise
@@ -157,6 +169,8 @@ class Episode:
             self.handed_over += 1
             self._advise(self.task.default_advice(decision))
         else:
+            if self.alone and not self.decisions:
+                self.session.end_at(LAST_REMARK.encode())
             self.decision = decision
 
     def _check_header(self, advisor: int) -> None:
@@ -172,7 +186,7 @@ class Episode:
 
     def _ended(self) -> None:
         """Take in the session that has just ended: first the agent's compile, then, if need be, the baseline's."""
-        measurement = Measurement.of(self.current.finish(0.0))
+        measurement = self._measure()
         if self._baseline_session is not None:
             keep_baseline(self.compilation, measurement, record=self.task.record)
             self._baseline_session.close()
@@ -185,6 +199,14 @@ class Episode:
         self.baseline = known_baseline(self.compilation, record=self.task.record)
         if self.baseline is None:
             self._baseline_session = baseline_session(self.compilation, record=self.task.record)
+
+    def _measure(self) -> Measurement:
+        if self.alone and self._baseline_session is None:
+            assert self.function is not None
+            if not self.session.ended_early:
+                self.session.finish(0.0)
+            return Measurement.of_function(self.function, self.session.heard)
+        return Measurement.of(self.current.finish(0.0))
 
     def close(self) -> None:
         """End the compile if it still runs. Idempotent."""

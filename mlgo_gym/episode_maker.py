@@ -127,7 +127,18 @@ class EpisodeMaker:
             warm = self._warm_starts.copy(compilation.key("warm", function), self.settings.timeout)
             if warm is not None:
                 return warm
-        return Episode(compilation, self.task, max_decisions=self.settings.max_decisions, function=function)
+        return Episode(
+            compilation,
+            self.task,
+            max_decisions=self.settings.max_decisions,
+            function=function,
+            alone=self.measures_functions_alone,
+        )
+
+    @property
+    def measures_functions_alone(self) -> bool:
+        """Whether an episode is one function and ends with it, long before there is an object file."""
+        return self.settings.scope == "function" and self.metric in self.task.function_metrics
 
     def check_choice(self, module: str | None, function: str | None) -> None:
         """Check what a reset may ask for.

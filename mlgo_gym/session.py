@@ -104,6 +104,8 @@ class Session:
         self._waiting: int | None = None
         self._ready: deque[Decision] = deque()
         self._stderr = b""
+        self._sign = b""
+        self._heard = b""
         self._host = os.getpid()
         self._process = None
         self._connection = Connection()
@@ -136,6 +138,7 @@ class Session:
         twin = Session.__new__(Session)
         twin._begin(self.advisors, self.command)
         twin._waiting, twin._stderr = self._waiting, self._stderr
+        twin._sign, twin._heard = self._sign, self._heard
         try:
             twin._connection, files = self._connection.copy()
             reading = self._connection.channels[self._waiting].advice
@@ -160,6 +163,26 @@ class Session:
     def stderr(self) -> str:
         """The last words of clang on standard error so far."""
         return self._stderr.decode(errors="replace")
+
+    def end_at(self, sign: bytes) -> None:
+        """End clang as soon as it says something on standard error, while a decision waits for `advise()`.
+
+        Args:
+            sign: what it says; `heard` begins here.
+        """
+        assert self._waiting is not None, "what clang has said so far is only known while it waits"
+        self._read_stderr()
+        self._sign, self._heard = sign, b""
+
+    @property
+    def heard(self) -> str:
+        """All that clang has said on standard error since `end_at()`."""
+        return self._heard.decode(errors="replace")
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether clang has said what `end_at()` waits for."""
+        return bool(self._sign) and self._sign in self._heard
 
     def header(self, advisor: int = 0) -> LogHeader | None:
         """Return the header that an advisor wrote; None before it has, or when it never asks."""
@@ -213,7 +236,8 @@ class Session:
     def poll(self) -> Decision | None:
         """Return the next decision if clang has asked one, without waiting.
 
-        None means that there is none yet, or, when `exited` is set, that clang has ended and no more will come.
+        None means that there is none yet, or, when `exited` is set, that clang has ended, by itself or as `end_at()`
+        wants it, and no more will come.
 
         Raises:
             CompilerError: of kind `protocol`, when clang wrote what is not the protocol.
@@ -222,6 +246,11 @@ class Session:
             return self._take()
         if self.exited:
             return None
+        if self._sign:
+            self._read_stderr()
+            if self.ended_early:
+                self.kill()
+                return None
         # Mostly clang has asked, and then it neither ends nor writes anything else before it has its answer.
         self._read_channels()
         if self._ready:
@@ -309,6 +338,8 @@ class Session:
         try:
             while data := os.read(descriptor, _READ_SIZE):
                 self._stderr = (self._stderr + data)[-KEPT_STDERR:]
+                if self._sign:
+                    self._heard += data
         except BlockingIOError:
             return
         self._poll.unregister(descriptor)

@@ -289,15 +289,20 @@ def test_an_episode_can_be_one_functions_decisions(spills: str) -> None:
     env.close()
 
 
+def evict_nothing(env: RegAllocEvictEnv, function: str) -> Step:
+    """Play a function and return the last step."""
+    env.reset(options={"module": "spills", "function": function})
+    while not (step := Step(*env.step(NOTHING))).terminated:
+        pass
+    env.close()
+    return step
+
+
 def test_only_that_function_is_rewarded_and_no_other_changes(
     spills: str, compiled: list[Compiled], own_cache: Path
 ) -> None:
     default = play(RegAllocEvictEnv(corpus=spills))[-1].info
-    env = function_env(spills)
-    env.reset(options={"module": "spills", "function": "looping"})
-    while not (step := Step(*env.step(NOTHING))).terminated:
-        pass
-    env.close()
+    step = evict_nothing(function_env(spills), "looping")
     (row,) = step.info["functions"]
     everywhere = {each["function"]: each for each in default["functions"]}
     assert row["function"] == "looping"
@@ -305,9 +310,24 @@ def test_only_that_function_is_rewarded_and_no_other_changes(
     assert row["spill_cost"] != everywhere["looping"]["spill_cost"]
     assert step.info["spill_cost"] == row["spill_cost"]
     assert step.reward == pytest.approx(1 - row["spill_cost"] / row["baseline_spill_cost"])
+    evict_nothing(function_env(spills, reward="text_size"), "looping")
     ours = costs(compiled[-1].record, CostWeights())
     assert ours["looping"] == pytest.approx(row["spill_cost"])
     assert ours["straight"] == pytest.approx(everywhere["straight"]["spill_cost"])
+
+
+@pytest.mark.parametrize("function", ["straight", "looping"])
+def test_an_episode_that_ends_with_its_function_tells_what_a_whole_compile_tells_but_for_the_object(
+    spills: str, function: str
+) -> None:
+    ours = evict_nothing(function_env(spills), function)
+    whole = evict_nothing(function_env(spills, reward="text_size"), function)
+    assert ours.reward == 1 - whole.info["spill_cost"] / whole.info["baseline_spill_cost"]
+    sizes = {f"{label}{name}_size" for label in ("", "baseline_") for name in ("text", "llvm", "object")}
+    assert {*whole.info} - {*ours.info} == sizes
+    assert ours.info == {name: value for name, value in whole.info.items() if name not in sizes} | {
+        "reduction": ours.reward
+    }
 
 
 def test_functions_are_sampled_among_those_with_decisions(spills: str) -> None:
