@@ -58,8 +58,8 @@ class Compilation:
 def plan(module: Module, toolchain: Toolchain, extra_flags: Sequence[str] = ()) -> Compilation:
     """Return the compile of a module.
 
-    The order of the arguments is that of google/ml-compiler-opt's loader: the module's own flags, the input with
-    ThinLTO's arguments, then the caller's additions.
+    The arguments are the module's own flags, the caller's additions, and the input with ThinLTO's. The loader of
+    google/ml-compiler-opt has the additions last, which makes no difference but to another `-x` or index.
 
     Args:
         module: what to compile; its flags are used as recorded, driver flags are expanded by clang's own driver.

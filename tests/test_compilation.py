@@ -68,6 +68,16 @@ def test_extra_flags_come_last(calls: Path, toolchain: Toolchain) -> None:
     assert compiled(compilation.command) != compiled(plan(Module("calls", calls), toolchain).command)
 
 
+def test_additions_win_as_they_do_behind_the_input_where_ml_compiler_opt_has_them(
+    calls: Path, toolchain: Toolchain
+) -> None:
+    recorded, extra = ("-cc1", "-emit-obj", "-Oz"), ("-O0", "-ffunction-sections")
+    module = Module("calls", calls, recorded)
+    upstream = (*toolchain.command, *recorded, "-w", "-x", "ir", str(calls), *extra)
+    assert compiled(plan(module, toolchain, extra).command) == compiled(upstream)
+    assert compiled(plan(module, toolchain).command) != compiled(upstream)
+
+
 def test_no_path_of_this_machine_is_among_the_flags(calls: Path, toolchain: Toolchain) -> None:
     compilation = plan(Module("calls", calls), toolchain)
     assert not [word for word in compilation.flags if os.sep in word]

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from mlgo_gym.cli.catalogue import catalogue
 from mlgo_gym.cli.corpus_build import combine, extract, import_command, make
 from mlgo_gym.cli.corpus_tables import decision_table, information_table, list_table, module_table
 from mlgo_gym.cli.decisions import decision_counter
@@ -23,7 +24,7 @@ from mlgo_gym.errors import CorpusError
 from mlgo_gym.toolchain import Toolchain, find_toolchain
 
 corpus_commands = typer.Typer(help="Look at corpora, make them, and check them.", no_args_is_help=True)
-for command in (extract, make, combine, record, fetch):
+for command in (extract, make, combine, record, fetch, catalogue):
     corpus_commands.command()(command)
 corpus_commands.command("import")(import_command)
 

@@ -18,12 +18,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from mlgo_gym.cache import cache_directory, key_of, write_atomically
-from mlgo_gym.corpus.amalgamation import split_amalgamation
 from mlgo_gym.corpus.catalogue import Archive, Dataset, find_dataset
-from mlgo_gym.corpus.fetch import SourceArchive, fetch_source, unpack
 from mlgo_gym.corpus.record import record_build
 from mlgo_gym.corpus.recorder import LEVELS, PORTABLE_TARGET, Recorder, RecordFailure, Recording
 from mlgo_gym.corpus.shim import record_compile
+from mlgo_gym.corpus.sources import compile_commands, fetch_archives, unpack_sources
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.toolchain import Toolchain, find_toolchain
 
@@ -122,14 +121,14 @@ def _make(
     jobs: int,
     progress: Callable[[int, int], object] | None,
 ) -> None:
-    archive = _fetch(dataset.archive)
-    needs = {path: _fetch(pin) for path, pin in dataset.needs.items()}
+    archives = fetch_archives(dataset)
+    archive = archives[""]
     started, used = time.monotonic(), _processor_seconds()
     work = folder.parent / f".{folder.name}.work"
     shutil.rmtree(work, ignore_errors=True)  # what a killed process left
     work.mkdir()
     try:
-        source = unpack(archive.path, work / "source").resolve()
+        source = unpack_sources(dataset, archives, work / "source")
         metadata = {
             "project": dataset.name,
             "version": dataset.archive.version,
@@ -138,10 +137,6 @@ def _make(
             "archive_sha256": archive.sha256,
         }
         if dataset.parts:
-            for path, needed in needs.items():
-                unpack(needed.path, work / "needed").rename(source / path)
-                shutil.rmtree(work / "needed", ignore_errors=True)
-            _prepare(dataset, source)
             recording = _compile(dataset, source, work / "corpus", optimize, toolchain, metadata, jobs, progress)
         else:
             recording = _build(dataset, source, work, optimize, toolchain, metadata)
@@ -164,27 +159,9 @@ def _make(
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _fetch(pin: Archive) -> SourceArchive:
-    return fetch_source(pin.package, pin.version, pin.sha256 or None)
-
-
 def _processor_seconds() -> float:
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return children.ru_utime + children.ru_stime
-
-
-def _prepare(dataset: Dataset, source: Path) -> None:
-    for amalgamation, target in dataset.amalgamations.items():
-        text = (source / amalgamation).read_text(encoding="utf-8")
-        for path, content in split_amalgamation(text).items():
-            _write(source / target / path, content)
-    for path, content in dataset.files.items():
-        _write(source / path, content)
-
-
-def _write(path: Path, content: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
 
 
 def _compile(
@@ -197,7 +174,7 @@ def _compile(
     jobs: int,
     progress: Callable[[int, int], object] | None,
 ) -> Recording:
-    commands = _commands(dataset, source)
+    commands = compile_commands(dataset, source)
     with Recorder(toolchain, optimize, source, target=PORTABLE_TARGET, parent=output.parent) as recorder:
         # The largest first, so that none of them is left for the end.
         commands.sort(key=lambda command: -(source / command[1]).stat().st_size)
@@ -213,27 +190,6 @@ def _compile(
             finally:
                 pool.shutdown(cancel_futures=True)  # an interruption waits for no compile that has not begun
         return recorder.collect(output, metadata)
-
-
-def _commands(dataset: Dataset, source: Path) -> list[list[str]]:
-    excluded = {path for pattern in dataset.exclude for path in _matches(dataset, source, pattern)}
-    commands: dict[Path, list[str]] = {}
-    for part in dataset.parts:
-        options = [f"-I{source / folder}" for folder in part.include]
-        for path in {path for pattern in part.sources for path in _matches(dataset, source, pattern)} - excluded:
-            name = path.relative_to(source)
-            output = Path(part.prefix) / name.with_suffix(".o")
-            commands[part.prefix / name] = ["-c", str(name), "-o", str(output), *part.options, *options]
-    return [commands[path] for path in sorted(commands)]
-
-
-def _matches(dataset: Dataset, source: Path, pattern: str) -> list[Path]:
-    found = [path for path in source.glob(pattern) if path.is_file()]
-    if not found:
-        raise CorpusError(
-            f"{dataset.name}: no file of {dataset.archive.package} {dataset.archive.version} matches {pattern!r}"
-        )
-    return found
 
 
 def _from_index(name: str) -> Dataset:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from mlgo_gym.cli.application import application
@@ -56,6 +58,27 @@ def test_extract_takes_flags_with_dashes_or_underscores(objects: Path, dash: str
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == f"{objects / 'corpus'}: 2 modules, 0 skipped\n"
     assert read_description(objects / "corpus").modules == ("a.o", "b.o")
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        (
+            "extract",
+            """input input_type output_dir num_workers llvm_objcopy_path obj_base_dir cmd_filter thinlto_build
+            cmd_section_name bitcode_section_name verbosity""",
+        ),
+        ("make", "input_dir output_dir default_args"),
+        ("combine", "root_dir"),
+    ],
+)
+def test_every_flag_of_llvms_tools_can_be_spelled_both_ways(command: str, names: str) -> None:
+    found: Any = typer.main.get_command(application)
+    for word in ("corpus", command):
+        found = found.commands[word]
+    spellings = {spelling for option in found.params for spelling in option.opts}
+    for name in names.split():
+        assert {f"--{name}", f"--{name.replace('_', '-')}"} <= spellings
 
 
 def test_extract_names_what_it_skips_and_exits_with_1(objects: Path) -> None:
@@ -170,7 +193,7 @@ def test_list_names_the_builtin_corpus_and_the_datasets(toolchain: Toolchain) ->
 
 
 @pytest.mark.parametrize(
-    "command", ["list", "info", "verify", "extract", "make", "combine", "import", "record", "fetch"]
+    "command", ["list", "info", "verify", "extract", "make", "combine", "import", "record", "fetch", "catalogue"]
 )
 def test_every_command_explains_itself(command: str) -> None:
     result = run(command, "--help")
