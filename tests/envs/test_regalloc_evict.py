@@ -322,7 +322,7 @@ def test_an_episode_that_ends_with_its_function_tells_what_a_whole_compile_tells
 ) -> None:
     ours = evict_nothing(function_env(spills), function)
     whole = evict_nothing(function_env(spills, reward="text_size"), function)
-    assert ours.reward == 1 - whole.info["spill_cost"] / whole.info["baseline_spill_cost"]
+    assert ours.reward == pytest.approx(1 - whole.info["spill_cost"] / whole.info["baseline_spill_cost"])
     sizes = {f"{label}{name}_size" for label in ("", "baseline_") for name in ("text", "llvm", "object")}
     assert {*whole.info} - {*ours.info} == sizes
     assert ours.info == {name: value for name, value in whole.info.items() if name not in sizes} | {
