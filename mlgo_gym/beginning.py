@@ -64,12 +64,12 @@ def _first_decision(
         return None
     try:
         yield from episode.proceed()
+        if episode.decision is not None:
+            maker.keep_warm(episode)
+            return episode
     except BaseException:
         episode.close()
         raise
-    if episode.decision is not None:
-        maker.keep_warm(episode)
-        return episode
     maker.note_empty(episode)
     episode.close()
     return None

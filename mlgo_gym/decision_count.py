@@ -15,15 +15,18 @@ _memory = JsonCache("decisions")
 
 
 def known_decisions(compilation: Compilation, task: Task) -> dict[str, int] | None:
-    """Return the decisions per context when clang's own choices are taken, if they were counted before."""
+    """Return the decisions per context when clang's own choices are taken, if they were counted before.
+
+    The contexts are in the order in which clang comes to them.
+    """
     record = _memory.get(compilation.key("decisions", task.name))
     counts = record.get("contexts") if record else None
-    return counts if isinstance(counts, dict) else None
+    return dict(counts) if isinstance(counts, list) else None
 
 
 def keep_decisions(compilation: Compilation, task: Task, counts: Mapping[str, int]) -> None:
     """Remember the decisions per context."""
-    _memory.put(compilation.key("decisions", task.name), {"contexts": dict(counts)})
+    _memory.put(compilation.key("decisions", task.name), {"contexts": list(counts.items())})
 
 
 def count_decisions(compilation: Compilation, task: Task, timeout: float = 600.0) -> dict[str, int]:

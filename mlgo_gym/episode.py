@@ -93,6 +93,16 @@ class Episode:
         self._answers.append(advice)
         self.session.advise(advice)
 
+    def turn_to(self, function: str) -> None:
+        """Leave the function that it waits in, at its first decision, to clang, and ask about a later one instead."""
+        assert self.decision is not None, "a function is left at its first decision"
+        assert self.decisions == 0, "a function is left before it is begun"
+        advice = self.task.default_advice(self.decision)
+        if self.alone:
+            self.session.end_at(b"")
+        self.function, self.decision = function, None
+        self._advise(advice)
+
     def fork(self, timeout: float) -> Episode:
         """Return an independent copy of the episode, which waits with the same decision.
 

@@ -20,7 +20,7 @@ from mlgo_gym.probe import probe
 from mlgo_gym.reward import REWARDS
 from mlgo_gym.task import Task
 from mlgo_gym.toolchain import find_toolchain
-from mlgo_gym.warm_starts import WarmStarts
+from mlgo_gym.warm_starts import MOST, MOST_FUNCTIONS, WarmStarts
 from mlgo_gym.work import Work, complete
 
 _ECHO = ("-mllvm", "-interactive-model-runner-echo-reply")
@@ -56,7 +56,10 @@ class EpisodeMaker:
         named = settings.reward in task.metrics
         self._reward = REWARDS["relative" if named else settings.reward]
         self.metric = settings.reward if named else settings.metric or task.default_metric
-        self._warm_starts = WarmStarts() if settings.resets_warm(task) else None
+        self._warm_starts: WarmStarts | None = None
+        if settings.resets_warm(task) or (settings.warm_resets is None and self.measures_functions_alone):
+            self._warm_starts = WarmStarts(MOST if settings.scope == "module" else MOST_FUNCTIONS)
+        self._places: dict[str, dict[str, int]] = {}
         self._empty: set[tuple[str, str | None]] = set()
         self._verified: set[str] = set()
 
@@ -118,14 +121,18 @@ class EpisodeMaker:
             if function is None and functions:
                 function = functions[int(generator.integers(len(functions)))]
             empty = function not in counts
+            self._places[module.name] = {name: place for place, name in enumerate(counts)}
         else:
             empty = known_decisions(compilation, self.task) == {}
         if empty:
             self._empty.add((module.name, function))
             return None
         if self._warm_starts is not None:
-            warm = self._warm_starts.copy(compilation.key("warm", function), self.settings.timeout)
+            place = self._place(module.name, function)
+            warm = self._warm_starts.copy(compilation.key("warm"), place, self.settings.timeout)
             if warm is not None:
+                if function is not None and warm.function != function:
+                    warm.turn_to(function)
                 return warm
         return Episode(
             compilation,
@@ -162,8 +169,12 @@ class EpisodeMaker:
     def keep_warm(self, episode: Episode) -> None:
         """Keep a copy of an episode that waits with its first decision, where further ones start from copies."""
         if self._warm_starts is not None:
-            key = episode.compilation.key("warm", episode.function)
-            self._warm_starts.keep(key, episode, self.settings.timeout)
+            place = self._place(episode.compilation.module.name, episode.function)
+            self._warm_starts.keep(episode.compilation.key("warm"), place, episode, self.settings.timeout)
+
+    def _place(self, module: str, function: str | None) -> int:
+        """Return as the how many-eth of the functions with decisions clang comes to one."""
+        return 0 if function is None else self._places[module][function]
 
     def close(self) -> None:
         """End the clangs that wait for further episodes. Idempotent."""

@@ -168,7 +168,7 @@ class Session:
         """End clang as soon as it says something on standard error, while a decision waits for `advise()`.
 
         Args:
-            sign: what it says; `heard` begins here.
+            sign: what it says; `heard` begins here. Nothing: let it go on after all.
         """
         assert self._waiting is not None, "what clang has said so far is only known while it waits"
         self._read_stderr()

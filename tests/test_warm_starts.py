@@ -73,11 +73,11 @@ def test_waiting_clangs_are_bounded_in_number_and_in_memory(pressure: Path) -> N
     assert env._episode is not None
     few, small = WarmStarts(most=2), WarmStarts(most_bytes=1)
     for key in "abc":
-        few.keep(key, env._episode, 10.0)
-        small.keep(key, env._episode, 10.0)
+        few.keep(key, 0, env._episode, 10.0)
+        small.keep(key, 0, env._episode, 10.0)
     assert (len(few), len(small)) == (2, 0)
-    assert few.copy("a", 10.0) is None
-    twin = few.copy("c", 10.0)
+    assert few.copy("a", 0, 10.0) is None
+    twin = few.copy("c", 0, 10.0)
     assert twin is not None
     twin.close()
     few.close()
