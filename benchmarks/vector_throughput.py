@@ -103,18 +103,20 @@ def playlist(vector: CompilerVectorEnv, names: list[str], network: Network | Non
         left = list(names)
         running = len(begin(list(range(vector.num_envs)), left))
         while running:
-            vector.batch_size = min(vector.wanted_batch, running)  # type: ignore[attr-defined]
+            vector.batch_size = max(1, min(vector.wanted_batch, running // 2))  # type: ignore[attr-defined]
             observations, _, terminations, truncations, info = vector.recv()
-            assert not truncations.any()
-            ids = info["env_id"]
-            over = np.flatnonzero(terminations)
-            going = np.flatnonzero(~terminations)
             if network is not None:
                 network(observations)
-            if len(going):
+            if not (terminations.any() or truncations.any()):
+                vector.send(info["default_action"])
+                continue
+            assert not truncations.any()
+            ids = info["env_id"]
+            going = ~terminations
+            if going.any():
                 vector.send(info["default_action"][going], ids[going])
-            if len(over):
-                running -= len(over) - len(begin(ids[over].tolist(), left))
+            over = ids[terminations].tolist()
+            running -= len(over) - len(begin(over, left))
 
     return play
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -57,6 +58,7 @@ class InlineTask(Task):
         flat = observation == "flat"
         self.observation_space = self.layout.flat_space() if flat else self.layout.dict_space()
         self._see = self.layout.flat if flat else self.layout.tensors
+        self._flat = flat
         self._default = _offset(header, "inlining_default")
         self._block_count = _offset(header, "callee_basic_block_count")
 
@@ -84,6 +86,13 @@ class InlineTask(Task):
     def observe(self, decision: Decision) -> Any:
         """Return the features of a call site."""
         return self._see(self.features(decision))
+
+    def observe_batch(self, decisions: Sequence[Decision | None]) -> Any:
+        """Return the features of several call sites."""
+        if not self._flat:
+            return super().observe_batch(decisions)
+        nothing = bytes(self.layout.dtype.itemsize)
+        return self.layout.flat_batch([nothing if each is None else self.features(each) for each in decisions])
 
     def final_observation(self) -> Any:
         """Return zeros."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +25,7 @@ class EventLoop:
         self._wakeups = Wakeups()
         self._outstanding: set[int] = set()
         self._finished: deque[int] = deque()
+        self._next_look = math.inf
 
     def __contains__(self, number: int) -> bool:
         return number in self._outstanding or number in self._finished
@@ -49,26 +51,42 @@ class EventLoop:
             count: how many.
             among: which; None is all.
         """
+        finished = self._finished
+        if among is None:
+            while len(finished) < count:
+                self._serve()
+            return [finished.popleft() for _ in range(count)]
         while True:
-            ready = [number for number in self._finished if among is None or number in among]
+            ready = [number for number in finished if number in among]
             if len(ready) >= count:
                 taken = ready[:count]
                 for number in taken:
-                    self._finished.remove(number)
+                    finished.remove(number)
                 return taken
             self._serve()
 
     def _serve(self) -> None:
         """Wait until compilers say something, or are silent for too long, and go on with those."""
-        first = min(self._lanes[number].deadline for number in self._outstanding)
-        for number in self._wakeups.wait(first - time.monotonic(), self._outstanding):
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._end_the_silent(now)
+            return
+        for number in self._wakeups.wait(self._next_look - now, self._outstanding):
             self._lanes[number].poll()
             self._look(number)
-        now = time.monotonic()
-        if now >= first:
-            for number in [number for number in self._outstanding if self._lanes[number].deadline <= now]:
-                self._lanes[number].time_out()
-                self._look(number)
+
+    def _end_the_silent(self, now: float) -> None:
+        """Time out those whose deadline has passed, and see when the next one will.
+
+        Each sign of life moves a deadline on, so that one that was noted is only the earliest possible. Nor is all
+        silent that was not heard: the agent may have thought for longer than the timeout.
+        """
+        for number in [number for number in self._outstanding if self._lanes[number].deadline <= now]:
+            lane = self._lanes[number]
+            if not lane.poll() and lane.deadline <= now:
+                lane.time_out()
+            self._look(number)
+        self._next_look = min((self._lanes[number].deadline for number in self._outstanding), default=math.inf)
 
     def _look(self, number: int) -> None:
         lane = self._lanes[number]
@@ -77,8 +95,10 @@ class EventLoop:
                 self._outstanding.discard(number)
                 self._finished.append(number)
                 return
-        assert lane.session is not None, "a lane that is not ready waits for a session"
-        self._wakeups.watch(number, lane.session)
+        session = lane.session
+        assert session is not None, "a lane that is not ready waits for a session"
+        self._wakeups.watch(number, session)
+        self._next_look = min(self._next_look, lane.deadline)
 
     def close(self) -> None:
         """Give the descriptor back. Idempotent."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -77,6 +77,17 @@ class FeatureLayout:
         vector = np.empty(len(self.names), np.float32)
         self.flat_into(payload, vector)
         return vector
+
+    def flat_batch(self, payloads: Sequence[bytes]) -> npt.NDArray[np.float32]:
+        """Return what `flat()` returns for each of some observations, shape (number of them, number of names)."""
+        runs = self._runs
+        if len(runs) == 1 and self._finite and runs[0][3] * runs[0][0].itemsize == self.dtype.itemsize:
+            values = np.frombuffer(b"".join(payloads), runs[0][0])
+            return values.astype(np.float32).reshape(len(payloads), len(self.names))
+        batch = np.empty((len(payloads), len(self.names)), np.float32)
+        for payload, row in zip(payloads, batch, strict=True):
+            self.flat_into(payload, row)
+        return batch
 
     def flat_into(self, payload: bytes, row: npt.NDArray[np.float32]) -> None:
         """Write what `flat()` returns into a float32 row of shape (number of names,)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +12,9 @@ from mlgo_gym.beginning import Beginning
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.episode import Episode
 from mlgo_gym.episode_maker import EpisodeMaker
+from mlgo_gym.episode_under_way import EpisodeUnderWay
 from mlgo_gym.errors import ActionError, CompilerError, MlgoError
 from mlgo_gym.session import Decision, Session
-from mlgo_gym.work import WorkUnderWay
 
 
 class Answer(NamedTuple):
@@ -73,9 +72,10 @@ class Lane:
         self._timeout = maker.settings.timeout
         self._prefetch = prefetch
         self._chance, _ = seeding.np_random(None)
+        self._sampled = True
         self._beginning: Beginning | None = None
         self._early: deque[Beginning] = deque()
-        self._work: WorkUnderWay[Any] | None = None
+        self._running: EpisodeUnderWay | None = None
 
     @property
     def decision(self) -> Decision | None:
@@ -85,12 +85,14 @@ class Lane:
     @property
     def session(self) -> Session | None:
         """The session whose descriptors tell when to `poll()`."""
-        return self._work.session if self._work is not None else None
+        work = self._beginning or self._running
+        return None if work is None else work.session
 
     @property
     def deadline(self) -> float:
         """When the compiler will have been silent for too long, on the monotonic clock."""
-        return self._work.deadline if self._work is not None else float("inf")
+        work = self._beginning or self._running
+        return float("inf") if work is None else work.deadline
 
     def seed(self, seed: int) -> None:
         """Start the lane's chance anew."""
@@ -100,6 +102,8 @@ class Lane:
         """Begin an episode: of a module, or of one that is sampled."""
         self._end()
         self.ready, self.over, self.error, self.last_action = False, False, None, None
+        # Whoever names a module will name the next one too, and an early start would be in vain.
+        self._sampled = module is None
         if module is None:
             self._drop_early_unless_next()
         try:
@@ -111,7 +115,6 @@ class Lane:
         except MlgoError as error:
             self._give_up(error)
         else:
-            self._work = self._beginning
             self.poll()
 
     def encode(self, action: Any) -> Answer:
@@ -133,42 +136,45 @@ class Lane:
 
     def act(self, answer: Answer) -> None:
         """Answer the decision."""
-        assert self.episode is not None
+        assert self._running is not None
         self.ready, self.illegal, self.last_action = False, answer.illegal, answer.action
-        self.episode.answer(answer.advice)
-        self._work = WorkUnderWay(self.episode.proceed(), self._timeout)
+        self._running.answer(answer.advice)
 
     def poll(self) -> bool:
         """Go on without waiting; return whether something is ready to deliver."""
-        if not self.ready and self._work is not None:
-            self._go_on(self._work.poll)
-        return self.ready
-
-    def time_out(self) -> None:
-        """End a compile that was silent for too long."""
-        assert self._work is not None
-        self._go_on(self._work.time_out)
-        self.poll()
-
-    def _go_on(self, work: Callable[[], object]) -> None:
-        assert self._work is not None
+        work = self._beginning or self._running
+        if self.ready or work is None:
+            return self.ready
         try:
-            work()
-            if self._work.session is None:
+            if work.poll():
                 self._arrive()
         except CompilerError as error:
             self._fail(error)
         except MlgoError as error:
             self._give_up(error)
+        return self.ready
+
+    def time_out(self) -> None:
+        """End a compile that was silent for too long."""
+        work = self._beginning or self._running
+        assert work is not None
+        try:
+            work.time_out()
+        except CompilerError as error:
+            self._fail(error)
+        except MlgoError as error:
+            self._give_up(error)
+        self.poll()
 
     def _arrive(self) -> None:
         """There is a decision, or the episode has ended."""
-        self._work = None
         if self._beginning is not None:
             self.episode, self.skipped = self._beginning.result
             self._chance = self._beginning.chance
             self._beginning = None
-            self._start_early()
+            self._running = EpisodeUnderWay(self.episode, self._timeout)
+            if self._sampled:
+                self._start_early()
         assert self.episode is not None
         if self.episode.decision is None:
             self.reward, self.info = self._maker.conclude(self.episode)
@@ -215,10 +221,10 @@ class Lane:
         self.ready = self.over = True
 
     def _end(self) -> None:
-        for part in (self._beginning, self._work, self.episode):
+        for part in (self._beginning, self._running):
             if part is not None:
                 part.close()
-        self._beginning = self._work = self.episode = None
+        self._beginning = self._running = self.episode = None
 
     def close(self) -> None:
         """End everything. Idempotent."""

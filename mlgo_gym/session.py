@@ -252,7 +252,12 @@ class Session:
                 self.kill()
                 return None
         # Mostly clang has asked, and then it neither ends nor writes anything else before it has its answer.
-        self._read_channels()
+        for number, channel in enumerate(self._connection.channels):
+            if channel.log >= 0:
+                decision = self._read_channel(number, channel)
+                if decision is not None:
+                    self._waiting = number
+                    return decision
         if self._ready:
             return self._take()
         assert self._process is not None
@@ -267,34 +272,38 @@ class Session:
         return None
 
     def _read_all(self) -> None:
-        self._read_channels()
-        self._read_stderr()
-
-    def _read_channels(self) -> None:
         for number, channel in enumerate(self._connection.channels):
             if channel.log >= 0:
-                self._read_channel(number, channel)
+                decision = self._read_channel(number, channel)
+                if decision is not None:
+                    self._ready.append(decision)
+        self._read_stderr()
 
     def _take(self) -> Decision:
         decision = self._ready.popleft()
         self._waiting = decision.advisor
         return decision
 
-    def _read_channel(self, number: int, channel: Channel) -> None:
+    def _read_channel(self, number: int, channel: Channel) -> Decision | None:
+        """Read what clang has written: return it if it is one question and nothing else, and else queue what it is."""
         while True:
             try:
                 data = os.read(channel.log, _READ_SIZE)
             except BlockingIOError:
-                return
+                return None
             if not data:
                 if channel.decoder.header is not None:
                     # clang has closed it; a closed FIFO stays readable and would wake every wait.
                     self._poll.unregister(channel.log)
                     channel.close_log()
-                return
+                return None
+            if not (self._ready or self._ahead):
+                observation = channel.decoder.take_observation(data)
+                if observation is not None:
+                    return Decision(number, channel.context, observation.number, observation.payload)
             self._decode(number, channel, data)
             if len(data) < _READ_SIZE:
-                return
+                return None
 
     def _decode(self, number: int, channel: Channel, data: bytes) -> None:
         decoder = channel.decoder

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+from gymnasium.vector.utils import create_empty_array
 
 from mlgo_gym.advisors import Advisor
 from mlgo_gym.measurement import Measurement
@@ -99,17 +100,12 @@ class Task(ABC):
     def observe(self, decision: Decision) -> Any:
         """Return a fresh observation of a decision, an element of `observation_space`."""
 
-    def observe_into(self, decision: Decision, batch: Any, row: int) -> None:
-        """Write what `observe()` returns into a row of a batch of observations."""
-        self.write(self.observe(decision), batch, row)
-
-    def write(self, observation: Any, batch: Any, row: int) -> None:
-        """Write an observation into a row of a batch: an array, or a dictionary of batches."""
-        if isinstance(batch, dict):
-            for key, part in batch.items():
-                self.write(observation[key], part, row)
-        else:
-            batch[row] = observation
+    def observe_batch(self, decisions: Sequence[Decision | None]) -> Any:
+        """Return a fresh batch of observations, one row per decision; `final_observation()` where there is none."""
+        batch = create_empty_array(self.observation_space, len(decisions), np.zeros)
+        for row, decision in enumerate(decisions):
+            _write(self.final_observation() if decision is None else self.observe(decision), batch, row)
+        return batch
 
     @abstractmethod
     def final_observation(self) -> Any:
@@ -169,3 +165,12 @@ class Task(ABC):
         """
         del measurement, baseline, function
         return {}
+
+
+def _write(observation: Any, batch: Any, row: int) -> None:
+    """Write an observation into a row of a batch: an array, or a dictionary of batches."""
+    if isinstance(batch, dict):
+        for key, part in batch.items():
+            _write(observation[key], part, row)
+    else:
+        batch[row] = observation

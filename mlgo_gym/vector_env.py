@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
-from gymnasium.vector.utils import batch_space, create_empty_array, iterate
+from gymnasium.vector.utils import batch_space, iterate
 
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.env import CompilerEnv
@@ -94,10 +94,11 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self.single_action_space = self._template.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._batch = create_empty_array(self.single_observation_space, num_envs, fn=np.zeros)
+        self._discrete = isinstance(self.single_action_space, gym.spaces.Discrete)
         self._lanes = [Lane(self._maker, number, prefetch) for number in range(num_envs)]
+        self._all_numbers = frozenset(range(num_envs))
         self._ended: dict[int, End] = {}
-        self._delivered: npt.NDArray[np.int64] = np.arange(num_envs)
+        self._delivered = list(range(num_envs))
         self._loop = EventLoop(self._lanes, self._settle)
 
     @property
@@ -132,9 +133,9 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             numbers = np.flatnonzero(mask).tolist()
         self._begin(numbers, seed, chosen)
         self._collect(len(numbers), frozenset(numbers))
-        infos = {number: self._deliver(number)[3] for number in numbers}
-        self._delivered = np.arange(self.num_envs)
-        return rows(self._batch, self._delivered), batch_infos(infos, self.num_envs)
+        infos = {number: self._tell(self._lanes[number]) for number in numbers}
+        self._delivered = list(range(self.num_envs))
+        return self._observe(range(self.num_envs)), batch_infos(infos, self.num_envs)
 
     def async_reset(
         self,
@@ -181,8 +182,9 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         return list(value)
 
     def _numbers(self, env_ids: Sequence[int] | npt.NDArray[np.int64]) -> list[int]:
-        numbers = [int(number) for number in env_ids]
-        if not all(0 <= number < self.num_envs for number in numbers) or len(set(numbers)) < len(numbers):
+        numbers: list[int] = np.asarray(env_ids).tolist()
+        different = set(numbers)
+        if len(different) < len(numbers) or not different <= self._all_numbers:
             raise MlgoError(
                 f"env_ids must be different numbers of environments, from 0 to {self.num_envs - 1}; found {numbers}"
             )
@@ -200,8 +202,6 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             env_ids: whose actions these are; by default those that `recv()` returned last, so all of them where
                 `batch_size` is `num_envs`.
         """
-        if env_ids is None:
-            env_ids = self._delivered
         self.send(actions, env_ids)
         return self.recv()
 
@@ -220,8 +220,9 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         Nothing has been sent when it raises.
         """
         self._refuse_if_closed()
-        numbers = self._numbers(self._delivered if env_ids is None else env_ids)
-        each = list(iterate(self.action_space, actions))
+        numbers = self._delivered if env_ids is None else self._numbers(env_ids)
+        plain = isinstance(actions, np.ndarray) and actions.ndim == 1 and self._discrete
+        each = actions.tolist() if plain else list(iterate(self.action_space, actions))
         if len(each) != len(numbers):
             raise MlgoError(f"{len(numbers)} actions were expected, one per environment; found {len(each)}")
         for number in numbers:
@@ -265,11 +266,17 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         truncations = np.zeros(self.batch_size, np.bool_)
         infos: dict[int, dict[str, Any]] = {}
         for row, number in enumerate(numbers):
-            rewards[row], terminations[row], truncations[row], infos[row] = self._deliver(number)
-        self._delivered = np.array(numbers, np.int64)
+            if number in self._ended:
+                rewards[row], terminations[row], truncations[row], infos[row] = self._deliver_end(number)
+            else:
+                infos[row] = self._tell(self._lanes[number])
+        self._delivered = numbers
         info = batch_infos(infos, self.batch_size)
-        info["env_id"] = self._delivered.copy()
-        return rows(self._batch, self._delivered), rewards, terminations, truncations, info
+        info["env_id"] = np.array(numbers, np.int64)
+        return self._observe(numbers), rewards, terminations, truncations, info
+
+    def _observe(self, numbers: Iterable[int]) -> Observations:
+        return self.task.observe_batch([self._lanes[number].decision for number in numbers])
 
     def _settle(self, lane: Lane) -> bool:
         """Note an episode's end; with SAME_STEP a beginning follows at once, before there is anything to deliver."""
@@ -300,22 +307,22 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
                 raise error
         return numbers
 
-    def _deliver(self, number: int) -> tuple[float, bool, bool, dict[str, Any]]:
-        """Write an environment's observation into its row, and return reward, terminated, truncated and info."""
-        lane, ended = self._lanes[number], self._ended.get(number)
-        if lane.decision is None:
-            assert ended is not None
-            self.task.write(self.task.final_observation(), self._batch, number)
-            return ended.reward, not ended.truncated, ended.truncated, ended.info
+    def _tell(self, lane: Lane) -> dict[str, Any]:
+        """Return the info of the decision that waits."""
         assert lane.episode is not None
-        self.task.observe_into(lane.decision, self._batch, number)
         info = self._maker.decision_info(lane.episode)
-        if lane.episode.decisions == 0 and lane.skipped:
+        if lane.skipped and lane.episode.decisions == 0:
             info["skipped"] = lane.skipped
-        if ended is None:
-            return 0.0, False, False, self._noted(lane, info)
-        del self._ended[number]
-        info["final_obs"], info["final_info"] = self.task.final_observation(), ended.info
+        return self._noted(lane, info)
+
+    def _deliver_end(self, number: int) -> tuple[float, bool, bool, dict[str, Any]]:
+        """Return reward, terminated, truncated and info of an environment whose episode has ended."""
+        lane, ended = self._lanes[number], self._ended[number]
+        info = ended.info
+        if lane.decision is not None:
+            del self._ended[number]
+            info = self._tell(lane)
+            info["final_obs"], info["final_info"] = self.task.final_observation(), ended.info
         return ended.reward, not ended.truncated, ended.truncated, info
 
     def action_masks(self) -> npt.NDArray[np.int8] | None:
@@ -360,13 +367,6 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
     def __del__(self) -> None:
         if hasattr(self, "_loop") and not self.closed:
             self.close()
-
-
-def rows(batch: Any, numbers: npt.NDArray[np.int64]) -> Any:
-    """Return a copy of some rows of a batch of observations: of an array, or of a dictionary of batches."""
-    if isinstance(batch, dict):
-        return {key: rows(part, numbers) for key, part in batch.items()}
-    return batch[numbers]
 
 
 def as_vector(env: gym.vector.VectorEnv[Any, Any, Any]) -> CompilerVectorEnv:

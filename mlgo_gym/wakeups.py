@@ -24,11 +24,12 @@ class Wakeups:
 
     def watch(self, number: int, session: Session) -> None:
         """Watch a session in the place of the number's last, or watch the same one again in full."""
-        muted = self._muted.pop(number, ())
         if self._sessions.get(number) is session:
-            for descriptor in muted:
-                self._epoll.register(descriptor, select.EPOLLIN)
+            if number in self._muted:
+                for descriptor in self._muted.pop(number):
+                    self._epoll.register(descriptor, select.EPOLLIN)
             return
+        self._muted.pop(number, None)
         self._sessions[number] = session
         # The descriptors of the last one left the set when they were closed, and their numbers may be used again.
         for descriptor in session.descriptors():

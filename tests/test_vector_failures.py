@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,17 @@ def test_after_a_crash_the_next_episode_comes_in_the_same_step_where_that_is_wan
     assert truncations.tolist() == [True, False]
     assert info["decision"].tolist() == [0, 1]
     assert info["final_info"]["error"]["kind"][0] == "signal"
+    envs.close()
+
+
+def test_an_agent_that_thinks_for_longer_than_the_timeout_loses_nothing(varied: str) -> None:
+    envs = make(INLINE, varied, 2, timeout=0.5)
+    _, info = envs.reset(seed=1, options={"module": "many_calls"})
+    for _ in range(2):
+        envs.send(info["default_action"])
+        time.sleep(0.7)
+        _, _, _, truncations, info = envs.recv()
+        assert not truncations.any()
     envs.close()
 
 
