@@ -17,7 +17,7 @@ from mlgo_gym.measurement import Measurement
 from mlgo_gym.session import Decision, Session
 from mlgo_gym.snapshot_support import snapshot_support
 from mlgo_gym.task import Task
-from mlgo_gym.work import Work, complete
+from mlgo_gym.work import Work
 
 
 class Episode:
@@ -156,11 +156,7 @@ class Episode:
             ToolchainError: clang asks for other features than it did when it was probed.
         """
         while self.decision is None and not self.over:
-            decision = yield self.current
-            if decision is not None:
-                self._take(decision)
-            else:
-                self._ended()
+            self.take((yield self.current))
 
     def wait(self, timeout: float) -> None:
         """Do what `proceed()` does, waiting.
@@ -168,9 +164,22 @@ class Episode:
         Args:
             timeout: the longest wait for each sign of life of clang's, in seconds.
         """
-        complete(self.proceed(), timeout)
+        while self.decision is None and not self.over:
+            self.take(self.current.wait(timeout))
 
-    def _take(self, decision: Decision) -> None:
+    def take(self, decision: Decision | None) -> bool:
+        """Take in the current session's next decision, or None for its end.
+
+        Returns:
+            Whether that leaves something to tell the agent: a decision to answer, or that the episode is over.
+
+        Raises:
+            CompilerError: the compile, or that of the baseline, failed.
+            ToolchainError: clang asks for other features than it did when it was probed.
+        """
+        if decision is None:
+            self._ended()
+            return self.over
         if decision.advisor in self._unchecked:
             self._check_header(decision.advisor)
         if self.function is not None and decision.context != self.function:
@@ -182,6 +191,8 @@ class Episode:
             if self.alone and not self.decisions:
                 self.session.end_at(LAST_REMARK.encode())
             self.decision = decision
+            return True
+        return False
 
     def _check_header(self, advisor: int) -> None:
         self._unchecked.discard(advisor)
