@@ -45,8 +45,10 @@ def embedding_compiler(path: Path, mode: str, toolchain: Toolchain) -> Path:
 
 
 @pytest.mark.timeout(400)
-def test_extraction_and_recording_give_the_same_modules(project: Path, tmp_path: Path, toolchain: Toolchain) -> None:
-    c, cxx = (embedding_compiler(tmp_path / mode, mode, toolchain) for mode in ("gcc", "g++"))
+def test_extraction_and_recording_give_the_same_modules(
+    project: Path, tmp_path: Path, any_toolchain: Toolchain
+) -> None:
+    c, cxx = (embedding_compiler(tmp_path / mode, mode, any_toolchain) for mode in ("gcc", "g++"))
     compilers = [f"-DCMAKE_C_COMPILER={c}", f"-DCMAKE_CXX_COMPILER={cxx}"]
     built = tmp_path / "embedded"
     configure = ["cmake", "-S", str(project), "-G", "Unix Makefiles"]
@@ -62,10 +64,10 @@ def test_extraction_and_recording_give_the_same_modules(project: Path, tmp_path:
     recorded = tmp_path / "recorded"
     recorded.mkdir()
     script = f"{shlex.join([*configure, '-B', str(recorded)])} >&2 && make -C {shlex.quote(str(recorded))} >&2"
-    build = record_build(["sh", "-c", script], tmp_path / "corpus", toolchain=toolchain, root=recorded)
+    build = record_build(["sh", "-c", script], tmp_path / "corpus", toolchain=any_toolchain, root=recorded)
     assert (build.status, build.recording.failures) == (0, ())
 
-    corpora = [open_corpus(tmp_path / name, toolchain=toolchain) for name in ("extracted", "corpus")]
+    corpora = [open_corpus(tmp_path / name, toolchain=any_toolchain) for name in ("extracted", "corpus")]
     names = ["CMakeFiles/util.dir/sub/more.cpp.o", "CMakeFiles/util.dir/util.c.o"]
     assert [sorted(corpus.names) for corpus in corpora] == [names, names]
-    assert [verify(corpus, toolchain) for corpus in corpora] == [[], []]
+    assert [verify(corpus, any_toolchain) for corpus in corpora] == [[], []]

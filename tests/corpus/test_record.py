@@ -377,7 +377,7 @@ def test_a_cmake_project_is_recorded(project: Path, any_toolchain: Toolchain) ->
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-def test_a_configured_project_is_recorded(project: Path, toolchain: Toolchain) -> None:
+def test_a_configured_project_is_recorded(project: Path, any_toolchain: Toolchain) -> None:
     (project / "configure").write_text(
         "for option in -Wall -fno-such-option; do\n"
         "  echo 'int main(void) { return 0; }' > conftest.c\n"
@@ -385,7 +385,7 @@ def test_a_configured_project_is_recorded(project: Path, toolchain: Toolchain) -
         "done\n"
         'printf "CC = $CC\\nCFLAGS = $CFLAGS\\nall: lib/sum.o\\n" > Makefile\n'
     )
-    build = record(project, "sh configure && make", toolchain)
+    build = record(project, "sh configure && make", any_toolchain)
     assert build.recording.modules == ("lib/sum.o",)
     assert "-Wall" in (project / "Makefile").read_text()
     assert "-fno-such-option" not in (project / "Makefile").read_text()
