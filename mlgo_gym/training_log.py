@@ -1,4 +1,4 @@
-"""Read and write LLVM's training-log format, from a file or from a pipe.
+"""LLVM's training-log format: its header and events, and a decoder for what comes from a pipe.
 
 The format is that of llvm/Analysis/TrainingLogger.h: a JSON header line, then events, each a JSON line that may be
 followed by raw tensors and a newline. Tensors may hold newline bytes, so they are read by length.
@@ -7,12 +7,10 @@ followed by raw tensors and a newline. Tensors may hold newline bytes, so they a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mlgo_gym.errors import TrainingLogError
 from mlgo_gym.tensor_spec import TensorSpec, record_dtype
@@ -282,154 +280,3 @@ class LogDecoder:
         if type(number) is not int or number < 0:
             raise self._fail(f"the number of an {key} was expected, found {line[:80]!r}")
         return number
-
-
-class Record(NamedTuple):
-    """One decision of a log on disk.
-
-    `features` is a structured scalar array of shape () with the header's dtype; `outcome` has the score's shape and
-    dtype, or is None where the log has no outcome for this decision.
-    """
-
-    context: str
-    number: int
-    features: npt.NDArray[np.void]
-    outcome: npt.NDArray[np.generic] | None
-
-
-def read_events(stream: IO[bytes], decoder: LogDecoder | None = None, *, chunk: int = 1 << 20) -> Iterator[Event]:
-    """Yield the events of a log until the stream ends.
-
-    Args:
-        stream: a binary stream, blocking; a file or a pipe.
-        decoder: the decoder to use, for a caller who wants its `header`.
-        chunk: how many bytes to ask the stream for at a time.
-
-    Raises:
-        TrainingLogError: the log is malformed or cut off.
-    """
-    decoder = decoder or LogDecoder()
-    while data := stream.read(chunk):
-        decoder.feed(data)
-        while (event := decoder.next_event()) is not None:
-            yield event
-    decoder.finish()
-
-
-def read_log(stream: IO[bytes]) -> tuple[LogHeader, Iterator[Record]]:
-    """Read a whole log: its header at once, its decisions as they are asked for.
-
-    Raises:
-        TrainingLogError: the log is malformed or cut off; raised while iterating for what lies behind the header.
-    """
-    decoder = LogDecoder()
-    events = read_events(stream, decoder)
-    first = next(events, None)
-    assert decoder.header is not None  # finish() raises where there is none
-    return decoder.header, _records(decoder.header, first, events)
-
-
-def _records(header: LogHeader, first: Event | None, events: Iterator[Event]) -> Iterator[Record]:
-    dtype = header.dtype
-    context = ""
-    waiting: Record | None = None
-    event = first
-    while event is not None:
-        if isinstance(event, Outcome):
-            assert waiting is not None
-            assert header.score is not None
-            score = np.frombuffer(event.payload, header.score.dtype).reshape(header.score.shape)
-            yield waiting._replace(outcome=score)
-            waiting = None
-        else:
-            if waiting is not None:
-                yield waiting
-                waiting = None
-            if isinstance(event, Context):
-                context = event.name
-            else:
-                features = np.frombuffer(event.payload, dtype).reshape(())
-                waiting = Record(context, event.number, features, None)
-        event = next(events, None)
-    if waiting is not None:
-        yield waiting
-
-
-class LogWriter:
-    """Write a log, byte for byte as LLVM's `Logger` does.
-
-    Args:
-        stream: a binary stream; the caller closes it.
-        header: the header, written at once.
-    """
-
-    def __init__(self, stream: IO[bytes], header: LogHeader) -> None:
-        self._stream = stream
-        self._header = header
-        self._context: str | None = None
-        self._next_index: dict[str, int] = {}
-        self._current = -1
-        self._line(header.to_json())
-
-    def _line(self, value: dict[str, object]) -> None:
-        self._stream.write(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
-
-    def context(self, name: str) -> None:
-        """Begin a context; every observation belongs to one."""
-        self._context, self._current = name, -1
-        self._line({"context": name})
-
-    def observation(self, tensors: bytes | Sequence[npt.ArrayLike] | npt.NDArray[np.void]) -> int:
-        """Write one observation and return its number.
-
-        Args:
-            tensors: the raw bytes, or a record of the header's dtype, or one array-like per feature in header order.
-
-        Raises:
-            ValueError: no context was begun, or the tensors do not have the header's sizes.
-        """
-        if self._context is None:
-            raise ValueError("an observation needs a context: call context() first")
-        payload = self._payload(tensors)
-        self._current = self._next_index.get(self._context, 0)
-        self._next_index[self._context] = self._current + 1
-        self._line({"observation": self._current})
-        self._stream.write(payload + b"\n")
-        return self._current
-
-    def outcome(self, score: npt.ArrayLike) -> None:
-        """Write the score of the observation written last.
-
-        Raises:
-            ValueError: the header has no score, no observation is waiting for one, or its size is another.
-        """
-        spec = self._header.score
-        if spec is None:
-            raise ValueError("the header has no score: outcomes cannot be written")
-        if self._current < 0:
-            raise ValueError("an outcome follows an observation, once: write the observation first")
-        payload = _tensor_bytes(spec, score)
-        self._line({"outcome": self._current})
-        self._stream.write(payload + b"\n")
-        self._current = -1
-
-    def _payload(self, tensors: bytes | Sequence[npt.ArrayLike] | npt.NDArray[np.void]) -> bytes:
-        specs = self._header.features
-        if isinstance(tensors, bytes):
-            payload = tensors
-        elif isinstance(tensors, (np.ndarray, np.void)):
-            payload = np.asarray(tensors, self._header.dtype).tobytes()
-        else:
-            if len(tensors) != len(specs):
-                raise ValueError(f"{len(specs)} tensors were expected, found {len(tensors)}")
-            payload = b"".join(_tensor_bytes(spec, tensor) for spec, tensor in zip(specs, tensors, strict=True))
-        if len(payload) != self._header.observation_bytes:
-            raise ValueError(f"an observation has {self._header.observation_bytes} bytes, found {len(payload)}")
-        return payload
-
-
-def _tensor_bytes(spec: TensorSpec, tensor: npt.ArrayLike) -> bytes:
-    array = np.asarray(tensor, spec.dtype)
-    if array.size != spec.size:
-        raise ValueError(f"tensor {spec.name!r} has {spec.size} elements, found {array.size}")
-    return array.tobytes()

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 from mlgo_gym.advisors import ADVISORS, EVICTION, INLINING, Advisor
 from mlgo_gym.errors import TrainingLogError
+from mlgo_gym.log_reader import read_events, read_log
+from mlgo_gym.log_writer import LogWriter
 from mlgo_gym.tensor_spec import SCALAR_TYPES, TensorSpec
 from mlgo_gym.toolchain import Toolchain
 from mlgo_gym.training_log import (
@@ -25,11 +27,8 @@ from mlgo_gym.training_log import (
     Event,
     LogDecoder,
     LogHeader,
-    LogWriter,
     Observation,
     Outcome,
-    read_events,
-    read_log,
 )
 from tests.conftest import MakeBitcode
 
