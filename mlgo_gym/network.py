@@ -51,6 +51,12 @@ ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
 """What may lie between the layers: PyTorch's functions of these names, with their default arguments."""
 
 
+def _each_row(values: Floats, weight: Floats) -> Floats:
+    """Return `values @ weight`, rounded as it is for each row alone: a matrix product sums in another order."""
+    product: Floats = np.matmul(values[..., np.newaxis, :], weight)[..., 0, :]
+    return product
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
     """A multi-layer perceptron: `x @ W + b`, an activation after each layer but the last.
@@ -107,16 +113,17 @@ class Network:
             values: float32 of shape (…, features), in the order of `features`.
 
         Returns:
-            float32 of shape (…, outputs).
+            float32 of shape (…, outputs); those of a row do not depend on the others.
         """
         hidden = values if self.normalization is None else self.normalization(values)
         activate = ACTIVATIONS[self.activation]
+        # np.dot does what @ does here, in two thirds of the time.
+        multiply = np.dot if values.ndim == 1 else _each_row
         for weight, bias in self._hidden:
-            # np.dot does what @ does here, in two thirds of the time.
-            hidden = np.dot(hidden, weight)
+            hidden = multiply(hidden, weight)
             hidden += bias
             hidden = activate(hidden)
-        return np.dot(hidden, self.weights[-1]) + self.biases[-1]  # type: ignore[no-any-return]
+        return multiply(hidden, self.weights[-1]) + self.biases[-1]
 
     @classmethod
     def from_state(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -35,7 +35,14 @@ def evaluate(
             show_default="default",
         ),
     ] = None,
+    split: Annotated[
+        Literal["train", "test"] | None,
+        typer.Option(help="Take that part of the modules; their names decide, whatever else is in the corpus."),
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many processes run episodes.")] = 1,
+    envs: Annotated[
+        int | None, typer.Option(min=1, help="How many episodes each process runs at once.", show_default="2")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="The folder for the results; what is there already is not made again.")
     ] = None,
@@ -59,15 +66,22 @@ def evaluate(
 ) -> None:
     """Run policies on the modules of a corpus, and compare what they achieve with plain clang.
 
-    Policies: default, never, always, random, threshold:NUMBER, first_legal,
-    never_evict, size_order; clang:FLAGS for a plain clang with other flags, as
-    in clang:-mllvm,-inline-threshold=20; and your own, as package.module:Name
-    or path/to/file.py:Name.
+    Policies: default, random, and for the tasks that they fit never, always,
+    threshold:NUMBER, first_legal, never_evict, size_order; clang:FLAGS for a
+    plain clang with other flags, as in clang:-mllvm,-inline-threshold=20;
+    models: mlp:FILE (safetensors), sb3:FILE (stable-baselines3), onnx:FILE,
+    tflite:DIR (or the file); and your own, as package.module:Name or
+    path/to/file.py:Name.
+
+    `mlgo-gym validate` makes the results again from the actions in them;
+    `mlgo-gym trace` writes every decision of a policy as LLVM's training logs,
+    and `mlgo-gym replay` checks those.
 
     Exit status 1: an episode failed.
     """
     from mlgo_gym.cli.sheets import print_result
     from mlgo_gym.evaluation import Evaluation
+    from mlgo_gym.evaluation.evaluation import ENVS
 
     given = {
         "clang": clang, "metric": metric, "reward": reward, "max_decisions": max_decisions, "timeout": timeout
@@ -77,7 +91,14 @@ def evaluate(
 
     def prepare(corpus: str, output: Path | None) -> Evaluation:
         return Evaluation(
-            environment, policies=policies, corpus=corpus, output=output, env_kwargs=arguments, seed=seed, limit=limit
+            environment,
+            policies=policies,
+            corpus=corpus,
+            split=split,
+            output=output,
+            env_kwargs=arguments,
+            seed=seed,
+            limit=limit,
         )
 
     try:
@@ -89,7 +110,7 @@ def evaluate(
         elsewhere = None if output is None else output.with_name(f"{output.name}-{offline_corpus}")
         evaluation = prepare(offline_corpus, elsewhere)
     with evaluation:
-        interrupted = _run(evaluation, jobs)
+        interrupted = _run(evaluation, jobs, envs or ENVS)
         result = evaluation.result
     print_result(result, as_json=as_json)
     if interrupted:
@@ -99,12 +120,15 @@ def evaluate(
     raise typer.Exit(FAILED if result.failures else 0)
 
 
-def _run(evaluation: Evaluation, jobs: int) -> bool:
+def _run(evaluation: Evaluation, jobs: int, envs: int) -> bool:
     """Run the episodes; return whether Ctrl-C ended that."""
     from mlgo_gym.cli.progress import progress_over
 
     try:
-        with progress_over(evaluation.remaining, "Episodes") as advance, closing(evaluation.run(jobs)) as episodes:
+        with (
+            progress_over(evaluation.remaining, "Episodes") as advance,
+            closing(evaluation.run(jobs, envs)) as episodes,
+        ):
             for _ in episodes:
                 advance()
     except KeyboardInterrupt:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,12 @@ class Configuration:
         corpus: the corpus as it was named.
         modules: how many of its modules are evaluated.
         modules_digest: a digest of their names, bitcode and flags.
-        levels: how many of them have functions of which optimisation level, as their attributes show.
+        levels: for each corpus, how many of them have functions of which optimisation level, as their attributes show.
         clang: the compiler's version.
         mlgo_gym: the version of this package.
         seed: what random policies depend on.
         policies: what tells each policy from others of its name, by name.
+        split: which part of the corpus the modules are of; None for all of it.
     """
 
     environment: str
@@ -33,17 +34,18 @@ class Configuration:
     corpus: str
     modules: int
     modules_digest: str
-    levels: Mapping[str, int]
+    levels: Mapping[str, Mapping[str, int]]
     clang: str
     mlgo_gym: str
     seed: int
     policies: Mapping[str, str]
+    split: str | None = None
 
     def differences(self, other: Configuration) -> list[str]:
         """Return, one line each, in what another configuration would give other results for the same policies."""
         lines = [
             f"{name}: {getattr(self, name)} there, {getattr(other, name)} now"
-            for name in ("environment", "arguments", "clang", "seed")
+            for name in ("environment", "arguments", "split", "clang", "seed")
             if getattr(self, name) != getattr(other, name)
         ]
         if self.modules_digest != other.modules_digest:

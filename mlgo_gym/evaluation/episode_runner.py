@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 import gymnasium as gym
 
@@ -16,23 +15,13 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.decision_count import known_decisions
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.evaluation.actions import pack_actions
-from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, EpisodeResult
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.episode_result import DONE, NO_DECISIONS, EpisodeResult
+from mlgo_gym.evaluation.play import Assignment, Play, failure, measures_of
 from mlgo_gym.measurement import Measurement
 from mlgo_gym.options import Settings
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.plain_clang import PREFIX, plain_clang_flags
-
-_BASELINE = "baseline_"
-
-
-class Assignment(NamedTuple):
-    """One policy on one module, and the project that this belongs to."""
-
-    policy: str
-    module: str
-    project: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +72,9 @@ class EpisodeRunner:
         settings: environment and policies.
 
     Attributes:
+        settings: as given.
         env: the environment.
+        policies: the policies that decide something, by name.
 
     Raises:
         MlgoError: the environment cannot be made.
@@ -91,82 +82,68 @@ class EpisodeRunner:
     """
 
     def __init__(self, settings: RunnerSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self.env = make_environment(settings.environment, {**settings.arguments, "corpus": settings.corpus})
         self._timeout = float(settings.arguments.get("timeout", Settings().timeout))
-        self._policies: dict[str, Policy] = {}
+        self.policies: dict[str, Policy] = {}
         self._clangs: dict[str, CompilerEnv] = {}
         for name, policy in settings.policies.items():
             if is_plain_clang(policy):
                 self._clangs[name] = self._with_flags(plain_clang_flags(policy))
             elif isinstance(policy, str):
-                self._policies[name] = load_policy(policy, self.env, seed=settings.seed)
+                self.policies[name] = load_policy(policy, self.env, seed=settings.seed)
             else:
-                self._policies[name] = policy
+                self.policies[name] = policy
 
     def _with_flags(self, added: Sequence[str]) -> CompilerEnv:
         """Return an environment whose plain compile is the one wanted."""
-        flags = [*self._settings.arguments.get("extra_flags", ()), *added]
+        flags = [*self.settings.arguments.get("extra_flags", ()), *added]
         # What was optimised before does not know the flags.
-        changed = {**self._settings.arguments, "extra_flags": flags, "preoptimize": False, "corpus": self.env.corpus}
+        changed = {**self.settings.arguments, "extra_flags": flags, "preoptimize": False, "corpus": self.env.corpus}
         changed.pop("verify_preoptimized", None)
-        return make_environment(self._settings.environment, changed)
+        return make_environment(self.settings.environment, changed)
 
     def run(self, assignment: Assignment) -> EpisodeResult:
         """Return what a policy does on a module; what goes wrong is part of the result."""
-
-        def failed(kind: str, message: str, **more: Any) -> EpisodeResult:
-            return EpisodeResult(*assignment, FAILED, error={"kind": kind, "message": message, **more})
-
         try:
+            if self.is_plain_compile(assignment):
+                return self._compile(assignment)
             module = self.env.corpus.module(assignment.module)
-            baseline = measure_baseline(self.env.compilation(module), self._timeout, record=self.env.task.record)
-            if assignment.policy in self._clangs:
-                return self._compile(assignment, module, baseline)
+            measure_baseline(self.env.compilation(module), self._timeout, record=self.env.task.record)
             return self._episode(assignment, module)
-        except CompilerError as error:
-            return failed(error.kind, error.message, exit_status=error.exit_status, stderr=error.stderr)
-        except MlgoError as error:
-            return failed(type(error).__name__, str(error))
         except Exception as error:  # noqa: BLE001 - the user's policy may raise anything; the other episodes go on
-            return failed("policy", f"{type(error).__name__}: {error}", traceback=traceback.format_exc())
+            return failure(assignment, error)
 
     def _episode(self, assignment: Assignment, module: Module) -> EpisodeResult:
-        policy = self._policies[assignment.policy]
-        started = time.perf_counter()
+        policy = self.policies[assignment.policy]
+        play = Play(assignment)
         try:
             observation, info = self.env.reset(options={"module": module.name})
         except MlgoError:
-            if known_decisions(self.env.compilation(module), self.env.task) == {}:
+            if self.has_no_decision(module):
                 return EpisodeResult(*assignment, NO_DECISIONS)
             raise
-        total = 0.0
-        illegal = 0
-        actions = []
         over = False
         while not over:
-            action, default = policy.act(observation, info), info["default_action"]
+            action = policy.act(observation, info)
+            play.answer(action, info)
             observation, reward, terminated, truncated, info = self.env.step(action)
             over = terminated or truncated
-            total += reward
-            replaced = info.get("illegal_action", False)
-            illegal += replaced
-            actions.append(default if replaced else action)
-        return EpisodeResult(
-            *assignment,
-            FAILED if "error" in info else DONE,
-            measures=_pairs(info),
-            reward=total,
-            decisions=info["decisions"],
-            handed_over=info["handed_over"],
-            illegal_actions=illegal,
-            actions=pack_actions(actions, self.env.action_space),
-            seconds=round(time.perf_counter() - started, 6),
-            error=info.get("error"),
-        )
+            play.note(reward, info)
+        return play.result(info, self.env.action_space)
 
-    def _compile(self, assignment: Assignment, module: Module, baseline: Measurement) -> EpisodeResult:
+    def has_no_decision(self, module: Module) -> bool:
+        """Return whether a compile of a module has shown that there is nothing to decide in it."""
+        return known_decisions(self.env.compilation(module), self.env.task) == {}
+
+    def is_plain_compile(self, assignment: Assignment) -> bool:
+        """Return whether nobody decides anything."""
+        return assignment.policy in self._clangs
+
+    def _compile(self, assignment: Assignment) -> EpisodeResult:
         env = self._clangs[assignment.policy]
+        module = self.env.corpus.module(assignment.module)
+        baseline = measure_baseline(self.env.compilation(module), self._timeout, record=self.env.task.record)
         started = time.perf_counter()
         with baseline_session(env.compilation(module), record=env.task.record) as session:
             measurement = Measurement.of(session.finish(self._timeout))
@@ -174,7 +151,7 @@ class EpisodeRunner:
         reference = baseline.named_sizes()
         measures: dict[str, tuple[float, float]] = {
             **{name: (size, reference[name]) for name, size in measurement.named_sizes().items()},
-            **_pairs(env.task.report(measurement, baseline)),
+            **measures_of(env.task.report(measurement, baseline)),
         }
         return EpisodeResult(*assignment, DONE, measures=measures, seconds=round(seconds, 6))
 
@@ -186,8 +163,3 @@ class EpisodeRunner:
 def is_plain_clang(policy: str | Policy) -> TypeGuard[str]:
     """Return whether a policy is `clang:FLAGS`, which decides nothing."""
     return isinstance(policy, str) and policy.startswith(PREFIX)
-
-
-def _pairs(info: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Return everything in `info` that has a baseline beside it."""
-    return {name: (info[name], info[_BASELINE + name]) for name in info if _BASELINE + name in info}

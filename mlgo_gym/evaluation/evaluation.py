@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import mlgo_gym
 from mlgo_gym.bitcode import BitcodeFacts, read_bitcode
@@ -16,6 +16,7 @@ from mlgo_gym.cache import JsonCache, key_of
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import MlgoError, PolicyError
+from mlgo_gym.evaluation.concurrency import make_runner
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.evaluation.episode_runner import EpisodeRunner, RunnerSettings, is_plain_clang
@@ -32,6 +33,9 @@ Policies = Sequence[str] | Mapping[str, str | Policy]
 _MEASURES = {"text": "text_size", "llvm-size": "llvm_size", "object": "object_size"}
 """The measures that go by another name as a metric."""
 
+ENVS = 2
+"""How many episodes each process runs at once, unless the user says otherwise."""
+
 _facts = JsonCache("bitcode-facts")
 
 
@@ -43,6 +47,7 @@ class Evaluation:
         policies: specifications as `load_policy` takes them, and `clang:FLAGS` for a plain clang with other flags; or
             policies by name.
         corpus: what `open_corpus` takes.
+        split: take the modules for training or for testing alone, as `Corpus.split()` has them.
         output: the folder for the results; what is there already is not made again, but for failures. Without it
             results are only kept in memory.
         env_kwargs: further arguments of the environment.
@@ -63,6 +68,7 @@ class Evaluation:
         *,
         policies: Policies,
         corpus: str | Corpus = "builtin",
+        split: Literal["train", "test"] | None = None,
         output: str | Path | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
         seed: int = 0,
@@ -78,8 +84,9 @@ class Evaluation:
             raise PolicyError("an evaluation needs at least one policy; `default` is clang's own heuristic")
         self._settings = RunnerSettings(environment, corpus, arguments, named, seed)
         self._runner = EpisodeRunner(self._settings)
-        modules = _choose(self._runner.env.corpus, limit, seed)
-        configuration = self._configure(modules)
+        everything = self._runner.env.corpus
+        modules = _choose(everything if split is None else everything.split(split), limit, seed)
+        configuration = self._configure(modules, split)
         self._results: dict[tuple[str, str], EpisodeResult] = {}
         self._folder = None if output is None else ResultFolder(Path(output), configuration)
         self._configuration = configuration if self._folder is None else self._folder.configuration
@@ -90,7 +97,7 @@ class Evaluation:
         names = [module.name for module in modules]
         self._schedule = Schedule(deciding_first, names, corpus.size, corpus.project, self._results.values())
 
-    def _configure(self, modules: Sequence[Module]) -> Configuration:
+    def _configure(self, modules: Sequence[Module], split: str | None) -> Configuration:
         env, settings = self._runner.env, self._settings
         return Configuration(
             environment=settings.environment,
@@ -99,7 +106,8 @@ class Evaluation:
             corpus=env.corpus.name,
             modules=len(modules),
             modules_digest=key_of([[module.name, module.digest(), module.flags] for module in modules]),
-            levels=dict(Counter(map(_level, modules))),
+            levels=_levels(env.corpus, modules),
+            split=split,
             clang=env.toolchain.version_text,
             mlgo_gym=mlgo_gym.__version__,
             seed=settings.seed,
@@ -119,20 +127,23 @@ class Evaluation:
         """What there is so far, also that of earlier evaluations in the same output."""
         return EvaluationResult(self._configuration, tuple(self._results.values()))
 
-    def run(self, jobs: int = 1) -> Generator[EpisodeResult, None, None]:
+    def run(self, jobs: int = 1, envs: int = ENVS) -> Generator[EpisodeResult, None, None]:
         """Run the episodes, and give each result as soon as it is on disk, in no particular order.
 
         Processes are ended when the generator is closed.
 
         Args:
             jobs: how many processes run episodes; with 1 it is this one.
+            envs: how many episodes each process runs at once.
 
         Raises:
-            MlgoError: `jobs` is below 1, or a process cannot start.
+            MlgoError: `jobs` or `envs` is below 1, or a process cannot start.
         """
-        if jobs < 1:
-            raise MlgoError(f"jobs was to be at least 1, found {jobs}")
-        with closing(self._here() if jobs == 1 else run_in_workers(self._settings, self._schedule, jobs)) as episodes:
+        for name, value in (("jobs", jobs), ("envs", envs)):
+            if value < 1:
+                raise MlgoError(f"{name} was to be at least 1, found {value}")
+        everywhere = self._here(envs) if jobs == 1 else run_in_workers(self._settings, self._schedule, jobs, envs)
+        with closing(everywhere) as episodes:
             for episode in episodes:
                 if self._folder is not None:
                     self._folder.append(episode)
@@ -140,9 +151,15 @@ class Evaluation:
                 self._schedule.note(episode)
                 yield episode
 
-    def _here(self) -> Generator[EpisodeResult, None, None]:
-        while (assignment := self._schedule.take()) is not None:
-            yield self._runner.run(assignment)
+    def _here(self, envs: int) -> Generator[EpisodeResult, None, None]:
+        with closing(make_runner(self._runner, envs)) as runner:
+            while True:
+                while runner.room and (assignment := self._schedule.take()) is not None:
+                    runner.take(assignment)
+                results = runner.go_on()
+                if not results:
+                    break
+                yield from results
 
     def _keep(self, episode: EpisodeResult) -> None:
         self._results[episode.policy, episode.module] = episode
@@ -165,7 +182,9 @@ def evaluate(
     *,
     policies: Policies,
     corpus: str | Corpus = "builtin",
+    split: Literal["train", "test"] | None = None,
     jobs: int = 1,
+    envs: int = ENVS,
     output: str | Path | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -181,7 +200,9 @@ def evaluate(
         policies: specifications as `load_policy` takes them, and `clang:FLAGS` for a plain clang with other flags; or
             policies by name.
         corpus: what `open_corpus` takes.
+        split: take the modules for training or for testing alone, as `Corpus.split()` has them.
         jobs: how many processes run episodes; with 1 it is this one.
+        envs: how many episodes each process runs at once: while the clang of one computes, others are answered.
         output: the folder for the results; what is there already is not made again, but for failures.
         env_kwargs: further arguments of the environment.
         seed: what random policies and `limit` depend on.
@@ -196,12 +217,13 @@ def evaluate(
         environment,
         policies=policies,
         corpus=corpus,
+        split=split,
         output=output,
         env_kwargs=env_kwargs,
         seed=seed,
         limit=limit,
     ) as evaluation:
-        with closing(evaluation.run(jobs)) as episodes:
+        with closing(evaluation.run(jobs, envs)) as episodes:
             for episode in episodes:
                 progress(episode)
         return evaluation.result
@@ -224,6 +246,16 @@ def _as_json(arguments: dict[str, Any]) -> dict[str, Any]:
     except TypeError as error:
         raise MlgoError(f"the arguments of an evaluation are JSON values, found {arguments}: {error}") from error
     return result
+
+
+def _levels(corpus: Corpus, modules: Sequence[Module]) -> dict[str, dict[str, int]]:
+    """Return how many modules of each corpus have functions of which optimisation level."""
+    members = corpus.name.split(",")
+    counts: dict[str, Counter[str]] = {}
+    for module in modules:
+        member = module.name.partition("/")[0] if len(members) > 1 else corpus.name
+        counts.setdefault(member, Counter())[_level(module)] += 1
+    return {member: dict(levels) for member, levels in counts.items()}
 
 
 def _level(module: Module) -> str:

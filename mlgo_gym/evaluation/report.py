@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,13 +108,20 @@ def _mean_with_interval(change: Change) -> str:
 
 
 def describe(result: EvaluationResult) -> str:
-    """Return in one line what was evaluated: environment, corpus, the level it really has, compiler."""
+    """Return in one line what was evaluated: environment, corpora, the levels they really have, compiler."""
     configuration = result.configuration
-    levels = ", ".join(
-        f"{count} {'with' if ' ' in level else 'at'} {level}" for level, count in sorted(configuration.levels.items())
+    several = len(configuration.levels) > 1
+    levels = "; ".join(
+        f"{corpus}: {_by_level(counts)}" if several else _by_level(counts)
+        for corpus, counts in sorted(configuration.levels.items())
     )
     modules = f"{_count(configuration.modules, 'module')} ({levels})"
-    return f"{configuration.environment} on {configuration.corpus}: {modules}, clang {configuration.clang}"
+    part = f" ({configuration.split})" if configuration.split else ""
+    return f"{configuration.environment} on {configuration.corpus}{part}: {modules}, clang {configuration.clang}"
+
+
+def _by_level(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {'with' if ' ' in level else 'at'} {level}" for level, count in sorted(counts.items()))
 
 
 def notes(result: EvaluationResult) -> list[str]:

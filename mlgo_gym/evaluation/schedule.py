@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from mlgo_gym.evaluation.episode_result import DONE, NO_DECISIONS, EpisodeResult
-from mlgo_gym.evaluation.episode_runner import Assignment
+from mlgo_gym.evaluation.play import Assignment
 
 
 class Schedule:
@@ -54,6 +54,12 @@ class Schedule:
             return None
         self._running += 1
         return self._waiting.popleft()
+
+    def put_back(self, assignments: Iterable[Assignment]) -> None:
+        """Take assignments back that have no result, to be taken again before all others."""
+        for assignment in reversed(list(assignments)):
+            self._running -= 1
+            self._waiting.appendleft(assignment)
 
     def note(self, result: EpisodeResult) -> None:
         """Take the result of an assignment in; a module without a decision is taken off the schedule."""

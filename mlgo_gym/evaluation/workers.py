@@ -1,4 +1,4 @@
-"""Episodes in worker processes: one assignment at a time to each, and nothing waits for a worker that has died."""
+"""Episodes in worker processes: some assignments at a time to each, and nothing waits for a worker that has died."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Protocol
 
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.concurrency import make_runner
 from mlgo_gym.evaluation.episode_result import FAILED, EpisodeResult
-from mlgo_gym.evaluation.episode_runner import Assignment, EpisodeRunner, RunnerSettings
+from mlgo_gym.evaluation.episode_runner import RunnerSettings
+from mlgo_gym.evaluation.play import Assignment
 
 _GOODBYE_SECONDS = 5.0
 
@@ -26,6 +28,9 @@ class Queue(Protocol):
     def take(self) -> Assignment | None:
         """Return the next assignment, or None when there is none left."""
 
+    def put_back(self, assignments: Sequence[Assignment]) -> None:
+        """Take assignments back that have no result, to be taken again before all others."""
+
     def __len__(self) -> int:
         """Return how many are left."""
 
@@ -33,12 +38,13 @@ class Queue(Protocol):
 class _Worker:
     """A process, and what it is busy with."""
 
-    def __init__(self, settings: RunnerSettings) -> None:
+    def __init__(self, settings: RunnerSettings, envs: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.ready = False
-        self.assignment: Assignment | None = None
+        self.room = envs
+        self.assignments: list[Assignment] = []
         self.connection, theirs = context.Pipe()
-        self.process: SpawnProcess = context.Process(target=_work, args=(theirs, settings), daemon=True)
+        self.process: SpawnProcess = context.Process(target=_work, args=(theirs, settings, envs), daemon=True)
         # Ctrl-C reaches the whole process group; workers inherit the mask, and the parent ends them. The tracker's own
         # start unblocks the signal, so that must not happen in between.
         resource_tracker.ensure_running()
@@ -54,9 +60,13 @@ class _Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
 
-    def hand(self, assignment: Assignment | None) -> None:
-        self.assignment = assignment
-        self.connection.send(assignment)
+    def hand(self, assignments: Sequence[Assignment]) -> None:
+        self.assignments += assignments
+        self.connection.send(assignments)
+
+    def note(self, results: Iterable[EpisodeResult]) -> None:
+        done = {(result.policy, result.module) for result in results}
+        self.assignments = [each for each in self.assignments if (each.policy, each.module) not in done]
 
     def end(self, patience: float) -> None:
         self.process.join(patience)
@@ -67,23 +77,27 @@ class _Worker:
         self.process.close()
 
 
-def run_in_workers(settings: RunnerSettings, queue: Queue, jobs: int) -> Generator[EpisodeResult, None, None]:
+def run_in_workers(
+    settings: RunnerSettings, queue: Queue, jobs: int, envs: int = 1
+) -> Generator[EpisodeResult, None, None]:
     """Run assignments in processes, and give each result as soon as it is there.
 
-    A worker that dies in an episode makes that episode a failure, and another worker takes its place. When the
+    A worker that dies in an episode makes that episode a failure, and another worker takes its place. If it was busy
+    with several they are all begun anew, one after the other, so that it shows which of them was to blame. When the
     iteration is left, also by an exception, all workers and their compilers are ended at once.
 
     Args:
         settings: environment and policies; they are sent to the workers.
         queue: the assignments; asked for the next one each time that a worker is free.
         jobs: the most workers.
+        envs: how many episodes each worker runs at once.
 
     Raises:
         MlgoError: a worker cannot start.
     """
     workers: list[_Worker] = []
     try:
-        workers.extend(_Worker(settings) for _ in range(min(jobs, len(queue))))
+        workers.extend(_Worker(settings, envs) for _ in range(min(jobs, len(queue))))
         while workers:
             by_connection = {worker.connection: worker for worker in workers}
             for readable in connection.wait(list(by_connection)):
@@ -93,23 +107,34 @@ def run_in_workers(settings: RunnerSettings, queue: Queue, jobs: int) -> Generat
                     message = readable.recv()
                 except (EOFError, OSError):
                     workers.remove(worker)
-                    yield _obituary(worker)
+                    if len(worker.assignments) > 1:
+                        queue.put_back(worker.assignments)
+                        worker.end(0.0)
+                        envs = 1
+                    else:
+                        yield _obituary(worker)
                     if len(queue):
-                        workers.append(_Worker(settings))
+                        workers.append(_Worker(settings, envs))
                     continue
                 if isinstance(message, MlgoError):
                     raise message
                 worker.ready = True
-                if message is not None:
-                    yield message
-                assignment = queue.take()
-                worker.hand(assignment)
-                if assignment is None:
+                worker.note(message)
+                yield from message
+                worker.hand(_next(queue, worker.room - len(worker.assignments), len(workers)))
+                if not worker.assignments:
                     workers.remove(worker)
                     worker.end(_GOODBYE_SECONDS)
     finally:
         for worker in workers:
             worker.end(0.0)
+
+
+def _next(queue: Queue, room: int, workers: int) -> list[Assignment]:
+    """Return assignments for a worker: as many as it has room for, and no more than its share of what is left."""
+    share = min(room, -(-len(queue) // workers))
+    taken = [queue.take() for _ in range(share)]
+    return [assignment for assignment in taken if assignment is not None]
 
 
 def _obituary(worker: _Worker) -> EpisodeResult:
@@ -121,32 +146,36 @@ def _obituary(worker: _Worker) -> EpisodeResult:
     worker.process.join()
     status = worker.process.exitcode or 0
     how = f"signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"exit status {status}"
-    assignment, ready = worker.assignment, worker.ready
+    assignments, ready = worker.assignments, worker.ready
     worker.end(0.0)
-    if not ready or assignment is None:
+    if not ready or not assignments:
         raise MlgoError(
             f"a worker process ended with {how} before its first episode; look at what it wrote, try jobs=1, and in a "
             "script call evaluate() below `if __name__ == '__main__':`"
         )
     error = {"kind": "worker", "message": f"the worker process died: {how}", "exit_status": status}
-    return EpisodeResult(*assignment, FAILED, error=error)
+    return EpisodeResult(*assignments[0], FAILED, error=error)
 
 
-def _work(channel: Connection, settings: RunnerSettings) -> None:
+def _work(channel: Connection, settings: RunnerSettings, envs: int) -> None:
     """Run assignments until there are no more, or nobody is there to take results."""
     threading.Thread(target=_follow_parent, daemon=True).start()
     try:
-        runner = EpisodeRunner(settings)
+        runner = make_runner(settings, envs)
     except MlgoError as error:
         channel.send(error)
         return
-    result: EpisodeResult | None = None
+    busy = 0
+    results: list[EpisodeResult] = []
     while True:
-        channel.send(result)
-        assignment = channel.recv()
-        if assignment is None:
+        channel.send(results)
+        assignments = channel.recv()
+        for assignment in assignments:
+            runner.take(assignment)
+        busy += len(assignments) - len(results)
+        if not busy:
             break
-        result = runner.run(assignment)
+        results = runner.go_on()
     runner.close()
 
 

@@ -33,11 +33,13 @@ class ModelTensor:
         name: its name, which is that of a feature.
         shape: its dimensions; what is not fixed is 1.
         dtype: the type of an element.
+        batched: whether its first dimension is not fixed, but as long as the batch.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    batched: bool = False
 
 
 def bind_inputs(policy: str, env: CompilerEnv, tensors: Sequence[ModelTensor]) -> list[Read]:

@@ -8,10 +8,9 @@ from typing import Any
 
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.evaluation.play import measures_of
 from mlgo_gym.policies import Policy
 from mlgo_gym.session import Decision
-
-_BASELINE = "baseline_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +80,3 @@ def record_trajectory(env: CompilerEnv, policy: Policy, module: Module) -> Traje
     if not steps:
         return None
     return Trajectory(module.name, tuple(steps), episode.handed_over, reward, measures_of(info))
-
-
-def measures_of(info: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """Return everything in the last info of an episode that has a baseline beside it, with that."""
-    return {name: (info[name], info[_BASELINE + name]) for name in info if _BASELINE + name in info}

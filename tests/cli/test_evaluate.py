@@ -13,6 +13,8 @@ from mlgo_gym.cli.evaluate import parse_settings, split_policies
 from mlgo_gym.errors import CorpusError, MlgoError, UnreachableError
 from mlgo_gym.evaluation import episode_runner
 from mlgo_gym.evaluation.episode_runner import make_environment
+from mlgo_gym.policies.loading import BUILTIN_POLICIES
+from mlgo_gym.policies.model_files import MODEL_POLICIES
 
 
 def run(*arguments: object) -> Result:
@@ -47,6 +49,23 @@ def test_arguments_reach_the_environment(corpus: Path) -> None:
 def test_a_limit_takes_so_many_modules(corpus: Path) -> None:
     result = run("evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--limit", 2, "--json")
     assert json.loads(result.stdout)["configuration"]["modules"] == 2
+
+
+def test_a_split_and_several_episodes_at_once(varied: str) -> None:
+    whole, part = (
+        json.loads(run("evaluate", "mlgo/Inline-v0", "--corpus", varied, "--envs", 3, *more, "--json").stdout)
+        for more in ((), ("--split", "train"))
+    )
+    assert part["configuration"]["split"] == "train"
+    assert 0 < part["configuration"]["modules"] <= whole["configuration"]["modules"] == 5
+
+
+def test_the_help_names_every_policy_and_what_follows_an_evaluation() -> None:
+    words = " ".join(run("evaluate", "--help").stdout.replace("│", " ").split())
+    for name in (*BUILTIN_POLICIES, *MODEL_POLICIES, "clang:FLAGS", "package.module:Name", "file.py:Name"):
+        assert name.removesuffix("FILE") in words
+    for command in ("validate", "trace", "replay"):
+        assert f"mlgo-gym {command}" in words
 
 
 def test_failed_episodes_show_in_the_exit_status(broken: Path) -> None:

@@ -41,7 +41,7 @@ def configuration() -> Configuration:
         corpus="folder",
         modules=3,
         modules_digest="abc",
-        levels={"Oz": 3},
+        levels={"folder": {"Oz": 3}},
         clang="22.1.8",
         mlgo_gym="0.1.0",
         seed=0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -13,6 +13,8 @@ from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation import Evaluation, EvaluationResult, evaluate, load_result
 from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.policies import Policy
+
+PARTS: tuple[Literal["train", "test"], ...] = ("train", "test")
 
 POLICIES = ("default", "never", "always", "random", "clang:-mllvm,-inline-threshold=-1000")
 
@@ -48,10 +50,10 @@ def test_a_plain_clang_that_never_inlines_equals_the_policy_never(result: Evalua
     assert sizes[POLICIES[-1], "calls"] == sizes["never", "calls"] != sizes["default", "calls"]
 
 
-def test_the_configuration_says_what_was_evaluated(result: EvaluationResult) -> None:
+def test_the_configuration_says_what_was_evaluated(result: EvaluationResult, corpus: Path) -> None:
     configuration = result.configuration
     assert (configuration.modules, configuration.clang, configuration.metric) == (3, "22.1.8", "text_size")
-    assert configuration.levels == {"Oz": 3}
+    assert configuration.levels == {corpus.name: {"Oz": 3}}
 
 
 def test_processes_find_the_same_as_one(result: EvaluationResult, corpus: Path, nothing_is_left: None) -> None:
@@ -103,6 +105,29 @@ def test_results_of_another_configuration_are_not_mixed(
     assert named in str(caught.value)
 
 
+def test_a_split_takes_its_part_of_several_corpora_and_says_their_levels(
+    calls: Path, varied: str, tmp_path: Path
+) -> None:
+    for name in ("calls", "many_calls2"):  # by the hashes of their names one is for training, one for testing
+        shutil.copy(calls, tmp_path / f"{name}.bc")
+    joined = f"{tmp_path},{varied}"
+    parts = {part: evaluate("mlgo/Inline-v0", corpus=joined, split=part, policies=["never"]) for part in PARTS}
+    modules = {part: {each.module for each in result.episodes} for part, result in parts.items()}
+    everything = evaluate("mlgo/Inline-v0", corpus=joined, policies=["never"])
+    assert modules["train"] | modules["test"] == {each.module for each in everything.episodes}
+    assert not modules["train"] & modules["test"]
+    assert f"{tmp_path.name}/many_calls2" in modules["test"]
+    assert f"{tmp_path.name}/calls" in modules["train"]
+    assert everything.configuration.levels == {tmp_path.name: {"Oz": 2}, Path(varied).name: {"Oz": 5}}
+    assert (everything.configuration.split, parts["test"].configuration.split) == (None, "test")
+
+
+def test_a_split_is_not_mixed_with_the_whole(corpus: Path, tmp_path: Path) -> None:
+    Evaluation("mlgo/Inline-v0", corpus=str(corpus), policies=["default"], output=tmp_path).close()
+    with pytest.raises(MlgoError, match="split: None there, train now"):
+        Evaluation("mlgo/Inline-v0", corpus=str(corpus), split="train", policies=["default"], output=tmp_path)
+
+
 def test_another_version_of_clang_is_not_mixed(corpus: Path, tmp_path: Path) -> None:
     if shutil.which("clang-19") is None:
         pytest.skip("clang-19 is not installed")
@@ -141,7 +166,7 @@ def test_a_policy_that_raises_fails_and_the_others_go_on(corpus: Path) -> None:
 
 def test_a_module_that_clang_cannot_compile_is_a_failure_with_its_words(broken: Path) -> None:
     result = evaluate("mlgo/Inline-v0", corpus=str(broken), policies=["default", "clang:-O2"])
-    assert [each.policy for each in result.failures] == ["default", "clang:-O2"]
+    assert sorted(each.policy for each in result.failures) == ["clang:-O2", "default"]
     for each in result.failures:
         assert each.error is not None
         assert "error" in each.error["stderr"]
@@ -188,6 +213,7 @@ def test_a_budget_of_decisions_is_handed_on(corpus: Path) -> None:
         ({"env_kwargs": {"flags": [1j]}}, "JSON values"),
         ({"limit": 0}, "limit was to be at least 1"),
         ({"jobs": 0}, "jobs was to be at least 1"),
+        ({"envs": 0}, "envs was to be at least 1"),
     ],
 )
 def test_what_cannot_be_evaluated_says_why(corpus: Path, arguments: dict[str, Any], message: str) -> None:

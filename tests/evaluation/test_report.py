@@ -49,8 +49,17 @@ def test_the_overview_has_a_row_for_each_policy(result: EvaluationResult) -> Non
 
 
 def test_the_title_says_at_which_level_the_modules_were_recorded(result: EvaluationResult) -> None:
-    mixed = replace(result, configuration=replace(result.configuration, levels={"Oz": 2, "no functions": 1}))
+    levels = {"folder": {"Oz": 2, "no functions": 1}}
+    mixed = replace(result, configuration=replace(result.configuration, levels=levels))
     assert overview(mixed).title == ("mlgo/Inline-v0 on folder: 3 modules (2 at Oz, 1 with no functions), clang 22.1.8")
+
+
+def test_the_title_says_it_for_each_corpus_and_which_part_it_is(result: EvaluationResult) -> None:
+    levels = {"b@Os": {"Os": 1}, "a": {"Oz": 2}}
+    joined = replace(result.configuration, levels=levels, corpus="a,b@Os", split="test")
+    assert overview(replace(result, configuration=joined)).title == (
+        "mlgo/Inline-v0 on a,b@Os (test): 3 modules (a: 2 at Oz; b@Os: 1 at Os), clang 22.1.8"
+    )
 
 
 def test_projects_have_rows_of_their_own(result: EvaluationResult) -> None:

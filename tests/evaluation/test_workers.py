@@ -58,7 +58,7 @@ def test_nothing_outlives_an_evaluation_that_is_ended(
     output, asked = tmp_path / "results", tmp_path / "asked"
     command = ["evaluate", "mlgo/Inline-v0", "--corpus", str(corpus), "--policy", f"{FAULTY}:Endless"]
     process = subprocess.Popen(
-        [str(PROGRAM), *command, "--jobs", "2", "--output", str(output)],
+        [str(PROGRAM), *command, "--jobs", "2", "--envs", "1", "--output", str(output)],
         env={**os.environ, "MLGO_TEST_ASKED": str(asked)},
         start_new_session=True,
         # A shell's background job, which this test may be part of, ignores Ctrl-C, and so would its children.

@@ -1,0 +1,203 @@
+"""Several episodes of an evaluation at once in one process: a vector environment, and policies asked in batches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from mlgo_gym.errors import ActionError, MlgoError
+from mlgo_gym.evaluation.episode_result import NO_DECISIONS, EpisodeResult
+from mlgo_gym.evaluation.episode_runner import EpisodeRunner
+from mlgo_gym.evaluation.play import Assignment, Play, failure
+from mlgo_gym.evaluation.policy_pool import PolicyPool
+from mlgo_gym.info_batch import unbatch_infos
+from mlgo_gym.policies import BatchedPolicy, Policy, act_batch
+from mlgo_gym.policies.batching import rows
+from mlgo_gym.vector_env import as_vector
+
+
+@dataclass(slots=True)
+class _Running:
+    """What one of the environments is busy with."""
+
+    play: Play
+    policy: Policy
+    info: dict[str, Any] | None = None
+
+    @property
+    def assignment(self) -> Assignment:
+        return self.play.assignment
+
+
+class VectorRunner:
+    """Runs several episodes at once, in this process, as if each were alone.
+
+    Args:
+        runner: the environment and the policies; it makes the plain compiles.
+        envs: how many episodes at once.
+    """
+
+    def __init__(self, runner: EpisodeRunner, envs: int) -> None:
+        settings = runner.settings
+        self._runner = runner
+        self._pool = PolicyPool(runner)
+        self._size = envs
+        self._envs = as_vector(
+            gym.make_vec(
+                settings.environment,
+                num_envs=envs,
+                **{**settings.arguments, "corpus": runner.env.corpus},
+                autoreset_mode=AutoresetMode.DISABLED,
+                batch_size=1,
+                prefetch=0,
+            )
+        )
+        self._idle = list(range(envs))
+        self._running: dict[int, _Running] = {}
+        self._waiting: deque[Assignment] = deque()
+
+    @property
+    def room(self) -> int:
+        """How many more assignments there is room for."""
+        return self._size - len(self._running) - len(self._waiting)
+
+    def take(self, assignment: Assignment) -> None:
+        """Take an assignment, to be begun by `go_on()`."""
+        self._waiting.append(assignment)
+
+    def go_on(self) -> list[EpisodeResult]:
+        """Begin what waits, answer decisions until an episode is over, and return the results.
+
+        There are none where nothing was taken.
+        """
+        results = self._begin()
+        while self._running and not results:
+            results = self._turn()
+        return results
+
+    def _begin(self) -> list[EpisodeResult]:
+        """Begin what waits, but for episodes of a policy that is busy with another one."""
+        results = []
+        for assignment in list(self._waiting):
+            if self._runner.is_plain_compile(assignment):
+                self._waiting.remove(assignment)
+                results.append(self._runner.run(assignment))
+                continue
+            policy = self._pool.take(assignment.policy)
+            if policy is None:
+                continue
+            self._waiting.remove(assignment)
+            number = self._idle.pop()
+            self._running[number] = _Running(Play(assignment), policy)
+            result = self._reset(number, assignment.module)
+            if result is not None:
+                results.append(result)
+        return results
+
+    def _reset(self, number: int, module: str) -> EpisodeResult | None:
+        names = [module if each == number else None for each in range(self._size)]
+        try:
+            self._envs.async_reset(options={"module": names}, env_ids=[number])
+        except MlgoError as error:
+            return self._fail(number, error)
+        return None
+
+    def _turn(self) -> list[EpisodeResult]:
+        """Take in what some environments have come to, and answer their decisions."""
+        batched = any(isinstance(running.policy, BatchedPolicy) for running in self._running.values())
+        self._envs.batch_size = max(1, len(self._running) // 2) if batched else 1
+        try:
+            observations, rewards, terminations, truncations, infos = self._envs.recv()
+        except MlgoError as error:
+            return [self._fail(self._stopped(), error)]
+        numbers = infos.pop("env_id").tolist()
+        results = []
+        asking: dict[int, list[int]] = {}
+        for row, (number, info) in enumerate(zip(numbers, unbatch_infos(infos, len(numbers)), strict=True)):
+            running = self._running[number]
+            last, running.info = running.info, _as_single(info)
+            if last is not None:
+                running.play.note(float(rewards[row]), running.info)
+            if terminations[row] or truncations[row]:
+                results.append(self._end(number, running.play.result(running.info, self._envs.single_action_space)))
+            else:
+                asking.setdefault(id(running.policy), []).append(row)
+        for askers in asking.values():
+            results += self._answer([numbers[row] for row in askers], rows(observations, askers))
+        return results
+
+    def _answer(self, numbers: list[int], observations: Any) -> list[EpisodeResult]:
+        """Answer decisions by the policy that they share; what goes wrong concerns that episode alone."""
+        infos = [self._running[number].info or {} for number in numbers]
+        try:
+            actions = act_batch(self._running[numbers[0]].policy, observations, infos)
+            if len(actions) != len(numbers):
+                raise MlgoError(f"{len(numbers)} actions were wanted of act_batch(), found {len(actions)}")
+        except Exception as error:  # noqa: BLE001 - a policy may raise anything; the other episodes go on
+            if len(numbers) == 1:
+                return [self._fail(numbers[0], error)]
+            each = [self._answer([number], rows(observations, [place])) for place, number in enumerate(numbers)]
+            return [result for results in each for result in results]
+        sent = map(self._send, numbers, actions, infos)
+        return [result for result in sent if result is not None]
+
+    def _send(self, number: int, action: Any, info: Mapping[str, Any]) -> EpisodeResult | None:
+        try:
+            self._envs.send([action], [number])
+        except Exception as error:  # noqa: BLE001 - the action may be anything
+            return self._fail(number, error)
+        self._running[number].play.answer(action, info)
+        return None
+
+    def _fail(self, number: int, error: Exception) -> EpisodeResult:
+        """End an episode by an exception; one that could not even begin may have nothing to decide."""
+        running = self._running[number]
+        assignment = running.assignment
+        if running.info is None and isinstance(error, MlgoError):
+            try:
+                if self._runner.has_no_decision(self._runner.env.corpus.module(assignment.module)):
+                    return self._end(number, EpisodeResult(*assignment, NO_DECISIONS))
+            except MlgoError as another:
+                error = another
+        return self._end(number, failure(assignment, error))
+
+    def _end(self, number: int, result: EpisodeResult) -> EpisodeResult:
+        running = self._running.pop(number)
+        self._pool.give_back(running.assignment.policy, running.policy)
+        self._idle.append(number)
+        return result
+
+    def _stopped(self) -> int:
+        """Return the environment that `recv()` has raised the error of: the only one that is not under way any more."""
+        return next(number for number in self._running if not self._is_under_way(number))
+
+    def _is_under_way(self, number: int) -> bool:
+        try:
+            self._envs.send([None], [number])
+        except ActionError:
+            return False
+        except MlgoError:
+            return True
+        raise AssertionError(f"environment {number} has taken no action for one")
+
+    def close(self) -> None:
+        """End all episodes. Idempotent."""
+        self._envs.close()
+        self._runner.close()
+
+
+def _as_single(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an info of a vector environment as a single one gives it: with Python's numbers."""
+    return {name: _as_python(value) for name, value in info.items()}
+
+
+def _as_python(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    return _as_single(value) if isinstance(value, dict) else value
