@@ -22,6 +22,7 @@ from mlgo_gym.channel import Channel
 from mlgo_gym.connection import Connection
 from mlgo_gym.errors import CompilerError, SnapshotError, TrainingLogError
 from mlgo_gym.process import CompilerProcess
+from mlgo_gym.shared_core import SharedCore
 from mlgo_gym.training_log import Context, LogHeader, Observation
 
 KEPT_STDERR = 64 * 1024
@@ -110,6 +111,7 @@ class Session:
         self._process = None
         self._connection = Connection()
         self._poll = select.poll()
+        self._core: SharedCore | None = None
 
     def _watch(self) -> None:
         for descriptor in self.descriptors():
@@ -135,6 +137,8 @@ class Session:
             raise SnapshotError(f"clang was to wait for an answer, and has ended: {self.failure()}")
         # clang waits: what it has written and we have not read would be lost to the copy, which gets new files.
         self._read_all()
+        if self._core is not None:
+            self._core.release()
         twin = Session.__new__(Session)
         twin._begin(self.advisors, self.command)
         twin._waiting, twin._stderr = self._waiting, self._stderr
@@ -204,6 +208,9 @@ class Session:
         self._waiting = None
         # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.
         os.write(channel.advice, answer)
+        if self._core is None:
+            # What comes before the first decision is one long computation.
+            self._core = SharedCore(self.pid)
 
     def advise_ahead(self, answers: Sequence[bytes]) -> None:
         """Answer the next questions before they are asked, so that clang never waits; `wait()` passes over them.
@@ -369,7 +376,10 @@ class Session:
         deadline = time.monotonic() + timeout
         remaining = timeout
         while remaining > 0:
-            self._poll.poll(remaining * 1000)
+            if self._core is None:
+                self._poll.poll(remaining * 1000)
+            else:
+                self._core.wait(self._poll, remaining)
             if (decision := self.poll()) is not None or self.exited:
                 return decision
             remaining = deadline - time.monotonic()
