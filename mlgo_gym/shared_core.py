@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 
-BURST_SECONDS = 0.002
+BURST_SECONDS = 0.004
 """A clang that computes for longer than this may run where it likes, beside whatever else wants its processor."""
 
 
