@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 
-def write_onnx(path: Path, weights: Mapping[str, float], bias: float) -> None:
-    """Write an ONNX model with int64 inputs [1] and an int64 output [1]."""
+def write_onnx(path: Path, weights: Mapping[str, float], bias: float, *, batch: int | str = 1) -> None:
+    """Write an ONNX model with int64 inputs [batch] and an int64 output [batch]; a name leaves that open."""
     from onnx import TensorProto, helper, save
 
     nodes, total = [], "bias"
@@ -28,8 +28,8 @@ def write_onnx(path: Path, weights: Mapping[str, float], bias: float) -> None:
         helper.make_node("Greater", [total, "zero"], ["yes"]),
         helper.make_node("Cast", ["yes"], ["decision"], to=TensorProto.INT64),
     ]
-    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, [1]) for name in weights]
-    outputs = [helper.make_tensor_value_info("decision", TensorProto.INT64, [1])]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, [batch]) for name in weights]
+    outputs = [helper.make_tensor_value_info("decision", TensorProto.INT64, [batch])]
     graph = helper.make_graph(nodes, "linear", inputs, outputs, constants)
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
 
