@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, overload
 
 from mlgo_gym.corpus.flags import check_edits
 from mlgo_gym.corpus.folder import FolderModules
@@ -73,7 +73,15 @@ class Corpus:
     def __contains__(self, name: object) -> bool:
         return name in self._known
 
-    def __getitem__(self, index: int) -> Module:
+    @overload
+    def __getitem__(self, index: int) -> Module: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Corpus: ...
+
+    def __getitem__(self, index: int | slice) -> Module | Corpus:
+        if isinstance(index, slice):
+            return self._select([self.names[position] for position in range(*index.indices(len(self)))])
         return self._modules.load(self.names[index])
 
     @property

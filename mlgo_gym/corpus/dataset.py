@@ -19,8 +19,9 @@ from pathlib import Path
 
 from mlgo_gym.cache import cache_directory, key_of, write_atomically
 from mlgo_gym.corpus.catalogue import Archive, Dataset, find_dataset
+from mlgo_gym.corpus.driver_options import PORTABLE_TARGET
 from mlgo_gym.corpus.record import record_build
-from mlgo_gym.corpus.recorder import LEVELS, PORTABLE_TARGET, Recorder, RecordFailure, Recording
+from mlgo_gym.corpus.recorder import LEVELS, Recorder, RecordFailure, Recording
 from mlgo_gym.corpus.shim import record_compile
 from mlgo_gym.corpus.sources import compile_commands, fetch_archives, unpack_sources
 from mlgo_gym.errors import CorpusError

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from mlgo_gym.cache import cache_directory, key_of
 from mlgo_gym.corpus import shim
-from mlgo_gym.corpus.recorder import Recorder, Recording, bundled_target, check_output, driver_options
+from mlgo_gym.corpus.driver_options import bundled_target, driver_options
+from mlgo_gym.corpus.recorder import Recorder, Recording, check_output
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.toolchain import Toolchain, bundled_command, find_toolchain
 

@@ -15,7 +15,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from mlgo_gym.bitcode import read_bitcode
-from mlgo_gym.corpus import recorder, shim
+from mlgo_gym.corpus import driver_options, shim
 from mlgo_gym.corpus.corpus import open_corpus
 from mlgo_gym.corpus.description import read_command, read_description, read_metadata
 from mlgo_gym.corpus.record import RecordedBuild, build_environment, record_build
@@ -125,6 +125,42 @@ def test_bitcode_compiles_to_the_code_of_its_source(
         subprocess.run([*any_toolchain.command, *words, "-o", str(direct), line[-1]], cwd=project, check=True)
     assert executable_sections(again) == executable_sections(direct)
     assert executable_sections(again)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "-g -gsplit-dwarf -ffile-prefix-map=/=x -save-temps -fno-integrated-as -fembed-bitcode=all",
+        "-fsanitize=address -fsanitize-coverage=trace-pc",
+        "-fprofile-instr-generate -fcoverage-mapping -finstrument-functions -pg",
+        "-fstack-protector-all -ftrapv -mavx2 -ffast-math -fbasic-block-sections=all -mllvm -unroll-count=2",
+    ],
+)
+def test_what_a_build_asks_for_is_in_the_code_of_its_module(project: Path, toolchain: Toolchain, flags: str) -> None:
+    record(project, f"cc {flags} -c lib/sum.c", toolchain)
+    (module,) = open_corpus(project.parent / "corpus", toolchain=toolchain)
+    options = driver_options.driver_options(toolchain)
+    driver = [*toolchain.command, "--driver-mode=gcc", *options.before]
+    for name, words in (
+        ("direct.o", [*driver, *flags.split(), "-c", "lib/sum.c", *options.after, "-Oz"]),
+        ("plain.o", [*driver, "-c", "lib/sum.c", *options.after, "-Oz"]),
+        ("again.o", [*toolchain.command, *(module.flags or ()), "-x", "ir", str(module.bitcode)]),
+    ):
+        subprocess.run([*words, "-o", name], cwd=project, check=True, capture_output=True)
+    direct, plain, again = (executable_sections(project / name) for name in ("direct.o", "plain.o", "again.o"))
+    assert again == direct
+    assert flags.startswith("-g ") == (direct == plain)
+
+
+@pytest.mark.parametrize("flags", ["-march=native -mtune=native", "-flto", "-flto=thin"])
+def test_what_would_tie_a_module_to_a_machine_or_a_link_is_left_out(
+    project: Path, toolchain: Toolchain, flags: str
+) -> None:
+    record(project, f"cc {flags} -c lib/sum.c", toolchain)
+    plain = project.parent / "plain"
+    record_build(["sh", "-ec", "cc -c lib/sum.c"], plain, toolchain=toolchain, folder=project)
+    for suffix in ("bc", "cmd"):
+        assert (project.parent / "corpus" / f"sum.o.{suffix}").read_bytes() == (plain / f"sum.o.{suffix}").read_bytes()
 
 
 def test_flags_say_nothing_of_the_folder_of_the_source(project: Path, toolchain: Toolchain) -> None:
@@ -339,12 +375,12 @@ def test_the_shims_find_no_other_compiler(project: Path, toolchain: Toolchain, m
 def test_only_headers_named_by_the_machine_are_seen_of_the_system(
     project: Path, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = recorder.bundled_target().partition(".")[0]
+    machine = driver_options.bundled_target().partition(".")[0]
     system = project.parent / "system"
     (system / machine / "python9").mkdir(parents=True)
     (system / machine / "python9" / "pyconfig.h").write_text("#define FROM_SYSTEM 1\n")
     (system / "other.h").touch()
-    monkeypatch.setattr(recorder, "SYSTEM_HEADERS", system)
+    monkeypatch.setattr(driver_options, "SYSTEM_HEADERS", system)
     (project / "glue.c").write_text(f"#include <{machine}/python9/pyconfig.h>\nint glue = FROM_SYSTEM;\n")
     (project / "lost.c").write_text("#include <other.h>\n")
     build = record(project, "cc -c glue.c; cc -c lost.c", toolchain)
