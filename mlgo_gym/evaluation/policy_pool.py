@@ -10,7 +10,7 @@ class PolicyPool:
     """Lends policies to episodes.
 
     One with a batched form serves any number of episodes. Of others each episode has its own, made by the same
-    specification; where there is only one object, it serves one episode at a time.
+    specification; where that makes no second one, the first serves one episode at a time.
 
     Args:
         runner: the environment, and the first of each policy.
@@ -20,26 +20,30 @@ class PolicyPool:
         self._runner = runner
         self._known = {name: [policy] for name, policy in runner.policies.items()}
         self._free = {name: [policy] for name, policy in runner.policies.items()}
+        self._only_one: set[str] = set()
 
     def take(self, name: str) -> Policy | None:
-        """Return a policy for one episode; None while the only one is busy.
-
-        Raises:
-            PolicyError: another one cannot be made.
-        """
+        """Return a policy for one episode; None while the only one is busy."""
         known, free = self._known[name], self._free[name]
         if isinstance(known[0], BatchedPolicy):
             return known[0]
         if free:
             return free.pop()
+        another = None if name in self._only_one else self._another(name)
+        if another is None or any(another is other for other in known):
+            self._only_one.add(name)
+            return None
+        known.append(another)
+        return another
+
+    def _another(self, name: str) -> Policy | None:
         spec = self._runner.settings.policies[name]
         if not isinstance(spec, str):
             return None
-        policy = load_policy(spec, self._runner.env, seed=self._runner.settings.seed)
-        if any(policy is other for other in known):
+        try:
+            return load_policy(spec, self._runner.env, seed=self._runner.settings.seed)
+        except Exception:  # noqa: BLE001 - the user's code may allow one only; that one is there
             return None
-        known.append(policy)
-        return policy
 
     def give_back(self, name: str, policy: Policy) -> None:
         """Take a policy back at the end of its episode."""

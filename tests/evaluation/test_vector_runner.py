@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import pytest
 
+from mlgo_gym.env import CompilerEnv
 from mlgo_gym.evaluation import EvaluationResult, evaluate
 from mlgo_gym.network import Network
 from mlgo_gym.normalization import Normalization
@@ -108,7 +110,18 @@ class Counts:
 ONE = Counts()
 
 
-@pytest.mark.parametrize("name", ["Counts", "ONE"])
+SERVED: WeakSet[CompilerEnv] = WeakSet()
+
+
+def only_one(env: CompilerEnv) -> Counts:
+    """Return a policy for an environment, and no second one."""
+    if env in SERVED:
+        raise ValueError("there is one already")
+    SERVED.add(env)
+    return Counts()
+
+
+@pytest.mark.parametrize("name", ["Counts", "ONE", "only_one"])
 def test_each_episode_has_a_policy_to_itself(name: str, varied: str) -> None:
     policy = f"{__file__}:{name}"
     alone = evaluate("mlgo/Inline-v0", corpus=varied, policies=[policy], envs=1)
