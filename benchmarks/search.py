@@ -1,10 +1,12 @@
 """Greedy search on snapshots against the same search by replay, and how far more compiles go.
 
-    python benchmarks/search.py --corpus builtin --compiles 50 --json runs/search.json
+    python benchmarks/search.py --json docs/search.json
 
-The first table compares, module by module in one run, the seconds of the same search where forks copy the waiting clang
-and where they replay its decisions in a fresh one; the costs found are equal. The second gives the change against the
-compiler's own heuristic for several budgets.
+The first table compares the same search where forks copy the waiting clang and where they replay its decisions in a
+fresh one, answers sent ahead; module by module, in turn, in one run; what is found is equal. Beside the time it has the
+processor's time, of this process and all compilers, which a busy machine changes less. The second table gives the
+change against the compiler's own heuristic for several budgets: a search with a smaller budget is the beginning of the
+same search with a larger one.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
+import random
 import statistics
 import time
 from contextlib import AbstractContextManager
@@ -19,8 +23,15 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from mlgo_gym.envs import InlineEnv
-from mlgo_gym.search import search_module
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
+from mlgo_gym.search import Campaign, SearchResult, search_module
+
+CASES: dict[str, tuple[type[CompilerEnv], dict[str, Any]]] = {
+    "inlining": (InlineEnv, {}),
+    "eviction, modules": (RegAllocEvictEnv, {}),
+    "eviction, functions": (RegAllocEvictEnv, {"scope": "function"}),
+}
 
 
 def without_snapshots() -> AbstractContextManager[object]:
@@ -28,64 +39,119 @@ def without_snapshots() -> AbstractContextManager[object]:
     return mock.patch("mlgo_gym.episode.snapshot_support", return_value=(False, "switched off by this benchmark"))
 
 
-def compare(env: InlineEnv, names: list[str], compiles: int) -> list[dict[str, Any]]:
-    """Search every module both ways."""
+def clock() -> tuple[float, float]:
+    """Return the time, and the processor's time of this process and its children that have ended, in seconds."""
+    return time.perf_counter(), sum(os.times()[:4])
+
+
+def search(env: CompilerEnv, name: str, function: str | None, compiles: int) -> tuple[SearchResult, float, float]:
+    """Return what a search finds, its time and its processor's time."""
+    start = clock()
+    result = search_module(env, env.corpus.module(name), "greedy", compiles=compiles, function=function)
+    end = clock()
+    return result, end[0] - start[0], end[1] - start[1]
+
+
+def compare(case: str, corpus: str, modules: int, most: int, compiles: int) -> dict[str, Any]:
+    """Search some modules, or a function of each, both ways."""
+    kind, options = CASES[case]
+    env = kind(corpus=corpus, **options)
+    names = few_decisions(env, most)
+    names = names[:: max(1, len(names) // modules)][:modules]
     rows = []
     for name in names:
-        module = env.corpus.module(name)
-        start = time.perf_counter()
-        forked = search_module(env, module, "greedy", compiles=compiles)
-        middle = time.perf_counter()
+        counts = env.decisions(env.corpus.module(name))
+        function = max(counts, key=lambda each: counts[each]) if "scope" in options else None
+        ours, seconds, processor = search(env, name, function, compiles)
         with without_snapshots():
-            replayed = search_module(env, module, "greedy", compiles=compiles)
-        end = time.perf_counter()
-        assert (forked.actions, forked.cost) == (replayed.actions, replayed.cost)
-        row = {"module": name, "decisions": len(forked.actions), "compiles": forked.compiles}
+            theirs, replay_seconds, replay_processor = search(env, name, function, compiles)
+        assert (ours.actions, ours.cost, ours.verified) == (theirs.actions, theirs.cost, True)
         rows.append(
-            {**row, "snapshots": middle - start, "replay": end - middle, "ratio": (middle - start) / (end - middle)}
+            {
+                "module": name,
+                "function": function,
+                "decisions": len(ours.actions),
+                "compiles": ours.compiles,
+                "seconds": [seconds, replay_seconds],
+                "processor_seconds": [processor, replay_processor],
+            }
         )
-        print(f"{name:32} {len(forked.actions):9} {forked.compiles:8} {rows[-1]['ratio']:10.2f}")
-    return rows
+        print(f"  {name:34} {len(ours.actions):9} {ours.compiles:8} {ratio(rows[-1:], 'seconds'):8.2f}", end="")
+        print(f" {ratio(rows[-1:], 'processor_seconds'):10.2f}", flush=True)
+    env.close()
+    whole = {key: ratio(rows, key) for key in ("seconds", "processor_seconds")}
+    medians = {key: statistics.median(ratio([row], key) for row in rows) for key in whole}
+    print(f"{case + ': all':55} {whole['seconds']:8.2f} {whole['processor_seconds']:10.2f}", flush=True)
+    return {"case": case, "corpus": corpus, "of_the_whole": whole, "medians": medians, "modules": rows}
 
 
-def gains(env: InlineEnv, names: list[str], budgets: list[int]) -> list[dict[str, Any]]:
-    """Search every module with each budget."""
+def ratio(rows: list[dict[str, Any]], key: str) -> float:
+    """Return the sum with snapshots over the sum with replay."""
+    return float(sum(row[key][0] for row in rows) / sum(row[key][1] for row in rows))
+
+
+def few_decisions(env: CompilerEnv, most: int) -> list[str]:
+    """Return the modules with at most so many decisions, those with the fewest first."""
+    counts = {module.name: sum(env.decisions(module).values()) for module in env.corpus}
+    return sorted((name for name in counts if 0 < counts[name] <= most), key=lambda name: (counts[name], name))
+
+
+def gains(corpus: str, sample: int, most: int, budgets: list[int], jobs: int, output: Path | None) -> dict[str, Any]:
+    """Search a sample of a corpus with the largest budget, and say what the smaller ones had found by then."""
+    env = InlineEnv(corpus=corpus)
+    eligible = few_decisions(env, most)
+    names = sorted(random.Random(0).sample(eligible, min(sample, len(eligible))))
+    # Where every processor is taken a compile can take long.
+    settings = {"corpus": corpus, "timeout": 600.0}
+    found = list(Campaign("mlgo/Inline-v0", settings, "greedy", max(budgets), names=tuple(names)).run(output, jobs))
+    for result in found:
+        assert result.verified, result
     rows = []
     for compiles in budgets:
-        found = [search_module(env, env.corpus.module(name), "greedy", compiles=compiles) for name in names]
-        assert all(result.verified for result in found)
-        mean = statistics.mean(math.log(result.cost / result.baseline) for result in found)
-        total = sum(result.cost for result in found) / sum(result.baseline for result in found)
-        seconds = sum(result.seconds for result in found)
-        rows.append({"compiles": compiles, "geometric_mean": math.expm1(mean), "total": total - 1, "seconds": seconds})
-        print(f"{compiles:8} {math.expm1(mean):+15.2%} {total - 1:+8.2%} {seconds:8.0f} s")
-    return rows
+        costs = [(result.cost_after(compiles), result.baseline) for result in found]
+        mean = math.expm1(statistics.mean(math.log(cost / baseline) for cost, baseline in costs))
+        total = sum(cost for cost, _ in costs) / sum(baseline for _, baseline in costs) - 1
+        spent = statistics.mean(min(compiles, result.compiles) for result in found)
+        rows.append({"compiles": compiles, "mean_compiles": spent, "geometric_mean": mean, "total": total})
+        print(f"{corpus:10} {len(found):8} {compiles:9} {spent:10.0f} {mean:+15.2%} {total:+8.2%}", flush=True)
+    return {
+        "corpus": corpus,
+        "modules_with_decisions": sum(bool(env.decisions(module)) for module in env.corpus),
+        "most_decisions": most,
+        "eligible": len(eligible),
+        "budgets": rows,
+        "modules": [result.to_json() for result in sorted(found, key=lambda result: result.module)],
+    }
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", default="builtin")
-    parser.add_argument("--modules", type=int, default=12, help="so many, spread over the sizes")
-    parser.add_argument("--compiles", type=int, default=50)
-    parser.add_argument("--budgets", type=int, nargs="*", default=[50, 200])
+    parser.add_argument("--corpus", default="builtin", help="for the first table")
+    parser.add_argument("--modules", type=int, default=6, help="so many of each case, spread over their decisions")
+    parser.add_argument("--compiles", type=int, default=200, help="for the first table")
+    parser.add_argument("--gains", nargs="*", default=["builtin", "zstd"], help="corpora for the second table")
+    parser.add_argument("--sample", type=int, default=6, help="so many modules of each, drawn at random")
+    parser.add_argument("--most-decisions", type=int, default=200, help="leave larger modules out of both tables")
+    parser.add_argument("--budgets", type=int, nargs="+", default=[50, 200, 1000])
+    parser.add_argument("--jobs", type=int, default=2, help="for the second table")
+    parser.add_argument("--results", type=Path, help="a folder for the second table's searches, to go on with")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    env = InlineEnv(corpus=arguments.corpus)
-    names = [name for name in env.corpus.names if env.decisions(env.corpus.module(name))]
-    names.sort(key=env.corpus.size)
-    names = names[:: max(1, len(names) // arguments.modules)][: arguments.modules]
-    print(f"Greedy search, {arguments.compiles} compiles, {arguments.corpus}: seconds with snapshots / by replay")
-    print(f"{'module':32} {'decisions':>9} {'compiles':>8} {'ratio':>10}")
-    rows = compare(env, names, arguments.compiles)
-    whole = sum(row["snapshots"] for row in rows) / sum(row["replay"] for row in rows)
-    print(f"median {statistics.median(row['ratio'] for row in rows):.2f}, of the whole time {whole:.2f}\n")
-    print(f"{'compiles':>8} {'geometric mean':>15} {'total':>8} {'time':>10}")
-    table = gains(env, names, arguments.budgets)
+    most = arguments.most_decisions
+    compared = []
+    if arguments.modules:
+        print(f"Greedy search, at most {arguments.compiles} compiles, {arguments.corpus}: snapshots / replay")
+        print(f"  {'module':34} {'decisions':>9} {'compiles':>8} {'time':>8} {'processor':>10}")
+        compared = [compare(case, arguments.corpus, arguments.modules, most, arguments.compiles) for case in CASES]
+    print(f"\n{'corpus':10} {'modules':>8} {'compiles':>9} {'used':>10} {'geometric mean':>15} {'total':>8}")
+    table = []
+    for corpus in arguments.gains:
+        output = None if arguments.results is None else arguments.results / f"{corpus}.jsonl"
+        table.append(gains(corpus, arguments.sample, most, arguments.budgets, arguments.jobs, output))
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        result = {"corpus": arguments.corpus, "against_replay": rows, "of_whole_time": whole, "gains": table}
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+        arguments.json.write_text(json.dumps({"against_replay": compared, "gains": table}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

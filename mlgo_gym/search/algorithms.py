@@ -36,8 +36,11 @@ def search_module(
     compiles: int | None = None,
     seconds: float | None = None,
     seed: int = 0,
+    function: str | None = None,
 ) -> SearchResult:
-    """Search one module for the decisions that cost least, and verify them by replay in a fresh clang.
+    """Search one module, or a function of it, for the decisions that cost least, and verify them by replay.
+
+    The replay is in a fresh clang, but for environments with warm resets, whose clangs may wait at the first decision.
 
     Args:
         env: the environment whose compiler, flags and metric are used; it is not stepped.
@@ -46,6 +49,7 @@ def search_module(
         compiles: the most compiles; None is no limit.
         seconds: the most time; None is no limit.
         seed: the source of chance.
+        function: with the scope of a function, which one.
 
     Raises:
         MlgoError: an unknown search, or an environment whose actions cannot be tried one by one.
@@ -55,9 +59,9 @@ def search_module(
     if algorithm not in ALGORITHMS:
         raise MlgoError(f"the search must be one of {', '.join(ALGORITHMS)}; found {algorithm!r}")
     budget = Budget(compiles, seconds)
-    space = SearchSpace(env, module, budget)
+    space = SearchSpace(env, module, budget, function)
     best = ALGORITHMS[algorithm](space, seed)
-    spent, elapsed = budget.spent, budget.seconds
+    spent, elapsed, improvements = budget.spent, budget.seconds, tuple(space.improvements)
     replayed = space.replay(best.actions)
     return SearchResult(
         module=module.name,
@@ -68,4 +72,5 @@ def search_module(
         compiles=spent,
         seconds=elapsed,
         verified=replayed.cost == best.cost,
+        improvements=improvements,
     )

@@ -107,12 +107,13 @@ class Branch:
         episode, maker = self._episode, self._space.maker
         assert episode.measurement is not None
         assert episode.baseline is not None
-        self._space.budget.spent += 1
         cost, baseline = (
             maker.task.outcome(measurement, maker.metric, episode.function)
             for measurement in (episode.measurement, episode.baseline)
         )
-        return Leaf(self.actions, cost, baseline)
+        leaf = Leaf(self.actions, cost, baseline)
+        self._space.note(leaf)
+        return leaf
 
     def close(self) -> None:
         """End the compile if it still runs. Idempotent."""
@@ -136,6 +137,7 @@ class SearchSpace:
 
     Attributes:
         size: the number of actions.
+        improvements: the compiles that cost less than all before them: the number of each, from 1, and its cost.
 
     Raises:
         MlgoError: the environment's actions are not discrete, so they cannot be tried one by one.
@@ -151,6 +153,13 @@ class SearchSpace:
         self.budget = budget
         self.function = function
         self.timeout = env.maker.settings.timeout
+        self.improvements: list[tuple[int, float]] = []
+
+    def note(self, leaf: Leaf) -> None:
+        """Count a compile."""
+        self.budget.spent += 1
+        if not self.improvements or leaf.cost < self.improvements[-1][1]:
+            self.improvements.append((self.budget.spent, leaf.cost))
 
     def root(self) -> Branch:
         """Start the compile in a fresh clang and return it at its first decision.

@@ -127,7 +127,7 @@ def _read(path: Path, header: Mapping[str, Any]) -> list[SearchResult]:
         )
     try:
         results = [SearchResult.from_json(value) for _, value in lines]
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise MlgoError(f"{path} was to hold results of a search, and a line does not: {error!r}") from error
     return [result for result in results if result.error is None]
 

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from mlgo_gym.search.branch import Leaf, SearchSpace
+from mlgo_gym.search.branch import Branch, Leaf, SearchSpace
 
 
 def greedy(space: SearchSpace, seed: int = 0) -> Leaf:
     """Return the best leaf that greedy look-ahead finds within the budget.
 
     The best path so far tells what its own next action leads to, so each decision costs one compile per other action.
-    Ties keep the earlier choice, clang's own to begin with.
+    Ties keep the earlier choice, clang's own to begin with. A pass over the decisions that found something better is
+    followed by another, in which the best path's actions are taken behind what is tried, by the number of the decision,
+    where they are legal.
 
     Args:
         space: the decisions.
         seed: not used; greedy search leaves nothing to chance.
     """
     del seed
-    with space.root() as branch:
-        best = branch.fork().roll_out()
+    with space.root() as root:
+        best = root.fork().roll_out()
+        found = _pass(space, root.fork(), best, follow=False)
+        while found.cost < best.cost and not space.budget.is_spent:
+            best = found
+            found = _pass(space, root.fork(), best, follow=True)
+    return found
+
+
+def _pass(space: SearchSpace, branch: Branch, best: Leaf, *, follow: bool) -> Leaf:
+    """Go along the best path, which changes on the way, and return where it led to."""
+    with branch:
         while branch.decision is not None:
             planned = best.actions[len(branch.actions)]
             for action in branch.candidates():
@@ -25,14 +37,14 @@ def greedy(space: SearchSpace, seed: int = 0) -> Leaf:
                     continue
                 if space.budget.is_spent:
                     return best
-                twin = branch.fork()
-                try:
-                    twin.take(action)
-                except BaseException:
-                    twin.close()
-                    raise
-                leaf = twin.roll_out()
+                leaf = _try(branch, action, best.actions if follow else ())
                 if leaf.cost < best.cost:
                     best = leaf
             branch.take(best.actions[len(branch.actions)])
     return best
+
+
+def _try(branch: Branch, action: int, follow: tuple[int, ...]) -> Leaf:
+    with branch.fork() as twin:
+        twin.take(action)
+        return twin.roll_out(follow)

@@ -20,6 +20,7 @@ class SearchResult:
         seconds: how long it took.
         verified: whether the replay cost the same.
         error: what went wrong, or None.
+        improvements: the compiles that cost less than all before them: the number of each, from 1, and its cost.
     """
 
     module: str
@@ -31,11 +32,16 @@ class SearchResult:
     seconds: float
     verified: bool
     error: str | None = None
+    improvements: tuple[tuple[int, float], ...] = ()
 
     @property
     def reduction(self) -> float:
         """The relative reduction of the cost: 0.02 is 2 % less."""
         return (self.baseline - self.cost) / max(self.baseline, 1.0)
+
+    def cost_after(self, compiles: int) -> float:
+        """Return the least cost among the first so many compiles; the baseline where there was none."""
+        return min((cost for number, cost in self.improvements if number <= compiles), default=self.baseline)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-able data."""
@@ -46,6 +52,7 @@ class SearchResult:
         """Build a result from `to_json()`'s data.
 
         Raises:
-            TypeError, KeyError: it is of another form.
+            TypeError, KeyError, ValueError: it is of another form.
         """
-        return cls(**{**value, "actions": tuple(value["actions"])})
+        improvements = tuple((number, cost) for number, cost in value["improvements"])
+        return cls(**{**value, "actions": tuple(value["actions"]), "improvements": improvements})

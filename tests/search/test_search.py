@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.errors import CorpusError, MlgoError
-from mlgo_gym.search import ALGORITHMS, Budget, SearchSpace, beam, search_module
+from mlgo_gym.search import ALGORITHMS, Budget, SearchResult, SearchSpace, beam, search_module
 from tests.conftest import MakeBitcode
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -101,3 +102,55 @@ def test_a_replay_of_too_few_or_too_many_decisions_is_an_error(env: CompilerEnv)
 def test_a_budget_is_positive(compiles: int | None, seconds: float | None) -> None:
     with pytest.raises(MlgoError, match="budget"):
         Budget(compiles, seconds)
+
+
+@pytest.fixture
+def pressed(make_bitcode: MakeBitcode) -> Iterator[CompilerEnv]:
+    """Evictions in one function, of which greedy search finds better ones than clang's."""
+    env = RegAllocEvictEnv(corpus=str(make_bitcode("pressure.c")), scope="function", max_decisions=3)
+    yield env
+    env.close()
+
+
+def test_a_result_tells_what_a_smaller_budget_had_found(pressed: CompilerEnv) -> None:
+    whole = search_module(pressed, pressed.corpus[0], "greedy", compiles=40)
+    assert len(whole.improvements) > 1
+    for compiles in (1, 8, 16, 40):
+        part = search_module(pressed, pressed.corpus[0], "greedy", compiles=compiles)
+        assert whole.cost_after(compiles) == part.cost
+    assert whole.cost_after(0) == whole.baseline
+    assert SearchResult.from_json(json.loads(json.dumps(whole.to_json()))) == whole
+
+
+def test_greedy_search_goes_over_the_decisions_again_when_that_helped(pressed: CompilerEnv, env: CompilerEnv) -> None:
+    helped = search_module(pressed, pressed.corpus[0], "greedy")
+    assert helped.cost < helped.baseline
+    last, _ = helped.improvements[-1]
+    space = SearchSpace(pressed, pressed.corpus[0], Budget())
+    with space.root() as branch:
+        first_pass = 1
+        for action in helped.actions:
+            first_pass += len(branch.candidates()) - 1
+            branch.take(action)
+    assert helped.compiles - last >= first_pass - 1
+    in_vain = search_module(env, env.corpus[0], "greedy")
+    assert in_vain.compiles == 1 + len(in_vain.actions)
+
+
+def test_one_function_is_searched_where_episodes_are_functions(make_bitcode: MakeBitcode) -> None:
+    env = RegAllocEvictEnv(corpus=str(make_bitcode("spills.c")), scope="function")
+    module = env.corpus[0]
+    result = search_module(env, module, "greedy", compiles=20, function="straight")
+    assert result.verified
+    assert len(result.actions) > 0
+    assert result.baseline == _baseline(env, "straight")
+    with pytest.raises(CorpusError, match="function 'easy'"):
+        search_module(env, module, "greedy", compiles=20, function="easy")
+    env.close()
+
+
+def _baseline(env: CompilerEnv, function: str) -> float:
+    _, info = env.reset(options={"module": env.corpus[0].name, "function": function})
+    while "baseline_spill_cost" not in info:
+        *_, info = env.step(info["default_action"])
+    return float(info["baseline_spill_cost"])
