@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
+from mlgo_gym.descriptor_limit import refuse_at_descriptor_limit
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.snapshot import FileId, copy_process, file_id
 
@@ -63,6 +64,7 @@ class CompilerProcess:
             )
         read_end, write_end = os.pipe()
         copies: list[int] = []
+        pid = 0
         try:
             # dup2 onto a low number must not overwrite a source that is still to be copied.
             sources = [stdout, stderr, read_end, *extras]
@@ -89,6 +91,10 @@ class CompilerProcess:
                 resource.prlimit(pid, resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
         except OSError as error:
             os.close(write_end)
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            refuse_at_descriptor_limit(error)
             raise CompilerError(
                 f"{command[0]} cannot be started: {error}",
                 kind="start",

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from mlgo_gym.advisors import Advisor
 from mlgo_gym.channel import Channel
 from mlgo_gym.connection import Connection
+from mlgo_gym.descriptor_limit import refuse_at_descriptor_limit
 from mlgo_gym.errors import CompilerError, SnapshotError, TrainingLogError
 from mlgo_gym.process import CompilerProcess
 from mlgo_gym.shared_core import SharedCore
@@ -75,6 +76,7 @@ class Session:
 
     Raises:
         CompilerError: of kind `start`, when the program cannot be started.
+        MlgoError: this process may have no more file descriptors.
     """
 
     _process: CompilerProcess | None
@@ -92,8 +94,9 @@ class Session:
             )
             self._connection.started()
             self._watch()
-        except BaseException:
+        except BaseException as error:
             self._release()
+            refuse_at_descriptor_limit(error)
             raise
 
     def _begin(self, advisors: Sequence[Advisor], command: tuple[str, ...]) -> None:

@@ -304,6 +304,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
                 self._loop.put_back(other for other in numbers if other != number)
                 self._ended[number] = End(0.0, True, {})
                 self._lanes[number].error = None
+                error.args = (f"environment {number}: {error}",)
                 raise error
         return numbers
 
