@@ -179,8 +179,9 @@ class RegAllocEvictEnv(CompilerEnv):
 
     ## Episode end
 
-    `terminated` when clang has written the object file. `truncated` only when the compile failed; then `info["error"]`
-    says why and the reward is `error_reward`.
+    `terminated` when clang has written the object file; with `scope="function"`, unless a size is rewarded, as soon as
+    the function's registers are allocated and clang has said what that costs, which are the numbers of its record.
+    `truncated` only when the compile failed; then `info["error"]` says why and the reward is `error_reward`.
 
     ## Default action
 
@@ -197,7 +198,7 @@ class RegAllocEvictEnv(CompilerEnv):
 
     `module`, `context` (the function), `decision`, `default_action`, `action_mask`; at the end `spill_cost`,
     `spill_count`, the sizes, each with its `baseline_…`, `reduction`, and `functions`: a list with the costs of each
-    function.
+    function. An episode that ended with its function has no sizes.
 
     ## Arguments
 

@@ -143,14 +143,16 @@ class RegAllocPriorityEnv(CompilerEnv):
 
     ## Episode end
 
-    `terminated` when clang has written the object file. `truncated` only when the compile failed; then `info["error"]`
-    says why and the reward is `error_reward`.
+    `terminated` when clang has written the object file; with `scope="function"`, unless a size is rewarded, as soon as
+    the function's registers are allocated and clang has said what that costs, which are the numbers of its record.
+    `truncated` only when the compile failed; then `info["error"]` says why and the reward is `error_reward`.
 
     ## Info
 
     `module`, `context` (the function), `decision`, `default_action` (longest first: LLVM's own priority cannot be
     reproduced from three features); at the end `spill_cost`, `spill_count`, the sizes, each with its `baseline_…`,
-    `reduction`, and `functions`: a list with the costs of each function.
+    `reduction`, and `functions`: a list with the costs of each function. An episode that ended with its function has no
+    sizes.
 
     ## Arguments
 

@@ -61,10 +61,12 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         verify_preoptimized: prove for each module, at first use, that this gives the same object.
         scope: `"module"`, or `"function"` for tasks with decisions in functions: then an episode is one function's
             decisions, clang's own choices are taken for all others, and the metrics of the task count that function
-            alone.
+            alone. Where one of those is rewarded, the compile ends with the function, and there are no sizes.
         warm_resets: keep clangs waiting at the first decision of the modules met last, 8 at most and 1 GiB together,
-            and copy one for each further episode of its module, where snapshots are possible. Default: where it wins,
-            for tasks whose decisions come after the optimiser when modules are not optimised once.
+            and copy one for each further episode of its module, where snapshots are possible. With the scope of a
+            function they wait at functions, 32 at most, and are copied for later functions of the module too. Default:
+            where it wins, for tasks whose decisions come after the optimiser when modules are not optimised once, or
+            when compiles end with a function.
         render_mode: `"ansi"`, or None.
 
     Attributes:
