@@ -13,7 +13,7 @@ from mlgo_gym.corpus.extract import extract_corpus
 from mlgo_gym.corpus.object_list import from_local_thinlto, read_object_list
 from mlgo_gym.corpus.sections import ElfReader
 from mlgo_gym.corpus.verify import verify
-from mlgo_gym.envs import InlineEnv
+from mlgo_gym.envs import InlineEnv, RegAllocPriorityEnv
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.toolchain import Toolchain, bundled_command
 
@@ -123,3 +123,16 @@ def test_a_local_thinlto_build_loads_once_its_flags_are_filled_in(
     corpus = open_corpus(tmp_path, toolchain=toolchain)
     assert {module.flags for module in corpus} == {tuple(flags)}
     assert verify(corpus, toolchain) == []
+
+
+def test_a_function_of_a_back_end_compile_can_be_an_episode(distributed: tuple[Path, Corpus]) -> None:
+    told = []
+    for reward in ("spill_cost", "text_size"):
+        environment = RegAllocPriorityEnv(corpus=distributed[1], clang="bundled", scope="function", reward=reward)
+        _, info = environment.reset(options={"module": "native/user.o", "function": "twice"})
+        while "functions" not in info:
+            *_, truncated, info = environment.step(info["default_action"])
+            assert not truncated, info
+        environment.close()
+        told.append((info["functions"], info["decisions"]))
+    assert told[0] == told[1]
