@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -184,6 +187,32 @@ def test_the_scope_of_a_function_holds_in_the_fork(mixed: Path, method: str) -> 
     fork = env.fork()
     assert go_on(fork, 3) == go_on(env, 3)
     fork.close()
+    env.close()
+
+
+def resident_bytes() -> int:
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("kind", [InlineEnv, RegAllocPriorityEnv])
+def test_episodes_with_forks_leave_nothing_in_memory(kind: Callable[..., CompilerEnv], mixed: Path) -> None:
+    scope = "function" if kind is RegAllocPriorityEnv else "module"
+    env = kind(corpus=str(mixed), max_decisions=4, scope=scope)
+    sizes, left = [], []
+    for number in range(40):
+        env.reset(seed=number)
+        forks = [env.fork() for _ in range(2)]
+        assert go_on(forks[0], number)[-1][2]
+        env.reset()
+        for fork in forks:
+            fork.close()
+        left.append(weakref.ref(forks[0]))
+        sizes.append(resident_bytes())
+        del fork, forks
+    gc.collect()
+    assert not any(reference() for reference in left)
+    assert sizes[-1] - sizes[9] < 2 << 20
     env.close()
 
 
