@@ -1,4 +1,7 @@
-"""How a clang is called to record, and how the recordings of many processes become one corpus."""
+"""How a clang is called to record, and how the recordings of many processes become one corpus.
+
+What a recording keeps of a build's flags, and what it does not, is told in `mlgo_gym.corpus.record.record_build`.
+"""
 
 from __future__ import annotations
 
