@@ -61,7 +61,7 @@ def test_processes_share_what_one_of_them_measured(counted: tuple[Compilation, P
     compilation, starts = counted
     command = [sys.executable, "-c", MEASURE, compilation.toolchain.command[0], str(calls), *FLAGS]
     said = [int(subprocess.check_output(command)) for _ in range(2)]
-    assert said == [measure_baseline(compilation, 30).sizes.text] * 2
+    assert said == [measure_baseline(compilation, 30).named_sizes()["text_size"]] * 2
     assert starts.read_text() == "started\n"
 
 

@@ -134,7 +134,7 @@ def test_where_failures_are_to_raise_the_others_lose_nothing(varied: str) -> Non
     envs = make(INLINE, varied, on_error="raise")
     envs.reset(options={"module": "calls"})
     end_clang(envs, 1)
-    with pytest.raises(CompilerError, match="^environment 1: .*SIGSEGV"):
+    with pytest.raises(CompilerError, match=r"^environment 1: .*SIGSEGV"):
         envs.step([1, 1, 1])
     envs.async_reset(env_ids=[1], options={"module": "calls"})
     *_, info = envs.recv()

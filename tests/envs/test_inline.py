@@ -273,4 +273,4 @@ def test_info_has_these_keys_and_no_others(env: InlineEnv) -> None:
 def test_the_baseline_is_a_plain_compile_with_the_same_flags(env: InlineEnv) -> None:
     info = play(env, 0)[-1].info
     compilation = env.compilation(env.corpus.module("calls"))
-    assert info["baseline_text_size"] == measure_baseline(compilation, 30).sizes.text
+    assert info["baseline_text_size"] == measure_baseline(compilation, 30).named_sizes()["text_size"]
