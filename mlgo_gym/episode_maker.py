@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.decision_count import count, count_decisions, known_decisions
 from mlgo_gym.episode import Episode
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
+from mlgo_gym.info_batch import everywhere
 from mlgo_gym.options import Settings
 from mlgo_gym.preoptimization import preoptimize, prove
 from mlgo_gym.probe import probe
@@ -131,6 +132,8 @@ class EpisodeMaker:
             place = self._place(module.name, function)
             warm = self._warm_starts.copy(compilation.key("warm"), place, self.settings.timeout)
             if warm is not None:
+                # Another module may have the same bitcode, and be what the waiting clang was started for.
+                warm.compilation = compilation
                 if function is not None and warm.function != function:
                     warm.turn_to(function)
                 return warm
@@ -204,6 +207,25 @@ class EpisodeMaker:
         mask = task.action_mask(decision)
         if mask is not None:
             info["action_mask"] = mask
+        return info
+
+    def decision_infos(self, episodes: Sequence[Episode]) -> dict[str, Any]:
+        """Return what `batch_infos()` makes of the `decision_info()` of each of some episodes, at less cost."""
+        decisions = [episode.decision for episode in episodes if episode.decision is not None]
+        task, present = self.task, everywhere(len(episodes))
+        info = {
+            "module": np.array([episode.compilation.module.name for episode in episodes], object),
+            "_module": present,
+            "context": np.array([decision.context for decision in decisions], object),
+            "_context": present,
+            "decision": np.array([episode.decisions for episode in episodes]),
+            "_decision": present,
+            "default_action": np.array([task.default_action(decision) for decision in decisions]),
+            "_default_action": present,
+        }
+        if task.masked:
+            info["action_mask"] = np.array([task.action_mask(decision) for decision in decisions])
+            info["_action_mask"] = present
         return info
 
     def conclude(self, episode: Episode) -> tuple[float, dict[str, Any]]:

@@ -16,7 +16,7 @@ class EventLoop:
 
     Args:
         lanes: the lanes.
-        settle: called with a lane that is ready; returns False when it set the lane going again instead.
+        settle: called with a lane whose episode is over; returns False when it set the lane going again instead.
     """
 
     def __init__(self, lanes: Sequence[Lane], settle: Callable[[Lane], bool]) -> None:
@@ -27,18 +27,20 @@ class EventLoop:
         self._finished: deque[int] = deque()
         self._next_look = math.inf
 
-    def __contains__(self, number: int) -> bool:
-        return number in self._outstanding or number in self._finished
+    def under_way(self, numbers: Iterable[int]) -> list[int]:
+        """Return those of some lanes that were set going and have not been collected."""
+        outstanding, finished = self._outstanding, self._finished
+        return [number for number in numbers if number in outstanding or number in finished]
 
     def __len__(self) -> int:
         return len(self._outstanding) + len(self._finished)
 
     def expect(self, number: int) -> None:
         """Take a lane in that was set going; what it had to deliver before is forgotten."""
-        self._outstanding.add(number)
         if number in self._finished:
             self._finished.remove(number)
-        self._look(number)
+        self._outstanding.add(number)
+        self._look(number, self._lanes[number])
 
     def put_back(self, numbers: Iterable[int]) -> None:
         """Take lanes in that are ready and were not delivered, before all others."""
@@ -71,9 +73,14 @@ class EventLoop:
         if now >= self._next_look:
             self._end_the_silent(now)
             return
-        for number in self._wakeups.wait(self._next_look - now, self._outstanding):
-            self._lanes[number].poll()
-            self._look(number)
+        lanes, outstanding = self._lanes, self._outstanding
+        for number in self._wakeups.wait(self._next_look - now, outstanding):
+            lane = lanes[number]
+            if lane.poll() and not lane.over:
+                outstanding.discard(number)
+                self._finished.append(number)
+            else:
+                self._look(number, lane)
 
     def _end_the_silent(self, now: float) -> None:
         """Time out those whose deadline has passed, and see when the next one will.
@@ -85,11 +92,11 @@ class EventLoop:
             lane = self._lanes[number]
             if not lane.poll() and lane.deadline <= now:
                 lane.time_out()
-            self._look(number)
+            self._look(number, lane)
         self._next_look = min((self._lanes[number].deadline for number in self._outstanding), default=math.inf)
 
-    def _look(self, number: int) -> None:
-        lane = self._lanes[number]
+    def _look(self, number: int, lane: Lane) -> None:
+        """See what has become of a lane: ready, or waiting for a session that is to be watched."""
         while lane.ready:
             if self._settle(lane):
                 self._outstanding.discard(number)
@@ -98,7 +105,9 @@ class EventLoop:
         session = lane.session
         assert session is not None, "a lane that is not ready waits for a session"
         self._wakeups.watch(number, session)
-        self._next_look = min(self._next_look, lane.deadline)
+        deadline = lane.deadline
+        if deadline < self._next_look:
+            self._next_look = deadline
 
     def close(self) -> None:
         """Give the descriptor back. Idempotent."""

@@ -58,7 +58,7 @@ def _columns(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     keys = infos[0].keys()
     if any(info.keys() != keys for info in infos):
         return None
-    present = _everywhere(len(infos))
+    present = everywhere(len(infos))
     batch: dict[str, Any] = {}
     for key in keys:
         column = _column([info[key] for info in infos])
@@ -83,7 +83,7 @@ def _column(values: Sequence[Any]) -> npt.NDArray[Any] | None:
 
 
 @lru_cache
-def _everywhere(size: int) -> npt.NDArray[np.bool_]:
+def everywhere(size: int) -> npt.NDArray[np.bool_]:
     """Return booleans that are all true, for all to share and none to write to."""
     present = np.ones(size, np.bool_)
     present.flags.writeable = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import deque
 from typing import Any, NamedTuple
 
@@ -12,7 +14,6 @@ from mlgo_gym.beginning import Beginning
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.episode import Episode
 from mlgo_gym.episode_maker import EpisodeMaker
-from mlgo_gym.episode_under_way import EpisodeUnderWay
 from mlgo_gym.errors import ActionError, CompilerError, MlgoError
 from mlgo_gym.session import Decision, Session
 
@@ -75,7 +76,7 @@ class Lane:
         self._sampled = True
         self._beginning: Beginning | None = None
         self._early: deque[Beginning] = deque()
-        self._running: EpisodeUnderWay | None = None
+        self._deadline = math.inf
 
     @property
     def decision(self) -> Decision | None:
@@ -83,16 +84,22 @@ class Lane:
         return self.episode.decision if self.episode is not None else None
 
     @property
+    def has_only_asked(self) -> bool:
+        """Whether there is nothing to tell but the next decision: its last action was legal, nor did it just begin."""
+        episode = self.episode
+        return episode is not None and episode.decisions > 0 and not self.illegal
+
+    @property
     def session(self) -> Session | None:
         """The session whose descriptors tell when to `poll()`."""
-        work = self._beginning or self._running
-        return None if work is None else work.session
+        if self._beginning is not None:
+            return self._beginning.session
+        return None if self.episode is None else self.episode.current
 
     @property
     def deadline(self) -> float:
         """When the compiler will have been silent for too long, on the monotonic clock."""
-        work = self._beginning or self._running
-        return float("inf") if work is None else work.deadline
+        return self._deadline if self._beginning is None else self._beginning.deadline
 
     def seed(self, seed: int) -> None:
         """Start the lane's chance anew."""
@@ -136,51 +143,61 @@ class Lane:
 
     def act(self, answer: Answer) -> None:
         """Answer the decision."""
-        assert self._running is not None
+        assert self.episode is not None
         self.ready, self.illegal, self.last_action = False, answer.illegal, answer.action
-        self._running.answer(answer.advice)
+        self.episode.answer(answer.advice)
+        self._deadline = time.monotonic() + self._timeout
 
     def poll(self) -> bool:
         """Go on without waiting; return whether something is ready to deliver."""
-        work = self._beginning or self._running
-        if self.ready or work is None:
-            return self.ready
+        if self.ready:
+            return True
         try:
-            if work.poll():
-                self._arrive()
+            if self.episode is not None:
+                self._go_on(self.episode)
+            elif self._beginning is not None and self._beginning.poll():
+                self._begun(self._beginning)
         except CompilerError as error:
             self._fail(error)
         except MlgoError as error:
             self._give_up(error)
         return self.ready
 
+    def _go_on(self, episode: Episode) -> None:
+        while True:
+            session = episode.current
+            decision = session.poll()
+            if decision is None and not session.exited:
+                return
+            if episode.take(decision):
+                break
+            self._deadline = time.monotonic() + self._timeout
+        if episode.decision is None:
+            self.reward, self.info = self._maker.conclude(episode)
+            self.truncated = False
+            self._finish()
+        self.ready = True
+
+    def _begun(self, beginning: Beginning) -> None:
+        self.episode, self.skipped = beginning.result
+        self._chance = beginning.chance
+        self._beginning = None
+        if self._sampled:
+            self._start_early()
+        self.ready = True
+
     def time_out(self) -> None:
         """End a compile that was silent for too long."""
-        work = self._beginning or self._running
-        assert work is not None
         try:
-            work.time_out()
+            if self._beginning is not None:
+                self._beginning.time_out()
+            elif self.episode is not None:
+                raise self.episode.current.timed_out(self._timeout)
         except CompilerError as error:
             self._fail(error)
         except MlgoError as error:
             self._give_up(error)
         self.poll()
-
-    def _arrive(self) -> None:
-        """There is a decision, or the episode has ended."""
-        if self._beginning is not None:
-            self.episode, self.skipped = self._beginning.result
-            self._chance = self._beginning.chance
-            self._beginning = None
-            self._running = EpisodeUnderWay(self.episode, self._timeout)
-            if self._sampled:
-                self._start_early()
-        assert self.episode is not None
-        if self.episode.decision is None:
-            self.reward, self.info = self._maker.conclude(self.episode)
-            self.truncated = False
-            self._finish()
-        self.ready = True
 
     def _start_early(self) -> None:
         self._drop_early_unless_next()
@@ -221,10 +238,10 @@ class Lane:
         self.ready = self.over = True
 
     def _end(self) -> None:
-        for part in (self._beginning, self._running):
+        for part in (self._beginning, self.episode):
             if part is not None:
                 part.close()
-        self._beginning = self._running = self.episode = None
+        self._beginning = self.episode = None
 
     def close(self) -> None:
         """End everything. Idempotent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -124,6 +125,11 @@ class Task(ABC):
         advice = self.encode(decision, self.default_action(decision))
         assert advice is not None
         return advice
+
+    @cached_property
+    def masked(self) -> bool:
+        """Whether some actions are illegal at some decisions."""
+        return type(self).action_mask is not Task.action_mask
 
     def action_mask(self, decision: Decision) -> npt.NDArray[np.int8] | None:
         """Return which actions are legal, int8 of shape (number of actions,), or None where all are."""

@@ -17,7 +17,6 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.event_loop import EventLoop
 from mlgo_gym.info_batch import batch_infos
 from mlgo_gym.lane import Lane, spread_seeds
-from mlgo_gym.task import Task
 
 Observations = Any
 Step = tuple[Observations, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]
@@ -135,7 +134,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self._collect(len(numbers), frozenset(numbers))
         infos = {number: self._tell(self._lanes[number]) for number in numbers}
         self._delivered = list(range(self.num_envs))
-        return self._observe(range(self.num_envs)), batch_infos(infos, self.num_envs)
+        return self._observe(self._lanes), batch_infos(infos, self.num_envs)
 
     def async_reset(
         self,
@@ -225,9 +224,9 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         each = actions.tolist() if plain else list(iterate(self.action_space, actions))
         if len(each) != len(numbers):
             raise MlgoError(f"{len(numbers)} actions were expected, one per environment; found {len(each)}")
-        for number in numbers:
-            if number in self._loop:
-                raise MlgoError(f"environment {number} is already under way: recv() it before sending again")
+        busy = self._loop.under_way(numbers)
+        if busy:
+            raise MlgoError(f"environment {busy[0]} is already under way: recv() it before sending again")
         resets = self._ended.keys() if self.autoreset_mode is AutoresetMode.NEXT_STEP else ()
         answers = [
             None if number in resets else self._lanes[number].encode(action)
@@ -264,19 +263,23 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         rewards = np.zeros(self.batch_size, np.float64)
         terminations = np.zeros(self.batch_size, np.bool_)
         truncations = np.zeros(self.batch_size, np.bool_)
-        infos: dict[int, dict[str, Any]] = {}
-        for row, number in enumerate(numbers):
-            if number in self._ended:
-                rewards[row], terminations[row], truncations[row], infos[row] = self._deliver_end(number)
-            else:
-                infos[row] = self._tell(self._lanes[number])
         self._delivered = numbers
-        info = batch_infos(infos, self.batch_size)
+        lanes = [self._lanes[number] for number in numbers]
+        if all(lane.has_only_asked for lane in lanes) and self._ended.keys().isdisjoint(numbers):
+            info = self._maker.decision_infos([lane.episode for lane in lanes if lane.episode is not None])
+        else:
+            infos: dict[int, dict[str, Any]] = {}
+            for row, lane in enumerate(lanes):
+                if lane.number in self._ended:
+                    rewards[row], terminations[row], truncations[row], infos[row] = self._deliver_end(lane)
+                else:
+                    infos[row] = self._tell(lane)
+            info = batch_infos(infos, self.batch_size)
         info["env_id"] = np.array(numbers, np.int64)
-        return self._observe(numbers), rewards, terminations, truncations, info
+        return self._observe(lanes), rewards, terminations, truncations, info
 
-    def _observe(self, numbers: Iterable[int]) -> Observations:
-        return self.task.observe_batch([self._lanes[number].decision for number in numbers])
+    def _observe(self, lanes: Iterable[Lane]) -> Observations:
+        return self.task.observe_batch([lane.decision for lane in lanes])
 
     def _settle(self, lane: Lane) -> bool:
         """Note an episode's end; with SAME_STEP a beginning follows at once, before there is anything to deliver."""
@@ -316,12 +319,12 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             info["skipped"] = lane.skipped
         return self._noted(lane, info)
 
-    def _deliver_end(self, number: int) -> tuple[float, bool, bool, dict[str, Any]]:
+    def _deliver_end(self, lane: Lane) -> tuple[float, bool, bool, dict[str, Any]]:
         """Return reward, terminated, truncated and info of an environment whose episode has ended."""
-        lane, ended = self._lanes[number], self._ended[number]
+        ended = self._ended[lane.number]
         info = ended.info
         if lane.decision is not None:
-            del self._ended[number]
+            del self._ended[lane.number]
             info = self._tell(lane)
             info["final_obs"], info["final_info"] = self.task.final_observation(), ended.info
         return ended.reward, not ended.truncated, ended.truncated, info
@@ -331,7 +334,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
         Where no decision waits all are, for the next action is ignored.
         """
-        if type(self.task).action_mask is Task.action_mask:
+        if not self.task.masked:
             return None
         assert isinstance(self.single_action_space, gym.spaces.Discrete)
         masks = np.ones((self.num_envs, int(self.single_action_space.n)), np.int8)
