@@ -38,6 +38,9 @@ class _Running:
 class VectorRunner:
     """Runs several episodes at once, in this process, as if each were alone.
 
+    Decisions are answered as they come; while a policy with a batched form is among those that decide, half of the
+    environments are waited for, so that it has something to batch. Plain compiles hold all others up.
+
     Args:
         runner: the environment and the policies; it makes the plain compiles.
         envs: how many episodes at once.
