@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
 import signal
-import threading
 from collections.abc import Generator, Iterable, Sequence
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
@@ -18,6 +16,7 @@ from mlgo_gym.evaluation.concurrency import make_runner
 from mlgo_gym.evaluation.episode_result import FAILED, EpisodeResult
 from mlgo_gym.evaluation.episode_runner import RunnerSettings
 from mlgo_gym.evaluation.play import Assignment
+from mlgo_gym.parent import end_with_parent
 
 _GOODBYE_SECONDS = 5.0
 
@@ -159,7 +158,7 @@ def _obituary(worker: _Worker) -> EpisodeResult:
 
 def _work(channel: Connection, settings: RunnerSettings, envs: int) -> None:
     """Run assignments until there are no more, or nobody is there to take results."""
-    threading.Thread(target=_follow_parent, daemon=True).start()
+    end_with_parent()
     try:
         runner = make_runner(settings, envs)
     except MlgoError as error:
@@ -177,11 +176,3 @@ def _work(channel: Connection, settings: RunnerSettings, envs: int) -> None:
             break
         results = runner.go_on()
     runner.close()
-
-
-def _follow_parent() -> None:
-    """End this process when its parent has ended, however that came about."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    connection.wait([parent.sentinel])
-    os._exit(1)

@@ -13,6 +13,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.episode_runner import make_environment
 from mlgo_gym.json_lines import JsonLines, read_json_lines
+from mlgo_gym.parent import end_with_parent
 from mlgo_gym.search.algorithms import search_module
 from mlgo_gym.search.search_result import SearchResult
 
@@ -137,6 +138,7 @@ _worker: tuple[Campaign, CompilerEnv] | None = None
 
 def _prepare(campaign: Campaign) -> None:
     global _worker
+    end_with_parent()
     _worker = (campaign, make_environment(campaign.environment, campaign.arguments))
 
 
