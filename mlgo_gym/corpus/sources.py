@@ -26,12 +26,12 @@ def unpack_sources(dataset: Dataset, archives: Mapping[str, SourceArchive], fold
     """Unpack the archives of a dataset into a new folder, write what its entry adds, and return the top of its own.
 
     Raises:
-        CorpusError: an archive is refused; see `mlgo_gym.corpus.fetch.unpack`.
+        CorpusError: an archive is refused; see `mlgo_gym.corpus.fetch.unpack`. It is removed from the cache then.
     """
-    source = unpack(archives[""].path, folder).resolve()
+    source = _unpack(archives[""], folder).resolve()
     for path in dataset.needs:
         needed = folder.with_name(f"{folder.name}.needed")
-        unpack(archives[path].path, needed).rename(source / path)
+        _unpack(archives[path], needed).rename(source / path)
         shutil.rmtree(needed, ignore_errors=True)
     for amalgamation, target in dataset.amalgamations.items():
         text = (source / amalgamation).read_text(encoding="utf-8")
@@ -66,6 +66,14 @@ def _matches(dataset: Dataset, source: Path, pattern: str) -> list[Path]:
             f"{dataset.name}: no file of {dataset.archive.package} {dataset.archive.version} matches {pattern!r}"
         )
     return found
+
+
+def _unpack(archive: SourceArchive, folder: Path) -> Path:
+    try:
+        return unpack(archive.path, folder)
+    except CorpusError:
+        archive.path.unlink(missing_ok=True)
+        raise
 
 
 def _write(path: Path, content: str) -> None:

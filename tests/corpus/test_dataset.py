@@ -120,14 +120,40 @@ def test_two_fetches_give_equal_modules(
             assert path.read_bytes() == (second / path.relative_to(first)).read_bytes()
 
 
+def kept_files(cache: Path) -> list[Path]:
+    """Return the files of downloads and datasets, but for locks."""
+    return [path for part in ("downloads", "datasets") for path in (cache / part).rglob("[!.]*") if path.is_file()]
+
+
 def test_a_wrong_digest_leaves_nothing(
     index: PackageIndex, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, pinned("0" * 64))
     with pytest.raises(CorpusError, match="sha256"):
         fetch_dataset("tiny", toolchain=toolchain)
-    assert not list(own_cache.rglob("*.c"))
-    assert not list(own_cache.rglob("*.bc"))
+    assert kept_files(own_cache) == []
+
+
+def test_a_truncated_download_leaves_nothing_and_can_be_fetched_again(
+    index: PackageIndex, toolchain: Toolchain, own_cache: Path
+) -> None:
+    index.cut = 20
+    with pytest.raises(CorpusError, match=r"tiny|sha256"):
+        fetch_dataset("tiny", toolchain=toolchain)
+    assert kept_files(own_cache) == []
+    index.cut = 0
+    assert len(open_corpus(fetch_dataset("tiny", toolchain=toolchain), toolchain=toolchain)) == 2
+
+
+def test_an_archive_that_leads_out_leaves_nothing(
+    index: PackageIndex, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    escaping = source_distribution({**FILES, "../../../../escaped.c": "int escaped;\n"})
+    use(monkeypatch, pinned(index.add("tiny-1.0.tar.gz", escaping)))
+    with pytest.raises(CorpusError, match="leads out of the folder"):
+        fetch_dataset("tiny", toolchain=toolchain)
+    assert kept_files(own_cache) == []
+    assert not list(own_cache.parent.rglob("*escaped*"))
 
 
 def test_a_pattern_without_files_is_an_error(
