@@ -42,8 +42,9 @@ def page(reports: Sequence[DatasetReport], toolchain: Toolchain, optimize: str) 
     introduction = (
         f"`mlgo-gym corpus fetch --all` makes them: {totals(reports)}. Sources come from the package index by their "
         f"digest and are compiled at -{optimize} by clang {toolchain.version_text}; `corpus fetch NAME --optimize Os` "
-        'makes another level, `corpus="NAME@Os"`. Lines are those of the compiled sources, without headers. Seconds '
-        f"are wall time with {jobs} compilers at a time, downloads apart; processor seconds are what compilers used."
+        'makes another level, `corpus="NAME@Os"`. Lines are those of the compiled sources, without headers. Processor '
+        f"seconds are what the compilers used; seconds are wall time with {jobs} compilers at a time and without the "
+        "download, which other work on the machine lengthened."
     )
     parts = [_GENERATED, "# Datasets", introduction, _table(reports)]
     failures = [f"- {report.name}: `{failure.source}`" for report in reports for failure in report.failures]
@@ -56,10 +57,10 @@ def totals(reports: Sequence[DatasetReport]) -> str:
     """Return in a few words how much all datasets hold and what they cost."""
     modules = sum(report.modules for report in reports)
     in_cxx = sum(report.languages.get("C++", 0) for report in reports)
-    minutes = sum(report.seconds for report in reports) / 60
+    minutes = sum(report.processor_seconds for report in reports) / 60
     return (
         f"{len(reports)} datasets, {modules:,} modules ({modules - in_cxx:,} C, {in_cxx:,} C++), "
-        f"{sum(report.lines for report in reports):,} lines, in {minutes:.0f} minutes"
+        f"{sum(report.lines for report in reports):,} lines, in {minutes:.0f} minutes of processor time"
     )
 
 
