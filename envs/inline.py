@@ -12,11 +12,11 @@ from gymnasium.utils import EzPickle
 from typing_extensions import Unpack
 
 from mlgo_gym.advisors import INLINING, Advisor
+from mlgo_gym.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.features import FeatureLayout
 from mlgo_gym.options import EnvOptions
 from mlgo_gym.probe import probe
-from mlgo_gym.session import Decision
 from mlgo_gym.task import Task
 from mlgo_gym.toolchain import Toolchain
 from mlgo_gym.training_log import LogHeader

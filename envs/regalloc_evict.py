@@ -14,12 +14,12 @@ from typing_extensions import Unpack
 from mlgo_gym.advisors import EVICTION, Advisor
 from mlgo_gym.allocation_record import CostWeights
 from mlgo_gym.allocation_task import AllocationTask
+from mlgo_gym.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.eviction_rule import default_eviction
 from mlgo_gym.features import FeatureLayout
 from mlgo_gym.options import EnvOptions
-from mlgo_gym.session import Decision
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 _RULE_FEATURES = ("mask", "is_hint", "is_local", "nr_broken_hints", "nr_urgent", "use_def_density")

@@ -13,12 +13,12 @@ from typing_extensions import Unpack
 from mlgo_gym.advisors import PRIORITY, Advisor
 from mlgo_gym.allocation_record import CostWeights
 from mlgo_gym.allocation_task import AllocationTask
+from mlgo_gym.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.feature_reference import STAGES, stage_names
 from mlgo_gym.features import FeatureLayout
 from mlgo_gym.options import EnvOptions
-from mlgo_gym.session import Decision
 from mlgo_gym.toolchain import Toolchain
 from mlgo_gym.vector_env import CompilerVectorEnv
 

@@ -11,10 +11,11 @@ import copy
 from mlgo_gym.allocation_remarks import LAST_REMARK, REMARK_FLAGS
 from mlgo_gym.baseline import baseline_session, keep_baseline, known_baseline
 from mlgo_gym.compilation import Compilation
+from mlgo_gym.decision import Decision
 from mlgo_gym.decision_count import keep_decisions
 from mlgo_gym.errors import SnapshotError, ToolchainError
 from mlgo_gym.measurement import Measurement
-from mlgo_gym.session import Decision, Session
+from mlgo_gym.session import Session
 from mlgo_gym.snapshot_support import snapshot_support
 from mlgo_gym.task import Task
 from mlgo_gym.work import Work

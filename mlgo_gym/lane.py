@@ -12,10 +12,11 @@ from gymnasium.utils import seeding
 
 from mlgo_gym.beginning import Beginning
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.decision import Decision
 from mlgo_gym.episode import Episode
 from mlgo_gym.episode_maker import EpisodeMaker
 from mlgo_gym.errors import ActionError, CompilerError, MlgoError
-from mlgo_gym.session import Decision, Session
+from mlgo_gym.session import Session
 
 
 class Answer(NamedTuple):

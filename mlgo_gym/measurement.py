@@ -8,8 +8,8 @@ from typing import Any
 
 from mlgo_gym.allocation_record import AllocationCosts, read_allocation_record
 from mlgo_gym.allocation_remarks import read_allocation_remarks
+from mlgo_gym.compiled import Compiled
 from mlgo_gym.object_file import ObjectSizes, object_sizes
-from mlgo_gym.session import Compiled
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlgo_gym.session import Decision
+from mlgo_gym.decision import Decision
 from mlgo_gym.task import Task
 
 

@@ -14,56 +14,23 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from mlgo_gym.advisors import Advisor
 from mlgo_gym.channel import Channel
+from mlgo_gym.compiled import Compiled
 from mlgo_gym.connection import Connection
+from mlgo_gym.decision import Decision
 from mlgo_gym.descriptor_limit import refuse_at_descriptor_limit
 from mlgo_gym.errors import CompilerError, SnapshotError, TrainingLogError
+from mlgo_gym.last_words import LastWords
 from mlgo_gym.process import CompilerProcess
 from mlgo_gym.shared_core import SharedCore
 from mlgo_gym.training_log import Context, LogHeader, Observation
-
-KEPT_STDERR = 64 * 1024
-"""How many of the last bytes of clang's standard error are kept."""
 
 FORK_SECONDS = 10.0
 """The longest that a fork may take; it takes milliseconds."""
 
 _READ_SIZE = 1 << 16
-
-
-class Decision(NamedTuple):
-    """A question that clang waits with.
-
-    Attributes:
-        advisor: the position of the asking advisor among the session's.
-        context: the function (register allocation), empty for inlining.
-        number: that of the question within its context, from 0.
-        payload: the features, the bytes of one observation in header order.
-    """
-
-    advisor: int
-    context: str
-    number: int
-    payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """What a finished compile left.
-
-    Attributes:
-        object_bytes: the object file.
-        record: the optimisation record (YAML), empty unless it was asked for.
-        stderr: the last words on standard error.
-    """
-
-    object_bytes: bytes
-    record: bytes
-    stderr: str
 
 
 class Session:
@@ -107,9 +74,7 @@ class Session:
         self._unsent = bytearray()
         self._waiting: int | None = None
         self._ready: deque[Decision] = deque()
-        self._stderr = b""
-        self._sign = b""
-        self._heard = b""
+        self._words = LastWords()
         self._host = os.getpid()
         self._process = None
         self._connection = Connection()
@@ -144,8 +109,7 @@ class Session:
             self._core.release()
         twin = Session.__new__(Session)
         twin._begin(self.advisors, self.command)
-        twin._waiting, twin._stderr = self._waiting, self._stderr
-        twin._sign, twin._heard = self._sign, self._heard
+        twin._waiting, twin._words = self._waiting, self._words.copy()
         try:
             twin._connection, files = self._connection.copy()
             reading = self._connection.channels[self._waiting].advice
@@ -169,7 +133,7 @@ class Session:
     @property
     def stderr(self) -> str:
         """The last words of clang on standard error so far."""
-        return self._stderr.decode(errors="replace")
+        return self._words.text
 
     def end_at(self, sign: bytes) -> None:
         """End clang as soon as it says something on standard error, while a decision waits for `advise()`.
@@ -179,17 +143,17 @@ class Session:
         """
         assert self._waiting is not None, "what clang has said so far is only known while it waits"
         self._read_stderr()
-        self._sign, self._heard = sign, b""
+        self._words.listen_for(sign)
 
     @property
     def heard(self) -> str:
         """All that clang has said on standard error since `end_at()`."""
-        return self._heard.decode(errors="replace")
+        return self._words.heard
 
     @property
     def ended_early(self) -> bool:
         """Whether clang has said what `end_at()` waits for."""
-        return bool(self._sign) and self._sign in self._heard
+        return self._words.has_sign
 
     def header(self, advisor: int = 0) -> LogHeader | None:
         """Return the header that an advisor wrote; None before it has, or when it never asks."""
@@ -256,7 +220,7 @@ class Session:
             return self._take()
         if self.exited:
             return None
-        if self._sign:
+        if self._words.sign:
             self._read_stderr()
             if self.ended_early:
                 self.kill()
@@ -356,9 +320,7 @@ class Session:
             return
         try:
             while data := os.read(descriptor, _READ_SIZE):
-                self._stderr = (self._stderr + data)[-KEPT_STDERR:]
-                if self._sign:
-                    self._heard += data
+                self._words.feed(data)
         except BlockingIOError:
             return
         self._poll.unregister(descriptor)

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from gymnasium.vector.utils import create_empty_array
 
 from mlgo_gym.advisors import Advisor
+from mlgo_gym.decision import Decision
 from mlgo_gym.measurement import Measurement
-from mlgo_gym.session import Decision
 from mlgo_gym.toolchain import Toolchain
 from mlgo_gym.training_log import LogHeader
 

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Generator
 from typing import Generic, TypeAlias, TypeVar
 
+from mlgo_gym.decision import Decision
 from mlgo_gym.errors import CompilerError
-from mlgo_gym.session import Decision, Session
+from mlgo_gym.session import Session
 
 T = TypeVar("T")
 

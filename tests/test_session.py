@@ -18,10 +18,13 @@ import pytest
 
 from mlgo_gym.advisors import ADVISORS, INLINING, PRIORITY
 from mlgo_gym.compilation import Compilation, plan
+from mlgo_gym.compiled import Compiled
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.decision import Decision
 from mlgo_gym.errors import CompilerError
+from mlgo_gym.last_words import KEPT_BYTES
 from mlgo_gym.object_file import object_sizes
-from mlgo_gym.session import KEPT_STDERR, Compiled, Decision, Session
+from mlgo_gym.session import Session
 from mlgo_gym.toolchain import Toolchain
 from tests.conftest import MakeBitcode
 from tests.fakes import fake_clang
@@ -422,7 +425,7 @@ def test_a_flood_on_standard_error_does_not_stall_the_compile(toolchain: Toolcha
     assert len(alone.stderr) > 1_000_000
     with Session(source_command(toolchain, noisy_source)) as session:
         compiled = session.finish(LONG)
-    assert len(compiled.stderr) == KEPT_STDERR
+    assert len(compiled.stderr) == KEPT_BYTES
     assert alone.stderr.endswith(compiled.stderr)
 
 
@@ -433,7 +436,7 @@ def test_the_last_words_of_a_failure_after_a_flood_are_kept(
     source.write_text(noisy_source.read_text() + "#error at the end\n")
     error = failure_of(source_command(toolchain, source))
     assert "error: at the end" in error.stderr
-    assert len(error.stderr) == KEPT_STDERR
+    assert len(error.stderr) == KEPT_BYTES
 
 
 def test_bytes_that_are_no_text_are_shown_all_the_same(toolchain: Toolchain, tmp_path: Path) -> None:

@@ -18,10 +18,12 @@ import pytest
 
 from mlgo_gym.advisors import ADVISORS, EVICTION, INLINING, PRIORITY, Advisor
 from mlgo_gym.compilation import Compilation, plan
+from mlgo_gym.compiled import Compiled
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.decision import Decision
 from mlgo_gym.errors import SnapshotError
 from mlgo_gym.ptrace import Tracee
-from mlgo_gym.session import Compiled, Decision, Session
+from mlgo_gym.session import Session
 from mlgo_gym.snapshot_support import snapshot_support
 from mlgo_gym.toolchain import Toolchain
 from tests.conftest import MakeBitcode

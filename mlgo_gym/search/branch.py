@@ -8,12 +8,12 @@ import gymnasium as gym
 import numpy as np
 
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode import Episode
 from mlgo_gym.episode_maker import EpisodeMaker
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.search.budget import Budget
-from mlgo_gym.session import Decision
 
 
 @dataclass(frozen=True, slots=True)

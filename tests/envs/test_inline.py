@@ -17,10 +17,10 @@ from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
 from mlgo_gym.baseline import measure_baseline
+from mlgo_gym.compiled import Compiled
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError
 from mlgo_gym.measurement import Measurement
-from mlgo_gym.session import Compiled
 from mlgo_gym.toolchain import Toolchain
 from tests.conftest import MakeBitcode
 from tests.fakes.drive import Step, play

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from mlgo_gym.allocation_record import CostWeights
+from mlgo_gym.compiled import Compiled
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
 from mlgo_gym.measurement import Measurement
-from mlgo_gym.session import Compiled
 from mlgo_gym.toolchain import Toolchain
 from tests.allocation import costs, counts, totals
 from tests.conftest import MakeBitcode
