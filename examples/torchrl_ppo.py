@@ -57,7 +57,8 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "torchrl_ppo
     loss = ClipPPOLoss(actor, critic)
     optimizer = torch.optim.Adam(loss.parameters(), lr=3e-4)
     frames = min(FRAMES, int(steps))
-    for batch in Collector(env, actor, frames_per_batch=frames, total_frames=int(steps)):
+    budget = {"frames_per_batch": frames, "total_frames": int(steps)}
+    for batch in Collector(env, actor, **budget, auto_register_policy_transforms=False):
         for _ in range(EPOCHS):
             advantage(batch)
             rows = batch.reshape(-1)
