@@ -110,7 +110,7 @@ def test_it_finds_its_streams_and_files_where_they_were_promised(pipe: Pipe, tmp
 
 def test_it_inherits_nothing_else(pipe: Pipe) -> None:
     # What this program was itself started with, and did not ask for, it hands on; what it opens it does not.
-    given = {int(name) for name in os.listdir("/proc/self/fd") if inheritable(int(name))}
+    given = {int(link.name) for link in Path("/proc/self/fd").iterdir() if inheritable(int(link.name))}
     process = start(["/bin/sh", "-c", "ls /proc/$$/fd"], pipe.write_end)
     assert {int(number) for number in pipe.read_all().split()} - given == {0, 1, 2, 3} - given
     process.close()
