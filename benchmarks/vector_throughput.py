@@ -85,7 +85,7 @@ def floor(env: CompilerEnv, names: list[str], host: Path) -> Callable[[], None]:
     return play
 
 
-def playlist(vector: CompilerVectorEnv, names: list[str], network: Network | None) -> Callable[[], None]:
+def playlist(vector: CompilerVectorEnv, names: list[str], batch: int, network: Network | None) -> Callable[[], None]:
     """Return what plays every module once through the asynchronous interface."""
 
     def begin(numbers: list[int], left: list[str]) -> list[int]:
@@ -103,7 +103,7 @@ def playlist(vector: CompilerVectorEnv, names: list[str], network: Network | Non
         left = list(names)
         running = len(begin(list(range(vector.num_envs)), left))
         while running:
-            vector.batch_size = max(1, min(vector.wanted_batch, running // 2))  # type: ignore[attr-defined]
+            vector.batch_size = max(1, min(batch, running // 2))
             observations, _, terminations, truncations, info = vector.recv()
             if network is not None:
                 network(observations)
@@ -165,8 +165,7 @@ def main() -> None:
                 vector = as_vector(
                     gym.make_vec(ENVIRONMENT, num_envs=number, corpus=arguments.corpus, autoreset_mode="Disabled")
                 )
-                vector.wanted_batch = max(1, number // 2)  # type: ignore[attr-defined]
-                players[f"ours N={number}{label}"] = playlist(vector, names, policy)
+                players[f"ours N={number}{label}"] = playlist(vector, names, max(1, number // 2), policy)
         times: dict[str, list[float]] = {name: [] for name in players}
         for _ in range(arguments.repetitions):
             for name, play in players.items():

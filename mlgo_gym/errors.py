@@ -7,7 +7,13 @@ from __future__ import annotations
 
 
 class MlgoError(Exception):
-    """The root of every error that mlgo-gym raises on purpose."""
+    """The root of every error that mlgo-gym raises on purpose.
+
+    Attributes:
+        env_id: the number of the environment that cannot go on, where a vector environment raises it; else None.
+    """
+
+    env_id: int | None = None
 
 
 class ToolchainError(MlgoError):

@@ -16,7 +16,7 @@ class EventLoop:
 
     Args:
         lanes: the lanes.
-        settle: called with a lane whose episode is over; returns False when it set the lane going again instead.
+        settle: called with a lane that is ready; returns False when it set the lane going again instead.
     """
 
     def __init__(self, lanes: Sequence[Lane], settle: Callable[[Lane], bool]) -> None:
@@ -73,14 +73,10 @@ class EventLoop:
         if now >= self._next_look:
             self._end_the_silent(now)
             return
-        lanes, outstanding = self._lanes, self._outstanding
-        for number in self._wakeups.wait(self._next_look - now, outstanding):
-            lane = lanes[number]
-            if lane.poll() and not lane.over:
-                outstanding.discard(number)
-                self._finished.append(number)
-            else:
-                self._look(number, lane)
+        for number in self._wakeups.wait(self._next_look - now, self._outstanding):
+            lane = self._lanes[number]
+            lane.poll()
+            self._look(number, lane)
 
     def _end_the_silent(self, now: float) -> None:
         """Time out those whose deadline has passed, and see when the next one will.

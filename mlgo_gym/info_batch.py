@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-_PLAIN: dict[type, type] = {int: int, float: float, bool: bool, str: object}
-"""Plain values, and the kind of array that has one for each environment."""
 
 
 def batch_infos(infos: Mapping[int, Mapping[str, Any]], size: int) -> dict[str, Any]:
@@ -24,8 +20,6 @@ def batch_infos(infos: Mapping[int, Mapping[str, Any]], size: int) -> dict[str, 
         infos: the info of each environment that has one, by its position.
         size: the number of environments.
     """
-    if len(infos) == size and (columns := _columns([infos[position] for position in range(size)])) is not None:
-        return columns
     keys: dict[str, list[int]] = {}
     for position, info in infos.items():
         for key in info:
@@ -51,35 +45,6 @@ def batch_infos(infos: Mapping[int, Mapping[str, Any]], size: int) -> dict[str, 
         present[positions] = True
         batch[f"_{key}"] = present
     return batch
-
-
-def _columns(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the batch of infos that are all alike, one plain value per key; None where they are not."""
-    keys = infos[0].keys()
-    if any(info.keys() != keys for info in infos):
-        return None
-    present = everywhere(len(infos))
-    batch: dict[str, Any] = {}
-    for key in keys:
-        column = _column([info[key] for info in infos])
-        if column is None:
-            return None
-        batch[key], batch[f"_{key}"] = column, present
-    return batch
-
-
-def _column(values: Sequence[Any]) -> npt.NDArray[Any] | None:
-    """Return an array of values that are all of one plain type; None where they are not."""
-    kind = type(values[0])
-    for value in values:
-        if type(value) is not kind:
-            return None
-    if kind in _PLAIN:
-        with contextlib.suppress(OverflowError):
-            return np.array(values, _PLAIN[kind])
-    elif kind is np.ndarray and len({(value.shape, value.dtype) for value in values}) == 1:
-        return np.array(values)
-    return None
 
 
 @lru_cache

@@ -250,7 +250,8 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
         Raises:
             MlgoError: fewer environments are under way than `batch_size`: nothing would ever come.
-            CompilerError, CorpusError: an environment cannot go on; the others are not touched.
+            CompilerError, CorpusError: an environment cannot go on, the one of the error's `env_id`; the others are not
+                touched.
         """
         if len(self._loop) < self.batch_size:
             raise MlgoError(
@@ -307,7 +308,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
                 self._loop.put_back(other for other in numbers if other != number)
                 self._ended[number] = End(0.0, True, {})
                 self._lanes[number].error = None
-                error.args = (f"environment {number}: {error}",)
+                error.args, error.env_id = (f"environment {number}: {error}",), number
                 raise error
         return numbers
 

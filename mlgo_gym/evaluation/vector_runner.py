@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from mlgo_gym.errors import ActionError, MlgoError
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.episode_result import NO_DECISIONS, EpisodeResult
 from mlgo_gym.evaluation.episode_runner import EpisodeRunner
 from mlgo_gym.evaluation.play import Assignment, Play, failure
@@ -118,7 +118,9 @@ class VectorRunner:
         try:
             observations, rewards, terminations, truncations, infos = self._envs.recv()
         except MlgoError as error:
-            return [self._fail(self._stopped(), error)]
+            if error.env_id is None:
+                raise
+            return [self._fail(error.env_id, error)]
         numbers = infos.pop("env_id").tolist()
         results = []
         asking: dict[int, list[int]] = {}
@@ -175,19 +177,6 @@ class VectorRunner:
         self._pool.give_back(running.assignment.policy, running.policy)
         self._idle.append(number)
         return result
-
-    def _stopped(self) -> int:
-        """Return the environment that `recv()` has raised the error of: the only one that is not under way any more."""
-        return next(number for number in self._running if not self._is_under_way(number))
-
-    def _is_under_way(self, number: int) -> bool:
-        try:
-            self._envs.send([None], [number])
-        except ActionError:
-            return False
-        except MlgoError:
-            return True
-        raise AssertionError(f"environment {number} has taken no action for one")
 
     def close(self) -> None:
         """End all episodes. Idempotent."""
