@@ -7,8 +7,9 @@ Two comparisons, each repeated and interleaved in one run:
 * A playlist: every module once, clang's own choices. The floor is the same interactive compiles by the smallest
   possible host, a C program, two at a time under `xargs -P2`. Ours plays it through `async_reset`, `send` and `recv`,
   alone and with a policy network (a 64x64 MLP in NumPy, whose output is computed and not used) in the loop.
-* Lock step: the same seeds, so the same episodes in the same order, for a number of `step()` calls, by ours and by
-  Gymnasium's SyncVectorEnv and AsyncVectorEnv over the single environment.
+* Equal seeds, so the same episodes in the same order, for a number of steps of each environment: by ours through `send`
+  and `recv`, by ours in lock step with `step`, and by Gymnasium's SyncVectorEnv and AsyncVectorEnv over the single
+  environment, which know lock step alone.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from mlgo_gym.toolchain import bundled_command
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
 
 ENVIRONMENT = "mlgo/Inline-v0"
+
+SEED = 7
 
 
 class Network:
@@ -123,31 +126,41 @@ def playlist(vector: CompilerVectorEnv, names: list[str], batch: int, network: N
 
 def lock_step(vector: gym.vector.VectorEnv[Any, Any, Any], steps: int) -> tuple[float, int]:
     """Return the seconds and the finished episodes of `steps` steps from equal seeds."""
-    _, info = vector.reset(seed=7)
+    _, info = vector.reset(seed=SEED)
     finished = 0
-    ended = np.zeros(vector.num_envs, np.bool_)
     actions = info["default_action"].copy()
     start = time.perf_counter()
     for _ in range(steps):
         _, _, terminations, truncations, info = vector.step(actions)
-        ended = terminations | truncations
-        finished += int(ended.sum())
+        finished += int((terminations | truncations).sum())
         if "default_action" in info:
             actions = np.where(info["_default_action"], info["default_action"], 0)
     return time.perf_counter() - start, finished
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", default="builtin,zstd")
-    parser.add_argument("--envs", type=int, nargs="+", default=[1, 2, 4, 8])
-    parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=1500, help="of the comparison in lock step")
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+def as_ready(vector: CompilerVectorEnv, steps: int) -> tuple[float, int]:
+    """Return the same as `lock_step()` for the same steps, each environment's taken as soon as it is ready."""
+    _, info = vector.reset(seed=SEED)
+    left = np.full(vector.num_envs, steps)
+    finished = 0
+    start = time.perf_counter()
+    vector.send(info["default_action"], np.arange(vector.num_envs))
+    while under_way := int((left > 0).sum()):
+        vector.batch_size = min(max(1, vector.num_envs // 2), under_way)
+        _, _, terminations, truncations, info = vector.recv()
+        ids = info["env_id"]
+        left[ids] -= 1
+        finished += int((terminations | truncations).sum())
+        going = left[ids] > 0
+        if going.any():
+            actions = info.get("default_action", np.zeros(len(ids), np.int64))
+            vector.send(actions[going], ids[going])
+    return time.perf_counter() - start, finished
 
-    env = gym.make(ENVIRONMENT, corpus=arguments.corpus).unwrapped
+
+def compare_playlists(corpus: str, envs: list[int], repetitions: int) -> dict[str, Any]:
+    """Measure and print the playlists."""
+    env = gym.make(ENVIRONMENT, corpus=corpus).unwrapped
     assert isinstance(env, CompilerEnv)
     names = []
     for module in env.corpus:
@@ -158,59 +171,80 @@ def main() -> None:
     names.sort(key=lambda name: -env.corpus.size(name))
     network = Network(len(env.feature_names))
 
+    times: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         players: dict[str, Callable[[], None]] = {"floor": floor(env, names, build_host(Path(folder)))}
-        for number in arguments.envs:
+        for number in envs:
             for label, policy in (("", None), (" + network", network)):
-                vector = as_vector(
-                    gym.make_vec(ENVIRONMENT, num_envs=number, corpus=arguments.corpus, autoreset_mode="Disabled")
-                )
+                vector = as_vector(gym.make_vec(ENVIRONMENT, num_envs=number, corpus=corpus, autoreset_mode="Disabled"))
                 players[f"ours N={number}{label}"] = playlist(vector, names, max(1, number // 2), policy)
-        times: dict[str, list[float]] = {name: [] for name in players}
-        for _ in range(arguments.repetitions):
+        for _ in range(repetitions):
             for name, play in players.items():
                 start = time.perf_counter()
                 play()
-                times[name].append(time.perf_counter() - start)
-    result: dict[str, Any] = {"modules": len(names), "playlist": {}, "lock_step": {}}
-    print(f"A playlist of {len(names)} modules of {arguments.corpus}; medians of {arguments.repetitions}")
+                times.setdefault(name, []).append(time.perf_counter() - start)
+    print(f"A playlist of {len(names)} modules of {corpus}; medians of {repetitions}")
     print(f"{'':22} {'episodes/s':>10}  {'of the floor':>12}")
+    rows = {}
     for name, values in times.items():
         ratio = statistics.median(f / v for f, v in zip(times["floor"], values, strict=True))
         rate = len(names) / statistics.median(values)
-        result["playlist"][name] = {"episodes_per_second": rate, "of_floor": ratio, "seconds": values}
-        print(f"{name:22} {rate:10.2f}  {ratio:12.1%}")
+        rows[name] = {"episodes_per_second": rate, "of_floor": ratio, "seconds": values}
+        print(f"{name:22} {rate:10.2f}  {ratio:12.1%}", flush=True)
+    return {"modules": len(names), "rows": rows}
 
-    print(f"\nLock step, 4 environments, {arguments.steps} steps, equal seeds")
-    kinds: dict[str, Callable[[], gym.vector.VectorEnv[Any, Any, Any]]] = {
-        "ours": lambda: gym.make_vec(ENVIRONMENT, num_envs=4, corpus=arguments.corpus),
-        "SyncVectorEnv": lambda: gym.make_vec(
-            ENVIRONMENT, num_envs=4, corpus=arguments.corpus, vectorization_mode="sync"
-        ),
-        "AsyncVectorEnv": lambda: gym.make_vec(
-            ENVIRONMENT, num_envs=4, corpus=arguments.corpus, vectorization_mode="async"
-        ),
+
+def compare_seeds(corpus: str, steps: int, repetitions: int) -> dict[str, Any]:
+    """Measure and print the steps from equal seeds."""
+
+    def make(mode: str) -> gym.vector.VectorEnv[Any, Any, Any]:
+        return gym.make_vec(ENVIRONMENT, num_envs=4, corpus=corpus, vectorization_mode=mode)
+
+    kinds: dict[str, tuple[str, Callable[[Any, int], tuple[float, int]]]] = {
+        "ours, send and recv": ("vector_entry_point", as_ready),
+        "ours, step": ("vector_entry_point", lock_step),
+        "SyncVectorEnv": ("sync", lock_step),
+        "AsyncVectorEnv": ("async", lock_step),
     }
-    rounds: dict[str, list[float]] = {name: [] for name in kinds}
+    times: dict[str, list[float]] = {}
     episodes = {}
-    for _ in range(arguments.repetitions):
-        for name, make in kinds.items():
-            lanes = make()
-            seconds, episodes[name] = lock_step(lanes, arguments.steps)
+    for _ in range(repetitions):
+        for name, (mode, play) in kinds.items():
+            lanes = make(mode)
+            seconds, episodes[name] = play(lanes if mode != "vector_entry_point" else as_vector(lanes), steps)
             lanes.close()
-            rounds[name].append(seconds)
-    print(f"{'':22} {'episodes/s':>10}  {'steps/s':>9}  {'ours is':>9}")
-    for name, values in rounds.items():
-        ratio = statistics.median(v / o for o, v in zip(rounds["ours"], values, strict=True))
-        seconds = statistics.median(values)
-        result["lock_step"][name] = {
-            "episodes_per_second": episodes[name] / seconds,
-            "steps_per_second": 4 * arguments.steps / seconds,
-            "ours_is_faster_by": ratio,
+            times.setdefault(name, []).append(seconds)
+    assert len(set(episodes.values())) == 1, f"the same steps must end the same episodes, found {episodes}"
+    print(f"\n4 environments, {steps} steps of each from equal seeds; medians of {repetitions}")
+    print(f"{'':22} {'episodes/s':>10}  {'steps/s':>9}  {'to Async':>9}")
+    rows = {}
+    for name, values in times.items():
+        ratio = statistics.median(a / v for a, v in zip(times["AsyncVectorEnv"], values, strict=True))
+        median = statistics.median(values)
+        rows[name] = {
+            "episodes_per_second": episodes[name] / median,
+            "steps_per_second": 4 * steps / median,
+            "times_async_vector_env": ratio,
+            "seconds": values,
         }
-        print(f"{name:22} {episodes[name] / seconds:10.2f}  {4 * arguments.steps / seconds:9.0f}  {ratio:8.2f}x")
+        print(f"{name:22} {episodes[name] / median:10.2f}  {4 * steps / median:9.0f}  {ratio:8.2f}x", flush=True)
+    return {"steps": steps, "rows": rows}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", default="builtin,zstd")
+    parser.add_argument("--envs", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=1500, help="of each environment, from equal seeds")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    seeds = compare_seeds(arguments.corpus, arguments.steps, arguments.repetitions)
+    playlists = compare_playlists(arguments.corpus, arguments.envs, arguments.repetitions)
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        result = {"corpus": arguments.corpus, "playlist": playlists, "equal_seeds": seeds}
         arguments.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
