@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from mlgo_gym.descriptor_limit import refuse_at_descriptor_limit
 from mlgo_gym.errors import CompilerError, MlgoError
@@ -108,24 +108,32 @@ class CompilerProcess:
                 os.close(copy)
         return cls(pid, pidfd, write_end)
 
-    def fork(self, reading: int, files: Mapping[FileId, str], guard: str, timeout: float) -> CompilerProcess:
+    def fork(
+        self, reading: int, make_files: Callable[[], tuple[Mapping[FileId, str], str]], timeout: float
+    ) -> CompilerProcess:
         """Return an exact copy of the process, as well guarded, that waits in the same read.
 
         Args:
             reading: a descriptor of the file that it waits for.
-            files: what the copy opens in place of what, as for `copy_process`, but for the guard.
-            guard: a free path for the copy's guard.
+            make_files: returns what the copy opens in place of what, as for `copy_process`, but for the guard; and a
+                free path for the copy's guard.
             timeout: the longest that it may take, in seconds.
 
         Raises:
             SnapshotError: it cannot be copied; it goes on, and no copy is left.
         """
-        os.mkfifo(guard, 0o600)
-        # That we could read it too does not matter: without a writer it goes off.
-        write_end = os.open(guard, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        write_end = -1
+
+        def make_all() -> dict[FileId, str]:
+            nonlocal write_end
+            files, guard = make_files()
+            os.mkfifo(guard, 0o600)
+            # That we could read it too does not matter: without a writer it goes off.
+            write_end = os.open(guard, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            return {**files, file_id(os.fstat(self._guard)): guard}
+
         try:
-            places = {**files, file_id(os.fstat(self._guard)): guard}
-            pid = copy_process(self.pid, file_id(os.fstat(reading)), places, GUARD_DESCRIPTOR, timeout)
+            pid = copy_process(self.pid, file_id(os.fstat(reading)), make_all, GUARD_DESCRIPTOR, timeout)
             try:
                 pidfd = os.pidfd_open(pid)
             except BaseException:
@@ -133,7 +141,8 @@ class CompilerProcess:
                 os.waitpid(pid, 0)
                 raise
         except BaseException:
-            os.close(write_end)
+            if write_end >= 0:
+                os.close(write_end)
             raise
         return CompilerProcess(pid, pidfd, write_end)
 

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from mlgo_gym.errors import SnapshotError
 from mlgo_gym.syscall_abi import SyscallAbi
@@ -35,6 +35,8 @@ _QUICK_LOOKS = 64
 _SHORTEST_SLEEP, _LONGEST_SLEEP = 20e-6, 1e-3
 
 _RELEASE_SECONDS = 1.0
+
+T = TypeVar("T")
 
 
 class _IoVector(ctypes.Structure):
@@ -187,18 +189,53 @@ class Tracee:
         self._vector.length = ctypes.sizeof(self._buffer)
         _ptrace(_SETREGSET, self.pid, _NT_PRSTATUS, ctypes.addressof(self._vector))
 
-    def fork(self, at: list[int]) -> Tracee:
+    def fork(self, at: list[int], meanwhile: Callable[[], T]) -> tuple[Tracee, T]:
         """Have the stopped process fork, and return the new process: stopped, traced, and a child of our own.
 
         Args:
             at: registers, the program counter at a system call instruction; the process has them afterwards.
+            meanwhile: what to do here while the kernel copies page tables there, which takes as long.
+
+        Returns:
+            The new process, and what `meanwhile` returned; if it raised, so does this, and there is no new process.
 
         Raises:
             OSError: it could not be forked.
             SnapshotError: a stop did not come in time.
         """
+        self._begin_clone(at)
         try:
-            child = self._clone(at)
+            result = meanwhile()
+        except BaseException:
+            self._end_clone(at).kill()
+            raise
+        return self._end_clone(at), result
+
+    def _restore(self, at: list[int]) -> None:
+        try:
+            self.set_registers(at)
+        except ProcessLookupError:
+            # It has ended; or it did not stop any more, and has registers with which it must not go on.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def _begin_clone(self, at: list[int]) -> None:
+        abi = self._abi
+        registers = at.copy()
+        registers[abi.number] = abi.numbers["clone"]
+        # With CLONE_PARENT the kernel takes the exit signal from the caller, and we can wait for the copy.
+        for register, argument in zip(abi.arguments, (_CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0), strict=False):
+            registers[register] = argument
+        try:
+            self.set_registers(registers)
+            _ptrace(_SINGLE_STEP, self.pid)
+        except BaseException:
+            self._restore(at)
+            raise
+
+    def _end_clone(self, at: list[int]) -> Tracee:
+        try:
+            child = self._wait_for_clone()
         except BaseException:
             self._restore(at)
             raise
@@ -210,23 +247,8 @@ class Tracee:
             raise
         return child
 
-    def _restore(self, at: list[int]) -> None:
-        try:
-            self.set_registers(at)
-        except ProcessLookupError:
-            # It has ended; or it did not stop any more, and has registers with which it must not go on.
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-
-    def _clone(self, at: list[int]) -> Tracee:
+    def _wait_for_clone(self) -> Tracee:
         abi = self._abi
-        registers = at.copy()
-        registers[abi.number] = abi.numbers["clone"]
-        # With CLONE_PARENT the kernel takes the exit signal from the caller, and we can wait for the copy.
-        for register, argument in zip(abi.arguments, (_CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0), strict=False):
-            registers[register] = argument
-        self.set_registers(registers)
-        _ptrace(_SINGLE_STEP, self.pid)
         stop = self._wait()
         if stop != signal.SIGTRAP | _EVENT_FORK << 8:
             self._expect_trap(stop)

@@ -25,6 +25,7 @@ from mlgo_gym.errors import CompilerError, SnapshotError, TrainingLogError
 from mlgo_gym.last_words import LastWords
 from mlgo_gym.process import CompilerProcess
 from mlgo_gym.shared_core import SharedCore
+from mlgo_gym.snapshot import FileId
 from mlgo_gym.training_log import Context, LogHeader, Observation
 
 FORK_SECONDS = 10.0
@@ -110,17 +111,21 @@ class Session:
         twin = Session.__new__(Session)
         twin._begin(self.advisors, self.command)
         twin._waiting, twin._words = self._waiting, self._words.copy()
-        try:
+
+        def make_files() -> tuple[dict[FileId, str], str]:
             twin._connection, files = self._connection.copy()
+            return files, twin._connection.name("guard")
+
+        try:
             reading = self._connection.channels[self._waiting].advice
-            twin._process = self._process.fork(reading, files, twin._connection.name("guard"), timeout)
+            twin._process = self._process.fork(reading, make_files, timeout)
             if twin._connection.all_channels_open():
                 twin._connection.drop_names()
             twin._watch()
         except BaseException as error:
             twin.close()
             if isinstance(error, OSError):
-                raise SnapshotError(f"the files of a copy were to be made: {error}") from error
+                raise SnapshotError(f"a copy of clang was to be watched: {error}") from error
             raise
         return twin
 

@@ -11,7 +11,7 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,14 +48,16 @@ class _Descriptor:
     is_device: bool
 
 
-def copy_process(pid: int, reading: FileId, files: Mapping[FileId, str], guard: int, timeout: float) -> int:
+def copy_process(
+    pid: int, reading: FileId, make_files: Callable[[], Mapping[FileId, str]], guard: int, timeout: float
+) -> int:
     """Return the process id of a copy of a process: a child of ours, in a session of its own, that waits alike.
 
     Args:
         pid: a child of ours with a single thread that waits, or is about to wait, in a `read`.
         reading: the file that it waits for.
-        files: what the copy opens wherever the original has a file open, by path; at the same position. Opening one
-            must not block. Files that are not named here stay shared.
+        make_files: returns what the copy opens wherever the original has a file open, by path; at the same position.
+            Opening one must not block. Files that are not named stay shared. Called while the kernel copies.
         guard: the descriptor in the process of a file, among those named, that is a FIFO; when its last writer goes,
             the copy and its process group are killed.
         timeout: the longest that all of it may take, in seconds.
@@ -67,22 +69,35 @@ def copy_process(pid: int, reading: FileId, files: Mapping[FileId, str], guard: 
     if abi is None:
         raise SnapshotError(f"copying a process is known for x86-64 and AArch64, this is {os.uname().machine}")
     try:
-        return _copy(pid, abi, reading, files, guard, time.monotonic() + timeout)
+        return _copy(pid, abi, reading, make_files, guard, time.monotonic() + timeout)
     except OSError as error:
         raise SnapshotError(f"process {pid} was to be copied with ptrace: {error}; replay its decisions") from error
 
 
-def _copy(pid: int, abi: SyscallAbi, reading: FileId, files: Mapping[FileId, str], guard: int, deadline: float) -> int:
+def _copy(
+    pid: int,
+    abi: SyscallAbi,
+    reading: FileId,
+    make_files: Callable[[], Mapping[FileId, str]],
+    guard: int,
+    deadline: float,
+) -> int:
+    def find_calls() -> list[Call]:
+        descriptors = _descriptors(pid)
+        try:
+            files = make_files()
+        except OSError as error:
+            raise SnapshotError(f"the files of a copy of process {pid} were to be made: {error}") from error
+        _refuse_shared_output(pid, [descriptor for descriptor in descriptors if descriptor.file not in files])
+        return _calls(descriptors, files)
+
     template = Tracee(pid, abi, deadline)
     try:
         start = _stop_in_read(template, abi, reading, deadline)
         template.hold_signals()
         if len(list(Path(f"/proc/{pid}/task").iterdir())) != 1:
             raise SnapshotError(f"process {pid} has several threads, and a fork copies only one of them")
-        descriptors = _descriptors(pid)
-        _refuse_shared_output(pid, [descriptor for descriptor in descriptors if descriptor.file not in files])
-        calls = _calls(descriptors, files)
-        child = template.fork(start)
+        child, calls = template.fork(start, find_calls)
         try:
             child.run(start, [*calls, *_guarding(child.pid, guard)])
             child.set_registers(start)

@@ -491,14 +491,14 @@ def test_a_signal_that_the_program_handles_disturbs_no_fork() -> None:
         assert session.finish(LONG).object_bytes == KEEP
 
 
-@pytest.mark.parametrize("broken", ["run", "set_registers", "wait_for_interrupt", "_clone", "write_memory"])
+@pytest.mark.parametrize("broken", ["run", "set_registers", "wait_for_interrupt", "_begin_clone", "write_memory"])
 def test_an_error_midway_leaves_no_copy_and_an_original_that_goes_on(
     waiting: Session, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     original, before = getattr(Tracee, broken), children()
 
     def fail(tracee: Tracee, *arguments: object) -> object:
-        if tracee.pid == waiting.pid and broken != "_clone":
+        if tracee.pid == waiting.pid and broken != "_begin_clone":
             return original(tracee, *arguments)
         raise OSError(5, "made up")
 
