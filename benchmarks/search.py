@@ -5,13 +5,14 @@
 The first table compares the same search where forks copy the waiting clang and where they replay its decisions in a
 fresh one, answers sent ahead; module by module, in turn, in one run; what is found is equal. Beside the time it has the
 processor's time, of this process and all compilers, which a busy machine changes less. The second table gives the
-change against the compiler's own heuristic for several budgets: a search with a smaller budget is the beginning of the
-same search with a larger one.
+change against the compiler's own heuristic for several budgets and algorithms: a search with a smaller budget is the
+beginning of the same search with a larger one.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -96,14 +97,16 @@ def few_decisions(env: CompilerEnv, most: int) -> list[str]:
     return sorted((name for name in counts if 0 < counts[name] <= most), key=lambda name: (counts[name], name))
 
 
-def gains(corpus: str, sample: int, most: int, budgets: list[int], jobs: int, output: Path | None) -> dict[str, Any]:
+def gains(
+    algorithm: str, corpus: str, sample: int, most: int, budgets: list[int], jobs: int, output: Path | None
+) -> dict[str, Any]:
     """Search a sample of a corpus with the largest budget, and say what the smaller ones had found by then."""
     env = InlineEnv(corpus=corpus)
     eligible = few_decisions(env, most)
     names = sorted(random.Random(0).sample(eligible, min(sample, len(eligible))))
     # Where every processor is taken a compile can take long.
     settings = {"corpus": corpus, "timeout": 600.0}
-    found = list(Campaign("mlgo/Inline-v0", settings, "greedy", max(budgets), names=tuple(names)).run(output, jobs))
+    found = list(Campaign("mlgo/Inline-v0", settings, algorithm, max(budgets), names=tuple(names)).run(output, jobs))
     for result in found:
         assert result.verified, result
     rows = []
@@ -113,8 +116,12 @@ def gains(corpus: str, sample: int, most: int, budgets: list[int], jobs: int, ou
         total = sum(cost for cost, _ in costs) / sum(baseline for _, baseline in costs) - 1
         spent = statistics.mean(min(compiles, result.compiles) for result in found)
         rows.append({"compiles": compiles, "mean_compiles": spent, "geometric_mean": mean, "total": total})
-        print(f"{corpus:10} {len(found):8} {compiles:9} {spent:10.0f} {mean:+15.2%} {total:+8.2%}", flush=True)
+        print(
+            f"{corpus:8} {algorithm:10} {len(found):7} {compiles:9} {spent:6.0f} {mean:+15.2%} {total:+8.2%}",
+            flush=True,
+        )
     return {
+        "algorithm": algorithm,
         "corpus": corpus,
         "modules_with_decisions": sum(bool(env.decisions(module)) for module in env.corpus),
         "most_decisions": most,
@@ -131,6 +138,7 @@ def main() -> None:
     parser.add_argument("--modules", type=int, default=6, help="so many of each case, spread over their decisions")
     parser.add_argument("--compiles", type=int, default=200, help="for the first table")
     parser.add_argument("--gains", nargs="*", default=["builtin", "zstd"], help="corpora for the second table")
+    parser.add_argument("--algorithms", nargs="+", default=["greedy"], help="for the second table")
     parser.add_argument("--sample", type=int, default=6, help="so many modules of each, drawn at random")
     parser.add_argument("--most-decisions", type=int, default=200, help="leave larger modules out of both tables")
     parser.add_argument("--budgets", type=int, nargs="+", default=[50, 200, 1000])
@@ -144,11 +152,12 @@ def main() -> None:
         print(f"Greedy search, at most {arguments.compiles} compiles, {arguments.corpus}: snapshots / replay")
         print(f"  {'module':34} {'decisions':>9} {'compiles':>8} {'time':>8} {'processor':>10}")
         compared = [compare(case, arguments.corpus, arguments.modules, most, arguments.compiles) for case in CASES]
-    print(f"\n{'corpus':10} {'modules':>8} {'compiles':>9} {'used':>10} {'geometric mean':>15} {'total':>8}")
+    titles = f"{'corpus':8} {'algorithm':10} {'modules':>7} {'compiles':>9} {'used':>6} {'geomean':>8} {'total':>8}"
+    print(f"\n{titles}")
     table = []
-    for corpus in arguments.gains:
-        output = None if arguments.results is None else arguments.results / f"{corpus}.jsonl"
-        table.append(gains(corpus, arguments.sample, most, arguments.budgets, arguments.jobs, output))
+    for corpus, algorithm in itertools.product(arguments.gains, arguments.algorithms):
+        output = None if arguments.results is None else arguments.results / f"{corpus}-{algorithm}.jsonl"
+        table.append(gains(algorithm, corpus, arguments.sample, most, arguments.budgets, arguments.jobs, output))
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps({"against_replay": compared, "gains": table}, indent=1) + "\n")

@@ -339,7 +339,7 @@ class Tracee:
 
     def _wait(self) -> int:
         """Return the next stop: a signal in the low byte, an event above it. An end is left for others to reap."""
-        looks = 0
+        looks, begin = 0, time.monotonic()
         while True:
             try:
                 found = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
@@ -355,9 +355,10 @@ class Tracee:
             # A tracer is told of stops too, whatever it asks for.
             if found is not None and found.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
                 raise self._ended()
-            if time.monotonic() > self._deadline:
+            now = time.monotonic()
+            if now > self._deadline:
                 raise SnapshotError(f"process {self.pid} was to stop for its copy in time and did not")
-            time.sleep(min(_SHORTEST_SLEEP * (looks - _QUICK_LOOKS), _LONGEST_SLEEP))
+            time.sleep(min(max(_SHORTEST_SLEEP, (now - begin) / 16), _LONGEST_SLEEP))
 
     def _ended(self) -> SnapshotError:
         return SnapshotError(f"process {self.pid} ended while it was being copied")

@@ -20,14 +20,48 @@ MOST_SNAPSHOTS = 32
 
 @dataclass(slots=True)
 class _Node:
-    """A decision that was visited."""
+    """A decision that was visited.
+
+    Attributes:
+        path: the actions that lead to it.
+        leaf: where clang's own choices lead from here.
+        default: clang's own choice here, whose outcome is that leaf.
+        untried: the other actions that were not tried yet.
+        children: what lies behind the actions that were tried; None where all of it has been tried.
+        scores: how often each action was tried, and the sum of the rewards.
+    """
 
     path: tuple[int, ...]
+    leaf: Leaf
+    default: int
     untried: list[int]
     visits: int = 0
-    value: float = 0.0
     children: dict[int, _Node | None] = field(default_factory=dict)
     scores: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether all behind it has been tried; its default child is there once it was looked at."""
+        return not self.untried and self.default in self.children and not any(self.children.values())
+
+    def score(self, action: int, reward: float) -> None:
+        """Take the outcome of an action in."""
+        self.visits += 1
+        count, total = self.scores.get(action, (0, 0.0))
+        self.scores[action] = (count + 1, total + reward)
+
+    def choose(self) -> int:
+        """Return the open action with the highest upper confidence bound."""
+        means = {action: total / count for action, (count, total) in self.scores.items()}
+        low, high = min(means.values()), max(means.values())
+        scale = (high - low) or 1.0
+
+        def bound(action: int) -> float:
+            count = self.scores[action][0]
+            return (means[action] - low) / scale + EXPLORATION * math.sqrt(math.log(self.visits) / count)
+
+        closed = {action for action, child in self.children.items() if child is None}
+        return max((action for action in self.scores if action not in closed), key=bound)
 
 
 class _Snapshots:
@@ -69,6 +103,7 @@ def mcts(space: SearchSpace, seed: int = 0) -> Leaf:
     """Return the best leaf that tree search finds within the budget.
 
     Each iteration goes down the tree by UCT, tries one new action, and lets clang's own choices finish the compile.
+    What clang's own choice leads to at a new node is known by then, and costs no compile.
 
     Args:
         space: the decisions; where its budget has no limit, 100 compiles are made.
@@ -79,12 +114,13 @@ def mcts(space: SearchSpace, seed: int = 0) -> Leaf:
         snapshots = _Snapshots(root)
         try:
             best = root.fork().roll_out()
-            # Every path down the tree ends once all its actions were tried: then the tree is exhausted.
-            tree = _node(root, generator)
-            while not space.budget.is_spent and not _exhausted(tree):
+            tree = _Tree(root, snapshots, generator, best)
+            while not space.budget.is_spent:
                 if not space.budget.is_limited and space.budget.spent >= UNLIMITED_COMPILES:
                     break
-                leaf = _iterate(tree, snapshots, generator, best.baseline)
+                leaf = tree.grow()
+                if leaf is None:
+                    break
                 if leaf.cost < best.cost:
                     best = leaf
         finally:
@@ -92,59 +128,82 @@ def mcts(space: SearchSpace, seed: int = 0) -> Leaf:
     return best
 
 
-def _node(branch: Branch, generator: np.random.Generator) -> _Node:
-    untried = branch.candidates()
-    default = branch.default
-    others = [action for action in untried if action != default]
-    generator.shuffle(others)
-    # The end of the list is tried first: clang's own choice.
-    return _Node(branch.actions, [*others, default])
+class _Tree:
+    """What was tried, from the first decision on.
 
+    Args:
+        root: waits at the first decision.
+        snapshots: the compiles that wait at the nodes.
+        generator: the source of chance.
+        first: where clang's own choices lead.
+    """
 
-def _exhausted(node: _Node) -> bool:
-    return not node.untried and all(child is None for child in node.children.values())
+    def __init__(self, root: Branch, snapshots: _Snapshots, generator: np.random.Generator, first: Leaf) -> None:
+        self._snapshots = snapshots
+        self._generator = generator
+        self._baseline = max(first.baseline, 1.0)
+        self._root = self._node(root.actions, root.candidates(), first)
 
+    def grow(self) -> Leaf | None:
+        """Compile once more, with an action that was not tried, and return the leaf; None when nothing is left."""
+        while not self._root.is_exhausted:
+            visited, node = self._descend()
+            leaf = self._try(visited, node) if node is not None else None
+            for parent, taken in reversed(visited):
+                child = parent.children[taken]
+                if child is not None and child.is_exhausted:
+                    parent.children[taken] = None
+            if leaf is not None:
+                return leaf
+        return None
 
-def _iterate(tree: _Node, snapshots: _Snapshots, generator: np.random.Generator, baseline: float) -> Leaf:
-    visited: list[tuple[_Node, int]] = []
-    node = tree
-    while not node.untried:
-        action = _choose(node)
+    def _descend(self) -> tuple[list[tuple[_Node, int]], _Node | None]:
+        """Return the way by UCT to a node with something to try; without the node where the compile ends instead."""
+        visited: list[tuple[_Node, int]] = []
+        node = self._root
+        while not node.untried:
+            action = node.choose()
+            visited.append((node, action))
+            if action not in node.children:
+                node.children[action] = self._behind_default(node)
+            child = node.children[action]
+            if child is None:
+                return visited, None
+            node = child
+        return visited, node
+
+    def _behind_default(self, node: _Node) -> _Node | None:
+        """Return the node behind clang's own choice, where its further choices lead is known; None is the end."""
+        with self._snapshots.at(node.path) as branch:
+            branch.take(node.default)
+            if branch.decision is None:
+                return None
+            self._snapshots.keep(branch)
+            return self._node(branch.actions, branch.candidates(), node.leaf)
+
+    def _try(self, visited: list[tuple[_Node, int]], node: _Node) -> Leaf:
+        action = node.untried.pop()
         visited.append((node, action))
-        child = node.children[action]
-        assert child is not None
-        node = child
-    action = node.untried.pop()
-    visited.append((node, action))
-    with snapshots.at(node.path) as branch:
-        branch.take(action)
-        if branch.decision is None:
-            node.children[action] = None
-            leaf = branch.leaf()
-        else:
-            node.children[action] = _node(branch, generator)
-            snapshots.keep(branch)
-            leaf = branch.roll_out()
-    reward = (baseline - leaf.cost) / max(baseline, 1.0)
-    for parent, taken in visited:
-        parent.visits += 1
-        count, total = parent.scores.get(taken, (0, 0.0))
-        parent.scores[taken] = (count + 1, total + reward)
-    for parent, taken in reversed(visited):
-        child = parent.children[taken]
-        if child is not None and _exhausted(child):
-            parent.children[taken] = None
-    return leaf
+        with self._snapshots.at(node.path) as branch:
+            branch.take(action)
+            if branch.decision is None:
+                leaf, node.children[action] = branch.leaf(), None
+            else:
+                path, candidates = branch.actions, branch.candidates()
+                self._snapshots.keep(branch)
+                leaf = branch.roll_out()
+                node.children[action] = self._node(path, candidates, leaf)
+        for parent, taken in visited:
+            parent.score(taken, self._reward(leaf))
+        return leaf
 
+    def _node(self, path: tuple[int, ...], candidates: list[int], leaf: Leaf) -> _Node:
+        default = leaf.actions[len(path)]
+        others = [action for action in candidates if action != default]
+        self._generator.shuffle(others)
+        node = _Node(path, leaf, default, others)
+        node.score(default, self._reward(leaf))
+        return node
 
-def _choose(node: _Node) -> int:
-    """Return the open action with the highest upper confidence bound."""
-    means = {action: total / count for action, (count, total) in node.scores.items()}
-    low, high = min(means.values()), max(means.values())
-    scale = (high - low) or 1.0
-
-    def bound(action: int) -> float:
-        count = node.scores[action][0]
-        return (means[action] - low) / scale + EXPLORATION * math.sqrt(math.log(node.visits) / count)
-
-    return max((action for action, child in node.children.items() if child is not None), key=bound)
+    def _reward(self, leaf: Leaf) -> float:
+        return (leaf.baseline - leaf.cost) / self._baseline
