@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlgo_gym.search.branch import Branch, Leaf, SearchSpace
+from mlgo_gym.search.branch import Leaf, SearchSpace
 from mlgo_gym.search.random_search import UNLIMITED_COMPILES
+from mlgo_gym.search.snapshots import MOST_SNAPSHOTS, Snapshots
 
 
 def hill_climb(space: SearchSpace, seed: int = 0) -> Leaf:
@@ -19,12 +20,12 @@ def hill_climb(space: SearchSpace, seed: int = 0) -> Leaf:
         seed: the source of chance.
     """
     generator = np.random.default_rng(seed)
-    with space.root() as root:
+    with space.root() as root, Snapshots(root) as snapshots:
         best = current = root.fork().roll_out()
         while not space.budget.is_spent:
             if not space.budget.is_limited and space.budget.spent >= UNLIMITED_COMPILES:
                 break
-            leaf = _change(root.fork(), current, int(generator.integers(len(current.actions))), generator)
+            leaf = _change(snapshots, current, int(generator.integers(len(current.actions))), generator)
             if leaf.cost <= current.cost:
                 current = leaf
             if leaf.cost < best.cost:
@@ -32,10 +33,10 @@ def hill_climb(space: SearchSpace, seed: int = 0) -> Leaf:
     return best
 
 
-def _change(branch: Branch, path: Leaf, number: int, generator: np.random.Generator) -> Leaf:
-    with branch:
-        for action in path.actions[:number]:
-            branch.take(action)
+def _change(snapshots: Snapshots, path: Leaf, number: int, generator: np.random.Generator) -> Leaf:
+    with snapshots.at(path.actions[:number]) as branch:
+        if number - snapshots.nearest(branch.actions) > len(path.actions) // MOST_SNAPSHOTS:
+            snapshots.keep(branch)
         others = [candidate for candidate in branch.candidates() if candidate != path.actions[number]]
         if others:
             branch.take(others[int(generator.integers(len(others)))])

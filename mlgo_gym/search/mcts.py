@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from mlgo_gym.search.branch import Branch, Leaf, SearchSpace
 from mlgo_gym.search.random_search import UNLIMITED_COMPILES
+from mlgo_gym.search.snapshots import Snapshots
 
 EXPLORATION = 0.5
 """The constant of UCT, on rewards that are scaled to the range that was seen."""
-
-MOST_SNAPSHOTS = 32
-"""How many compiles wait at inner nodes at once; the others are reached again from the nearest."""
 
 
 @dataclass(slots=True)
@@ -64,41 +61,6 @@ class _Node:
         return max((action for action in self.scores if action not in closed), key=bound)
 
 
-class _Snapshots:
-    """Compiles that wait at nodes, the least recently used of which are let go."""
-
-    def __init__(self, root: Branch) -> None:
-        self._root = root
-        self._kept: OrderedDict[tuple[int, ...], Branch] = OrderedDict()
-
-    def at(self, path: tuple[int, ...]) -> Branch:
-        """Return a copy of the compile behind a path; it is the caller's."""
-        if path in self._kept:
-            self._kept.move_to_end(path)
-            return self._kept[path].fork()
-        start = next((path[:end] for end in range(len(path) - 1, 0, -1) if path[:end] in self._kept), ())
-        branch = self._kept[start].fork() if start else self._root.fork()
-        try:
-            for action in path[len(start) :]:
-                branch.take(action)
-        except BaseException:
-            branch.close()
-            raise
-        return branch
-
-    def keep(self, branch: Branch) -> None:
-        """Keep a copy of a compile that waits."""
-        self._kept[branch.actions] = branch.fork()
-        if len(self._kept) > MOST_SNAPSHOTS:
-            _, oldest = self._kept.popitem(last=False)
-            oldest.close()
-
-    def close(self) -> None:
-        for branch in self._kept.values():
-            branch.close()
-        self._kept.clear()
-
-
 def mcts(space: SearchSpace, seed: int = 0) -> Leaf:
     """Return the best leaf that tree search finds within the budget.
 
@@ -110,21 +72,17 @@ def mcts(space: SearchSpace, seed: int = 0) -> Leaf:
         seed: the source of chance, for the order in which actions are tried.
     """
     generator = np.random.default_rng(seed)
-    with space.root() as root:
-        snapshots = _Snapshots(root)
-        try:
-            best = root.fork().roll_out()
-            tree = _Tree(root, snapshots, generator, best)
-            while not space.budget.is_spent:
-                if not space.budget.is_limited and space.budget.spent >= UNLIMITED_COMPILES:
-                    break
-                leaf = tree.grow()
-                if leaf is None:
-                    break
-                if leaf.cost < best.cost:
-                    best = leaf
-        finally:
-            snapshots.close()
+    with space.root() as root, Snapshots(root) as snapshots:
+        best = root.fork().roll_out()
+        tree = _Tree(root, snapshots, generator, best)
+        while not space.budget.is_spent:
+            if not space.budget.is_limited and space.budget.spent >= UNLIMITED_COMPILES:
+                break
+            leaf = tree.grow()
+            if leaf is None:
+                break
+            if leaf.cost < best.cost:
+                best = leaf
     return best
 
 
@@ -138,7 +96,7 @@ class _Tree:
         first: where clang's own choices lead.
     """
 
-    def __init__(self, root: Branch, snapshots: _Snapshots, generator: np.random.Generator, first: Leaf) -> None:
+    def __init__(self, root: Branch, snapshots: Snapshots, generator: np.random.Generator, first: Leaf) -> None:
         self._snapshots = snapshots
         self._generator = generator
         self._baseline = max(first.baseline, 1.0)

@@ -1,0 +1,65 @@
+"""Compiles that wait along the paths that a search takes, so that none is gone from the first decision on."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from mlgo_gym.search.branch import Branch
+
+MOST_SNAPSHOTS = 32
+"""How many compiles wait at once."""
+
+
+class Snapshots:
+    """Compiles that wait, the least recently used of which are let go.
+
+    Args:
+        root: waits at the first decision; it stays its owner's.
+    """
+
+    def __init__(self, root: Branch) -> None:
+        self._root = root
+        self._kept: OrderedDict[tuple[int, ...], Branch] = OrderedDict()
+
+    def nearest(self, path: tuple[int, ...]) -> int:
+        """Return how many actions of a path the nearest compile that waits on it has behind it."""
+        return max((len(kept) for kept in self._kept if path[: len(kept)] == kept), default=0)
+
+    def at(self, path: tuple[int, ...]) -> Branch:
+        """Return a copy of the compile behind a path, from the nearest that waits on it; it is the caller's.
+
+        Raises:
+            CompilerError: the compile failed.
+        """
+        start = path[: self.nearest(path)]
+        if start:
+            self._kept.move_to_end(start)
+        branch = self._kept[start].fork() if start else self._root.fork()
+        try:
+            for action in path[len(start) :]:
+                branch.take(action)
+        except BaseException:
+            branch.close()
+            raise
+        return branch
+
+    def keep(self, branch: Branch) -> None:
+        """Keep a copy of a compile that waits, unless there is one."""
+        if branch.actions in self._kept:
+            return
+        self._kept[branch.actions] = branch.fork()
+        if len(self._kept) > MOST_SNAPSHOTS:
+            _, oldest = self._kept.popitem(last=False)
+            oldest.close()
+
+    def close(self) -> None:
+        """Let all go. Idempotent."""
+        for branch in self._kept.values():
+            branch.close()
+        self._kept.clear()
+
+    def __enter__(self) -> Snapshots:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
