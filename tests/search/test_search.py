@@ -64,7 +64,20 @@ def test_a_wide_beam_and_an_exhausted_tree_find_what_trying_everything_finds(cal
     env = InlineEnv(corpus=str(calls), max_decisions=6)
     wanted = exhaustive(env)
     assert beam(SearchSpace(env, env.corpus[0], Budget()), width=64).cost == wanted
-    assert search_module(env, env.corpus[0], "mcts", compiles=400).cost == wanted
+    found = search_module(env, env.corpus[0], "mcts", compiles=400)
+    assert found.cost == wanted
+    assert found.compiles <= 2**6, "no path is compiled twice"
+
+
+@pytest.mark.parametrize("algorithm", ["hill_climb", "mcts"])
+def test_compiles_that_are_let_go_are_reached_again(
+    calls: Path, algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = InlineEnv(corpus=str(calls))
+    found = search_module(env, env.corpus[0], algorithm, compiles=40)
+    monkeypatch.setattr("mlgo_gym.search.snapshots.MOST_SNAPSHOTS", 1)
+    again = search_module(env, env.corpus[0], algorithm, compiles=40)
+    assert (again.actions, again.cost, again.improvements) == (found.actions, found.cost, found.improvements)
 
 
 def test_evictions_are_searched_among_legal_columns(make_bitcode: MakeBitcode) -> None:
