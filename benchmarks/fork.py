@@ -2,10 +2,10 @@
 
     python benchmarks/fork.py --output runs/fork.json
 
-Three parts, each a table. *Time*: forks of one waiting clang by the size of its module, against a fresh clang that is
-led to the same decision with answers sent ahead, turn by turn. *Equality*: random trees of forks; every leaf's object
-must equal that of a fresh clang with the leaf's answers. *Leaks*: many forks in a row; processes, descriptors, scratch
-folders and resident memory before and after.
+Three parts, each a table. *Time*: forks of a waiting clang by the size of its module, against a fresh clang that is led
+to the same decision with answers sent ahead, in several rounds over all sizes. *Equality*: random trees of forks; every
+leaf's object must equal that of a fresh clang with the leaf's answers. *Leaks*: many forks in a row; processes,
+descriptors, scratch folders and resident memory before and after.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -49,8 +49,8 @@ SIZES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 PREFIX = 10
 """How many decisions are answered before a clang is forked for the time of it."""
 
-REPLAYS = 3
-"""How many fresh clangs are led to the same decision; they take seconds where a fork takes milliseconds."""
+ROUNDS = 5
+"""How often all sizes are gone through: what else a machine does comes and goes in seconds."""
 
 NOTHING = "/bin/true"
 
@@ -148,8 +148,23 @@ def resident_kib(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
-def time_forks(role: str, bitcode: Path, toolchain: Toolchain, repeats: int) -> Timing:
-    """Time forks of a clang that waits, and fresh clangs led to the same decision, in turn."""
+@dataclass(slots=True)
+class Samples:
+    """Times in milliseconds."""
+
+    forks: list[float] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)
+    replays: list[float] = field(default_factory=list)
+    resident_mib: float = 0.0
+
+
+def milliseconds(begin: float) -> float:
+    """Return how long ago that was."""
+    return (time.perf_counter() - begin) * 1e3
+
+
+def time_forks(role: str, bitcode: Path, toolchain: Toolchain, repeats: int, samples: Samples) -> None:
+    """Time forks of a clang that waits, and a fresh clang that is led to the same decision."""
     command = plan(Module(bitcode.stem, bitcode), toolchain).command
     chance = random.Random(0)
     answers: list[bytes] = []
@@ -160,26 +175,38 @@ def time_forks(role: str, bitcode: Path, toolchain: Toolchain, repeats: int) -> 
             session.advise(answers[-1])
             decision = session.wait(TIMEOUT)
         assert decision is not None, f"{bitcode} has no more than {PREFIX} decisions"
-        forks, starts, replays = [], [], []
-        for turn in range(repeats):
+        for _ in range(repeats):
             begin = time.perf_counter()
             fork = session.fork()
-            forks.append((time.perf_counter() - begin) * 1e3)
+            samples.forks.append(milliseconds(begin))
             fork.close()
             begin = time.perf_counter()
             os.waitpid(os.posix_spawn(NOTHING, [NOTHING], os.environ), 0)
-            starts.append((time.perf_counter() - begin) * 1e3)
-            if turn < REPLAYS:
-                begin = time.perf_counter()
-                with Session(command, ROLES[role]) as fresh:
-                    fresh.advise_ahead(answers)
-                    assert fresh.wait(TIMEOUT) == decision
-                    replays.append((time.perf_counter() - begin) * 1e3)
-        resident = resident_kib(session.pid) / 1024
-    fork_ms, start_ms, replay_ms = map(statistics.median, (forks, starts, replays))
-    return Timing(
-        role, bitcode.stat().st_size, resident, repeats, fork_ms, min(forks), start_ms, replay_ms, fork_ms / replay_ms
-    )
+            samples.starts.append(milliseconds(begin))
+        begin = time.perf_counter()
+        with Session(command, ROLES[role]) as fresh:
+            fresh.advise_ahead(answers)
+            assert fresh.wait(TIMEOUT) == decision
+            samples.replays.append(milliseconds(begin))
+        samples.resident_mib = resident_kib(session.pid) / 1024
+
+
+def measure_times(toolchain: Toolchain, repeats: int) -> list[Timing]:
+    """Go through all sizes and kinds of decision several times."""
+    cases: dict[tuple[int, str], Samples] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        modules = [bitcode_of_size(round(megabytes * 1e6), toolchain, Path(folder)) for megabytes in SIZES]
+        for _ in range(ROUNDS):
+            for module in modules:
+                for role in ("inlining", "eviction"):
+                    samples = cases.setdefault((module.stat().st_size, role), Samples())
+                    time_forks(role, module, toolchain, -(-repeats // ROUNDS), samples)
+    timings = []
+    for (size, role), samples in cases.items():
+        fork, start, replay = map(statistics.median, (samples.forks, samples.starts, samples.replays))
+        best, count = min(samples.forks), len(samples.forks)
+        timings.append(Timing(role, size, samples.resident_mib, count, fork, best, start, replay, fork / replay))
+    return timings
 
 
 class Tree:
@@ -290,7 +317,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clang", help="the compiler; default: the bundled one")
     parser.add_argument("--corpus", default="builtin", help="whose ten smallest modules the trees grow on")
-    parser.add_argument("--repeats", type=int, default=50, help="forks for each time")
+    parser.add_argument("--repeats", type=int, default=100, help="forks for each time")
     parser.add_argument("--trees", type=int, default=200, help="trees of forks, over all roles")
     parser.add_argument("--forks", type=int, default=2000, help="forks in a row")
     parser.add_argument("--output", type=Path, help="where to write the JSON")
@@ -301,11 +328,7 @@ def main() -> None:
     toolchain = find_toolchain(arguments.clang)
     modules = sorted(open_corpus(arguments.corpus, toolchain=toolchain), key=lambda m: m.bitcode.stat().st_size)[:10]
 
-    with tempfile.TemporaryDirectory() as folder:
-        timings = []
-        for megabytes in SIZES:
-            bitcode = bitcode_of_size(round(megabytes * 1e6), toolchain, Path(folder))
-            timings += [time_forks(role, bitcode, toolchain, arguments.repeats) for role in ("inlining", "eviction")]
+    timings = measure_times(toolchain, arguments.repeats)
     print("\n".join(table(timings)), end="\n\n", flush=True)
     leaks = check_leaks(modules[0], toolchain, arguments.forks)
     print("\n".join(table([leaks])), end="\n\n", flush=True)

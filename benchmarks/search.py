@@ -127,8 +127,13 @@ def gains(
         "most_decisions": most,
         "eligible": len(eligible),
         "budgets": rows,
-        "modules": [result.to_json() for result in sorted(found, key=lambda result: result.module)],
+        "modules": [summary(result) for result in sorted(found, key=lambda result: result.module)],
     }
+
+
+def summary(result: SearchResult) -> dict[str, Any]:
+    """Return a result without its decisions, of which there can be thousands."""
+    return {key: value for key, value in result.to_json().items() if key != "actions"}
 
 
 def main() -> None:
