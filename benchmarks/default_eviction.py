@@ -16,7 +16,6 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-import mlgo_gym  # noqa: F401 - registers the environments
 from mlgo_gym.compilation import Compilation
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.session import Session

@@ -19,7 +19,6 @@ from typing import Any
 
 import gymnasium as gym
 
-import mlgo_gym  # noqa: F401 - registers the environments
 from mlgo_gym.env import CompilerEnv
 
 ENVIRONMENTS = ("mlgo/RegAllocEvict-v0", "mlgo/RegAllocPriority-v0")

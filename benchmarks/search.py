@@ -116,10 +116,8 @@ def gains(
         total = sum(cost for cost, _ in costs) / sum(baseline for _, baseline in costs) - 1
         spent = statistics.mean(min(compiles, result.compiles) for result in found)
         rows.append({"compiles": compiles, "mean_compiles": spent, "geometric_mean": mean, "total": total})
-        print(
-            f"{corpus:8} {algorithm:10} {len(found):7} {compiles:9} {spent:6.0f} {mean:+15.2%} {total:+8.2%}",
-            flush=True,
-        )
+        row = f"{corpus:8} {algorithm:10} {len(found):7} {compiles:9} {spent:6.0f} {mean:+8.2%} {total:+8.2%}"
+        print(row, flush=True)
     return {
         "algorithm": algorithm,
         "corpus": corpus,

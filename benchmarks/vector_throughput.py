@@ -28,7 +28,6 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-import mlgo_gym  # noqa: F401 - registers the environments
 from mlgo_gym.baseline import measure_baseline
 from mlgo_gym.decision_count import count_decisions
 from mlgo_gym.env import CompilerEnv
@@ -138,8 +137,9 @@ def lock_step(vector: gym.vector.VectorEnv[Any, Any, Any], steps: int) -> tuple[
     return time.perf_counter() - start, finished
 
 
-def as_ready(vector: CompilerVectorEnv, steps: int) -> tuple[float, int]:
+def as_ready(lanes: gym.vector.VectorEnv[Any, Any, Any], steps: int) -> tuple[float, int]:
     """Return the same as `lock_step()` for the same steps, each environment's taken as soon as it is ready."""
+    vector = as_vector(lanes)
     _, info = vector.reset(seed=SEED)
     left = np.full(vector.num_envs, steps)
     finished = 0
@@ -200,7 +200,7 @@ def compare_seeds(corpus: str, steps: int, repetitions: int) -> dict[str, Any]:
     def make(mode: str) -> gym.vector.VectorEnv[Any, Any, Any]:
         return gym.make_vec(ENVIRONMENT, num_envs=4, corpus=corpus, vectorization_mode=mode)
 
-    kinds: dict[str, tuple[str, Callable[[Any, int], tuple[float, int]]]] = {
+    kinds: dict[str, tuple[str, Callable[[gym.vector.VectorEnv[Any, Any, Any], int], tuple[float, int]]]] = {
         "ours, send and recv": ("vector_entry_point", as_ready),
         "ours, step": ("vector_entry_point", lock_step),
         "SyncVectorEnv": ("sync", lock_step),
@@ -211,7 +211,7 @@ def compare_seeds(corpus: str, steps: int, repetitions: int) -> dict[str, Any]:
     for _ in range(repetitions):
         for name, (mode, play) in kinds.items():
             lanes = make(mode)
-            seconds, episodes[name] = play(lanes if mode != "vector_entry_point" else as_vector(lanes), steps)
+            seconds, episodes[name] = play(lanes, steps)
             lanes.close()
             times.setdefault(name, []).append(seconds)
     assert len(set(episodes.values())) == 1, f"the same steps must end the same episodes, found {episodes}"

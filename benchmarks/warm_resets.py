@@ -17,7 +17,6 @@ from typing import Any
 
 import gymnasium as gym
 
-import mlgo_gym  # noqa: F401 - registers the environments
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.session import Session
 

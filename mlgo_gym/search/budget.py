@@ -43,7 +43,7 @@ class Budget:
             return True
         return self._deadline is not None and time.monotonic() >= self._deadline
 
-    @property
-    def is_limited(self) -> bool:
-        """Whether there is any limit."""
-        return self._compiles is not None or self._deadline is not None
+    def is_spent_after(self, compiles: int) -> bool:
+        """Whether nothing is left; without any limit, whether so many compiles were made."""
+        unlimited = self._compiles is None and self._deadline is None
+        return self.spent >= compiles if unlimited else self.is_spent

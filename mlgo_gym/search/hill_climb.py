@@ -22,9 +22,7 @@ def hill_climb(space: SearchSpace, seed: int = 0) -> Leaf:
     generator = np.random.default_rng(seed)
     with space.root() as root, Snapshots(root) as snapshots:
         best = current = root.fork().roll_out()
-        while not space.budget.is_spent:
-            if not space.budget.is_limited and space.budget.spent >= UNLIMITED_COMPILES:
-                break
+        while not space.budget.is_spent_after(UNLIMITED_COMPILES):
             leaf = _change(snapshots, current, int(generator.integers(len(current.actions))), generator)
             if leaf.cost <= current.cost:
                 current = leaf
@@ -35,8 +33,7 @@ def hill_climb(space: SearchSpace, seed: int = 0) -> Leaf:
 
 def _change(snapshots: Snapshots, path: Leaf, number: int, generator: np.random.Generator) -> Leaf:
     with snapshots.at(path.actions[:number]) as branch:
-        if number - snapshots.nearest(branch.actions) > len(path.actions) // MOST_SNAPSHOTS:
-            snapshots.keep(branch)
+        snapshots.keep(branch, apart=len(path.actions) // MOST_SNAPSHOTS)
         others = [candidate for candidate in branch.candidates() if candidate != path.actions[number]]
         if others:
             branch.take(others[int(generator.integers(len(others)))])

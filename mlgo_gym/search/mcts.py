@@ -22,7 +22,6 @@ class _Node:
     Attributes:
         path: the actions that lead to it.
         leaf: where clang's own choices lead from here.
-        default: clang's own choice here, whose outcome is that leaf.
         untried: the other actions that were not tried yet.
         children: what lies behind the actions that were tried; None where all of it has been tried.
         scores: how often each action was tried, and the sum of the rewards.
@@ -30,11 +29,14 @@ class _Node:
 
     path: tuple[int, ...]
     leaf: Leaf
-    default: int
     untried: list[int]
-    visits: int = 0
     children: dict[int, _Node | None] = field(default_factory=dict)
     scores: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+    @property
+    def default(self) -> int:
+        """clang's own choice here, whose outcome is the leaf."""
+        return self.leaf.actions[len(self.path)]
 
     @property
     def is_exhausted(self) -> bool:
@@ -43,19 +45,19 @@ class _Node:
 
     def score(self, action: int, reward: float) -> None:
         """Take the outcome of an action in."""
-        self.visits += 1
         count, total = self.scores.get(action, (0, 0.0))
         self.scores[action] = (count + 1, total + reward)
 
     def choose(self) -> int:
         """Return the open action with the highest upper confidence bound."""
+        visits = sum(count for count, _ in self.scores.values())
         means = {action: total / count for action, (count, total) in self.scores.items()}
         low, high = min(means.values()), max(means.values())
         scale = (high - low) or 1.0
 
         def bound(action: int) -> float:
             count = self.scores[action][0]
-            return (means[action] - low) / scale + EXPLORATION * math.sqrt(math.log(self.visits) / count)
+            return (means[action] - low) / scale + EXPLORATION * math.sqrt(math.log(visits) / count)
 
         closed = {action for action, child in self.children.items() if child is None}
         return max((action for action in self.scores if action not in closed), key=bound)
@@ -75,9 +77,7 @@ def mcts(space: SearchSpace, seed: int = 0) -> Leaf:
     with space.root() as root, Snapshots(root) as snapshots:
         best = root.fork().roll_out()
         tree = _Tree(root, snapshots, generator, best)
-        while not space.budget.is_spent:
-            if not space.budget.is_limited and space.budget.spent >= UNLIMITED_COMPILES:
-                break
+        while not space.budget.is_spent_after(UNLIMITED_COMPILES):
             leaf = tree.grow()
             if leaf is None:
                 break
@@ -156,11 +156,10 @@ class _Tree:
         return leaf
 
     def _node(self, path: tuple[int, ...], candidates: list[int], leaf: Leaf) -> _Node:
-        default = leaf.actions[len(path)]
-        others = [action for action in candidates if action != default]
-        self._generator.shuffle(others)
-        node = _Node(path, leaf, default, others)
-        node.score(default, self._reward(leaf))
+        node = _Node(path, leaf, candidates)
+        node.untried.remove(node.default)
+        self._generator.shuffle(node.untried)
+        node.score(node.default, self._reward(leaf))
         return node
 
     def _reward(self, leaf: Leaf) -> float:

@@ -24,9 +24,7 @@ def random_search(space: SearchSpace, seed: int = 0) -> Leaf:
     with space.root() as root:
         best = root.fork().roll_out()
         chance = min(1.0, FLIPS / len(best.actions))
-        while not space.budget.is_spent:
-            if not space.budget.is_limited and space.budget.spent >= UNLIMITED_COMPILES:
-                break
+        while not space.budget.is_spent_after(UNLIMITED_COMPILES):
             leaf = _vary(root.fork(), chance, generator)
             if leaf.cost < best.cost:
                 best = leaf

@@ -21,7 +21,7 @@ class Snapshots:
         self._root = root
         self._kept: OrderedDict[tuple[int, ...], Branch] = OrderedDict()
 
-    def nearest(self, path: tuple[int, ...]) -> int:
+    def _nearest(self, path: tuple[int, ...]) -> int:
         """Return how many actions of a path the nearest compile that waits on it has behind it."""
         return max((len(kept) for kept in self._kept if path[: len(kept)] == kept), default=0)
 
@@ -31,7 +31,7 @@ class Snapshots:
         Raises:
             CompilerError: the compile failed.
         """
-        start = path[: self.nearest(path)]
+        start = path[: self._nearest(path)]
         if start:
             self._kept.move_to_end(start)
         branch = self._kept[start].fork() if start else self._root.fork()
@@ -43,9 +43,9 @@ class Snapshots:
             raise
         return branch
 
-    def keep(self, branch: Branch) -> None:
-        """Keep a copy of a compile that waits, unless there is one."""
-        if branch.actions in self._kept:
+    def keep(self, branch: Branch, apart: int = 0) -> None:
+        """Keep a copy of a compile that waits, unless one waits on its path at most `apart` decisions before."""
+        if len(branch.actions) - self._nearest(branch.actions) <= apart:
             return
         self._kept[branch.actions] = branch.fork()
         if len(self._kept) > MOST_SNAPSHOTS:
