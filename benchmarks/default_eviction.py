@@ -16,10 +16,10 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from mlgo_gym.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.envs import RegAllocEvictEnv
-from mlgo_gym.session import Session
-from mlgo_gym.task import Task
+from mlgo_gym.session.session import Session
+from mlgo_gym.tasks.task import Task
 
 TIMEOUT = 300.0
 

@@ -18,7 +18,7 @@ from typing import Any
 import mlgo_gym
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.evaluation import EvaluationResult, evaluate
-from mlgo_gym.toolchain import find_toolchain
+from mlgo_gym.llvm.toolchain import find_toolchain
 
 
 def outcome(result: EvaluationResult) -> list[tuple[Any, ...]]:

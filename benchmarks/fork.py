@@ -26,15 +26,15 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgo_gym.advisors import ADVISORS, EVICTION, INLINING, PRIORITY, Advisor
-from mlgo_gym.compilation import plan
-from mlgo_gym.corpus.corpus import open_corpus
+from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.decision import Decision
-from mlgo_gym.scratch import scratch_parent
-from mlgo_gym.session import Session
-from mlgo_gym.snapshot_support import snapshot_support
-from mlgo_gym.toolchain import Toolchain, find_toolchain
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, PRIORITY, Advisor
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.scratch import scratch_parent
+from mlgo_gym.session.session import Session
+from mlgo_gym.session.snapshot_support import snapshot_support
 
 TIMEOUT = 300.0
 

@@ -23,8 +23,8 @@ from stable_baselines3 import PPO
 import mlgo_gym
 from mlgo_gym.corpus import Corpus, open_corpus
 from mlgo_gym.evaluation import evaluate
+from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.sb3 import save_sb3
-from mlgo_gym.toolchain import find_toolchain
 from mlgo_gym.wrappers import NormalizeFeatures, fit_normalization
 
 ENVIRONMENT = "mlgo/Inline-v0"

@@ -22,7 +22,7 @@ from sb3_contrib import MaskablePPO
 import mlgo_gym
 from mlgo_gym.adapters.sb3 import VecEnvAdapter
 from mlgo_gym.corpus import open_corpus
-from mlgo_gym.toolchain import find_toolchain
+from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.wrappers import fit_normalization, vector
 
 ENVIRONMENT = "mlgo/RegAllocEvict-v0"

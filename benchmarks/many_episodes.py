@@ -23,7 +23,7 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
-from mlgo_gym.scratch import scratch_parent
+from mlgo_gym.session.scratch import scratch_parent
 
 KINDS: dict[str, tuple[Callable[..., CompilerEnv], dict[str, Any]]] = {
     "inlining": (InlineEnv, {"max_decisions": 20}),
@@ -61,7 +61,7 @@ def choose(env: CompilerEnv, info: dict[str, Any], chance: np.random.Generator) 
 
 
 def play(env: CompilerEnv, number: int, chance: np.random.Generator) -> tuple[int, int]:
-    """Play an episode with a fork; return how many forks were made, and how many of them were closed early."""
+    """EpisodeRecord an episode with a fork; return how many forks were made, and how many of them were closed early."""
     _, info = env.reset(seed=number)
     fork_at = int(chance.integers(4))
     going = [(env, info)]
@@ -84,7 +84,7 @@ def play(env: CompilerEnv, number: int, chance: np.random.Generator) -> tuple[in
 
 
 def measure(label: str, corpus: str, episodes: int) -> dict[str, Any]:
-    """Play the episodes of one kind of environment."""
+    """EpisodeRecord the episodes of one kind of environment."""
     kind, options = KINDS[label]
     before = held()
     env = kind(corpus=corpus, **options)

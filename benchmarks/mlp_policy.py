@@ -18,10 +18,10 @@ import gymnasium as gym
 import numpy as np
 
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.network import Network
-from mlgo_gym.normalization import METHODS, Floats, Normalization
-from mlgo_gym.observation_record import record_observations
 from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.normalization import METHODS, Floats, Normalization
+from mlgo_gym.policies.observation_samples import record_observations
 
 TARGET_US = 20.0
 """The most microseconds that a decision may take."""

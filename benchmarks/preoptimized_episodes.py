@@ -19,7 +19,7 @@ from pathlib import Path
 
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.envs import RegAllocEvictEnv
-from mlgo_gym.session import Session
+from mlgo_gym.session.session import Session
 
 TIMEOUT = 300.0
 
@@ -55,7 +55,7 @@ def processor_seconds() -> float:
 
 
 def episode(env: RegAllocEvictEnv, module: str) -> tuple[float, float, int]:
-    """Play one episode; return its seconds by the clock and of processors, and its number of decisions."""
+    """EpisodeRecord one episode; return its seconds by the clock and of processors, and its number of decisions."""
     start, processor_start = time.perf_counter(), processor_seconds()
     _, info = env.reset(options={"module": module})
     while "default_action" in info:

@@ -56,7 +56,7 @@ def illegal(space: gym.Space[Any], info: dict[str, Any], generator: np.random.Ge
 
 
 def attempt(environment: str, clang: str, corpus: str, decisions: int, choice: Choice) -> Trial:
-    """Play episodes until there were so many decisions."""
+    """EpisodeRecord episodes until there were so many decisions."""
     env = gym.make(environment, corpus=corpus, clang=clang, disable_env_checker=True)
     trial = Trial(environment, clang, choice.__name__)
     generator = np.random.default_rng(0)
@@ -81,7 +81,7 @@ def attempt(environment: str, clang: str, corpus: str, decisions: int, choice: C
 
 
 def main() -> None:
-    """Play, and print."""
+    """EpisodeRecord, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", default="zstd")
     parser.add_argument("--clang", action="append")

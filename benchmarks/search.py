@@ -26,7 +26,7 @@ from unittest import mock
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
-from mlgo_gym.search import Campaign, SearchResult, search_module
+from mlgo_gym.search import CorpusSearch, SearchResult, search_module
 
 CASES: dict[str, tuple[type[CompilerEnv], dict[str, Any]]] = {
     "inlining": (InlineEnv, {}),
@@ -37,7 +37,7 @@ CASES: dict[str, tuple[type[CompilerEnv], dict[str, Any]]] = {
 
 def without_snapshots() -> AbstractContextManager[object]:
     """Let forks replay."""
-    return mock.patch("mlgo_gym.episode.snapshot_support", return_value=(False, "switched off by this benchmark"))
+    return mock.patch("mlgo_gym.episode.episode.snapshot_support", return_value=(False, "switched off here"))
 
 
 def clock() -> tuple[float, float]:
@@ -106,7 +106,8 @@ def gains(
     names = sorted(random.Random(0).sample(eligible, min(sample, len(eligible))))
     # Where every processor is taken a compile can take long.
     settings = {"corpus": corpus, "timeout": 600.0}
-    found = list(Campaign("mlgo/Inline-v0", settings, algorithm, max(budgets), names=tuple(names)).run(output, jobs))
+    search = CorpusSearch("mlgo/Inline-v0", settings, algorithm, max(budgets), names=tuple(names))
+    found = list(search.run(output, jobs))
     for result in found:
         assert result.verified, result
     rows = []

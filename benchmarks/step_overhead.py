@@ -24,12 +24,12 @@ from typing import NamedTuple
 
 import gymnasium as gym
 
-from mlgo_gym.advisors import INLINING
-from mlgo_gym.baseline import measure_baseline
-from mlgo_gym.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.envs import InlineEnv
+from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.scratch import scratch_parent
+from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.session.scratch import scratch_parent
 
 MOST_ADDED_MS = 0.10
 """The target: milliseconds that our environment may add to each decision, over plain clang."""
@@ -88,7 +88,7 @@ def smallest_loop(compilation: Compilation) -> int:
 
 
 def our_environment(env: gym.Env[object, int], module: str) -> int:
-    """Play one episode with clang's own choices, and count."""
+    """EpisodeRecord one episode with clang's own choices, and count."""
     _, info = env.reset(options={"module": module})
     decisions, over = 0, False
     while not over:

@@ -22,13 +22,13 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from mlgo_gym.corpus.catalogue import find_dataset
-from mlgo_gym.corpus.corpus import open_corpus
 from mlgo_gym.corpus.driver_options import PORTABLE_TARGET, driver_options
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.record import record_build
 from mlgo_gym.corpus.sources import compile_commands, fetch_archives, unpack_sources
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain, find_toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 SOURCES = {
     "table.c": r"""

@@ -28,10 +28,10 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.baseline import measure_baseline
-from mlgo_gym.decision_count import count_decisions
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.toolchain import bundled_command
+from mlgo_gym.episode.baseline import measure_baseline
+from mlgo_gym.episode.decision_count import count_decisions
+from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
 
 ENVIRONMENT = "mlgo/Inline-v0"
@@ -137,9 +137,9 @@ def lock_step(vector: gym.vector.VectorEnv[Any, Any, Any], steps: int) -> tuple[
     return time.perf_counter() - start, finished
 
 
-def as_ready(lanes: gym.vector.VectorEnv[Any, Any, Any], steps: int) -> tuple[float, int]:
+def as_ready(envs: gym.vector.VectorEnv[Any, Any, Any], steps: int) -> tuple[float, int]:
     """Return the same as `lock_step()` for the same steps, each environment's taken as soon as it is ready."""
-    vector = as_vector(lanes)
+    vector = as_vector(envs)
     _, info = vector.reset(seed=SEED)
     left = np.full(vector.num_envs, steps)
     finished = 0
@@ -210,9 +210,9 @@ def compare_seeds(corpus: str, steps: int, repetitions: int) -> dict[str, Any]:
     episodes = {}
     for _ in range(repetitions):
         for name, (mode, play) in kinds.items():
-            lanes = make(mode)
-            seconds, episodes[name] = play(lanes, steps)
-            lanes.close()
+            envs = make(mode)
+            seconds, episodes[name] = play(envs, steps)
+            envs.close()
             times.setdefault(name, []).append(seconds)
     assert len(set(episodes.values())) == 1, f"the same steps must end the same episodes, found {episodes}"
     print(f"\n4 environments, {steps} steps of each from equal seeds; medians of {repetitions}")

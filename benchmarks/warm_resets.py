@@ -18,7 +18,7 @@ from typing import Any
 import gymnasium as gym
 
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.session import Session
+from mlgo_gym.session.session import Session
 
 CASES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mlgo/RegAllocEvict-v0", {"preoptimize": False}),

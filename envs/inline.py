@@ -11,15 +11,15 @@ import numpy as np
 from gymnasium.utils import EzPickle
 from typing_extensions import Unpack
 
-from mlgo_gym.advisors import INLINING, Advisor
-from mlgo_gym.decision import Decision
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.features import FeatureLayout
-from mlgo_gym.options import EnvOptions
-from mlgo_gym.probe import probe
-from mlgo_gym.task import Task
-from mlgo_gym.toolchain import Toolchain
-from mlgo_gym.training_log import LogHeader
+from mlgo_gym.episode.options import EnvOptions
+from mlgo_gym.episode.probe import probe
+from mlgo_gym.llvm.advisors import INLINING, Advisor
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.llvm.training_log import LogHeader
+from mlgo_gym.session.decision import Decision
+from mlgo_gym.tasks.features import FeatureLayout
+from mlgo_gym.tasks.task import Task
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 _WIDTH = 8

@@ -9,10 +9,10 @@ from typing_extensions import Unpack
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs.inline import InlineTask
+from mlgo_gym.episode.options import EnvOptions
 from mlgo_gym.errors import ToolchainError
-from mlgo_gym.ir2vec import ARGUMENTS, ENTITIES, OPCODES, TYPES, vocabulary_file
-from mlgo_gym.options import EnvOptions
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.ir2vec import ARGUMENTS, ENTITIES, OPCODES, TYPES, vocabulary_file
+from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 OLDEST_CLANG = 22

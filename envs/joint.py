@@ -11,16 +11,16 @@ import numpy.typing as npt
 from gymnasium.utils import EzPickle
 from typing_extensions import Unpack
 
-from mlgo_gym.advisors import ADVISORS, Advisor
-from mlgo_gym.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs.inline import InlineTask
 from mlgo_gym.envs.regalloc_evict import EvictTask
 from mlgo_gym.envs.regalloc_priority import SCALE, PriorityTask, size_order
-from mlgo_gym.features import FeatureLayout
-from mlgo_gym.options import EnvOptions
-from mlgo_gym.task import Task
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.episode.options import EnvOptions
+from mlgo_gym.llvm.advisors import ADVISORS, Advisor
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.session.decision import Decision
+from mlgo_gym.tasks.features import FeatureLayout
+from mlgo_gym.tasks.task import Task
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 INLINING, EVICTION, PRIORITY = range(3)

@@ -11,15 +11,15 @@ import numpy.typing as npt
 from gymnasium.utils import EzPickle
 from typing_extensions import Unpack
 
-from mlgo_gym.advisors import EVICTION, Advisor
-from mlgo_gym.allocation_record import CostWeights
-from mlgo_gym.allocation_task import AllocationTask
-from mlgo_gym.decision import Decision
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.options import EnvOptions
 from mlgo_gym.errors import ToolchainError
-from mlgo_gym.eviction_rule import default_eviction
-from mlgo_gym.features import FeatureLayout
-from mlgo_gym.options import EnvOptions
+from mlgo_gym.llvm.advisors import EVICTION, Advisor
+from mlgo_gym.llvm.allocation_record import CostWeights
+from mlgo_gym.llvm.eviction_rule import default_eviction
+from mlgo_gym.session.decision import Decision
+from mlgo_gym.tasks.allocation import AllocationTask
+from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 _RULE_FEATURES = ("mask", "is_hint", "is_local", "nr_broken_hints", "nr_urgent", "use_def_density")
@@ -87,7 +87,7 @@ class EvictTask(AllocationTask):
         return np.frombuffer(decision.payload, "<i8", self.columns, self._mask_offset).astype(np.int8)
 
     def default_action(self, decision: Decision) -> int:
-        """Return LLVM's own choice, near-exactly: see `mlgo_gym.eviction_rule`."""
+        """Return LLVM's own choice, near-exactly: see `mlgo_gym.llvm.eviction_rule`."""
         payload = decision.payload
         return default_eviction(
             *(column.unpack_from(payload, offset) for column, offset in zip(self._columns, self._offsets, strict=True))
@@ -185,8 +185,8 @@ class RegAllocEvictEnv(CompilerEnv):
 
     ## Default action
 
-    `default_action` comes from a rule that sees what the features show: `mlgo_gym.eviction_rule` says where that is
-    less than clang sees. Functions with questions whose code comes out byte for byte as plain clang's when the rule
+    `default_action` comes from a rule that sees what the features show: `mlgo_gym.llvm.eviction_rule` says where that
+    is less than clang sees. Functions with questions whose code comes out byte for byte as plain clang's when the rule
     answers, and modules where all do (`benchmarks/default_eviction.py`):
 
     | clang | builtin | zstd | lz4 |

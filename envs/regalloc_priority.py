@@ -10,16 +10,16 @@ import numpy as np
 from gymnasium.utils import EzPickle
 from typing_extensions import Unpack
 
-from mlgo_gym.advisors import PRIORITY, Advisor
-from mlgo_gym.allocation_record import CostWeights
-from mlgo_gym.allocation_task import AllocationTask
-from mlgo_gym.decision import Decision
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.options import EnvOptions
 from mlgo_gym.errors import ToolchainError
-from mlgo_gym.feature_reference import STAGES, stage_names
-from mlgo_gym.features import FeatureLayout
-from mlgo_gym.options import EnvOptions
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.advisors import PRIORITY, Advisor
+from mlgo_gym.llvm.allocation_record import CostWeights
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.session.decision import Decision
+from mlgo_gym.tasks.allocation import AllocationTask
+from mlgo_gym.tasks.feature_reference import STAGES, stage_names
+from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 SCALE = 2.0**31

@@ -13,8 +13,8 @@ from torch import distributions, nn
 
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.evaluation import evaluate
-from mlgo_gym.network import Network
-from mlgo_gym.toolchain import find_toolchain
+from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.policies.network import Network
 from mlgo_gym.wrappers import fit_normalization, vector
 
 ENVS, LENGTH, EPOCHS, BATCHES, CLIP, ENTROPY = 4, 256, 4, 4, 0.2, 0.01

@@ -15,8 +15,8 @@ from sb3_contrib import MaskablePPO
 import mlgo_gym  # noqa: F401 - registers the environments
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.evaluation import evaluate
+from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.sb3 import save_sb3
-from mlgo_gym.toolchain import find_toolchain
 from mlgo_gym.wrappers import NormalizeFeatures, fit_normalization
 
 

@@ -16,8 +16,8 @@ from ray.tune.registry import register_env
 
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.evaluation import evaluate
-from mlgo_gym.network import Network
-from mlgo_gym.toolchain import find_toolchain
+from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.policies.network import Network
 from mlgo_gym.wrappers import Normalization, NormalizeFeatures, fit_normalization
 
 LAYERS = ("encoder.encoder.net.mlp.0", "encoder.encoder.net.mlp.2", "pi.net.mlp.0")

@@ -19,8 +19,8 @@ from torchrl.objectives.value import GAE
 
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.evaluation import evaluate
-from mlgo_gym.network import Network
-from mlgo_gym.toolchain import find_toolchain
+from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.policies.network import Network
 from mlgo_gym.wrappers import NormalizeFeatures, fit_normalization
 
 FRAMES, EPOCHS, BATCHES = 1024, 4, 4

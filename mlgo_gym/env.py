@@ -11,18 +11,18 @@ import numpy.typing as npt
 from gymnasium.utils import EzPickle
 from typing_extensions import Self, Unpack
 
-from mlgo_gym.beginning import begin
-from mlgo_gym.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.episode import Episode
-from mlgo_gym.episode_maker import EpisodeMaker
+from mlgo_gym.episode.beginning import begin
+from mlgo_gym.episode.episode import Episode
+from mlgo_gym.episode.episode_maker import EpisodeMaker
+from mlgo_gym.episode.options import RENDER_MODES, EnvOptions, Settings
 from mlgo_gym.errors import ActionError, CompilerError, MlgoError
-from mlgo_gym.options import RENDER_MODES, EnvOptions, Settings
-from mlgo_gym.render import render_text
-from mlgo_gym.task import Task
-from mlgo_gym.toolchain import Toolchain
-from mlgo_gym.work import complete
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.session.work import complete
+from mlgo_gym.tasks.render import render_text
+from mlgo_gym.tasks.task import Task
 
 _RESET_OPTIONS = ("module", "function")
 
@@ -157,8 +157,8 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             Observation, reward, terminated, truncated, info. At the end `info` has `text_size`,
             `baseline_text_size` and their like for `llvm_size` and `object_size` in bytes, `reduction` (the relative
             reduction of the metric), `decisions` (how many the agent took), `handed_over` (how many clang took after
-            the budget), and what the task adds. After a failure it has `error`: kind, message, exit status, clang's
-            last words.
+            the budget), and what the task adds. After a failure it has `error`: kind, message, exit status, the
+            tail of standard error.
 
         Raises:
             ActionError: no decision waits (call `reset()`), or, with `strict`, the action is illegal.

@@ -14,9 +14,9 @@ from gymnasium.vector.utils import batch_space, iterate
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.event_loop import EventLoop
-from mlgo_gym.info_batch import batch_infos
-from mlgo_gym.lane import Lane, spread_seeds
+from mlgo_gym.vector.event_loop import EventLoop
+from mlgo_gym.vector.info_batch import batch_infos
+from mlgo_gym.vector.sub_environment import SubEnvironment, spread_seeds
 
 Observations = Any
 Step = tuple[Observations, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]
@@ -94,11 +94,11 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._discrete = isinstance(self.single_action_space, gym.spaces.Discrete)
-        self._lanes = [Lane(self._maker, number, prefetch) for number in range(num_envs)]
+        self._sub_envs = [SubEnvironment(self._maker, number, prefetch) for number in range(num_envs)]
         self._all_numbers = frozenset(range(num_envs))
         self._ended: dict[int, End] = {}
         self._delivered = list(range(num_envs))
-        self._loop = EventLoop(self._lanes, self._settle)
+        self._loop = EventLoop(self._sub_envs, self._settle)
 
     @property
     def corpus(self) -> Corpus:
@@ -132,9 +132,9 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             numbers = np.flatnonzero(mask).tolist()
         self._begin(numbers, seed, chosen)
         self._collect(len(numbers), frozenset(numbers))
-        infos = {number: self._tell(self._lanes[number]) for number in numbers}
+        infos = {number: self._tell(self._sub_envs[number]) for number in numbers}
         self._delivered = list(range(self.num_envs))
-        return self._observe(self._lanes), batch_infos(infos, self.num_envs)
+        return self._observe(self._sub_envs), batch_infos(infos, self.num_envs)
 
     def async_reset(
         self,
@@ -161,19 +161,19 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
                 f"reset() knows the options module, function and reset_mask; found {sorted(map(str, unknown))}"
             )
         seeds = spread_seeds(seed, self.num_envs)
-        names, functions = (self._per_lane(options.get(key), key) for key in ("module", "function"))
+        names, functions = (self._per_sub_env(options.get(key), key) for key in ("module", "function"))
         for name, function in zip(names, functions, strict=True):
             self._maker.check_choice(name, function)
         modules = [None if name is None else self.corpus.module(name) for name in names]
         for number in numbers:
-            lane, lane_seed = self._lanes[number], seeds[number]
-            if lane_seed is not None:
-                lane.seed(lane_seed)
+            sub_env, sub_env_seed = self._sub_envs[number], seeds[number]
+            if sub_env_seed is not None:
+                sub_env.seed(sub_env_seed)
             self._ended.pop(number, None)
-            lane.begin(modules[number], functions[number])
+            sub_env.begin(modules[number], functions[number])
             self._loop.expect(number)
 
-    def _per_lane(self, value: Any, key: str) -> list[Any]:
+    def _per_sub_env(self, value: Any, key: str) -> list[Any]:
         if value is None or isinstance(value, str):
             return [value] * self.num_envs
         if len(value) != self.num_envs:
@@ -229,15 +229,15 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             raise MlgoError(f"environment {busy[0]} is already under way: recv() it before sending again")
         resets = self._ended.keys() if self.autoreset_mode is AutoresetMode.NEXT_STEP else ()
         answers = [
-            None if number in resets else self._lanes[number].encode(action)
+            None if number in resets else self._sub_envs[number].encode(action)
             for number, action in zip(numbers, each, strict=True)
         ]
         for number, answer in zip(numbers, answers, strict=True):
             if answer is None:
                 del self._ended[number]
-                self._lanes[number].begin()
+                self._sub_envs[number].begin()
             else:
-                self._lanes[number].act(answer)
+                self._sub_envs[number].act(answer)
             self._loop.expect(number)
 
     def recv(self) -> Step:
@@ -265,68 +265,68 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         terminations = np.zeros(self.batch_size, np.bool_)
         truncations = np.zeros(self.batch_size, np.bool_)
         self._delivered = numbers
-        lanes = [self._lanes[number] for number in numbers]
-        if all(lane.has_only_asked for lane in lanes) and self._ended.keys().isdisjoint(numbers):
-            info = self._maker.decision_infos([lane.episode for lane in lanes if lane.episode is not None])
+        sub_envs = [self._sub_envs[number] for number in numbers]
+        if all(sub_env.has_only_asked for sub_env in sub_envs) and self._ended.keys().isdisjoint(numbers):
+            info = self._maker.decision_infos([sub_env.episode for sub_env in sub_envs if sub_env.episode is not None])
         else:
             infos: dict[int, dict[str, Any]] = {}
-            for row, lane in enumerate(lanes):
-                if lane.number in self._ended:
-                    rewards[row], terminations[row], truncations[row], infos[row] = self._deliver_end(lane)
+            for row, sub_env in enumerate(sub_envs):
+                if sub_env.number in self._ended:
+                    rewards[row], terminations[row], truncations[row], infos[row] = self._deliver_end(sub_env)
                 else:
-                    infos[row] = self._tell(lane)
+                    infos[row] = self._tell(sub_env)
             info = batch_infos(infos, self.batch_size)
         info["env_id"] = np.array(numbers, np.int64)
-        return self._observe(lanes), rewards, terminations, truncations, info
+        return self._observe(sub_envs), rewards, terminations, truncations, info
 
-    def _observe(self, lanes: Iterable[Lane]) -> Observations:
-        return self.task.observe_batch([lane.decision for lane in lanes])
+    def _observe(self, sub_envs: Iterable[SubEnvironment]) -> Observations:
+        return self.task.observe_batch([sub_env.decision for sub_env in sub_envs])
 
-    def _settle(self, lane: Lane) -> bool:
+    def _settle(self, sub_env: SubEnvironment) -> bool:
         """Note an episode's end; with SAME_STEP a beginning follows at once, before there is anything to deliver."""
-        if not lane.over or lane.error is not None:
+        if not sub_env.over or sub_env.error is not None:
             return True
-        self._ended[lane.number] = End(lane.reward, lane.truncated, self._noted(lane, lane.info))
+        self._ended[sub_env.number] = End(sub_env.reward, sub_env.truncated, self._noted(sub_env, sub_env.info))
         if self.autoreset_mode is not AutoresetMode.SAME_STEP:
             return True
-        lane.begin()
+        sub_env.begin()
         return False
 
     @staticmethod
-    def _noted(lane: Lane, info: dict[str, Any]) -> dict[str, Any]:
-        if lane.illegal:
+    def _noted(sub_env: SubEnvironment, info: dict[str, Any]) -> dict[str, Any]:
+        if sub_env.illegal:
             info["illegal_action"] = True
-            lane.illegal = False
+            sub_env.illegal = False
         return info
 
     def _collect(self, count: int, among: frozenset[int] | None = None) -> list[int]:
         """Return the numbers of environments that are ready; if one has an error raise it, and keep the others."""
         numbers = self._loop.collect(count, among)
         for number in numbers:
-            error = self._lanes[number].error
+            error = self._sub_envs[number].error
             if error is not None:
                 self._loop.put_back(other for other in numbers if other != number)
                 self._ended[number] = End(0.0, True, {})
-                self._lanes[number].error = None
+                self._sub_envs[number].error = None
                 error.args, error.env_id = (f"environment {number}: {error}",), number
                 raise error
         return numbers
 
-    def _tell(self, lane: Lane) -> dict[str, Any]:
+    def _tell(self, sub_env: SubEnvironment) -> dict[str, Any]:
         """Return the info of the decision that waits."""
-        assert lane.episode is not None
-        info = self._maker.decision_info(lane.episode)
-        if lane.skipped and lane.episode.decisions == 0:
-            info["skipped"] = lane.skipped
-        return self._noted(lane, info)
+        assert sub_env.episode is not None
+        info = self._maker.decision_info(sub_env.episode)
+        if sub_env.skipped and sub_env.episode.decisions == 0:
+            info["skipped"] = sub_env.skipped
+        return self._noted(sub_env, info)
 
-    def _deliver_end(self, lane: Lane) -> tuple[float, bool, bool, dict[str, Any]]:
+    def _deliver_end(self, sub_env: SubEnvironment) -> tuple[float, bool, bool, dict[str, Any]]:
         """Return reward, terminated, truncated and info of an environment whose episode has ended."""
-        ended = self._ended[lane.number]
+        ended = self._ended[sub_env.number]
         info = ended.info
-        if lane.decision is not None:
-            del self._ended[lane.number]
-            info = self._tell(lane)
+        if sub_env.decision is not None:
+            del self._ended[sub_env.number]
+            info = self._tell(sub_env)
             info["final_obs"], info["final_info"] = self.task.final_observation(), ended.info
         return ended.reward, not ended.truncated, ended.truncated, info
 
@@ -339,15 +339,15 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             return None
         assert isinstance(self.single_action_space, gym.spaces.Discrete)
         masks = np.ones((self.num_envs, int(self.single_action_space.n)), np.int8)
-        for lane in self._lanes:
-            mask = self.task.action_mask(lane.decision) if lane.decision is not None else None
+        for sub_env in self._sub_envs:
+            mask = self.task.action_mask(sub_env.decision) if sub_env.decision is not None else None
             if mask is not None:
-                masks[lane.number] = mask
+                masks[sub_env.number] = mask
         return masks
 
     def render(self) -> tuple[Any, ...]:
         """Return the current decision of each environment for a person to read, with `render_mode="ansi"`."""
-        return tuple(self._template.render_episode(lane.episode, lane.last_action) for lane in self._lanes)
+        return tuple(self._template.render_episode(sub_env.episode, sub_env.last_action) for sub_env in self._sub_envs)
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Return an attribute of the single environment, once per environment."""
@@ -364,8 +364,8 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
     def close_extras(self, **kwargs: Any) -> None:
         """End every compile."""
         del kwargs
-        for lane in self._lanes:
-            lane.close()
+        for sub_env in self._sub_envs:
+            sub_env.close()
         self._loop.close()
         self._template.close()
 

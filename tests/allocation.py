@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from mlgo_gym.allocation_record import CostWeights
+from mlgo_gym.llvm.allocation_record import CostWeights
 
 
 class _Loader(yaml.SafeLoader):

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.compilation import Compilation, plan
+from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.toolchain import Toolchain, bundled_command, find_toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
 from tests.traces import traces
 
 PROGRAMS = Path(__file__).parent / "programs"

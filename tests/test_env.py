@@ -16,10 +16,10 @@ import gymnasium as gym
 import pytest
 
 import mlgo_gym
-from mlgo_gym.corpus.corpus import open_corpus
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, CompilerError, CorpusError, MlgoError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 from tests.fakes.drive import play
 from tests.traces import alive, ends_within, traces
 

@@ -18,10 +18,10 @@ import pytest
 import mlgo_gym
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorityEnv
-from mlgo_gym.episode import Episode
+from mlgo_gym.episode.episode import Episode
 from mlgo_gym.errors import ActionError, SnapshotError
-from mlgo_gym.session import Session
-from mlgo_gym.snapshot_support import snapshot_support
+from mlgo_gym.session.session import Session
+from mlgo_gym.session.snapshot_support import snapshot_support
 from tests.conftest import MakeBitcode
 from tests.fakes.no_ptrace import NO_PTRACE
 from tests.traces import alive, children

@@ -16,7 +16,7 @@ from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
 from tests.traces import traces
-from tests.vector import EVICT, INLINE, clang_of, end_clang, make
+from tests.vector.stepping import EVICT, INLINE, clang_of, end_clang, make
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from mlgo_gym.errors import MissingExtraError, MlgoError
-from mlgo_gym.info_batch import unbatch_infos
+from mlgo_gym.vector.info_batch import unbatch_infos
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
 
 try:

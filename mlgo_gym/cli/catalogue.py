@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from mlgo_gym.cache import write_atomically
 from mlgo_gym.corpus.catalogue_page import made_reports, page, with_totals
-from mlgo_gym.toolchain import find_toolchain
+from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.storage.cache import write_atomically
 
 
 def catalogue(

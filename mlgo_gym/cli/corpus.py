@@ -16,12 +16,13 @@ from mlgo_gym.cli.decisions import decision_counter
 from mlgo_gym.cli.fetch import fetch
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.record import record
-from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus, open_corpus
+from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus
 from mlgo_gym.corpus.information import describe
 from mlgo_gym.corpus.names import named_corpora
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.verify import verify
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain, find_toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 corpus_commands = typer.Typer(help="Look at corpora, make them, and check them.", no_args_is_help=True)
 for command in (extract, make, combine, record, fetch, catalogue):

@@ -11,7 +11,7 @@ from rich.table import Table
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.information import Information, histogram
 from mlgo_gym.corpus.names import NamedCorpus
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 
 _BAR = 40
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlgo_gym.corpus.corpus import Count
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 
 
 def decision_counter(toolchain: Toolchain) -> tuple[tuple[str, ...], Count]:

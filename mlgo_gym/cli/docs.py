@@ -19,7 +19,7 @@ def docs(
     ] = False,
 ) -> None:
     """Write the manual page of each environment, with the tables of its features."""
-    from mlgo_gym.documentation import outdated, write_pages
+    from mlgo_gym.cli.manual_pages import outdated, write_pages
 
     changed = outdated(output) if check else write_pages(output)
     for name in changed:

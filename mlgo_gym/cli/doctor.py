@@ -18,8 +18,8 @@ from mlgo_gym import ENVIRONMENTS, __version__
 from mlgo_gym.errors import MlgoError
 
 if TYPE_CHECKING:
-    from mlgo_gym.advisors import Advisor
-    from mlgo_gym.toolchain import Toolchain
+    from mlgo_gym.llvm.advisors import Advisor
+    from mlgo_gym.llvm.toolchain import Toolchain
 
 MISSING = 1
 """The exit status when something is missing."""
@@ -70,8 +70,8 @@ def examine(clang: str | None = None) -> dict[str, Any]:
 
 
 def _clang(chosen: str | None, problems: list[dict[str, str]]) -> dict[str, Any]:
-    from mlgo_gym.advisors import ADVISORS
-    from mlgo_gym.toolchain import OLDEST_SUPPORTED, find_toolchain
+    from mlgo_gym.llvm.advisors import ADVISORS
+    from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED, find_toolchain
 
     another = f"choose another clang, {OLDEST_SUPPORTED} or newer, with --clang or $MLGO_CLANG, or the bundled one"
     try:
@@ -90,7 +90,7 @@ def _clang(chosen: str | None, problems: list[dict[str, str]]) -> dict[str, Any]
 
 
 def _advisor(toolchain: Toolchain, advisor: Advisor) -> dict[str, Any]:
-    from mlgo_gym.probe import probe
+    from mlgo_gym.episode.probe import probe
 
     try:
         return {"features": len(probe(toolchain, advisor).header.features)}
@@ -99,7 +99,7 @@ def _advisor(toolchain: Toolchain, advisor: Advisor) -> dict[str, Any]:
 
 
 def _snapshots() -> dict[str, Any]:
-    from mlgo_gym.snapshot_support import snapshot_support
+    from mlgo_gym.session.snapshot_support import snapshot_support
 
     possible, reason = snapshot_support()
     return {"possible": possible, "reason": reason}
@@ -134,7 +134,7 @@ def _version(package: str) -> str | None:
 
 
 def _cache(problems: list[dict[str, str]]) -> dict[str, Any]:
-    from mlgo_gym.cache import cache_directory, write_atomically
+    from mlgo_gym.storage.cache import cache_directory, write_atomically
 
     folder = cache_directory()
     trial = folder / f"doctor-{os.getpid()}"
@@ -149,7 +149,7 @@ def _cache(problems: list[dict[str, str]]) -> dict[str, Any]:
 
 
 def _scratch(problems: list[dict[str, str]]) -> dict[str, Any]:
-    from mlgo_gym.scratch import make_scratch
+    from mlgo_gym.session.scratch import make_scratch
 
     try:
         folder = make_scratch()

@@ -79,7 +79,7 @@ def evaluate(
 
     Exit status 1: an episode failed.
     """
-    from mlgo_gym.cli.sheets import print_result
+    from mlgo_gym.cli.tables import print_result
     from mlgo_gym.evaluation import Evaluation
     from mlgo_gym.evaluation.evaluation import ENVS
 

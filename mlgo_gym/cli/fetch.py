@@ -15,7 +15,7 @@ from mlgo_gym.cli.record import FAILED, print_failures
 from mlgo_gym.corpus.catalogue import dataset_names
 from mlgo_gym.corpus.dataset import DatasetReport, fetch_dataset, read_report
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain, find_toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 
 def fetch(

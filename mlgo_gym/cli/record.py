@@ -10,7 +10,7 @@ from rich.console import Console
 
 from mlgo_gym.corpus.record import record_build
 from mlgo_gym.corpus.recorder import RecordFailure
-from mlgo_gym.toolchain import find_toolchain
+from mlgo_gym.llvm.toolchain import find_toolchain
 
 FAILED = 1
 """The exit status when the build went well and something could not be recorded."""

@@ -15,7 +15,7 @@ def report(
     svg: Annotated[Path | None, typer.Option(help="Write the tables to this file as a picture, too.")] = None,
 ) -> None:
     """Print the tables of an evaluation again."""
-    from mlgo_gym.cli.sheets import draw_result, print_result
+    from mlgo_gym.cli.tables import draw_result, print_result
     from mlgo_gym.evaluation.result import load_result
 
     result = load_result(folder)

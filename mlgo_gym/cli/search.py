@@ -32,13 +32,13 @@ def search(
     status 1: a module failed, or a replay cost something else.
     """
     from mlgo_gym.cli.evaluate import parse_settings
-    from mlgo_gym.search import Campaign
+    from mlgo_gym.search import CorpusSearch
 
     arguments = {"corpus": corpus, **({} if clang is None else {"clang": clang}), **parse_settings(settings or ())}
-    campaign = Campaign(environment, arguments, algorithm, compiles, seconds, seed, tuple(module or ()))
+    search = CorpusSearch(environment, arguments, algorithm, compiles, seconds, seed, tuple(module or ()))
     results = []
     typer.echo(f"{'module':40} {'decisions':>9} {'compiles':>8} {'clang':>10} {'found':>10} {'change':>8}")
-    for result in campaign.run(output, jobs):
+    for result in search.run(output, jobs):
         results.append(result)
         if result.error is not None:
             typer.echo(f"{result.module:40} failed: {result.error.splitlines()[0]}")

@@ -12,14 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from mlgo_gym.bitcode import read_bitcode
-from mlgo_gym.cache import cache_directory, key_of
 from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus
 from mlgo_gym.corpus.description import DESCRIPTION_FILE, write_command, write_description, write_metadata
 from mlgo_gym.corpus.driver import PORTABLE_FLAGS, compile_to_bitcode, libc_include_flags, recorded_flags
 from mlgo_gym.corpus.folder import FolderModules
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.bitcode import read_bitcode
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.storage.cache import cache_directory, key_of
 
 PROGRAMS = Path(__file__).parent / "programs"
 """The sources: `FOLDER/NAME.c` and `FOLDER/NAME.cpp`."""

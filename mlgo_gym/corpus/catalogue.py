@@ -11,7 +11,7 @@ from typing import Any
 
 from mlgo_gym.errors import CorpusError
 
-_FOLDER = Path(__file__).parent / "catalogue"
+_FOLDER = Path(__file__).parent / "datasets"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from mlgo_gym.corpus.catalogue import Dataset, dataset_names, find_dataset
 from mlgo_gym.corpus.dataset import REPORT_FILE, DatasetReport, dataset_folder, read_report
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 
 BEGIN = "<!-- datasets: made by `mlgo-gym corpus catalogue` -->"
 """What stands before the totals in a file that quotes them."""

@@ -1,26 +1,21 @@
-"""A corpus: named modules, opened by a short specification, looked up, filtered, split and sampled."""
+"""A corpus: named modules, looked up, filtered, split, sampled and joined."""
 
 from __future__ import annotations
 
 import fnmatch
-import os
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import Literal, overload
 
 from mlgo_gym.corpus.flags import check_edits
-from mlgo_gym.corpus.folder import FolderModules
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules import ENDLESS, EditedModules, JoinedModules, Modules, SingleModule
+from mlgo_gym.corpus.modules import ENDLESS, EditedModules, JoinedModules, Modules
 from mlgo_gym.corpus.sampling import draw, draw_stratified, is_test
 from mlgo_gym.errors import CorpusError
-
-if TYPE_CHECKING:
-    from mlgo_gym.toolchain import Toolchain
 
 DEFAULT_LEVEL = "Oz"
 """The optimisation level of corpora made here, unless another is asked for."""
@@ -245,70 +240,12 @@ def _within(value: int, least: int, most: int | None) -> bool:
     return least <= value and (most is None or value <= most)
 
 
-def open_corpus(
-    spec: str | os.PathLike[str] | Corpus, *, toolchain: Toolchain, flags: Sequence[str] | None = None
-) -> Corpus:
-    """Return the corpus that a specification names.
-
-    Args:
-        spec: `builtin`; a dataset of the catalogue, fetched on first use; `pypi:NAME==VERSION`, the C and C++ of a
-            source distribution; `csmith:SEED` or `csmith:SEED:COUNT`, random programs; the path of a folder with
-            `corpus_description.json`, of any folder of `.bc` files, or of one `.bc` file. All but paths
-            take an optimisation level, as in `zstd@Os`. Several of them with commas between are joined, with
-            `CORPUS/` before the module names. What has a slash or ends in `.bc` and exists is always a path. A corpus
-            is returned as it is.
-        toolchain: the clang that makes the bitcode, where a corpus is not bitcode already.
-        flags: for modules without recorded flags. Without them such modules have None.
+def join_corpora(corpora: Sequence[Corpus]) -> Corpus:
+    """Return one corpus of the modules of several, with `CORPUS/` before their names.
 
     Raises:
-        CorpusError: nothing goes by that name, or it cannot be used.
+        CorpusError: two have the same name, or one has no end.
     """
-    if isinstance(spec, Corpus):
-        return spec
-    text = os.fspath(spec)
-    path = Path(text).expanduser()
-    if not isinstance(spec, str) or ((os.sep in text or text.endswith(".bc")) and path.exists()):
-        return _open_path(path, flags)
-    if "," in text:
-        return _join([open_corpus(part.strip(), toolchain=toolchain, flags=flags) for part in text.split(",") if part])
-    name, _, level = text.partition("@")
-    if name == "builtin":
-        from mlgo_gym.corpus.builtin import builtin_corpus
-
-        return builtin_corpus(toolchain, optimize=level or DEFAULT_LEVEL)
-    if name.startswith("csmith:"):
-        from mlgo_gym.corpus.csmith import csmith_corpus
-
-        return csmith_corpus(name.removeprefix("csmith:"), toolchain, optimize=level or DEFAULT_LEVEL)
-    from mlgo_gym.corpus.catalogue import dataset_names
-
-    if name.startswith("pypi:") or name in dataset_names():
-        from mlgo_gym.corpus.dataset import fetch_dataset
-
-        folder = fetch_dataset(name, optimize=level or DEFAULT_LEVEL, toolchain=toolchain)
-        project = name.removeprefix("pypi:").partition("==")[0]
-        return Corpus(text, FolderModules(folder, flags=flags), path=folder, origin=lambda module: (project, module))
-    if text and path.exists():
-        return _open_path(path, flags)
-    raise CorpusError(
-        f"there is no corpus {text!r}; give a folder with corpus_description.json, a folder of .bc files, a .bc file, "
-        f"pypi:NAME==VERSION, csmith:SEED, or one of: {', '.join(['builtin', *dataset_names()])}"
-    )
-
-
-def _open_path(path: Path, flags: Sequence[str] | None) -> Corpus:
-    if path.is_dir():
-        folder = FolderModules(path, flags=flags)
-        project = folder.project
-        origin = None if project is None else (lambda name: (project, name))
-        return Corpus(path.resolve().name, folder, path=path, origin=origin)
-    if not path.is_file() or path.suffix != ".bc":
-        raise CorpusError(f"{path}: a corpus folder or a .bc file was wanted, found neither; check the path")
-    single = SingleModule(path, None if flags is None else tuple(flags))
-    return Corpus(single.names[0], single, path=path)
-
-
-def _join(corpora: Sequence[Corpus]) -> Corpus:
     by_name = {corpus.name.replace("/", ":"): corpus for corpus in corpora}
     if len(by_name) != len(corpora):
         names = ", ".join(corpus.name for corpus in corpora)

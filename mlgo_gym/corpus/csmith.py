@@ -16,14 +16,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import overload
 
-from mlgo_gym.cache import cache_directory, key_of
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.description import read_command, read_metadata, write_command, write_metadata
 from mlgo_gym.corpus.driver import PORTABLE_FLAGS, compile_to_bitcode, libc_include_flags, recorded_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules import ENDLESS
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.storage.cache import cache_directory, key_of
 
 _LARGEST_SEED = 2**32 - 1
 _TIMEOUT = 60

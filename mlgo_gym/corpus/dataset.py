@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from mlgo_gym.cache import cache_directory, key_of, write_atomically
 from mlgo_gym.corpus.catalogue import Archive, Dataset, find_dataset
 from mlgo_gym.corpus.driver_options import PORTABLE_TARGET
 from mlgo_gym.corpus.record import record_build
@@ -25,7 +24,8 @@ from mlgo_gym.corpus.recorder import LEVELS, Recorder, RecordFailure, Recording
 from mlgo_gym.corpus.shim import record_compile
 from mlgo_gym.corpus.sources import compile_commands, fetch_archives, unpack_sources
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain, find_toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.storage.cache import cache_directory, key_of, write_atomically
 
 REPORT_FILE = "recording.json"
 _REVISION = 3

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mlgo_gym.cache import write_atomically
 from mlgo_gym.errors import CorpusError
+from mlgo_gym.storage.cache import write_atomically
 
 DESCRIPTION_FILE = "corpus_description.json"
 UNSPECIFIED_OVERRIDE = ("<UNSPECIFIED>",)

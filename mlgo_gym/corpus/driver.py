@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mlgo_gym.corpus.code_generation import code_generation_flags
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain, bundled_folder
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
 
 PORTABLE_FLAGS = (
     "--no-default-config",

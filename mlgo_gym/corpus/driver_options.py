@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from mlgo_gym.cache import cache_directory
 from mlgo_gym.corpus.shim import split_command
 from mlgo_gym.errors import ToolchainError
-from mlgo_gym.toolchain import Toolchain, bundled_command
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
+from mlgo_gym.storage.cache import cache_directory
 
 PORTABLE_TARGET = "x86_64-linux-gnu.2.28"
 """What datasets are compiled for, so that they are the same on every machine: the first x86-64, Debian 10's glibc."""

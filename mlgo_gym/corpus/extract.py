@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlgo_gym.cache import write_atomically
 from mlgo_gym.corpus.description import UNSPECIFIED_OVERRIDE, parse_command, write_description
 from mlgo_gym.corpus.object_list import IMPORTED_SUFFIX, INDEX_SUFFIX, BuildObject, ObjectList
 from mlgo_gym.corpus.sections import SectionReader, find_section_reader
 from mlgo_gym.errors import CorpusError
+from mlgo_gym.storage.cache import write_atomically
 
 THINLTO_BUILDS = ("distributed", "local")
 """The kinds of ThinLTO build that can be extracted."""

@@ -16,8 +16,8 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from mlgo_gym.cache import cache_directory
 from mlgo_gym.errors import CorpusError, MissingExtraError, UnreachableError
+from mlgo_gym.storage.cache import cache_directory
 
 if TYPE_CHECKING:
     from pypi_simple import DistributionPackage, PyPISimple

@@ -11,11 +11,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.corpus.corpus import Corpus, Count
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
+from mlgo_gym.llvm.toolchain import Toolchain
 
 DECADES = (0, 1, 10, 100, 1000, 10_000)
 """Where the bins of a histogram of decisions begin."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlgo_gym.bitcode import parse_bitcode
-from mlgo_gym.cache import write_atomically
 from mlgo_gym.corpus.description import write_description
 from mlgo_gym.errors import CorpusError
+from mlgo_gym.llvm.bitcode import parse_bitcode
+from mlgo_gym.storage.cache import write_atomically
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from mlgo_gym.corpus.builtin import LEVELS, builtin_folder
 from mlgo_gym.corpus.catalogue import dataset_names, find_dataset
 from mlgo_gym.corpus.dataset import REPORT_FILE, dataset_folder, read_report
 from mlgo_gym.corpus.description import DESCRIPTION_FILE, read_description
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.bitcode import parse_bitcode
-from mlgo_gym.cache import write_atomically
 from mlgo_gym.corpus.description import write_description, write_metadata
 from mlgo_gym.errors import CorpusError, MissingExtraError
+from mlgo_gym.llvm.bitcode import parse_bitcode
+from mlgo_gym.storage.cache import write_atomically
 
 CONTENT = "content"
 """The column with the bitcode."""

@@ -15,12 +15,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.cache import cache_directory, key_of
 from mlgo_gym.corpus import shim
 from mlgo_gym.corpus.driver_options import bundled_target, driver_options
 from mlgo_gym.corpus.recorder import Recorder, Recording, check_output
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain, bundled_command, find_toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
+from mlgo_gym.storage.cache import cache_directory, key_of
 
 _C_NAMES = ("cc", "gcc", "clang", "c99", "c11")
 _CXX_NAMES = ("c++", "g++", "clang++")

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mlgo_gym.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.corpus.code_generation import code_generation_flags
 from mlgo_gym.corpus.description import write_command, write_description, write_metadata
 from mlgo_gym.corpus.driver_options import driver_options
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain, bundled_folder
+from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
 
 LEVELS = ("Oz", "Os", "O2", "O3")
 """The optimisation levels that a corpus can be recorded at."""

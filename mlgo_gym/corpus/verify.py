@@ -7,13 +7,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from mlgo_gym.bitcode import read_bitcode
-from mlgo_gym.compilation import plan
+from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.flags import split_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.bitcode import read_bitcode
+from mlgo_gym.llvm.toolchain import Toolchain
 
 _ACTIONS = ("-emit-obj", "-emit-llvm", "-emit-llvm-bc", "-emit-llvm-only", "-emit-codegen-only", "-S")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
+from mlgo_gym.evaluation.episode_record import Assignment
 from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.evaluation.episode_runner import EpisodeRunner, RunnerSettings
-from mlgo_gym.evaluation.play import Assignment
 from mlgo_gym.evaluation.vector_runner import VectorRunner
 
 

@@ -10,18 +10,18 @@ from typing import Any, TypeGuard
 import gymnasium as gym
 
 import mlgo_gym
-from mlgo_gym.baseline import baseline_session, measure_baseline
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.decision_count import known_decisions
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.baseline import baseline_session, measure_baseline
+from mlgo_gym.episode.decision_count import known_decisions
+from mlgo_gym.episode.options import Settings
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.episode_record import Assignment, EpisodeRecord, failure, measures_of
 from mlgo_gym.evaluation.episode_result import DONE, NO_DECISIONS, EpisodeResult
-from mlgo_gym.evaluation.play import Assignment, Play, failure, measures_of
-from mlgo_gym.measurement import Measurement
-from mlgo_gym.options import Settings
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.plain_clang import PREFIX, plain_clang_flags
+from mlgo_gym.tasks.measurement import Measurement
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class EpisodeRunner:
 
     def _episode(self, assignment: Assignment, module: Module) -> EpisodeResult:
         policy = self.policies[assignment.policy]
-        play = Play(assignment)
+        play = EpisodeRecord(assignment)
         try:
             observation, info = self.env.reset(options={"module": module.name})
         except MlgoError:

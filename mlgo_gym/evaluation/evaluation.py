@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import mlgo_gym
-from mlgo_gym.bitcode import BitcodeFacts, read_bitcode
-from mlgo_gym.cache import JsonCache, key_of
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import MlgoError, PolicyError
@@ -24,8 +22,10 @@ from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.result_folder import ResultFolder
 from mlgo_gym.evaluation.schedule import Schedule
 from mlgo_gym.evaluation.workers import run_in_workers
+from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import policy_identity
+from mlgo_gym.storage.cache import JsonCache, key_of
 
 Policies = Sequence[str] | Mapping[str, str | Policy]
 """Specifications; or these, or policies, by the names they are to have."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.evaluation.intervals import Interval, intervals_available, mean_interval, total_interval
-from mlgo_gym.evaluation.result import TEXT, EvaluationResult
-from mlgo_gym.evaluation.summary import Change, Summary
+from mlgo_gym.evaluation.summary import TEXT, Change, Summary
+
+if TYPE_CHECKING:
+    from mlgo_gym.evaluation.result import EvaluationResult
 
 _MOST_LISTED = 10
 _UNITS = {"text_size": "text bytes", "llvm_size": "llvm-size bytes", "object_size": "object bytes"}
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class Table:
     """A table of texts.
 
     Attributes:
@@ -39,7 +41,7 @@ class Sheet:
         return "\n".join([self.title, "", aligned[0], "-" * max(map(len, aligned)), *aligned[1:]])
 
 
-def overview(result: EvaluationResult) -> Sheet:
+def overview(result: EvaluationResult) -> Table:
     """Return a row for each policy: what its episodes add up to against plain clang."""
     summaries = result.summaries()
     metric = result.configuration.metric
@@ -62,7 +64,7 @@ def overview(result: EvaluationResult) -> Sheet:
     ]
     title = describe(result)
     rows = tuple(tuple(cell(row) for _, cell in columns) for row in summaries)
-    return Sheet(title, tuple(name for name, _ in columns), rows)
+    return Table(title, tuple(name for name, _ in columns), rows)
 
 
 def _columns_of(measure: str) -> list[tuple[str, Callable[[Summary], str]]]:
@@ -80,7 +82,7 @@ def _columns_of(measure: str) -> list[tuple[str, Callable[[Summary], str]]]:
     return columns
 
 
-def by_project(result: EvaluationResult) -> Sheet | None:
+def by_project(result: EvaluationResult) -> Table | None:
     """Return a row for each project: the geometric-mean change of each policy.
 
     None for a single project, and where each module is a project of its own.
@@ -97,7 +99,7 @@ def by_project(result: EvaluationResult) -> Sheet | None:
             changes = [summary.changes[metric] for summary in summaries]
             rows.append((project, str(modules), *map(_mean_with_interval, changes)))
     title = f"Geometric-mean change of {metric} by project"
-    return Sheet(title, ("project", "modules", *result.policies), tuple(rows))
+    return Table(title, ("project", "modules", *result.policies), tuple(rows))
 
 
 def _mean_with_interval(change: Change) -> str:
@@ -160,8 +162,8 @@ def notes(result: EvaluationResult) -> list[str]:
 
 def as_text(result: EvaluationResult) -> str:
     """Return tables and notes as plain text."""
-    sheets = [overview(result), by_project(result)]
-    return "\n\n".join([*(sheet.as_text() for sheet in sheets if sheet is not None), "\n".join(notes(result))])
+    tables = [overview(result), by_project(result)]
+    return "\n\n".join([*(table.as_text() for table in tables if table is not None), "\n".join(notes(result))])
 
 
 def as_data(result: EvaluationResult) -> dict[str, Any]:

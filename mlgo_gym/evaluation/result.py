@@ -8,10 +8,9 @@ from pathlib import Path
 
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import DONE, FAILED, EpisodeResult
+from mlgo_gym.evaluation.report import as_text
 from mlgo_gym.evaluation.result_folder import read_configuration, read_episodes
-from mlgo_gym.evaluation.summary import Summary, summarize, without_decisions
-
-TEXT = "text_size"
+from mlgo_gym.evaluation.summary import TEXT, Summary, summarize, without_decisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,6 @@ class EvaluationResult:
         return [summarize(policy, chosen, self.measures) for policy in self.policies]
 
     def __str__(self) -> str:
-        from mlgo_gym.evaluation.report import as_text
-
         return as_text(self)
 
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from mlgo_gym.cache import write_atomically
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import EpisodeResult
-from mlgo_gym.json_lines import JsonLines, read_json_lines
+from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 
 HEADER = "meta.json"
 EPISODES = "episodes.jsonl"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from mlgo_gym.evaluation.episode_record import Assignment
 from mlgo_gym.evaluation.episode_result import DONE, NO_DECISIONS, EpisodeResult
-from mlgo_gym.evaluation.play import Assignment
 
 
 class Schedule:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, EpisodeResult
 
+TEXT = "text_size"
+"""The measure that every evaluation shows: the bytes of the executable sections."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:

@@ -12,13 +12,13 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.episode_record import Assignment, EpisodeRecord, failure
 from mlgo_gym.evaluation.episode_result import NO_DECISIONS, EpisodeResult
 from mlgo_gym.evaluation.episode_runner import EpisodeRunner
-from mlgo_gym.evaluation.play import Assignment, Play, failure
 from mlgo_gym.evaluation.policy_pool import PolicyPool
-from mlgo_gym.info_batch import unbatch_infos
 from mlgo_gym.policies import BatchedPolicy, Policy, act_batch
 from mlgo_gym.policies.batching import rows
+from mlgo_gym.vector.info_batch import unbatch_infos
 from mlgo_gym.vector_env import as_vector
 
 
@@ -26,7 +26,7 @@ from mlgo_gym.vector_env import as_vector
 class _Running:
     """What one of the environments is busy with."""
 
-    play: Play
+    play: EpisodeRecord
     policy: Policy
     info: dict[str, Any] | None = None
 
@@ -97,7 +97,7 @@ class VectorRunner:
                 continue
             self._waiting.remove(assignment)
             number = self._idle.pop()
-            self._running[number] = _Running(Play(assignment), policy)
+            self._running[number] = _Running(EpisodeRecord(assignment), policy)
             result = self._reset(number, assignment.module)
             if result is not None:
                 results.append(result)

@@ -13,10 +13,10 @@ from typing import Protocol
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.concurrency import make_runner
+from mlgo_gym.evaluation.episode_record import Assignment
 from mlgo_gym.evaluation.episode_result import FAILED, EpisodeResult
 from mlgo_gym.evaluation.episode_runner import RunnerSettings
-from mlgo_gym.evaluation.play import Assignment
-from mlgo_gym.parent import end_with_parent
+from mlgo_gym.evaluation.parent import end_with_parent
 
 _GOODBYE_SECONDS = 5.0
 

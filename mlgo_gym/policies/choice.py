@@ -9,8 +9,8 @@ import gymnasium as gym
 import numpy as np
 
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.normalization import Floats
 from mlgo_gym.policies.fitting import misfit
+from mlgo_gym.policies.normalization import Floats
 
 Chooser = Callable[[Floats, Any], Any]
 """Takes outputs, shape (outputs,), and the action mask or None, and returns an action."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_gym.advisors import EVICTION
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.policies.fitting import check_advisor
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gymnasium as gym
 
-from mlgo_gym.advisors import Advisor
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
+from mlgo_gym.llvm.advisors import Advisor
 
 
 def misfit(name: str, wanted: str, found: str) -> PolicyError:

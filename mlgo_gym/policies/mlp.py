@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.network import Network
 from mlgo_gym.policies.batching import row
 from mlgo_gym.policies.choice import chooser
 from mlgo_gym.policies.named_features import feature_vector
+from mlgo_gym.policies.network import Network
 
 
 class MlpPolicy:

@@ -12,8 +12,8 @@ from mlgo_gym.policies.protocol import Policy
 
 
 def _mlp(path: Path, env: CompilerEnv) -> Policy:
-    from mlgo_gym.network import Network
     from mlgo_gym.policies.mlp import MlpPolicy
+    from mlgo_gym.policies.network import Network
 
     return MlpPolicy(env, Network.load(path))
 

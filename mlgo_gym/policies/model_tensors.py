@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
-from mlgo_gym.observation_record import flat_part
 from mlgo_gym.policies.choice import chooser
+from mlgo_gym.policies.observation_samples import flat_part
 
 Read = Callable[[Any], npt.NDArray[Any]]
 """Takes an observation and returns one tensor."""

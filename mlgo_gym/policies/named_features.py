@@ -14,8 +14,8 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, PolicyError
-from mlgo_gym.normalization import Floats, feature_columns
-from mlgo_gym.observation_record import flat_part
+from mlgo_gym.policies.normalization import Floats, feature_columns
+from mlgo_gym.policies.observation_samples import flat_part
 
 _MASK = "action_mask"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mlgo_gym.advisors import EVICTION
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.policies.fitting import check_advisor
 
 

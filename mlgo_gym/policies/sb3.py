@@ -22,9 +22,9 @@ import numpy.typing as npt
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
-from mlgo_gym.network import ACTIVATIONS, Network
-from mlgo_gym.normalization import Normalization
 from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.network import ACTIVATIONS, Network
+from mlgo_gym.policies.normalization import Normalization
 
 ENTRY = "mlgo_gym.json"
 """What `save_sb3()` adds to a model's file: the names of its features, and their normalization."""

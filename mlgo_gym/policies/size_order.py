@@ -7,8 +7,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from mlgo_gym.advisors import PRIORITY
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.llvm.advisors import PRIORITY
 from mlgo_gym.policies.features import feature_reader
 from mlgo_gym.policies.fitting import check_advisor, misfit
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_gym.advisors import PRIORITY
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs.regalloc_priority import SCALE
 from mlgo_gym.errors import MissingExtraError, PolicyError
+from mlgo_gym.llvm.advisors import PRIORITY
 from mlgo_gym.policies.model_tensors import ModelTensor, bind_inputs, bind_output
 
 MODEL = "model.tflite"

@@ -8,13 +8,13 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.search.beam import beam
-from mlgo_gym.search.branch import Leaf, SearchSpace
 from mlgo_gym.search.budget import Budget
 from mlgo_gym.search.greedy import greedy
 from mlgo_gym.search.hill_climb import hill_climb
 from mlgo_gym.search.mcts import mcts
 from mlgo_gym.search.random_search import random_search
 from mlgo_gym.search.search_result import SearchResult
+from mlgo_gym.search.search_space import Leaf, SearchSpace
 
 Algorithm = Callable[[SearchSpace, int], Leaf]
 
@@ -48,7 +48,7 @@ def search_module(
         algorithm: a name among `ALGORITHMS`.
         compiles: the most compiles; None is no limit.
         seconds: the most time; None is no limit.
-        seed: the source of chance.
+        seed: seeds the random generator.
         function: with the scope of a function, which one.
 
     Raises:

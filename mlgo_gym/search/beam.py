@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from mlgo_gym.search.branch import Branch, Leaf, SearchSpace
+from mlgo_gym.search.search_space import Branch, Leaf, SearchSpace
 
 WIDTH = 4
 """How many branches are kept."""

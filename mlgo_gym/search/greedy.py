@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlgo_gym.search.branch import Branch, Leaf, SearchSpace
+from mlgo_gym.search.search_space import Branch, Leaf, SearchSpace
 
 
 def greedy(space: SearchSpace, seed: int = 0) -> Leaf:

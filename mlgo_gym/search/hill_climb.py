@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlgo_gym.search.branch import Leaf, SearchSpace
 from mlgo_gym.search.random_search import UNLIMITED_COMPILES
+from mlgo_gym.search.search_space import Leaf, SearchSpace
 from mlgo_gym.search.snapshots import MOST_SNAPSHOTS, Snapshots
 
 
@@ -17,7 +17,7 @@ def hill_climb(space: SearchSpace, seed: int = 0) -> Leaf:
 
     Args:
         space: the decisions; where its budget has no limit, 100 compiles are made.
-        seed: the source of chance.
+        seed: seeds the random generator.
     """
     generator = np.random.default_rng(seed)
     with space.root() as root, Snapshots(root) as snapshots:

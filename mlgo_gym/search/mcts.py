@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mlgo_gym.search.branch import Branch, Leaf, SearchSpace
 from mlgo_gym.search.random_search import UNLIMITED_COMPILES
+from mlgo_gym.search.search_space import Branch, Leaf, SearchSpace
 from mlgo_gym.search.snapshots import Snapshots
 
 EXPLORATION = 0.5
@@ -71,7 +71,7 @@ def mcts(space: SearchSpace, seed: int = 0) -> Leaf:
 
     Args:
         space: the decisions; where its budget has no limit, 100 compiles are made.
-        seed: the source of chance, for the order in which actions are tried.
+        seed: seeds the random generator, for the order in which actions are tried.
     """
     generator = np.random.default_rng(seed)
     with space.root() as root, Snapshots(root) as snapshots:
@@ -92,7 +92,7 @@ class _Tree:
     Args:
         root: waits at the first decision.
         snapshots: the compiles that wait at the nodes.
-        generator: the source of chance.
+        generator: seeds the random generator.
         first: where clang's own choices lead.
     """
 

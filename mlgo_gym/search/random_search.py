@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlgo_gym.search.branch import Branch, Leaf, SearchSpace
+from mlgo_gym.search.search_space import Branch, Leaf, SearchSpace
 
 FLIPS = 4
 """How many decisions change on average."""
@@ -18,7 +18,7 @@ def random_search(space: SearchSpace, seed: int = 0) -> Leaf:
 
     Args:
         space: the decisions; where its budget has no limit, 100 compiles are made.
-        seed: the source of chance.
+        seed: seeds the random generator.
     """
     generator = np.random.default_rng(seed)
     with space.root() as root:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from mlgo_gym.search.branch import Branch
+from mlgo_gym.search.search_space import Branch
 
 MOST_SNAPSHOTS = 32
 """How many compiles wait at once."""

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import IO
 
 from mlgo_gym.errors import MlgoError, TrainingLogError
-from mlgo_gym.log_reader import read_events
-from mlgo_gym.log_writer import LogWriter
-from mlgo_gym.tensor_spec import TensorSpec
-from mlgo_gym.training_log import LogDecoder, LogHeader, Observation
+from mlgo_gym.llvm.log_reader import read_events
+from mlgo_gym.llvm.log_writer import LogWriter
+from mlgo_gym.llvm.tensor_spec import TensorSpec
+from mlgo_gym.llvm.training_log import LogDecoder, LogHeader, Observation
 from mlgo_gym.trajectories.trajectory import Step
 
 SCORE = TensorSpec("reward", "float", (1,))

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.baseline import measure_baseline
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.episode_record import measures_of
 from mlgo_gym.evaluation.episode_runner import make_environment
-from mlgo_gym.evaluation.play import measures_of
-from mlgo_gym.measurement import Measurement
-from mlgo_gym.session import Session
+from mlgo_gym.session.session import Session
+from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.trajectories.logs import read_answers
 from mlgo_gym.trajectories.trace_folder import TracedEpisode, read_trace
 

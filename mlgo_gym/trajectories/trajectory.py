@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.decision import Decision
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.evaluation.play import measures_of
+from mlgo_gym.evaluation.episode_record import measures_of
 from mlgo_gym.policies import Policy
+from mlgo_gym.session.decision import Decision
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from typing import Any
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.actions import unpack_actions
+from mlgo_gym.evaluation.episode_record import Assignment, measures_of
 from mlgo_gym.evaluation.episode_result import DONE, EpisodeResult
 from mlgo_gym.evaluation.episode_runner import EpisodeRunner, RunnerSettings, is_plain_clang
-from mlgo_gym.evaluation.play import Assignment, measures_of
 from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.trajectories.replay import Verdict, check_version, differences
 

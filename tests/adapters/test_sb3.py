@@ -13,7 +13,7 @@ import pytest
 
 import mlgo_gym
 from mlgo_gym.errors import ActionError, MlgoError
-from tests.vector import EVICT, INLINE, end_clang, make
+from tests.vector.stepping import EVICT, INLINE, end_clang, make
 
 pytest.importorskip("stable_baselines3", reason="the extra sb3 is not installed")
 pytest.importorskip("sb3_contrib", reason="the extra sb3 is not installed")

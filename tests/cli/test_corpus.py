@@ -12,10 +12,10 @@ import typer
 from typer.testing import CliRunner, Result
 
 from mlgo_gym.cli.application import application
-from mlgo_gym.corpus.corpus import open_corpus
 from mlgo_gym.corpus.description import read_description, write_command, write_description
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 
 
 def run(*arguments: object) -> Result:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from mlgo_gym.cli import doctor
 from mlgo_gym.cli.application import application
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 
 
 def test_a_whole_installation_has_no_problems(any_toolchain: Toolchain) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.bitcode import read_bitcode
 from mlgo_gym.corpus import builtin
 from mlgo_gym.corpus.builtin import PROGRAMS, builtin_corpus
-from mlgo_gym.corpus.corpus import open_corpus
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.verify import verify
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.bitcode import read_bitcode
+from mlgo_gym.llvm.toolchain import Toolchain
 
 
 def test_it_has_at_least_24_programs_and_8000_lines_of_c_and_cpp(toolchain: Toolchain) -> None:
@@ -114,7 +114,8 @@ def test_an_unknown_level_is_an_error(toolchain: Toolchain) -> None:
 
 def test_processes_that_ask_at_once_agree(own_cache: Path) -> None:
     program = (
-        "import json; from mlgo_gym.corpus.corpus import open_corpus; from mlgo_gym.toolchain import find_toolchain\n"
+        "import json\n"
+        "from mlgo_gym.corpus.opening import open_corpus; from mlgo_gym.llvm.toolchain import find_toolchain\n"
         "corpus = open_corpus('builtin', toolchain=find_toolchain('bundled'))\n"
         "print(json.dumps([str(corpus.path), [module.digest() for module in corpus]]))"
     )

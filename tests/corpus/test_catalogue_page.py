@@ -16,7 +16,7 @@ from mlgo_gym.corpus.catalogue_page import BEGIN, END, made_reports, page, stati
 from mlgo_gym.corpus.dataset import DatasetReport
 from mlgo_gym.corpus.recorder import RecordFailure
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.package_index import serve, source_distribution
 
 ROOT = Path(__file__).parent.parent.parent

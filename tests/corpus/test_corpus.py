@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.corpus import Corpus, open_corpus
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.description import write_command, write_description, write_metadata
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 
 SIZES = {"lib/a.o": 30, "lib/b.o": 10, "main.o": 20}
 
@@ -322,8 +323,8 @@ def test_a_hundred_thousand_modules_open_in_a_second_and_100_mb(tmp_path: Path) 
     program = f"""
 import json, os, time
 from pathlib import Path
-from mlgo_gym.corpus.corpus import open_corpus
-from mlgo_gym.toolchain import find_toolchain
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.llvm.toolchain import find_toolchain
 def resident():  # now, not at most: looking for the compiler took more than this corpus does
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 toolchain = find_toolchain("bundled")

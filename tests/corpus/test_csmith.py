@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.corpus import open_corpus
 from mlgo_gym.corpus.csmith import csmith_corpus
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.verify import verify
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 
 needs_csmith = pytest.mark.skipif(shutil.which("csmith") is None, reason="csmith is not installed")
 

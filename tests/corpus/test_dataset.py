@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.bitcode import read_bitcode
 from mlgo_gym.corpus import dataset as datasets
 from mlgo_gym.corpus import fetch
 from mlgo_gym.corpus.amalgamation import split_amalgamation
 from mlgo_gym.corpus.catalogue import Archive, Dataset, Part, dataset_names, find_dataset
-from mlgo_gym.corpus.corpus import open_corpus
 from mlgo_gym.corpus.dataset import fetch_dataset, read_report
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError, UnreachableError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.bitcode import read_bitcode
+from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.package_index import PackageIndex, serve, source_distribution
 
 FILES = {

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.bitcode import read_bitcode
-from mlgo_gym.corpus.corpus import open_corpus
 from mlgo_gym.corpus.description import read_command, read_description
 from mlgo_gym.corpus.extract import Extraction, extract_corpus
 from mlgo_gym.corpus.object_list import ObjectList, from_compile_commands, from_directory, from_local_thinlto
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.sections import ElfReader, ObjcopyReader, find_section_reader
 from mlgo_gym.corpus.verify import verify
 from mlgo_gym.errors import CorpusError, MissingExtraError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.bitcode import read_bitcode
+from mlgo_gym.llvm.toolchain import Toolchain
 
 Build = Callable[..., Path]
 

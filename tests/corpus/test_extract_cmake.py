@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.corpus import open_corpus
 from mlgo_gym.corpus.extract import extract_corpus
 from mlgo_gym.corpus.object_list import read_object_list
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.record import record_build
 from mlgo_gym.corpus.verify import verify
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 
 pytestmark = pytest.mark.skipif(
     shutil.which("cmake") is None or shutil.which("make") is None, reason="CMake or make is not installed"

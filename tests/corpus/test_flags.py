@@ -11,7 +11,7 @@ from mlgo_gym.corpus import arity as arities
 from mlgo_gym.corpus.arity import arity
 from mlgo_gym.corpus.flags import edit_flags, split_flags, take_thinlto_index
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 
 LINE = ("-cc1", "-triple", "x86_64-linux", "-Oz", "-emit-obj", "-mllvm", "-inline-threshold=5", "-fvisibility=hidden")
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.corpus import Corpus, open_corpus
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.description import write_description, write_metadata
 from mlgo_gym.corpus.information import describe, histogram, unreadable_because
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.corpus import open_corpus
 from mlgo_gym.corpus.make import make_corpus
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 
 
 @pytest.fixture

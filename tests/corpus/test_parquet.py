@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.corpus.corpus import open_corpus
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.parquet import import_parquet
 from mlgo_gym.corpus.verify import verify
 from mlgo_gym.errors import CorpusError, MissingExtraError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 
 Rows = list[dict[str, Any]]
 

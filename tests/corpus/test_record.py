@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from mlgo_gym.bitcode import read_bitcode
 from mlgo_gym.corpus import driver_options, shim
-from mlgo_gym.corpus.corpus import open_corpus
 from mlgo_gym.corpus.description import read_command, read_description, read_metadata
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.record import RecordedBuild, build_environment, record_build
 from mlgo_gym.corpus.recorder import Recorder
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.bitcode import read_bitcode
+from mlgo_gym.llvm.toolchain import Toolchain
 
 C_SOURCE = """\
 #include <stdio.h>

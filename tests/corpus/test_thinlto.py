@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.corpus import Corpus, open_corpus
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.extract import extract_corpus
 from mlgo_gym.corpus.object_list import from_local_thinlto, read_object_list
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.sections import ElfReader
 from mlgo_gym.corpus.verify import verify
 from mlgo_gym.envs import InlineEnv, RegAllocPriorityEnv
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.toolchain import Toolchain, bundled_command
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 
 SOURCES = {
     "user.c": "int helper(int); int twice(int x) { return helper(x) + helper(x + 1); }\n",

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.corpus import Corpus, open_corpus
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.description import write_command, write_description, write_metadata
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.verify import verify
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ import pytest
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
-from mlgo_gym.baseline import measure_baseline
-from mlgo_gym.compiled import Compiled
 from mlgo_gym.envs import InlineEnv
+from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import ActionError
-from mlgo_gym.measurement import Measurement
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.session.compiled import Compiled
+from mlgo_gym.tasks.measurement import Measurement
 from tests.conftest import MakeBitcode
 from tests.fakes.drive import Step, play
 

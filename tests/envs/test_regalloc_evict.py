@@ -12,12 +12,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from mlgo_gym.allocation_record import CostWeights
-from mlgo_gym.compiled import Compiled
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
-from mlgo_gym.measurement import Measurement
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.allocation_record import CostWeights
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.session.compiled import Compiled
+from mlgo_gym.tasks.measurement import Measurement
 from tests.allocation import costs, counts, totals
 from tests.conftest import MakeBitcode
 from tests.fakes.drive import Step, play

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from mlgo_gym.envs import RegAllocPriorityEnv
 from mlgo_gym.envs.regalloc_priority import SCALE, size_order
 from mlgo_gym.errors import ActionError
-from mlgo_gym.feature_reference import stage_names
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.tasks.feature_reference import stage_names
 from tests.conftest import MakeBitcode
 from tests.fakes.drive import play
 

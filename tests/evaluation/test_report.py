@@ -29,8 +29,8 @@ def result(configuration: Configuration, make_result: MakeResult) -> EvaluationR
 
 
 def test_the_overview_has_a_row_for_each_policy(result: EvaluationResult) -> None:
-    sheet = overview(result)
-    rows = [dict(zip(sheet.columns, row, strict=True)) for row in sheet.rows]
+    table = overview(result)
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert rows[0] == {
         "policy": "default",
         "modules": "3",
@@ -63,11 +63,11 @@ def test_the_title_says_it_for_each_corpus_and_which_part_it_is(result: Evaluati
 
 
 def test_projects_have_rows_of_their_own(result: EvaluationResult) -> None:
-    sheet = by_project(result)
-    assert sheet is not None
-    assert sheet.columns == ("project", "modules", "default", "never")
-    assert [row[:2] for row in sheet.rows] == [("one", "2"), ("two", "1")]
-    assert sheet.rows[1][2:] == ("0", "-")
+    table = by_project(result)
+    assert table is not None
+    assert table.columns == ("project", "modules", "default", "never")
+    assert [row[:2] for row in table.rows] == [("one", "2"), ("two", "1")]
+    assert table.rows[1][2:] == ("0", "-")
 
 
 def test_projects_of_one_module_each_are_not_listed(result: EvaluationResult) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.evaluation import EvaluationResult, evaluate
-from mlgo_gym.network import Network
-from mlgo_gym.normalization import Normalization
+from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies import Policy
-from mlgo_gym.toolchain import Toolchain
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.normalization import Normalization
 
 FAULTY = str(Path(__file__).with_name("faulty.py"))
 CLANG = "clang:-mllvm,-inline-threshold=-1000"
@@ -75,11 +75,11 @@ def network(tmp_path: Path, toolchain: Toolchain) -> str:
     """A random network in a file, normalization included: `mlp:FILE`."""
     pytest.importorskip("safetensors")
     features = ("cost_estimate", "callee_basic_block_count", "caller_users", "nr_ctant_params")
-    chance = np.random.default_rng(0)
-    sample = chance.normal(size=(50, len(features))).astype(np.float32) * 30
+    generator = np.random.default_rng(0)
+    sample = generator.normal(size=(50, len(features))).astype(np.float32) * 30
     network = Network(
         features,
-        tuple(chance.normal(size=shape).astype(np.float32) for shape in ((4, 32), (32, 32), (32, 2))),
+        tuple(generator.normal(size=shape).astype(np.float32) for shape in ((4, 32), (32, 32), (32, 2))),
         tuple(np.zeros(size, np.float32) for size in (32, 32, 2)),
         "tanh",
         Normalization.fit(sample, features, "log_standard"),

@@ -11,10 +11,10 @@ import pytest
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.evaluation.episode_runner import make_environment
-from mlgo_gym.network import Network
 from mlgo_gym.policies import BatchedPolicy, Policy, act_batch, load_policy
 from mlgo_gym.policies.batching import row, rows
 from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.network import Network
 from tests.policies.linear_models import write_onnx, write_tflite
 
 
@@ -55,8 +55,8 @@ def test_a_network(environment: str, observation: str, varied: str) -> None:
     if environment == "mlgo/RegAllocEvict-v0" and observation == "flat":
         names = (*names, "action_mask[3]")
     outputs = int(env.action_space.n)  # type: ignore[attr-defined]
-    chance = np.random.default_rng(1)
-    weights = [chance.normal(size=shape).astype(np.float32) for shape in ((len(names), 64), (64, outputs))]
+    generator = np.random.default_rng(1)
+    weights = [generator.normal(size=shape).astype(np.float32) for shape in ((len(names), 64), (64, outputs))]
     biases = tuple(np.zeros(size, np.float32) for size in (64, outputs))
     policy = MlpPolicy(env, Network(names, tuple(weights), biases, "relu"))
     assert isinstance(policy, BatchedPolicy)

@@ -11,12 +11,12 @@ import pytest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.evaluation.episode_runner import make_environment
-from mlgo_gym.network import Network
-from mlgo_gym.normalization import Normalization
-from mlgo_gym.observation_record import record_observations
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.policies.observation_samples import record_observations
 from tests.policies.episodes import play
 
 
@@ -27,8 +27,8 @@ def threshold_network(threshold: float) -> Network:
 
 
 def random_network(names: tuple[str, ...], outputs: int) -> Network:
-    chance = np.random.default_rng(2)
-    weight = chance.normal(size=(len(names), outputs)).astype(np.float32)
+    generator = np.random.default_rng(2)
+    weight = generator.normal(size=(len(names), outputs)).astype(np.float32)
     return Network(names, (weight,), (np.zeros(outputs, np.float32),))
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
-from mlgo_gym.normalization import METHODS
-from mlgo_gym.observation_record import fit_normalization, record_observations
 from mlgo_gym.policies import load_policy
+from mlgo_gym.policies.normalization import METHODS
+from mlgo_gym.policies.observation_samples import fit_normalization, record_observations
 from mlgo_gym.policies.sb3 import save_sb3
 from mlgo_gym.wrappers import NormalizeFeatures
 from tests.policies.episodes import play

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.log_reader import read_log
+from mlgo_gym.llvm.log_reader import read_log
 from mlgo_gym.trajectories import replay, trace
 from mlgo_gym.trajectories.trace_folder import TracedEpisode, log_name, read_trace
 

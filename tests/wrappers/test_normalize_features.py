@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 
 import mlgo_gym
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.observation_record import record_observations
+from mlgo_gym.policies.observation_samples import record_observations
 from mlgo_gym.wrappers import Normalization, NormalizeFeatures, fit_normalization, vector
 
 assert mlgo_gym.ENVIRONMENTS

@@ -1,0 +1,76 @@
+"""Tables on standard output: with lines and colours on a terminal, plain and aligned text elsewhere."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from mlgo_gym.evaluation.report import Table, as_data, by_project, notes, overview
+from mlgo_gym.evaluation.result import EvaluationResult
+
+PICTURE_WIDTH = 120
+"""The columns of the terminal that a picture shows."""
+
+_GAP = 3
+"""What a column takes beyond its text: padding and a separator."""
+
+
+def print_result(result: EvaluationResult, *, as_json: bool = False) -> None:
+    """Print what an evaluation has shown: tables and notes, or one JSON object."""
+    if as_json:
+        typer.echo(json.dumps(as_data(result), indent=2))
+        return
+    _print_tables(Console(highlight=False, markup=False), result)
+
+
+def draw_result(result: EvaluationResult, path: Path, title: str) -> None:
+    """Write what `print_result()` prints on a wide terminal as an SVG picture."""
+    console = Console(
+        highlight=False, markup=False, record=True, file=io.StringIO(), force_terminal=True, width=PICTURE_WIDTH
+    )
+    _print_tables(console, result)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    console.save_svg(str(path), title=title)
+
+
+def _print_tables(console: Console, result: EvaluationResult) -> None:
+    for table in (overview(result), by_project(result)):
+        if table is not None:
+            print_table(console, table)
+    for line in notes(result):
+        console.print(line, soft_wrap=True)
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table, and an empty line after it; on a narrow terminal, columns that do not fit go below the others."""
+    if not console.is_terminal:
+        typer.echo(f"{table.as_text()}\n")
+        return
+    console.print(table.title, soft_wrap=True)
+    for columns in fitting_columns(table, console.width):
+        drawn = RichTable(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+        for column in columns:
+            drawn.add_column(table.columns[column], justify="right" if column else "left", no_wrap=True)
+        for row in table.rows:
+            drawn.add_row(*(row[column] for column in columns))
+        console.print(drawn)
+
+
+def fitting_columns(table: Table, width: int) -> list[list[int]]:
+    """Return the columns of each of the narrower tables that show a table; all have its first column."""
+    first, *widths = (max(map(len, cells)) + _GAP for cells in zip(table.columns, *table.rows, strict=True))
+    tables: list[list[int]] = []
+    free = 0
+    for column, needed in enumerate(widths, start=1):
+        if needed > free:
+            tables.append([0])
+            free = width - first
+        tables[-1].append(column)
+        free -= needed
+    return tables

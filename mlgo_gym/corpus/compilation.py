@@ -1,0 +1,124 @@
+"""From a module and a clang to the command line of one compile."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.errors import CorpusError, ToolchainError
+from mlgo_gym.llvm.bitcode import read_bitcode
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.storage.cache import JsonCache, key_of
+
+DEFAULT_FLAGS = ("-Oz", "-fPIC")
+"""How a module without recorded flags is compiled."""
+
+_LEFT_OUT = frozenset({"-o", "-x", "-main-file-name", "-resource-dir"})
+_LEFT_OUT_JOINED = ("-fdebug-compilation-dir=", "-fcoverage-compilation-dir=")
+"""What the driver adds that names files and folders of one machine; it does not matter once there is bitcode."""
+
+_OVERRIDE_ME = "<UNSPECIFIED>"
+
+_expansions = JsonCache("driver-flags")
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """One compile of one module, but for its output and its channels.
+
+    Attributes:
+        toolchain: the compiler.
+        module: the module.
+        flags: the `-cc1` arguments that shape the result, without paths of the input.
+        inputs: the arguments that name the input files.
+    """
+
+    toolchain: Toolchain
+    module: Module
+    flags: tuple[str, ...]
+    inputs: tuple[str, ...]
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The whole command line, to which a session adds channels and output."""
+        return (*self.toolchain.command, *self.flags, *self.inputs)
+
+    def key(self, *parts: object) -> str:
+        """Return a key of everything that decides the result: compiler, bitcode, index, flags, and further parts."""
+        index = self.module.thinlto_index
+        summary = None if index is None else key_of(index.read_bytes().hex())
+        return key_of(self.toolchain.identity, self.module.digest(), summary, self.flags, *parts)
+
+
+def plan(module: Module, toolchain: Toolchain, extra_flags: Sequence[str] = ()) -> Compilation:
+    """Return the compile of a module.
+
+    The arguments are the module's own flags, the caller's additions, and the input with ThinLTO's. The loader of
+    google/ml-compiler-opt has the additions last, which makes no difference but to another `-x` or index.
+
+    Args:
+        module: what to compile; its flags are used as recorded, driver flags are expanded by clang's own driver.
+        toolchain: the compiler.
+        extra_flags: `-cc1` arguments to add.
+
+    Raises:
+        CorpusError: the bitcode is gone, or the flags must be completed by hand first.
+        ToolchainError: the compiler's driver refuses the flags.
+    """
+    if not module.bitcode.is_file():
+        raise CorpusError(f"module {module.name!r} was to be at {module.bitcode}, and there is no such file")
+    recorded = module.flags or DEFAULT_FLAGS
+    if _OVERRIDE_ME in recorded:
+        raise CorpusError(
+            f"the flags of module {module.name!r} are still {_OVERRIDE_ME}: write the flags of the original link into "
+            "global_command_override of its corpus_description.json"
+        )
+    if recorded[0] != "-cc1":
+        recorded = _expand(recorded, _triple(module.bitcode, module.bitcode.stat().st_mtime_ns), toolchain)
+    inputs = ["-x", "ir", str(module.bitcode)]
+    if module.thinlto_index is not None:
+        recorded = tuple(flag for flag in recorded if not flag.startswith("-fthinlto-index="))
+        inputs += [f"-fthinlto-index={module.thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
+    return Compilation(toolchain, module, (*recorded, "-w", *extra_flags), tuple(inputs))
+
+
+@lru_cache(maxsize=65536)
+def _triple(bitcode: Path, _mtime_ns: int) -> str:
+    return read_bitcode(bitcode).triple
+
+
+@lru_cache(maxsize=4096)
+def _expand(flags: tuple[str, ...], triple: str, toolchain: Toolchain) -> tuple[str, ...]:
+    """Return the `-cc1` line that the driver makes of driver flags, asked once and remembered."""
+    key = key_of(toolchain.identity, triple, flags)
+    known = _expansions.get(key)
+    if known is None:
+        known = {"flags": _ask_driver(flags, triple, toolchain)}
+        _expansions.put(key, known)
+    return tuple(known["flags"])
+
+
+def _ask_driver(flags: Sequence[str], triple: str, toolchain: Toolchain) -> list[str]:
+    target = [f"--target={triple}"] if triple else []
+    answer = toolchain.run([*target, *flags, "-###", "-c", "-x", "ir", os.devnull, "-o", "-"])
+    lines = [line for line in answer.stderr.splitlines() if '"-cc1"' in line]
+    if answer.returncode != 0 or len(lines) != 1:
+        raise ToolchainError(f"clang's driver was to accept the flags {' '.join(flags)}; it said:\n{answer.stderr}")
+    words = shlex.split(lines[0])
+    words = words[words.index("-cc1") :]
+    kept: list[str] = []
+    position = 0
+    while position < len(words):
+        word = words[position]
+        if word in _LEFT_OUT:
+            position += 2
+            continue
+        if word != os.devnull and not word.startswith(_LEFT_OUT_JOINED):
+            kept.append(word)
+        position += 1
+    return kept

@@ -1,0 +1,75 @@
+"""From what a user writes to a corpus: builtin programs, datasets, packages, random programs, folders and files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from mlgo_gym.corpus.builtin import builtin_corpus
+from mlgo_gym.corpus.catalogue import dataset_names
+from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus, join_corpora
+from mlgo_gym.corpus.csmith import csmith_corpus
+from mlgo_gym.corpus.dataset import fetch_dataset
+from mlgo_gym.corpus.folder import FolderModules
+from mlgo_gym.corpus.modules import SingleModule
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.llvm.toolchain import Toolchain
+
+
+def open_corpus(
+    spec: str | os.PathLike[str] | Corpus, *, toolchain: Toolchain, flags: Sequence[str] | None = None
+) -> Corpus:
+    """Return the corpus that a specification names.
+
+    Args:
+        spec: `builtin`; a dataset of the catalogue, fetched on first use; `pypi:NAME==VERSION`, the C and C++ of a
+            source distribution; `csmith:SEED` or `csmith:SEED:COUNT`, random programs; the path of a folder with
+            `corpus_description.json`, of any folder of `.bc` files, or of one `.bc` file. All but paths
+            take an optimisation level, as in `zstd@Os`. Several of them with commas between are joined, with
+            `CORPUS/` before the module names. What has a slash or ends in `.bc` and exists is always a path. A corpus
+            is returned as it is.
+        toolchain: the clang that makes the bitcode, where a corpus is not bitcode already.
+        flags: for modules without recorded flags. Without them such modules have None.
+
+    Raises:
+        CorpusError: nothing goes by that name, or it cannot be used.
+    """
+    if isinstance(spec, Corpus):
+        return spec
+    text = os.fspath(spec)
+    path = Path(text).expanduser()
+    if not isinstance(spec, str) or ((os.sep in text or text.endswith(".bc")) and path.exists()):
+        return _open_path(path, flags)
+    if "," in text:
+        return join_corpora(
+            [open_corpus(part.strip(), toolchain=toolchain, flags=flags) for part in text.split(",") if part]
+        )
+    name, _, level = text.partition("@")
+    if name == "builtin":
+        return builtin_corpus(toolchain, optimize=level or DEFAULT_LEVEL)
+    if name.startswith("csmith:"):
+        return csmith_corpus(name.removeprefix("csmith:"), toolchain, optimize=level or DEFAULT_LEVEL)
+
+    if name.startswith("pypi:") or name in dataset_names():
+        folder = fetch_dataset(name, optimize=level or DEFAULT_LEVEL, toolchain=toolchain)
+        project = name.removeprefix("pypi:").partition("==")[0]
+        return Corpus(text, FolderModules(folder, flags=flags), path=folder, origin=lambda module: (project, module))
+    if text and path.exists():
+        return _open_path(path, flags)
+    raise CorpusError(
+        f"there is no corpus {text!r}; give a folder with corpus_description.json, a folder of .bc files, a .bc file, "
+        f"pypi:NAME==VERSION, csmith:SEED, or one of: {', '.join(['builtin', *dataset_names()])}"
+    )
+
+
+def _open_path(path: Path, flags: Sequence[str] | None) -> Corpus:
+    if path.is_dir():
+        folder = FolderModules(path, flags=flags)
+        project = folder.project
+        origin = None if project is None else (lambda name: (project, name))
+        return Corpus(path.resolve().name, folder, path=path, origin=origin)
+    if not path.is_file() or path.suffix != ".bc":
+        raise CorpusError(f"{path}: a corpus folder or a .bc file was wanted, found neither; check the path")
+    single = SingleModule(path, None if flags is None else tuple(flags))
+    return Corpus(single.names[0], single, path=path)

@@ -1,0 +1,237 @@
+"""One compile under an agent: its decisions, then what it achieved against the compiler's own heuristic.
+
+Nothing here knows Gymnasium, and `proceed()` never blocks, so that one event loop can serve many episodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+
+from mlgo_gym.corpus.compilation import Compilation
+from mlgo_gym.episode.baseline import baseline_session, keep_baseline, known_baseline
+from mlgo_gym.episode.decision_count import keep_decisions
+from mlgo_gym.errors import SnapshotError, ToolchainError
+from mlgo_gym.llvm.allocation_remarks import LAST_REMARK, REMARK_FLAGS
+from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.session import Session
+from mlgo_gym.session.snapshot_support import snapshot_support
+from mlgo_gym.session.work import Work
+from mlgo_gym.tasks.measurement import Measurement
+from mlgo_gym.tasks.task import Task
+
+
+class Episode:
+    """One compile, from its start to its measurement.
+
+    Args:
+        compilation: what to compile; the task's own flags are part of it.
+        task: whose decisions these are.
+        max_decisions: after so many decisions of the agent, clang's own choices are taken to the end.
+        function: ask the agent about this function alone; clang's own choices are taken for all others.
+        alone: measure the allocation of that function alone; the compile ends with it.
+
+    Attributes:
+        decision: what clang waits with; None while it computes, and when the episode is over.
+        decisions: how many decisions the agent has answered.
+        handed_over: how many decisions of the agent's clang's own choice answered because the budget was spent.
+        measurement: what the compile achieved, once it is over.
+        baseline: what the compiler's own heuristic achieves, once the compile is over.
+        fork_method: how `fork()` made this episode: `"snapshot"`, `"replay"`, or None for one that was started.
+
+    Raises:
+        CompilerError: of kind `start`, when clang cannot be started.
+    """
+
+    def __init__(
+        self,
+        compilation: Compilation,
+        task: Task,
+        *,
+        max_decisions: int | None = None,
+        function: str | None = None,
+        alone: bool = False,
+    ) -> None:
+        self.function = function
+        self.alone = alone
+        self.compilation = compilation
+        self.task = task
+        self.decision: Decision | None = None
+        self.decisions = 0
+        self.handed_over = 0
+        self.measurement: Measurement | None = None
+        self.baseline: Measurement | None = None
+        self.fork_method: str | None = None
+        self._answers: list[bytes] = []
+        self._budget = max_decisions
+        self._unchecked = set(range(len(task.advisors)))
+        self._baseline_session: Session | None = None
+        self.session = self._fresh_session()
+
+    def _fresh_session(self) -> Session:
+        command, advisors = self.compilation.command, self.task.advisors
+        if self.alone:
+            return Session((*command, *REMARK_FLAGS), advisors)
+        return Session(command, advisors, record=self.task.record)
+
+    @property
+    def over(self) -> bool:
+        """Whether both measurements are there."""
+        return self.baseline is not None
+
+    @property
+    def current(self) -> Session:
+        """The session that runs now: the agent's compile, and after it, if need be, the baseline's."""
+        return self._baseline_session or self.session
+
+    def answer(self, advice: bytes) -> None:
+        """Answer the current decision with the bytes of an advice tensor."""
+        self.decision = None
+        self.decisions += 1
+        self._advise(advice)
+
+    def _advise(self, advice: bytes) -> None:
+        self._answers.append(advice)
+        self.session.advise(advice)
+
+    def turn_to(self, function: str) -> None:
+        """Leave the function that it waits in, at its first decision, to clang, and ask about a later one instead."""
+        assert self.decision is not None, "a function is left at its first decision"
+        assert self.decisions == 0, "a function is left before it is begun"
+        advice = self.task.default_advice(self.decision)
+        if self.alone:
+            self.session.end_at(b"")
+        self.function, self.decision = function, None
+        self._advise(advice)
+
+    def fork(self, timeout: float) -> Episode:
+        """Return an independent copy of the episode, which waits with the same decision.
+
+        clang is copied as it is; where that is not possible, its answers are given to a fresh one.
+
+        Args:
+            timeout: the longest wait for each sign of life of a fresh clang, in seconds.
+
+        Raises:
+            CompilerError: a fresh clang failed or was silent for too long.
+            SnapshotError: a fresh clang asked something else.
+        """
+        assert self.decision is not None, "fork() copies an episode that waits with a decision"
+        twin = copy.copy(self)
+        twin._answers, twin._unchecked = self._answers.copy(), self._unchecked.copy()
+        if snapshot_support()[0]:
+            with contextlib.suppress(SnapshotError):
+                twin.session, twin.fork_method = self.session.fork(), "snapshot"
+                return twin
+        twin.session, twin.fork_method = self._replay(timeout), "replay"
+        return twin
+
+    def _replay(self, timeout: float) -> Session:
+        session = self._fresh_session()
+        try:
+            ahead = len(self.task.advisors) == 1
+            if ahead:
+                session.advise_ahead(self._answers)
+            found = session.wait(timeout)
+            for advice in () if ahead else self._answers:
+                if found is not None:
+                    session.advise(advice)
+                    found = session.wait(timeout)
+            if found != self.decision:
+                raise SnapshotError(
+                    f"a fresh clang was to come to the same decision by the same {len(self._answers)} answers, and "
+                    f"came to {'its end' if found is None else f'another, {found.number} of {found.context!r}'}"
+                )
+            if self.alone:
+                session.end_at(LAST_REMARK.encode())
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def proceed(self) -> Work[None]:
+        """Go on until there is a decision to answer or the episode is over, as work for an event loop too.
+
+        Raises:
+            CompilerError: the compile, or that of the baseline, failed or was silent for too long.
+            ToolchainError: clang asks for other features than it did when it was probed.
+        """
+        while self.decision is None and not self.over:
+            self.take((yield self.current))
+
+    def wait(self, timeout: float) -> None:
+        """Do what `proceed()` does, waiting.
+
+        Args:
+            timeout: the longest wait for each sign of life of clang's, in seconds.
+        """
+        while self.decision is None and not self.over:
+            self.take(self.current.wait(timeout))
+
+    def take(self, decision: Decision | None) -> bool:
+        """Take in the current session's next decision, or None for its end.
+
+        Returns:
+            Whether that leaves something to tell the agent: a decision to answer, or that the episode is over.
+
+        Raises:
+            CompilerError: the compile, or that of the baseline, failed.
+            ToolchainError: clang asks for other features than it did when it was probed.
+        """
+        if decision is None:
+            self._ended()
+            return self.over
+        if decision.advisor in self._unchecked:
+            self._check_header(decision.advisor)
+        if self.function is not None and decision.context != self.function:
+            self._advise(self.task.default_advice(decision))
+        elif self._budget is not None and self.decisions >= self._budget:
+            self.handed_over += 1
+            self._advise(self.task.default_advice(decision))
+        else:
+            if self.alone and not self.decisions:
+                self.session.end_at(LAST_REMARK.encode())
+            self.decision = decision
+            return True
+        return False
+
+    def _check_header(self, advisor: int) -> None:
+        self._unchecked.discard(advisor)
+        found, expected = self.session.header(advisor), self.task.headers[advisor]
+        if found != expected:
+            self.session.kill()
+            raise ToolchainError(
+                f"the {self.task.advisors[advisor].name} advisor of clang was to ask with the header that it had when "
+                f"it was probed, and the header is another: expected {expected}, found {found}; make the environment "
+                "anew with the flags that change it, or delete the cache folder if the compiler was replaced"
+            )
+
+    def _ended(self) -> None:
+        """Take in the session that has just ended: first the agent's compile, then, if need be, the baseline's."""
+        measurement = self._measure()
+        if self._baseline_session is not None:
+            keep_baseline(self.compilation, measurement, record=self.task.record)
+            self._baseline_session.close()
+            self.baseline = measurement
+            return
+        self.measurement = measurement
+        if self.function is None and not self.decisions + self.handed_over:
+            keep_decisions(self.compilation, self.task, {})
+        self.session.close()
+        self.baseline = known_baseline(self.compilation, record=self.task.record)
+        if self.baseline is None:
+            self._baseline_session = baseline_session(self.compilation, record=self.task.record)
+
+    def _measure(self) -> Measurement:
+        if self.alone and self._baseline_session is None:
+            assert self.function is not None
+            if not self.session.ended_early:
+                self.session.finish(0.0)
+            return Measurement.of_function(self.function, self.session.heard)
+        return Measurement.of(self.current.finish(0.0))
+
+    def close(self) -> None:
+        """End the compile if it still runs. Idempotent."""
+        self.session.close()
+        if self._baseline_session is not None:
+            self._baseline_session.close()

@@ -1,0 +1,200 @@
+"""What an LLVM bitcode file says of itself, read without LLVM: target, producer, functions and their attributes.
+
+The container is described in LLVM's BitCodeFormat document; block, record and attribute numbers are those of
+llvm/include/llvm/Bitcode/LLVMBitCodes.h. Function bodies, types, constants and metadata are skipped by their length.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.llvm.bitstream import Block, Record, read_stream
+
+_MODULE, _PARAMETER_ATTRIBUTES, _ATTRIBUTE_GROUPS, _IDENTIFICATION, _STRING_TABLE = 8, 9, 10, 13, 23
+_MODULE_VERSION, _TRIPLE, _FUNCTION, _SOURCE_FILENAME = 1, 2, 8, 16
+_FUNCTION_INDEX = 0xFFFFFFFF
+_MIN_SIZE, _OPTIMIZE_FOR_SIZE, _OPTIMIZE_NONE = 6, 19, 37
+_INTERESTING = frozenset({_MODULE, _PARAMETER_ATTRIBUTES, _ATTRIBUTE_GROUPS, _IDENTIFICATION, _STRING_TABLE})
+
+_LANGUAGES = {
+    **dict.fromkeys(("C", "cc", "cpp", "cxx", "c++"), "C++"),
+    **dict.fromkeys(("f", "f90", "F90"), "Fortran"),
+    "c": "C",
+    "d": "D",
+    "jl": "Julia",
+    "m": "Objective-C",
+    "mm": "Objective-C++",
+    "rs": "Rust",
+    "swift": "Swift",
+    "zig": "Zig",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BitcodeFacts:
+    """What a bitcode file says of itself.
+
+    Attributes:
+        triple: the target, such as `x86_64-unknown-linux-musl`; empty if it names none.
+        producer: the LLVM that wrote it, such as `LLVM22.1.8`.
+        source_filename: the name of the source that the compiler was given.
+        functions: the number of functions with a body.
+        minsize: how many of them are to be small at any cost, as at -Oz.
+        optsize: how many are to be small, as at -Os and at -Oz.
+        optnone: how many are not to be optimised, as at -O0.
+        language: the source language, guessed from `source_filename`, the producer and the names; empty if unknown.
+    """
+
+    triple: str
+    producer: str
+    source_filename: str
+    functions: int
+    minsize: int
+    optsize: int
+    optnone: int
+    language: str
+
+    @property
+    def level(self) -> str:
+        """The optimisation level that the attributes show: `Oz`, `Os`, `O0`, `O1-O3`, `mixed` or `no functions`.
+
+        A function counts as its attributes say, however the rest was compiled; a handful of functions with attributes
+        of their own makes a module `mixed`.
+        """
+        if not self.functions:
+            return "no functions"
+        for level, number in (("Oz", self.minsize), ("Os", self.optsize), ("O0", self.optnone)):
+            if number == self.functions:
+                return level
+        return "mixed" if self.minsize or self.optsize or self.optnone else "O1-O3"
+
+
+def read_bitcode(path: str | os.PathLike[str]) -> BitcodeFacts:
+    """Return what a bitcode file says of itself, wrapped or not; of several modules in one file, the first.
+
+    Raises:
+        CorpusError: the file cannot be read, or is not whole LLVM bitcode; the text names the file.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise CorpusError(f"{path}: bitcode was wanted, and it cannot be read: {error}") from error
+    return parse_bitcode(data, path)
+
+
+def parse_bitcode(data: bytes, origin: str | os.PathLike[str]) -> BitcodeFacts:
+    """Return what bitcode in memory says of itself; `origin` is named in errors.
+
+    Raises:
+        CorpusError: it is not whole LLVM bitcode.
+    """
+    try:
+        return _Reader().read(read_stream(data, _INTERESTING.__contains__))
+    except (ValueError, IndexError) as error:
+        raise CorpusError(f"{origin}: LLVM bitcode was wanted: {error}; make the module again") from error
+
+
+@dataclass(slots=True)
+class _Reader:
+    groups: dict[int, set[int]] = field(default_factory=dict)
+    lists: list[list[int]] = field(default_factory=list)
+    functions: list[Record] = field(default_factory=list)
+    texts: dict[int, str] = field(default_factory=dict)
+    version: int = 0
+    producer: str = ""
+    strings: bytes = b""
+    modules: int = 0
+
+    def read(self, items: Iterator[tuple[Block, Record | None]]) -> BitcodeFacts:
+        for block, record in items:
+            if record is None:
+                if block == _MODULE:
+                    self.modules += 1
+                    if self.modules > 1:
+                        break
+            elif block == _IDENTIFICATION and record.code == 1:
+                self.producer = self.producer or _text(record.values)
+            elif block == _ATTRIBUTE_GROUPS and record.code == 3 and record.values[1] == _FUNCTION_INDEX:
+                self.groups[record.values[0]] = _enum_attributes(record.values[2:])
+            elif block == _PARAMETER_ATTRIBUTES and record.code == 2:
+                self.lists.append(record.values)
+            elif block == _STRING_TABLE and record.code == 1:
+                self.strings = self.strings or record.blob
+            elif block == _MODULE:
+                self._module_record(record)
+        if not self.modules:
+            raise ValueError("it holds no module")
+        return self._facts()
+
+    def _module_record(self, record: Record) -> None:
+        if record.code == _MODULE_VERSION:
+            self.version = record.values[0]
+        elif record.code == _FUNCTION:
+            self.functions.append(record)
+        elif record.code in (_TRIPLE, _SOURCE_FILENAME):
+            self.texts[record.code] = _text(record.values)
+
+    def _facts(self) -> BitcodeFacts:
+        # From version 2 on, a name's offset and length in the string table come before the other fields.
+        first = 2 if self.version >= 2 else 0
+        defined = [record.values for record in self.functions if not record.values[first + 2]]
+        counts = {_MIN_SIZE: 0, _OPTIMIZE_FOR_SIZE: 0, _OPTIMIZE_NONE: 0}
+        for values in defined:
+            attributes = values[first + 4]
+            found = (
+                set().union(*(self.groups.get(group, ()) for group in self.lists[attributes - 1])) if attributes else ()
+            )
+            for kind in counts:
+                counts[kind] += kind in found
+        source = self.texts.get(_SOURCE_FILENAME, "")
+        names = [self.strings[values[0] : values[0] + values[1]] for values in defined] if first else []
+        return BitcodeFacts(
+            triple=self.texts.get(_TRIPLE, ""),
+            producer=self.producer,
+            source_filename=source,
+            functions=len(defined),
+            minsize=counts[_MIN_SIZE],
+            optsize=counts[_OPTIMIZE_FOR_SIZE],
+            optnone=counts[_OPTIMIZE_NONE],
+            language=_language(source, self.producer, names),
+        )
+
+
+def _enum_attributes(values: list[int]) -> set[int]:
+    found: set[int] = set()
+    position = 0
+    while position < len(values):
+        form, key = values[position], values[position + 1]
+        if form in (0, 1):  # an attribute without, or with a number
+            found.add(key)
+            position += 2 + form
+        elif form in (3, 4):  # a string, or two, each ended by 0
+            position = values.index(0, position) + 1
+            if form == 4:
+                position = values.index(0, position) + 1
+        elif form in (5, 6):  # an attribute without, or with a type
+            position += 2 + (form == 6)
+        else:
+            raise ValueError(f"attribute of the unknown form {form}")
+    return found
+
+
+def _text(values: list[int]) -> str:
+    return bytes(value & 0xFF for value in values).decode(errors="replace")
+
+
+def _language(source: str, producer: str, names: list[bytes]) -> str:
+    if "rust" in producer or ("-cgu." in source and "." in source):
+        return "Rust"
+    suffix = source.rpartition(".")[2] if "." in source else ""
+    if suffix in _LANGUAGES:
+        return _LANGUAGES[suffix]
+    if any(name.startswith(b"_R") for name in names):
+        return "Rust"
+    if any(name.startswith((b"$s", b"_$s")) for name in names):
+        return "Swift"
+    return "C++" if any(name.startswith(b"_Z") for name in names) else ""

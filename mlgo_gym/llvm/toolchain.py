@@ -1,0 +1,163 @@
+"""Which clang: find it and name its version, remembered on disk so that a second process starts none."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from mlgo_gym.errors import ToolchainError
+from mlgo_gym.storage.cache import JsonCache, key_of
+
+OLDEST_SUPPORTED = 17
+"""The first clang with LLVM's InteractiveModelRunner."""
+
+_VERSION = re.compile(r"clang version (\d+)\.(\d+)\.(\d+)")
+_memory = JsonCache("toolchains")
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A clang that can be asked for advice.
+
+    Attributes:
+        command: the words that start it, without arguments: `(".../zig", "clang")` or `("/usr/bin/clang-22",)`.
+        version: major, minor and patch level.
+        identity: a key that changes when the binary does; results are cached under it.
+        bundled: whether it is the clang inside the `ziglang` wheel.
+    """
+
+    command: tuple[str, ...]
+    version: tuple[int, int, int]
+    identity: str
+    bundled: bool
+
+    @property
+    def version_text(self) -> str:
+        """The version as clang writes it, for instance `22.1.8`."""
+        return ".".join(map(str, self.version))
+
+    @property
+    def binary(self) -> Path:
+        """The program that runs, links followed."""
+        return Path(self.command[0]).resolve()
+
+    def run(self, arguments: list[str], *, timeout: float = 300.0) -> subprocess.CompletedProcess[str]:
+        """Run clang to its end and return what it wrote; the caller looks at the exit status.
+
+        Raises:
+            ToolchainError: it cannot be started, or runs longer than `timeout` seconds.
+        """
+        try:
+            return subprocess.run(
+                [*self.command, *arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+            )
+        except OSError as error:
+            raise ToolchainError(f"{self.command[0]} cannot be started: {error}") from error
+        except subprocess.TimeoutExpired as error:
+            raise ToolchainError(
+                f"clang was to finish within {timeout:g} s and did not: {' '.join(arguments)[:500]}"
+            ) from error
+
+
+def find_toolchain(clang: str | None = None) -> Toolchain:
+    """Return the chosen clang.
+
+    Args:
+        clang: a path or a name on `PATH`; `"bundled"` is the clang of the `ziglang` wheel. Without it `$MLGO_CLANG`
+            decides, and without that the bundled clang is used.
+
+    Raises:
+        ToolchainError: there is no such program, it is no clang, or it is older than 17.
+    """
+    chosen = clang or os.environ.get("MLGO_CLANG") or "bundled"
+    command = bundled_command() if chosen == "bundled" else (_program(chosen),)
+    binary = Path(command[0]).resolve()
+    status = binary.stat()
+    return _identify(command, str(binary), status.st_size, status.st_mtime_ns)
+
+
+def bundled_command(mode: str = "clang") -> tuple[str, ...]:
+    """Return the words that start the compiler of the `ziglang` wheel: mode `clang`, `cc`, `c++` or `ar`.
+
+    Raises:
+        ToolchainError: the wheel is not installed.
+    """
+    return (str(bundled_folder() / "zig"), mode)
+
+
+@lru_cache(maxsize=1)
+def bundled_folder() -> Path:
+    """Return the folder of the `ziglang` wheel, which also holds the headers of libc and libc++ below `lib`.
+
+    Raises:
+        ToolchainError: the wheel is not installed.
+    """
+    spec = importlib.util.find_spec("ziglang")
+    if spec is None or spec.origin is None:
+        raise ToolchainError(
+            "the bundled compiler is missing: pip install ziglang==0.17.0, or choose another clang with "
+            "clang=PATH or $MLGO_CLANG"
+        )
+    return Path(spec.origin).parent
+
+
+def _program(chosen: str) -> str:
+    found = shutil.which(chosen)
+    if found is None:
+        raise ToolchainError(
+            f"no program {chosen!r} (from clang= or $MLGO_CLANG) is on PATH or executable; give the path of a clang "
+            f"{OLDEST_SUPPORTED} or newer, or leave it out to use the bundled one"
+        )
+    return str(Path(found).absolute())
+
+
+@lru_cache(maxsize=64)
+def _identify(command: tuple[str, ...], binary: str, size: int, mtime_ns: int) -> Toolchain:
+    key = key_of("version", command[1:], binary, size, mtime_ns)
+    known = _memory.get(key)
+    text = known.get("version") if known else None
+    if not isinstance(text, str):
+        text = _ask_version(command)
+        _memory.put(key, {"version": text, "binary": binary})
+    match = _VERSION.search(text)
+    if match is None:
+        raise ToolchainError(
+            f"{' '.join(command)} is not clang: --version printed {text.strip()[:200]!r}; give the path of a clang"
+        )
+    version = (int(match[1]), int(match[2]), int(match[3]))
+    if version[0] < OLDEST_SUPPORTED:
+        raise ToolchainError(
+            f"clang {OLDEST_SUPPORTED} or newer is needed, {command[0]} is {match[0]}: older ones have no interactive "
+            "mode; leave clang= out to use the bundled one"
+        )
+    bundled = importlib.util.find_spec("ziglang") is not None and binary == str((bundled_folder() / "zig").resolve())
+    return Toolchain(command, version, key, bundled)
+
+
+def _ask_version(command: tuple[str, ...]) -> str:
+    try:
+        answer = subprocess.run(
+            [*command, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolchainError(f"{' '.join(command)} --version was to name a clang: {error}") from error
+    return answer.stdout

@@ -1,0 +1,282 @@
+"""LLVM's training-log format: its header and events, and a decoder for what comes from a pipe.
+
+The format is that of llvm/Analysis/TrainingLogger.h: a JSON header line, then events, each a JSON line that may be
+followed by raw tensors and a newline. Tensors may hold newline bytes, so they are read by length.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from mlgo_gym.errors import TrainingLogError
+from mlgo_gym.llvm.tensor_spec import TensorSpec, record_dtype
+
+LONGEST_LINE = 1 << 20
+"""A header or an event line longer than this many bytes is taken for garbage."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogHeader:
+    """The first line of a log.
+
+    Attributes:
+        features: the tensors of one observation, in the order in which they lie.
+        advice: what a channel expects as an answer; None in a log on disk.
+        score: the outcome's tensor; None where no outcomes are logged.
+    """
+
+    features: tuple[TensorSpec, ...]
+    advice: TensorSpec | None = None
+    score: TensorSpec | None = None
+
+    def __post_init__(self) -> None:
+        names = [spec.name for spec in self.features]
+        if not names:
+            raise ValueError("a header needs at least one feature")
+        if len(set(names)) != len(names):
+            raise ValueError(f"a header names a feature twice: {sorted(n for n in set(names) if names.count(n) > 1)}")
+
+    @property
+    def observation_bytes(self) -> int:
+        """The number of bytes of one observation."""
+        return sum(spec.nbytes for spec in self.features)
+
+    @property
+    def dtype(self) -> np.dtype[np.void]:
+        """The structured dtype of one observation."""
+        return record_dtype(self.features)
+
+    @classmethod
+    def from_json(cls, value: object) -> LogHeader:
+        """Build a header from decoded JSON.
+
+        Raises:
+            ValueError: `value` is not an object with a list of features.
+        """
+        if not isinstance(value, dict) or not isinstance(value.get("features"), list):
+            raise ValueError("the first line must be a JSON object with a list of features")
+        return cls(
+            tuple(TensorSpec.from_json(feature) for feature in value["features"]),
+            TensorSpec.from_json(value["advice"]) if "advice" in value else None,
+            TensorSpec.from_json(value["score"]) if "score" in value else None,
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return the JSON object, keys in the order in which LLVM's `Logger::writeHeader` writes them."""
+        value: dict[str, object] = {"features": [spec.to_json() for spec in self.features]}
+        if self.score is not None:
+            value["score"] = self.score.to_json()
+        if self.advice is not None:
+            value["advice"] = self.advice.to_json()
+        return value
+
+
+class Context(NamedTuple):
+    """The decisions that follow belong to this function (empty for inlining)."""
+
+    name: str
+    offset: int
+
+
+class Observation(NamedTuple):
+    """One decision: its number within the context, and the bytes of the features in header order."""
+
+    number: int
+    payload: bytes
+    offset: int
+
+
+class Outcome(NamedTuple):
+    """The score of the observation of the same number: the bytes of one `score` tensor."""
+
+    number: int
+    payload: bytes
+    offset: int
+
+
+Event = Context | Observation | Outcome
+
+
+class LogDecoder:
+    """An incremental reader: bytes go in as they come, events come out.
+
+    `header` is None until the first line is complete.
+    """
+
+    def __init__(self) -> None:
+        self.header: LogHeader | None = None
+        self._buffer = b""
+        self._position = 0
+        self._consumed = 0
+        self._next_index: dict[str, int] = {}
+        self._context: str | None = None
+        self._last_observation = -1
+        self._observation_bytes = 0
+
+    @property
+    def offset(self) -> int:
+        """The position in the log of the first byte not yet handed out."""
+        return self._consumed + self._position
+
+    @property
+    def pending(self) -> int:
+        """The number of bytes that came in and are not part of an event yet."""
+        return len(self._buffer) - self._position
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the log."""
+        if self._position == len(self._buffer):
+            self._consumed += self._position
+            self._buffer = data
+        else:
+            self._consumed += self._position
+            self._buffer = self._buffer[self._position :] + data
+        self._position = 0
+
+    def take_observation(self, data: bytes) -> Observation | None:
+        """Take the next bytes of the log if they are just the next observation, whole; else take nothing.
+
+        It saves what `feed()` and `next_event()` cost in the case of almost every read from a channel.
+        """
+        context = self._context
+        if context is None or self._position != len(self._buffer):
+            return None
+        number = self._next_index.get(context, 0)
+        line = b'{"observation":%d}\n' % number
+        length = len(data)
+        if length != len(line) + self._observation_bytes + 1 or data[-1] != 10 or not data.startswith(line):
+            return None
+        offset = self._consumed + self._position
+        self._consumed, self._position, self._buffer = offset + length, 0, b""
+        self._next_index[context] = number + 1
+        self._last_observation = number
+        return Observation(number, data[len(line) : -1], offset)
+
+    def next_event(self) -> Event | None:
+        """Return the next event, or None when more bytes are needed.
+
+        Raises:
+            TrainingLogError: the bytes break the format; it names the offset of the offending line.
+        """
+        if self.header is None and not self._read_header():
+            return None
+        end = self._line_end()
+        if end < 0:
+            return None
+        line = self._buffer[self._position : end]
+        if line.startswith(b'{"observation":'):
+            return self._read_observation(line, end)
+        return self._read_other(line, end)
+
+    def finish(self) -> None:
+        """Say that no more bytes will come.
+
+        Raises:
+            TrainingLogError: the log ends inside its header or an event.
+        """
+        if self.pending:
+            raise TrainingLogError(f"the log is cut off: its last {self.pending} bytes are no whole event", self.offset)
+        if self.header is None:
+            raise TrainingLogError("the log is empty: a header was expected", self.offset)
+
+    def _fail(self, message: str) -> TrainingLogError:
+        return TrainingLogError(message, self.offset)
+
+    def _line_end(self) -> int:
+        end = self._buffer.find(b"\n", self._position, self._position + LONGEST_LINE)
+        if end < 0 and self.pending >= LONGEST_LINE:
+            raise self._fail(f"no end of line within {LONGEST_LINE} bytes where a JSON line was expected")
+        return end
+
+    def _json(self, line: bytes) -> object:
+        try:
+            return json.loads(line)
+        except ValueError as error:
+            raise self._fail(f"a JSON line was expected, found {line[:80]!r}: {error}") from None
+        except RecursionError:
+            raise self._fail(f"a JSON line was expected, found one nested too deeply: {line[:80]!r}") from None
+
+    def _read_header(self) -> bool:
+        end = self._line_end()
+        if end < 0:
+            return False
+        value = self._json(self._buffer[self._position : end])
+        try:
+            self.header = LogHeader.from_json(value)
+        except ValueError as error:
+            raise self._fail(str(error)) from None
+        self._observation_bytes = self.header.observation_bytes
+        self._position = end + 1
+        return True
+
+    def _read_payload(self, end: int, size: int) -> bytes | None:
+        """Return the `size` bytes after the line that ends at `end`, and check the newline behind them."""
+        start = end + 1
+        stop = start + size
+        if len(self._buffer) <= stop:
+            return None
+        if self._buffer[stop] != 10:
+            raise TrainingLogError(
+                f"{size} bytes of tensors were to end in a newline, found {self._buffer[stop : stop + 1]!r}",
+                self._consumed + stop,
+            )
+        payload = self._buffer[start:stop]
+        self._position = stop + 1
+        return payload
+
+    def _read_observation(self, line: bytes, end: int) -> Observation | None:
+        offset = self._consumed + self._position
+        index = self._number(line, "observation")
+        if self._context is None:
+            raise self._fail("an observation came before any context")
+        expected = self._next_index.get(self._context, 0)
+        if index != expected:
+            raise self._fail(f"observation {expected} of context {self._context!r} was expected, found {index}")
+        payload = self._read_payload(end, self._observation_bytes)
+        if payload is None:
+            return None
+        self._next_index[self._context] = index + 1
+        self._last_observation = index
+        return Observation(index, payload, offset)
+
+    def _read_other(self, line: bytes, end: int) -> Event | None:
+        offset = self.offset
+        value = self._json(line)
+        if not isinstance(value, dict) or len(value) != 1:
+            raise self._fail(f"one of context, observation and outcome was expected, found {line[:80]!r}")
+        if "context" in value:
+            name = value["context"]
+            if not isinstance(name, str):
+                raise self._fail(f"a context is a string, found {name!r}")
+            self._context, self._last_observation = name, -1
+            self._position = end + 1
+            return Context(name, offset)
+        if "observation" in value:
+            return self._read_observation(line, end)
+        if "outcome" in value:
+            index = self._number(line, "outcome")
+            assert self.header is not None
+            if self.header.score is None:
+                raise self._fail("an outcome came, but the header has no score")
+            if index != self._last_observation:
+                raise self._fail(f"outcome {index} does not follow observation {index}")
+            payload = self._read_payload(end, self.header.score.nbytes)
+            if payload is None:
+                return None
+            self._last_observation = -1
+            return Outcome(index, payload, offset)
+        raise self._fail(f"one of context, observation and outcome was expected, found {line[:80]!r}")
+
+    def _number(self, line: bytes, key: str) -> int:
+        digits = line[len(key) + 4 : -1]
+        if digits.isdigit() and len(digits) < 19 and line.endswith(b"}"):
+            return int(digits)
+        value = self._json(line)
+        number = value.get(key) if isinstance(value, dict) and len(value) == 1 else None
+        if type(number) is not int or number < 0:
+            raise self._fail(f"the number of an {key} was expected, found {line[:80]!r}")
+        return number

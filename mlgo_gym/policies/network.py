@@ -1,0 +1,219 @@
+"""`Network`: a small multi-layer perceptron for NumPy; weights, features and normalization in one safetensors file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgo_gym.errors import MissingExtraError, PolicyError
+from mlgo_gym.policies.normalization import Floats, Normalization
+from mlgo_gym.storage.cache import write_atomically
+
+FORMAT = "mlgo-gym network 1"
+
+
+# A Python number would be converted at every call, which takes longer than the maximum.
+_ZERO = np.float32(0)
+
+
+def _relu(values: Floats) -> Floats:
+    np.maximum(values, _ZERO, out=values)
+    return values
+
+
+def _tanh(values: Floats) -> Floats:
+    return np.tanh(values, out=values)
+
+
+def _elu(values: Floats) -> Floats:
+    result: Floats = np.where(values > 0, values, np.expm1(np.minimum(values, _ZERO)))
+    return result
+
+
+def _leaky_relu(values: Floats) -> Floats:
+    result: Floats = np.maximum(values, np.float32(0.01) * values)
+    return result
+
+
+ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
+    "relu": _relu,
+    "tanh": _tanh,
+    "elu": _elu,
+    "leaky_relu": _leaky_relu,
+}
+"""What may lie between the layers: PyTorch's functions of these names, with their default arguments."""
+
+
+def _each_row(values: Floats, weight: Floats) -> Floats:
+    """Return `values @ weight`, rounded as it is for each row alone: a matrix product sums in another order."""
+    product: Floats = np.matmul(values[..., np.newaxis, :], weight)[..., 0, :]
+    return product
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Network:
+    """A multi-layer perceptron: `x @ W + b`, an activation after each layer but the last.
+
+    Attributes:
+        features: the names of the inputs, in order.
+        weights: one per layer, float32 of shape (inputs, outputs).
+        biases: one per layer, float32 of shape (outputs,).
+        activation: a name among `ACTIVATIONS`.
+        normalization: what is done to the features first, in the same order; None: nothing.
+
+    Raises:
+        PolicyError: the shapes do not fit together, the activation is unknown, or the normalization is of others.
+    """
+
+    features: tuple[str, ...]
+    weights: tuple[Floats, ...]
+    biases: tuple[Floats, ...]
+    activation: str = "relu"
+    normalization: Normalization | None = None
+    _hidden: tuple[tuple[Floats, Floats], ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.activation not in ACTIVATIONS:
+            raise PolicyError(f"an activation is one of {', '.join(ACTIVATIONS)}; found {self.activation!r}")
+        shapes = [weight.shape for weight in self.weights]
+        inputs = len(self.features)
+        fits = len(self.weights) == len(self.biases) > 0
+        for weight, bias in zip(self.weights, self.biases, strict=False):
+            fits = fits and weight.ndim == 2 and weight.shape[0] == inputs and bias.shape == weight.shape[1:]
+            inputs = weight.shape[-1] if weight.ndim else 0
+        if not fits:
+            biases = [bias.shape for bias in self.biases]
+            raise PolicyError(
+                f"layers from {len(self.features)} features on were wanted, each with a bias; found weights (inputs, "
+                f"outputs) {shapes} and biases {biases}"
+            )
+        if self.normalization is not None and self.normalization.names != self.features:
+            raise PolicyError(
+                f"the normalization was to be of the network's features {self.features}, and is of "
+                f"{self.normalization.names}; use Normalization.select()"
+            )
+        object.__setattr__(self, "_hidden", tuple(zip(self.weights[:-1], self.biases[:-1], strict=True)))
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs."""
+        return int(self.biases[-1].shape[0])
+
+    def __call__(self, values: Floats) -> Floats:
+        """Return the outputs for raw features.
+
+        Args:
+            values: float32 of shape (…, features), in the order of `features`.
+
+        Returns:
+            float32 of shape (…, outputs); those of a row do not depend on the others.
+        """
+        hidden = values if self.normalization is None else self.normalization(values)
+        activate = ACTIVATIONS[self.activation]
+        # np.dot does what @ does here, in two thirds of the time.
+        multiply = np.dot if values.ndim == 1 else _each_row
+        for weight, bias in self._hidden:
+            hidden = multiply(hidden, weight)
+            hidden += bias
+            hidden = activate(hidden)
+        return multiply(hidden, self.weights[-1]) + self.biases[-1]
+
+    @classmethod
+    def from_state(
+        cls,
+        state: dict[str, npt.NDArray[Any]],
+        layers: Sequence[str],
+        features: Sequence[str],
+        *,
+        activation: str = "relu",
+        normalization: Normalization | None = None,
+    ) -> Network:
+        """Return the network whose layers are PyTorch `Linear`s of a state dictionary.
+
+        Args:
+            state: arrays by name; a weight has the shape (outputs, inputs).
+            layers: the names of the linear layers, first to last; each has `NAME.weight` and `NAME.bias`.
+            features: the names of the inputs.
+            activation: a name among `ACTIVATIONS`.
+            normalization: what is done to the features first.
+
+        Raises:
+            PolicyError: a layer is missing, or the shapes do not fit together.
+        """
+        missing = [
+            f"{layer}.{part}" for layer in layers for part in ("weight", "bias") if f"{layer}.{part}" not in state
+        ]
+        if missing:
+            raise PolicyError(
+                f"the layers {', '.join(missing)} were wanted, found {', '.join(state)}; correct the names"
+            )
+        return cls(
+            tuple(features),
+            tuple(np.ascontiguousarray(state[f"{layer}.weight"].T, np.float32) for layer in layers),
+            tuple(np.ascontiguousarray(state[f"{layer}.bias"], np.float32) for layer in layers),
+            activation,
+            normalization,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one safetensors file.
+
+        Its tensors are `0.weight` (outputs, inputs), `0.bias`, `1.weight`, …; its metadata are `format`, `features`
+        (a JSON list), `activation` and `normalization` (JSON, where there is one).
+
+        Raises:
+            MissingExtraError: safetensors is not installed.
+        """
+        try:
+            from safetensors.numpy import save
+        except ImportError:
+            raise MissingExtraError("a network's file", "mlp") from None
+        tensors = {}
+        for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            tensors[f"{number}.weight"] = np.ascontiguousarray(weight.T)
+            tensors[f"{number}.bias"] = bias
+        metadata = {"format": FORMAT, "features": json.dumps(self.features), "activation": self.activation}
+        if self.normalization is not None:
+            metadata["normalization"] = json.dumps(self.normalization.to_json())
+        write_atomically(Path(path), save(tensors, metadata))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Network:
+        """Read what `save()` wrote; nothing in the file can run.
+
+        Raises:
+            MissingExtraError: safetensors is not installed.
+            PolicyError: there is no such file, or it is no network.
+        """
+        try:
+            from safetensors import SafetensorError, safe_open
+        except ImportError:
+            raise MissingExtraError("a network's file", "mlp") from None
+        try:
+            with safe_open(os.fspath(path), framework="np") as file:
+                metadata = file.metadata() or {}
+                state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no dictionary
+        except (OSError, SafetensorError) as error:
+            raise PolicyError(f"{path} was to be a network in safetensors, and cannot be read: {error}") from error
+        if metadata.get("format") != FORMAT:
+            raise PolicyError(
+                f"{path} was to be a network ({FORMAT!r} in its metadata), and says {metadata.get('format')!r}; write "
+                "it with Network.save()"
+            )
+        try:
+            features = json.loads(metadata["features"])
+            data = json.loads(metadata["normalization"]) if "normalization" in metadata else None
+        except (KeyError, ValueError) as error:
+            raise PolicyError(f"the metadata of {path} are damaged: {error!r}; write it again") from error
+        normalization = None if data is None else Normalization.from_json(data)
+        layers = [str(number) for number in range(len(state) // 2)]
+        return cls.from_state(
+            state, layers, features, activation=metadata.get("activation", ""), normalization=normalization
+        )

@@ -1,0 +1,247 @@
+"""`Normalization`: features of very different sizes made alike, fitted once and kept with whatever learned on them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.storage.cache import write_atomically
+
+METHODS = ("signed_log", "standard", "log_standard", "quantiles")
+"""The ways to make features alike; `Normalization` says what each does."""
+
+CLIP = 5.0
+"""Standardised features are kept within plus and minus so many standard deviations."""
+
+FORMAT = 1
+
+# Python numbers would be converted at every call, which takes longer than the rest.
+_MOST, _LEAST = np.float32(CLIP), np.float32(-CLIP)
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Normalization:
+    """Turns raw features into numbers of similar size; one object for single and vector environments and for policies.
+
+    | method | what a feature becomes |
+    |---|---|
+    | `signed_log` | `sign(x) · log(1 + abs(x))`; nothing is fitted |
+    | `standard` | `(x - mean) / deviation`, within ±5 |
+    | `log_standard` | the signed logarithm, standardised, within ±5 |
+    | `quantiles` | its rank among the quantiles, from -1 to 1; equal values share the middle of their ranks |
+
+    Features that never varied where it was fitted are only shifted, to 0.
+
+    Attributes:
+        method: one of `METHODS`.
+        names: the features, in the order in which they are given and returned.
+        center: what is subtracted, float32 of shape (features,).
+        scale: what is then divided by, float32 of shape (features,); never 0.
+        quantiles: for `quantiles`, ascending, float32 of shape (features, quantiles); else of shape (features, 0).
+
+    Raises:
+        MlgoError: the method is unknown, or the shapes are others.
+    """
+
+    method: str
+    names: tuple[str, ...]
+    center: Floats
+    scale: Floats
+    quantiles: Floats
+    _factor: Floats = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_method(self.method)
+        count = len(self.names)
+        shapes = (self.center.shape, self.scale.shape, self.quantiles.shape[:1], self.quantiles.ndim)
+        if shapes != ((count,), (count,), (count,), 2) or not count:
+            raise MlgoError(f"a normalization of {count} features was wanted, and its tables have the shapes {shapes}")
+        if not all(np.isfinite(table).all() for table in (self.center, self.scale, self.quantiles)):
+            raise MlgoError("the tables of a normalization hold numbers, found some that are not finite; fit it again")
+        if (self.method == "quantiles") != bool(self.quantiles.shape[1]) or not self.scale.all():
+            raise MlgoError(
+                "a normalization has quantiles if its method is `quantiles`, and no scale of 0; fit it again"
+            )
+        amount = self.quantiles.shape[1]
+        factor = np.full(amount, 1 / amount) if amount else 1 / self.scale
+        object.__setattr__(self, "_factor", factor.astype(np.float32))
+
+    @classmethod
+    def fit(
+        cls,
+        observations: npt.ArrayLike,
+        names: Sequence[str],
+        method: str = "log_standard",
+        *,
+        quantiles: int = 64,
+    ) -> Normalization:
+        """Return the normalization of recorded observations.
+
+        Args:
+            observations: shape (decisions, features), at least one decision.
+            names: the name of each feature.
+            method: one of `METHODS`.
+            quantiles: how many, for `quantiles`.
+
+        Raises:
+            MlgoError: there are no observations, or they have another shape; the method is unknown.
+        """
+        _check_method(method)
+        values = np.asarray(observations, np.float64)
+        if values.ndim != 2 or values.shape[1] != len(names) or not len(values) or quantiles < 2:
+            raise MlgoError(
+                f"observations of shape (decisions, {len(names)}) and two quantiles or more were wanted to fit a "
+                f"normalization, found the shape {values.shape} and {quantiles}"
+            )
+        count = len(names)
+        center, scale, table = np.zeros(count), np.ones(count), np.empty((count, 0))
+        if method == "quantiles":
+            table = np.quantile(values, (np.arange(quantiles) + 0.5) / quantiles, axis=0, method="lower").T
+        elif method != "signed_log":
+            if method == "log_standard":
+                values = np.sign(values) * np.log1p(np.abs(values))
+            center, deviation = values.mean(0), values.std(0)
+            # What varies by rounding alone does not vary.
+            scale = np.where(deviation > 1e-6 * (1 + np.abs(center)), deviation, 1.0)
+        parts = (np.ascontiguousarray(part, np.float32) for part in (center, scale, table))
+        return cls(method, tuple(names), *parts)
+
+    def __call__(self, values: Floats) -> Floats:
+        """Return normalized features.
+
+        Args:
+            values: raw features in the order of `names`, float32 of shape (…, features).
+
+        Returns:
+            A fresh float32 array of the same shape.
+        """
+        if self.method == "quantiles":
+            sides: Floats = np.sign(values[..., None] - self.quantiles)
+            # The mean of the signs; np.mean takes twice the time.
+            return np.dot(sides, self._factor)  # type: ignore[no-any-return]
+        if self.method == "standard":
+            result = values - self.center
+        else:
+            result = np.abs(values)
+            np.log1p(result, out=result)
+            np.copysign(result, values, out=result)
+            if self.method == "signed_log":
+                return result
+            result -= self.center
+        result *= self._factor
+        np.minimum(result, _MOST, out=result)
+        np.maximum(result, _LEAST, out=result)
+        return result
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest number that comes out, for raw features within ±2^53."""
+        if self.method == "quantiles":
+            return -1.0, 1.0
+        if self.method == "signed_log":
+            return -37.0, 37.0
+        return -CLIP, CLIP
+
+    def columns(self, names: Sequence[str]) -> npt.NDArray[np.intp]:
+        """Return where each feature is among others: what is normalized is `values[..., columns]`.
+
+        Args:
+            names: the names of the features that there are.
+
+        Raises:
+            MlgoError: some that are wanted are not there; it lists them.
+        """
+        return feature_columns("the normalization", self.names, names)
+
+    def select(self, names: Sequence[str]) -> Normalization:
+        """Return the normalization of some of the features, in that order.
+
+        Raises:
+            MlgoError: it has no such feature.
+        """
+        chosen = feature_columns("the selection", names, self.names)
+        return Normalization(self.method, tuple(names), self.center[chosen], self.scale[chosen], self.quantiles[chosen])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON-able data from which `from_json()` makes exactly the same normalization."""
+        return {
+            "format": FORMAT,
+            "method": self.method,
+            "names": list(self.names),
+            "center": self.center.tolist(),
+            "scale": self.scale.tolist(),
+            "quantiles": self.quantiles.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Normalization:
+        """Build a normalization from the data of `to_json()`.
+
+        Raises:
+            MlgoError: the data are of another form.
+        """
+        try:
+            if value["format"] != FORMAT:
+                raise ValueError(f"format {value['format']!r}")
+            names = tuple(str(name) for name in value["names"])
+            center, scale = (np.asarray(value[key], np.float32) for key in ("center", "scale"))
+            table = np.asarray(value["quantiles"], np.float32).reshape(len(names), -1)
+            return cls(value["method"], names, center, scale, table)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise MlgoError(
+                f"the data of a normalization (format {FORMAT}) were wanted, and they are of another form ({error!r}); "
+                "fit it again"
+            ) from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the normalization as JSON."""
+        write_atomically(Path(path), (json.dumps(self.to_json()) + "\n").encode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Normalization:
+        """Read what `save()` wrote.
+
+        Raises:
+            MlgoError: there is no such file, or it is no normalization.
+        """
+        try:
+            value = json.loads(Path(path).read_bytes())
+        except (OSError, ValueError) as error:
+            raise MlgoError(f"{path} was to hold a normalization, and cannot be read: {error}; fit one") from error
+        return cls.from_json(value)
+
+
+def feature_columns(what: str, wanted: Sequence[str], names: Sequence[str]) -> npt.NDArray[np.intp]:
+    """Return the position of each wanted feature among others.
+
+    Args:
+        what: who wants them, for the error.
+        wanted: the features that are wanted.
+        names: the features that there are.
+
+    Raises:
+        MlgoError: some are not there; it lists them.
+    """
+    position = {name: number for number, name in enumerate(names)}
+    missing = [name for name in wanted if name not in position]
+    if missing:
+        raise MlgoError(
+            f"{what} wants {len(missing)} features that are not there: {', '.join(missing)}; there are "
+            f"{', '.join(names)}: use the compiler and the environment it was made with, or make it anew"
+        )
+    return np.array([position[name] for name in wanted], np.intp)
+
+
+def _check_method(method: str) -> None:
+    if method not in METHODS:
+        raise MlgoError(f"the method of a normalization is one of {', '.join(METHODS)}; found {method!r}")

@@ -1,0 +1,200 @@
+"""The tree that a search looks into: a compile that waits at a decision is a branch, a finished one a leaf."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import gymnasium as gym
+import numpy as np
+
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.episode import Episode
+from mlgo_gym.episode.episode_maker import EpisodeMaker
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.search.budget import Budget
+from mlgo_gym.session.decision import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A finished compile.
+
+    Attributes:
+        actions: its decisions, one action each.
+        cost: what it cost, by the environment's metric; smaller is better.
+        baseline: what the compiler's own heuristic costs.
+    """
+
+    actions: tuple[int, ...]
+    cost: float
+    baseline: float
+
+
+class Branch:
+    """A compile in progress, and the actions that led to it.
+
+    Attributes:
+        actions: the actions so far.
+    """
+
+    def __init__(self, space: SearchSpace, episode: Episode, actions: tuple[int, ...]) -> None:
+        self._space = space
+        self._episode = episode
+        self.actions = actions
+
+    @property
+    def decision(self) -> Decision | None:
+        """The decision that waits; None when the compile is over."""
+        return self._episode.decision
+
+    @property
+    def default(self) -> int:
+        """What clang itself would do now."""
+        assert self.decision is not None
+        return int(self._space.maker.task.default_action(self.decision))
+
+    def candidates(self) -> list[int]:
+        """Return the actions that are legal now."""
+        assert self.decision is not None
+        mask = self._space.maker.task.action_mask(self.decision)
+        if mask is None:
+            return list(range(self._space.size))
+        actions: list[int] = np.flatnonzero(mask).tolist()
+        return actions
+
+    def fork(self) -> Branch:
+        """Return an independent copy that waits at the same decision."""
+        return Branch(self._space, self._episode.fork(self._space.timeout), self.actions)
+
+    def take(self, action: int) -> None:
+        """Answer the decision and go on to the next, or to the end.
+
+        Raises:
+            MlgoError: the action is not legal now.
+            CompilerError: the compile failed.
+        """
+        assert self.decision is not None
+        advice = self._space.maker.task.encode(self.decision, action)
+        if advice is None:
+            raise MlgoError(f"decision {len(self.actions)} was to take action {action}, which is not legal there")
+        self.actions = (*self.actions, action)
+        self._episode.answer(advice)
+        self._episode.wait(self._space.timeout)
+
+    def roll_out(self, follow: tuple[int, ...] = ()) -> Leaf:
+        """Go on to the end and return the leaf; the branch is used up.
+
+        Args:
+            follow: actions to take, by the number of the decision, where they are legal; clang's own choice is taken
+                where they are not, and behind them.
+
+        Raises:
+            CompilerError: the compile failed.
+        """
+        try:
+            while self.decision is not None:
+                number = len(self.actions)
+                wanted = follow[number] if number < len(follow) else None
+                legal = wanted is not None and self._space.maker.task.encode(self.decision, wanted) is not None
+                self.take(wanted if legal and wanted is not None else self.default)
+            return self.leaf()
+        finally:
+            self.close()
+
+    def leaf(self) -> Leaf:
+        """Return the leaf that a branch has become; it counts as a compile."""
+        episode, maker = self._episode, self._space.maker
+        assert episode.measurement is not None
+        assert episode.baseline is not None
+        cost, baseline = (
+            maker.task.outcome(measurement, maker.metric, episode.function)
+            for measurement in (episode.measurement, episode.baseline)
+        )
+        leaf = Leaf(self.actions, cost, baseline)
+        self._space.note(leaf)
+        return leaf
+
+    def close(self) -> None:
+        """End the compile if it still runs. Idempotent."""
+        self._episode.close()
+
+    def __enter__(self) -> Branch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SearchSpace:
+    """The decisions of one module in one environment.
+
+    Args:
+        env: the environment; its compiler, flags, metric and scope are used.
+        module: the module.
+        budget: what the search may spend.
+        function: with the scope of a function, which one.
+
+    Attributes:
+        size: the number of actions.
+        improvements: the compiles that cost less than all before them: the number of each, from 1, and its cost.
+
+    Raises:
+        MlgoError: the environment's actions are not discrete, so they cannot be tried one by one.
+    """
+
+    def __init__(self, env: CompilerEnv, module: Module, budget: Budget, function: str | None = None) -> None:
+        space = env.action_space
+        if not isinstance(space, gym.spaces.Discrete):
+            raise MlgoError(f"a search tries actions one by one: it needs a Discrete action space, found {space}")
+        self.size = int(space.n)
+        self.maker: EpisodeMaker = env.maker
+        self.module = module
+        self.budget = budget
+        self.function = function
+        self.timeout = env.maker.settings.timeout
+        self.improvements: list[tuple[int, float]] = []
+
+    def note(self, leaf: Leaf) -> None:
+        """Count a compile."""
+        self.budget.spent += 1
+        if not self.improvements or leaf.cost < self.improvements[-1][1]:
+            self.improvements.append((self.budget.spent, leaf.cost))
+
+    def root(self) -> Branch:
+        """Start the compile in a fresh clang and return it at its first decision.
+
+        Raises:
+            CorpusError: the module has no decision.
+            CompilerError: the compile failed.
+        """
+        episode = self.maker.start(self.module, self.function, np.random.default_rng(0))
+        if episode is None:
+            raise self.maker.no_decision(self.module.name, self.function)
+        try:
+            episode.wait(self.timeout)
+        except BaseException:
+            episode.close()
+            raise
+        if episode.decision is None:
+            episode.close()
+            raise self.maker.no_decision(self.module.name, self.function)
+        return Branch(self, episode, ())
+
+    def replay(self, actions: tuple[int, ...]) -> Leaf:
+        """Return the leaf of these decisions in a fresh clang.
+
+        Raises:
+            MlgoError: an action is not legal, or the compile asks more or fewer decisions.
+            CompilerError: the compile failed.
+        """
+        with self.root() as branch:
+            for action in actions:
+                if branch.decision is None:
+                    raise MlgoError(
+                        f"{len(actions)} decisions were to be replayed, and there are {len(branch.actions)}"
+                    )
+                branch.take(action)
+            if branch.decision is not None:
+                raise MlgoError(f"{len(actions)} decisions were to be replayed, and there are more")
+            return branch.leaf()

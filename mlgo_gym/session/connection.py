@@ -1,0 +1,170 @@
+"""All that connects us with one clang: channels, output, record, standard error, and the folder of their names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from mlgo_gym.llvm.advisors import Advisor
+from mlgo_gym.session.channel import Channel
+from mlgo_gym.session.process import FIRST_EXTRA_DESCRIPTOR
+from mlgo_gym.session.scratch import make_scratch
+from mlgo_gym.session.snapshot import FileId, file_id
+
+
+class Connection:
+    """Our ends of the files that a clang reads and writes; `make()` or `copy()` fills it.
+
+    Attributes:
+        channels: one for each advisor.
+        output: the object file.
+        record: the optimisation record, -1 without one.
+        stderr: where clang's standard error can be read; -1 once it has ended.
+        stderr_write: the end for a clang that is to be started, -1 afterwards.
+        lent: what clang finds at `FIRST_EXTRA_DESCRIPTOR` and up.
+    """
+
+    def __init__(self) -> None:
+        self.channels: list[Channel] = []
+        self.output = self.record = self.stderr = self.stderr_write = self._folder = -1
+        self.lent: list[int] = []
+        self._host = os.getpid()
+        self._scratch: Path | None = None
+        self._names: list[str] = []
+
+    @classmethod
+    def make(cls, advisors: int, *, record: bool) -> Connection:
+        """Return the connection for a clang that is to be started.
+
+        Args:
+            advisors: how many ask.
+            record: whether an optimisation record is kept.
+        """
+        new = cls()
+        try:
+            new._scratch = make_scratch()
+            new.channels.extend(Channel(new._channel_name(number)) for number in range(advisors))
+            new.output = os.memfd_create("mlgo-gym-object", os.MFD_CLOEXEC)
+            if record:
+                new.record = os.memfd_create("mlgo-gym-record", os.MFD_CLOEXEC)
+                new.lent.append(new.record)
+            if advisors > 1:
+                new._folder = os.open(new._scratch, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                new.lent.append(new._folder)
+            new.stderr, new.stderr_write = os.pipe()
+            os.set_blocking(new.stderr, False)
+        except BaseException:
+            new.close()
+            raise
+        return new
+
+    def arguments(self, advisors: Sequence[Advisor]) -> list[str]:
+        """Return the `-cc1` arguments with which clang finds its ends."""
+        words = []
+        for advisor, channel in zip(advisors, self.channels, strict=True):
+            base = channel.base
+            if self._folder >= 0:
+                # clang opens some channels late: the same name must lead a copy into its own folder.
+                number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self._folder)
+                base = f"/proc/self/fd/{number}/{Path(base).name}"
+            words += advisor.flags(base)
+        if self.record >= 0:
+            number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self.record)
+            words += ["-opt-record-file", f"/proc/self/fd/{number}", "-opt-record-passes", "regalloc"]
+        return [*words, "-o", "-"]
+
+    def copy(self) -> tuple[Connection, dict[FileId, str]]:
+        """Return a connection that has got as far, for a copy of the clang.
+
+        Returns:
+            The connection, whose names are not dropped, and which of its files takes the place of which of these.
+        """
+        new = Connection()
+        try:
+            new._scratch = scratch = make_scratch()
+            files: dict[FileId, str] = {}
+            for number, channel in enumerate(self.channels):
+                twin, places = channel.copy(new._channel_name(number))
+                new.channels.append(twin)
+                files |= places
+            new.output, files[file_id(os.fstat(self.output))] = _copy_file(self.output, new.name("object"))
+            if self.record >= 0:
+                new.record, files[file_id(os.fstat(self.record))] = _copy_file(self.record, new.name("record"))
+            if self.stderr >= 0:
+                path = new.name("stderr")
+                os.mkfifo(path, 0o600)
+                new.stderr = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                files[file_id(os.fstat(self.stderr))] = path
+            if self._folder >= 0:
+                new._folder = os.open(scratch, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                files[file_id(os.fstat(self._folder))] = str(scratch)
+        except BaseException:
+            new.close()
+            raise
+        return new, files
+
+    def name(self, name: str) -> str:
+        """Return a path for a further file; `drop_names()` removes it."""
+        self._names.append(f"{self._scratch}/{name}")
+        return self._names[-1]
+
+    def _channel_name(self, number: int) -> str:
+        base = self.name(f"c{number}")
+        self._names[-1:] = [base + ".in", base + ".out"]
+        return base
+
+    def descriptors(self) -> list[int]:
+        """Return the descriptors on which clang may say something."""
+        watched = [*(channel.log for channel in self.channels), self.stderr]
+        return [descriptor for descriptor in watched if descriptor >= 0]
+
+    def all_channels_open(self) -> bool:
+        """Return whether clang has opened all channels."""
+        return all(channel.decoder.header is not None for channel in self.channels)
+
+    def drop_names(self) -> None:
+        """Remove the folder: both ends of every file are open or will never be. Idempotent."""
+        if self._scratch is not None and self._host == os.getpid():
+            # To look into the folder would take a descriptor, of which there may be none left.
+            with contextlib.suppress(OSError):
+                for name in self._names:
+                    Path(name).unlink(missing_ok=True)
+                self._scratch.rmdir()
+            self._names.clear()
+            self._scratch = None
+
+    def started(self) -> None:
+        """Give back what only a clang that is being started needs. Idempotent."""
+        if self.stderr_write >= 0:
+            os.close(self.stderr_write)
+            self.stderr_write = -1
+
+    def close_stderr(self) -> None:
+        """Give the reading end of standard error back."""
+        os.close(self.stderr)
+        self.stderr = -1
+
+    def close(self) -> None:
+        """Give everything back. Idempotent."""
+        for channel in self.channels:
+            channel.close()
+        for descriptor in (self.output, self.record, self.stderr, self.stderr_write, self._folder):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.output = self.record = self.stderr = self.stderr_write = self._folder = -1
+        self.drop_names()
+
+
+def _copy_file(original: int, path: str) -> tuple[int, str]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        remaining = os.fstat(original).st_size
+        offset = 0
+        while remaining > offset:
+            offset += os.sendfile(descriptor, original, offset, remaining - offset)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor, path

@@ -1,0 +1,186 @@
+"""One compiler process: started, watched, reaped, and never outliving its host."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
+from mlgo_gym.session.snapshot import FileId, copy_process, file_id
+
+CPU_SECONDS = 6 * 3600
+"""A compiler that has used this much processor time is killed by the kernel."""
+
+GUARD_DESCRIPTOR = 3
+"""Where a compiler holds the read end of its guard pipe."""
+
+FIRST_EXTRA_DESCRIPTOR = 4
+"""Where a compiler holds the first of the files that it was given beside its standard streams."""
+
+
+class CompilerProcess:
+    """A child process in a process group of its own.
+
+    The child holds the read end of a pipe whose only write end is here. The pipe is told (`F_SETOWN`, `F_SETSIG`,
+    `O_ASYNC`, see fcntl(2)) to send SIGKILL to the child's process group when that write end goes away, which happens
+    however the host ends. Unlike a parent-death signal this needs no code between fork and exec, and does not fire
+    when merely the thread that started the compiler ends.
+
+    Attributes:
+        pid: the process id, also of its process group.
+        pidfd: a descriptor that becomes readable when the process ends.
+        exit_status: None while it runs, then the exit status, negative for the number of a signal.
+    """
+
+    def __init__(self, pid: int, pidfd: int, guard: int) -> None:
+        self.pid = pid
+        self.pidfd = pidfd
+        self.exit_status: int | None = None
+        self._guard = guard
+
+    @classmethod
+    def start(cls, command: Sequence[str], *, stdout: int, stderr: int, extras: Sequence[int] = ()) -> CompilerProcess:
+        """Start a program.
+
+        Args:
+            command: the program and its arguments.
+            stdout: the descriptor that becomes its standard output.
+            stderr: the descriptor that becomes its standard error.
+            extras: descriptors that it finds at `FIRST_EXTRA_DESCRIPTOR` and up.
+
+        Raises:
+            CompilerError: of kind `start`, when the program cannot be started.
+            MlgoError: on a platform other than Linux.
+        """
+        if sys.platform != "linux":
+            raise MlgoError(
+                f"compilers are watched with Linux's pidfd and owned pipes; this is {sys.platform}: use Linux"
+            )
+        read_end, write_end = os.pipe()
+        copies: list[int] = []
+        pid = 0
+        try:
+            # dup2 onto a low number must not overwrite a source that is still to be copied.
+            sources = [stdout, stderr, read_end, *extras]
+            copies.extend(fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, 64) for source in sources)
+            actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+            ]
+            actions.extend((os.POSIX_SPAWN_DUP2, copy, target) for target, copy in enumerate(copies, start=1))
+            pid = os.posix_spawn(
+                command[0],
+                list(command),
+                os.environ,
+                file_actions=actions,
+                setsid=True,
+                setsigmask=[],
+                setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGXFSZ],
+            )
+            fcntl.fcntl(read_end, fcntl.F_SETOWN, -pid)
+            fcntl.fcntl(read_end, fcntl.F_SETSIG, signal.SIGKILL)
+            fcntl.fcntl(read_end, fcntl.F_SETFL, os.O_ASYNC)
+            pidfd = os.pidfd_open(pid)
+            # The child may be gone already; then its exit status is all there is to learn.
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+        except OSError as error:
+            os.close(write_end)
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            refuse_at_descriptor_limit(error)
+            raise CompilerError(
+                f"{command[0]} cannot be started: {error}",
+                kind="start",
+                exit_status=None,
+                stderr="",
+                command=tuple(command),
+            ) from error
+        finally:
+            os.close(read_end)
+            for copy in copies:
+                os.close(copy)
+        return cls(pid, pidfd, write_end)
+
+    def fork(
+        self, reading: int, make_files: Callable[[], tuple[Mapping[FileId, str], str]], timeout: float
+    ) -> CompilerProcess:
+        """Return an exact copy of the process, as well guarded, that waits in the same read.
+
+        Args:
+            reading: a descriptor of the file that it waits for.
+            make_files: returns what the copy opens in place of what, as for `copy_process`, but for the guard; and a
+                free path for the copy's guard.
+            timeout: the longest that it may take, in seconds.
+
+        Raises:
+            SnapshotError: it cannot be copied; it goes on, and no copy is left.
+        """
+        write_end = -1
+
+        def make_all() -> dict[FileId, str]:
+            nonlocal write_end
+            files, guard = make_files()
+            os.mkfifo(guard, 0o600)
+            # That we could read it too does not matter: without a writer it goes off.
+            write_end = os.open(guard, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            return {**files, file_id(os.fstat(self._guard)): guard}
+
+        try:
+            pid = copy_process(self.pid, file_id(os.fstat(reading)), make_all, GUARD_DESCRIPTOR, timeout)
+            try:
+                pidfd = os.pidfd_open(pid)
+            except BaseException:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                raise
+        except BaseException:
+            if write_end >= 0:
+                os.close(write_end)
+            raise
+        return CompilerProcess(pid, pidfd, write_end)
+
+    def poll(self) -> int | None:
+        """Reap the process if it has ended and return its exit status, else None."""
+        if self.exit_status is None and self.pidfd >= 0:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                # Somebody else in this program reaped it; how it ended cannot be known any more.
+                self.exit_status = 255
+            else:
+                if pid:
+                    self.exit_status = os.waitstatus_to_exitcode(status)
+        return self.exit_status
+
+    def kill(self) -> None:
+        """End the process and everything in its group, and reap it. Idempotent."""
+        if self.pidfd < 0 or self.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        try:
+            _, status = os.waitpid(self.pid, 0)
+            self.exit_status = os.waitstatus_to_exitcode(status)
+        except ChildProcessError:
+            self.exit_status = -signal.SIGKILL
+
+    def close(self) -> None:
+        """Kill the process if it still runs, and give its descriptors back. Idempotent."""
+        self.kill()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Give the descriptors back without touching the process: for a forked copy of the host."""
+        for descriptor in (self.pidfd, self._guard):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.pidfd = self._guard = -1

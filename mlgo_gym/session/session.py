@@ -1,0 +1,444 @@
+"""One running clang: start, next decision, advise, finish, kill; every wait has a deadline.
+
+A session is a small state machine that never blocks in `poll()`, so that one event loop can serve many; `wait()` is the
+blocking form. What clang does is described at llvm/Analysis/InteractiveModelRunner.h.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+
+from mlgo_gym.errors import CompilerError, SnapshotError, TrainingLogError
+from mlgo_gym.llvm.advisors import Advisor
+from mlgo_gym.llvm.training_log import Context, LogHeader, Observation
+from mlgo_gym.session.affinity import SharedAffinity
+from mlgo_gym.session.channel import Channel
+from mlgo_gym.session.compiled import Compiled
+from mlgo_gym.session.connection import Connection
+from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
+from mlgo_gym.session.process import CompilerProcess
+from mlgo_gym.session.snapshot import FileId
+from mlgo_gym.session.stderr_tail import StderrTail
+
+FORK_SECONDS = 10.0
+"""The longest that a fork may take; it takes milliseconds."""
+
+_READ_SIZE = 1 << 16
+
+
+class Session:
+    """One compile by one clang.
+
+    Args:
+        command: the whole command line but for channels and output: program, `-cc1`, flags, input.
+        advisors: which advisors ask us; none makes this a plain compile.
+        record: whether to keep the optimisation record of the register allocator.
+
+    Raises:
+        CompilerError: of kind `start`, when the program cannot be started.
+        MlgoError: this process may have no more file descriptors.
+    """
+
+    _process: CompilerProcess | None
+
+    def __init__(self, command: Sequence[str], advisors: Sequence[Advisor] = (), *, record: bool = False) -> None:
+        self._begin(advisors, ())
+        try:
+            self._connection = Connection.make(len(self.advisors), record=record)
+            self.command = (*command, *self._connection.arguments(self.advisors))
+            self._process = CompilerProcess.start(
+                self.command,
+                stdout=self._connection.output,
+                stderr=self._connection.stderr_write,
+                extras=self._connection.lent,
+            )
+            self._connection.started()
+            self._watch()
+        except BaseException as error:
+            self._release()
+            refuse_at_descriptor_limit(error)
+            raise
+
+    def _begin(self, advisors: Sequence[Advisor], command: tuple[str, ...]) -> None:
+        self.advisors = tuple(advisors)
+        self.command = command
+        self.exited = False
+        self._ahead = 0
+        self._unsent = bytearray()
+        self._waiting: int | None = None
+        self._ready: deque[Decision] = deque()
+        self._stderr = StderrTail()
+        self._host = os.getpid()
+        self._process = None
+        self._connection = Connection()
+        self._poll = select.poll()
+        self._core: SharedAffinity | None = None
+
+    def _watch(self) -> None:
+        for descriptor in self.descriptors():
+            self._poll.register(descriptor, select.POLLIN)
+        _live.add(self)
+
+    def fork(self, timeout: float = FORK_SECONDS) -> Session:
+        """Return an exact, independent copy of the session and its clang, which waits with the same decision.
+
+        It may be made in any thread, any number of times, of copies too; all are closed in any order. It takes a
+        millisecond for 50 MB of memory.
+
+        Args:
+            timeout: the longest that it may take, in seconds.
+
+        Raises:
+            SnapshotError: no decision waits for `advise()`; or this machine, or what clang is doing, does not let it be
+                copied. This session goes on, and no copy is left.
+        """
+        if self._waiting is None or self._process is None or self.exited:
+            raise SnapshotError("a session can be forked while a decision waits for its answer, and none does")
+        if self._process.poll() is not None:
+            raise SnapshotError(f"clang was to wait for an answer, and has ended: {self.failure()}")
+        # clang waits: what it has written and we have not read would be lost to the copy, which gets new files.
+        self._read_all()
+        if self._core is not None:
+            self._core.release()
+        twin = Session.__new__(Session)
+        twin._begin(self.advisors, self.command)
+        twin._waiting, twin._stderr = self._waiting, self._stderr.copy()
+
+        def make_files() -> tuple[dict[FileId, str], str]:
+            twin._connection, files = self._connection.copy()
+            return files, twin._connection.name("guard")
+
+        try:
+            reading = self._connection.channels[self._waiting].advice
+            twin._process = self._process.fork(reading, make_files, timeout)
+            if twin._connection.all_channels_open():
+                twin._connection.drop_names()
+            twin._watch()
+        except BaseException as error:
+            twin.close()
+            if isinstance(error, OSError):
+                raise SnapshotError(f"a copy of clang was to be watched: {error}") from error
+            raise
+        return twin
+
+    @property
+    def pid(self) -> int:
+        """clang's process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def stderr(self) -> str:
+        """The tail of what clang wrote to standard error so far."""
+        return self._stderr.text
+
+    def end_at(self, sign: bytes) -> None:
+        """End clang as soon as it says something on standard error, while a decision waits for `advise()`.
+
+        Args:
+            sign: what it says; `heard` begins here. Nothing: let it go on after all.
+        """
+        assert self._waiting is not None, "what clang has said so far is only known while it waits"
+        self._read_stderr()
+        self._stderr.listen_for(sign)
+
+    @property
+    def heard(self) -> str:
+        """All that clang has said on standard error since `end_at()`."""
+        return self._stderr.heard
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether clang has said what `end_at()` waits for."""
+        return self._stderr.has_sign
+
+    def header(self, advisor: int = 0) -> LogHeader | None:
+        """Return the header that an advisor wrote; None before it has, or when it never asks."""
+        return self._connection.channels[advisor].decoder.header
+
+    def descriptors(self) -> list[int]:
+        """Return the descriptors whose readability means that `poll()` has something to do."""
+        assert self._process is not None
+        return [*self._connection.descriptors(), *([self._process.pidfd] if self._process.pidfd >= 0 else ())]
+
+    def advise(self, answer: bytes) -> None:
+        """Answer the decision that `poll()` or `wait()` returned last.
+
+        Args:
+            answer: the bytes of one advice tensor.
+        """
+        assert self._waiting is not None, "advise() answers a decision: wait for one first"
+        channel = self._connection.channels[self._waiting]
+        self._waiting = None
+        # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.
+        os.write(channel.advice, answer)
+        if self._core is None:
+            # What comes before the first decision is one long computation.
+            self._core = SharedAffinity(self.pid)
+
+    def advise_ahead(self, answers: Sequence[bytes]) -> None:
+        """Answer the next questions before they are asked, so that clang never waits; `wait()` passes over them.
+
+        For a session with one advisor; the current decision, if there is one, is the first to be answered.
+
+        Args:
+            answers: the bytes of one advice tensor for each question.
+        """
+        assert len(self.advisors) == 1, "only the questions of a single advisor have a known order"
+        assert self._ahead == 0, "answers are still on their way"
+        if not answers:
+            return
+        self._ahead = len(answers) - (self._waiting is not None) - len(self._ready)
+        self._waiting = None
+        self._ready.clear()
+        self._unsent += b"".join(answers)
+        self._send()
+
+    @property
+    def unasked(self) -> int:
+        """How many answers were sent ahead to questions that clang has not asked yet."""
+        return self._ahead
+
+    def _send(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._unsent:
+                del self._unsent[: os.write(self._connection.channels[0].advice, self._unsent)]
+
+    def poll(self) -> Decision | None:
+        """Return the next decision if clang has asked one, without waiting.
+
+        None means that there is none yet, or, when `exited` is set, that clang has ended, by itself or as `end_at()`
+        wants it, and no more will come.
+
+        Raises:
+            CompilerError: of kind `protocol`, when clang wrote what is not the protocol.
+        """
+        if self._ready:
+            return self._take()
+        if self.exited:
+            return None
+        if self._stderr.sign:
+            self._read_stderr()
+            if self.ended_early:
+                self.kill()
+                return None
+        # Mostly clang has asked, and then it neither ends nor writes anything else before it has its answer.
+        for number, channel in enumerate(self._connection.channels):
+            if channel.log >= 0:
+                decision = self._read_channel(number, channel)
+                if decision is not None:
+                    self._waiting = number
+                    return decision
+        if self._ready:
+            return self._take()
+        assert self._process is not None
+        # The order matters: what clang wrote before it ended must be found after it was seen to have ended.
+        ended = self._process.poll() is not None
+        self._read_all()
+        if self._ready:
+            return self._take()
+        if ended:
+            self.exited = True
+            self._connection.drop_names()
+        return None
+
+    def _read_all(self) -> None:
+        for number, channel in enumerate(self._connection.channels):
+            if channel.log >= 0:
+                decision = self._read_channel(number, channel)
+                if decision is not None:
+                    self._ready.append(decision)
+        self._read_stderr()
+
+    def _take(self) -> Decision:
+        decision = self._ready.popleft()
+        self._waiting = decision.advisor
+        return decision
+
+    def _read_channel(self, number: int, channel: Channel) -> Decision | None:
+        """Read what clang has written: return it if it is one question and nothing else, and else queue what it is."""
+        while True:
+            try:
+                data = os.read(channel.log, _READ_SIZE)
+            except BlockingIOError:
+                return None
+            if not data:
+                if channel.decoder.header is not None:
+                    # clang has closed it; a closed FIFO stays readable and would wake every wait.
+                    self._poll.unregister(channel.log)
+                    channel.close_log()
+                return None
+            if not (self._ready or self._ahead):
+                observation = channel.decoder.take_observation(data)
+                if observation is not None:
+                    return Decision(number, channel.context, observation.number, observation.payload)
+            self._decode(number, channel, data)
+            if len(data) < _READ_SIZE:
+                return None
+
+    def _decode(self, number: int, channel: Channel, data: bytes) -> None:
+        decoder = channel.decoder
+        first = decoder.header is None
+        decoder.feed(data)
+        try:
+            while (event := decoder.next_event()) is not None:
+                if isinstance(event, Observation):
+                    if self._ahead:
+                        self._ahead -= 1
+                    else:
+                        self._ready.append(Decision(number, channel.context, event.number, event.payload))
+                elif isinstance(event, Context):
+                    channel.context = event.name
+                else:
+                    raise TrainingLogError("a channel carries no outcomes", event.offset)
+        except TrainingLogError as error:
+            self.kill()
+            raise self._error(
+                "protocol", f"clang broke the protocol of {self.advisors[number].name}: {error}"
+            ) from error
+        if self._unsent:
+            self._send()
+        if first and decoder.header is not None:
+            self._check_header(number, decoder.header)
+
+    def _check_header(self, number: int, header: LogHeader) -> None:
+        advisor = self.advisors[number]
+        if header.advice is None or header.advice.type != advisor.scalar_type or header.advice.size != 1:
+            self.kill()
+            raise self._error(
+                "protocol", f"{advisor.name} was to take one {advisor.scalar_type}, its header says {header.advice}"
+            )
+        if self._connection.all_channels_open():
+            self._connection.drop_names()
+
+    def _read_stderr(self) -> None:
+        descriptor = self._connection.stderr
+        if descriptor < 0:
+            return
+        try:
+            while data := os.read(descriptor, _READ_SIZE):
+                self._stderr.feed(data)
+        except BlockingIOError:
+            return
+        self._poll.unregister(descriptor)
+        self._connection.close_stderr()
+
+    def wait(self, timeout: float) -> Decision | None:
+        """Return the next decision, or None when clang has ended and no more will come.
+
+        Args:
+            timeout: the longest wait, in seconds.
+
+        Raises:
+            CompilerError: of kind `timeout`, when clang neither asks nor ends in time (it is killed); of kind
+                `protocol`, when it wrote what is not the protocol.
+        """
+        if self._ready or self.exited:
+            return self.poll()
+        deadline = time.monotonic() + timeout
+        remaining = timeout
+        while remaining > 0:
+            if self._core is None:
+                self._poll.poll(remaining * 1000)
+            else:
+                self._core.wait(self._poll, remaining)
+            if (decision := self.poll()) is not None or self.exited:
+                return decision
+            remaining = deadline - time.monotonic()
+        raise self.timed_out(timeout)
+
+    def timed_out(self, timeout: float) -> CompilerError:
+        """Kill clang and return the error that says it was too slow."""
+        self.kill()
+        return self._error("timeout", f"clang was to ask or to finish within {timeout:g} s and did not; it was killed")
+
+    def finish(self, timeout: float) -> Compiled:
+        """Wait for clang to end and return what it left. Decisions still asked are an error of the caller's.
+
+        Raises:
+            CompilerError: it failed (`exit`, `signal`), or did not end in time (`timeout`).
+        """
+        if not self.exited:
+            decision = self.wait(timeout)
+            assert decision is None, "clang still asks: answer its decisions before finish()"
+        assert self._process is not None
+        status = self._process.exit_status
+        if status != 0:
+            raise self.failure()
+        connection = self._connection
+        return Compiled(self._contents(connection.output), self._contents(connection.record), self.stderr)
+
+    def failure(self) -> CompilerError:
+        """Return the error that says how clang failed, with the tail of standard error."""
+        assert self._process is not None
+        status = self._process.exit_status
+        if status is not None and status < 0:
+            name = signal.Signals(-status).name
+            return self._error("signal", f"clang crashed with signal {-status} ({name})")
+        return self._error("exit", f"clang failed with exit status {status}")
+
+    @staticmethod
+    def _contents(descriptor: int) -> bytes:
+        if descriptor < 0:
+            return b""
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+    def _error(self, kind: str, message: str) -> CompilerError:
+        status = self._process.exit_status if self._process is not None else None
+        return CompilerError(message, kind=kind, exit_status=status, stderr=self.stderr, command=self.command)
+
+    def kill(self) -> None:
+        """End clang now. Idempotent; what it wrote so far is read."""
+        if self._process is not None and not self.exited:
+            self._process.kill()
+            self._read_stderr()
+            self._ready.clear()
+            self.exited = True
+            self._connection.drop_names()
+
+    def close(self) -> None:
+        """End clang if it still runs and give everything back. Idempotent."""
+        if self._host == os.getpid():
+            self.kill()
+        self._release()
+
+    def _release(self) -> None:
+        _live.discard(self)
+        ours = self._host == os.getpid()
+        if self._process is not None:
+            if ours:
+                self._process.close()
+            else:
+                self._process.abandon()
+        self.exited = True
+        self._connection.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_connection", None) is not None:
+            self.close()
+
+
+_live: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _forget_after_fork() -> None:
+    """In a forked copy of the host, drop the descriptors: the compilers belong to the original."""
+    for session in list(_live):
+        session.close()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,120 @@
+"""From the bytes of one observation to what an agent sees: one flat float32 vector, or raw named tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from mlgo_gym.llvm.training_log import LogHeader
+
+BOUND = float(2**53)
+"""Every feature is within ±2^53: integers beyond it are no exact doubles, and boundless spaces cannot be sampled."""
+
+
+class FeatureLayout:
+    """How the features of a header become an observation.
+
+    Args:
+        header: the header of a channel.
+        leave_out: features that are not part of the observation, such as an action mask.
+
+    Attributes:
+        header: the header.
+        names: the name of each element of the flat vector: the feature's name, with `[column]` where it has several.
+    """
+
+    def __init__(self, header: LogHeader, leave_out: Iterable[str] = ()) -> None:
+        self.header = header
+        self.dtype = header.dtype
+        self.names: tuple[str, ...] = ()
+        left_out = frozenset(leave_out)
+        names: list[str] = []
+        runs: list[tuple[np.dtype[Any], int, int, int]] = []
+        offset = 0
+        for spec in header.features:
+            start = len(names)
+            if spec.name not in left_out:
+                names += [spec.name] if spec.size == 1 else [f"{spec.name}[{column}]" for column in range(spec.size)]
+                last = runs[-1] if runs else None
+                if last and last[0] == spec.dtype and last[1] + last[3] * spec.dtype.itemsize == offset:
+                    runs[-1] = (last[0], last[1], last[2], last[3] + spec.size)
+                else:
+                    runs.append((spec.dtype, offset, start, spec.size))
+            offset += spec.nbytes
+        self.names = tuple(names)
+        self._runs = tuple(runs)
+        # Integers are counts and costs far below the bound; only floats can be infinite or NaN.
+        self._finite = all(run[0].kind in "iu" for run in runs)
+        self._wide = any(run[0] == np.float64 for run in runs)
+
+    def flat_space(self) -> gym.spaces.Box:
+        """Return the space of `flat()`: float32, shape (number of names,), bounded by ±2^53."""
+        return gym.spaces.Box(-BOUND, BOUND, (len(self.names),), np.float32)
+
+    def dict_space(self) -> gym.spaces.Dict:
+        """Return the space of `tensors()`: one Box per feature, in its own dtype and shape."""
+        spaces: dict[str, gym.Space[Any]] = {}
+        for spec in self.header.features:
+            if spec.dtype.kind == "f":
+                low, high = -BOUND, BOUND
+            else:
+                limits = np.iinfo(spec.dtype)
+                low, high = max(limits.min, -(2**53)), min(limits.max, 2**53)
+            spaces[spec.name] = gym.spaces.Box(low, high, spec.shape, spec.dtype.type)
+        return gym.spaces.Dict(spaces)
+
+    def flat(self, payload: bytes) -> npt.NDArray[np.float32]:
+        """Return a fresh float32 vector of the features, shape (number of names,); NaN becomes 0, infinities ±2^53."""
+        runs = self._runs
+        if len(runs) == 1 and not self._wide:
+            dtype, offset, _, count = runs[0]
+            vector = np.frombuffer(payload, dtype, count, offset).astype(np.float32)
+            return vector if self._finite else finite(vector)
+        vector = np.empty(len(self.names), np.float32)
+        self.flat_into(payload, vector)
+        return vector
+
+    def flat_batch(self, payloads: Sequence[bytes]) -> npt.NDArray[np.float32]:
+        """Return what `flat()` returns for each of some observations, shape (number of them, number of names)."""
+        runs = self._runs
+        if len(runs) == 1 and self._finite and runs[0][3] * runs[0][0].itemsize == self.dtype.itemsize:
+            values = np.frombuffer(b"".join(payloads), runs[0][0])
+            return values.astype(np.float32).reshape(len(payloads), len(self.names))
+        batch = np.empty((len(payloads), len(self.names)), np.float32)
+        for payload, row in zip(payloads, batch, strict=True):
+            self.flat_into(payload, row)
+        return batch
+
+    def flat_into(self, payload: bytes, row: npt.NDArray[np.float32]) -> None:
+        """Write what `flat()` returns into a float32 row of shape (number of names,)."""
+        for dtype, offset, start, count in self._runs:
+            values = np.frombuffer(payload, dtype, count, offset)
+            # A double may be too large for a float32.
+            row[start : start + count] = np.clip(values, -BOUND, BOUND) if self._wide else values
+        if not self._finite:
+            finite(row)
+
+    def tensors(self, payload: bytes) -> dict[str, npt.NDArray[Any]]:
+        """Return every feature by name, in its own dtype and shape; floats are finite and within ±2^53."""
+        record = np.frombuffer(payload, self.dtype).copy()[0]
+        tensors = {spec.name: record[spec.name] for spec in self.header.features}
+        if not self._finite:
+            for spec in self.header.features:
+                if spec.dtype.kind == "f":
+                    finite(tensors[spec.name])
+        return tensors
+
+    def value(self, payload: bytes, name: str) -> npt.NDArray[Any]:
+        """Return one feature as it came, in its own dtype and shape; read-only."""
+        value: npt.NDArray[Any] = np.frombuffer(payload, self.dtype)[0][name]
+        return value
+
+
+def finite(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Make floats finite in place: NaN becomes 0, and values beyond ±2^53 become the bound."""
+    np.nan_to_num(array, copy=False, nan=0.0, posinf=BOUND, neginf=-BOUND)
+    return np.clip(array, -BOUND, BOUND, out=array)

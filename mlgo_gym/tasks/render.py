@@ -1,0 +1,29 @@
+"""A decision for a person to read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlgo_gym.session.decision import Decision
+from mlgo_gym.tasks.task import Task
+
+
+def render_text(task: Task, module: str, number: int, decision: Decision, last_action: Any) -> str:
+    """Return a few lines about a decision: where it is, its main features, clang's own choice, the action before.
+
+    Args:
+        task: whose decision it is.
+        module: the module's name.
+        number: how many decisions were answered before, in this episode.
+        decision: the decision.
+        last_action: the action taken at the decision before; None at the first.
+    """
+    where = f"{module}, function {decision.context}" if decision.context else module
+    lines = [f"{task.name} decision {number} of {where}"]
+    rows = task.describe(decision)
+    width = max(len(label) for label, _ in rows)
+    lines += [f"  {label:<{width}}  {text}" for label, text in rows]
+    lines.append(f"  clang would {task.name_action(task.default_action(decision))}")
+    if last_action is not None:
+        lines.append(f"  the decision before: {task.name_action(last_action)}")
+    return "\n".join(lines)

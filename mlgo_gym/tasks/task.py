@@ -1,0 +1,182 @@
+"""The small interface that a file in `envs/` fills in: what is different about one kind of decision."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector.utils import create_empty_array
+
+from mlgo_gym.llvm.advisors import Advisor
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.llvm.training_log import LogHeader
+from mlgo_gym.session.decision import Decision
+from mlgo_gym.tasks.measurement import Measurement
+
+OBSERVATIONS = ("flat", "dict")
+"""The forms of an observation."""
+
+SIZE_METRICS = {
+    "text": "text",
+    "text_size": "text",
+    "llvm-size": "llvm_size",
+    "llvm_size": "llvm_size",
+    "object": "object",
+    "object_size": "object",
+}
+"""The sizes that can be rewarded, and their names in `ObjectSizes`."""
+
+
+class Task(ABC):
+    """What an agent decides, seen from the engine.
+
+    A task is made with its own options, then bound to the headers of one compiler: spaces come from the compiler and
+    not from a table.
+
+    Attributes:
+        headers: the header of each advisor, once bound.
+        observation_space: the space of `observe()`, once bound.
+        action_space: the space of the actions that `encode()` takes, once bound.
+        feature_names: the name of each element of a flat observation, once bound.
+    """
+
+    name: ClassVar[str]
+    """A short name, under which what is measured is cached."""
+
+    advisors: ClassVar[tuple[Advisor, ...]]
+    """Who asks, in the order in which clang opens their channels."""
+
+    record: ClassVar[bool] = False
+    """Whether the outcome needs the register allocator's optimisation record."""
+
+    after_optimization: ClassVar[bool] = False
+    """Whether every decision comes after the IR was optimised, so that this can be done once per module."""
+
+    has_contexts: ClassVar[bool] = False
+    """Whether each decision belongs to a function, so that an episode can be one function."""
+
+    default_metric: ClassVar[str] = "text"
+    """What is rewarded unless the user says otherwise."""
+
+    function_metrics: ClassVar[tuple[str, ...]] = ()
+    """The metrics of one function, known as soon as code generation turns to the next."""
+
+    headers: tuple[LogHeader, ...]
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+    feature_names: tuple[str, ...]
+
+    def flags(self, toolchain: Toolchain) -> tuple[str, ...]:
+        """Return further `-cc1` arguments that this task needs from this compiler.
+
+        Raises:
+            ToolchainError: the compiler cannot do what the task needs.
+        """
+        del toolchain
+        return ()
+
+    def bind(self, headers: Sequence[LogHeader], observation: str) -> None:
+        """Take the header of each advisor, and make the spaces.
+
+        Args:
+            headers: in the order of `advisors`.
+            observation: one of `OBSERVATIONS`.
+
+        Raises:
+            ToolchainError: a header lacks what the task needs.
+        """
+        self.headers = tuple(headers)
+        self._bind(observation)
+
+    @abstractmethod
+    def _bind(self, observation: str) -> None:
+        """Set the spaces and feature names from `headers`."""
+
+    @abstractmethod
+    def observe(self, decision: Decision) -> Any:
+        """Return a fresh observation of a decision, an element of `observation_space`."""
+
+    def observe_batch(self, decisions: Sequence[Decision | None]) -> Any:
+        """Return a fresh batch of observations, one row per decision; `final_observation()` where there is none."""
+        batch = create_empty_array(self.observation_space, len(decisions), np.zeros)
+        for row, decision in enumerate(decisions):
+            _write(self.final_observation() if decision is None else self.observe(decision), batch, row)
+        return batch
+
+    @abstractmethod
+    def final_observation(self) -> Any:
+        """Return the observation of an episode that is over: there is nothing to see, so all zeros."""
+
+    @abstractmethod
+    def default_action(self, decision: Decision) -> Any:
+        """Return the action that clang itself would take, as exactly as the features tell."""
+
+    @abstractmethod
+    def encode(self, decision: Decision, action: Any) -> bytes | None:
+        """Return the bytes of the advice, or None when the action is illegal at this decision."""
+
+    def default_advice(self, decision: Decision) -> bytes:
+        """Return the bytes of clang's own choice."""
+        advice = self.encode(decision, self.default_action(decision))
+        assert advice is not None
+        return advice
+
+    @cached_property
+    def masked(self) -> bool:
+        """Whether some actions are illegal at some decisions."""
+        return type(self).action_mask is not Task.action_mask
+
+    def action_mask(self, decision: Decision) -> npt.NDArray[np.int8] | None:
+        """Return which actions are legal, int8 of shape (number of actions,), or None where all are."""
+        del decision
+        return None
+
+    @abstractmethod
+    def describe(self, decision: Decision) -> list[tuple[str, str]]:
+        """Return the main features of a decision for a person to read: pairs of a label and a text."""
+
+    @abstractmethod
+    def name_action(self, action: Any) -> str:
+        """Return an action in words."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of what can be rewarded."""
+        return tuple(SIZE_METRICS)
+
+    def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:
+        """Return the cost of a compile by one of `metrics`; smaller is better.
+
+        Args:
+            measurement: what the compile achieved.
+            metric: a name among `metrics`.
+            function: count this function alone, where the metric can.
+        """
+        del function
+        assert measurement.sizes is not None, "a size is the cost of a compile that went to its end"
+        return float(getattr(measurement.sizes, SIZE_METRICS[metric]))
+
+    def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
+        """Return what the last `info` of an episode says beyond the sizes.
+
+        Args:
+            measurement: what the compile achieved.
+            baseline: what the compiler's own heuristic achieves.
+            function: the function of an episode that is one function's.
+        """
+        del measurement, baseline, function
+        return {}
+
+
+def _write(observation: Any, batch: Any, row: int) -> None:
+    """Write an observation into a row of a batch: an array, or a dictionary of batches."""
+    if isinstance(batch, dict):
+        for key, part in batch.items():
+            _write(observation[key], part, row)
+    else:
+        batch[row] = observation

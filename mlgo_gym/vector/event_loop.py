@@ -1,0 +1,110 @@
+"""Serves the compilers of many sub-environments at once, and says which are ready first."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from mlgo_gym.vector.sub_environment import SubEnvironment
+from mlgo_gym.vector.wakeups import Wakeups
+
+
+class EventLoop:
+    """Knows which sub-environments are under way, and goes on with those whose compilers have something to say.
+
+    Args:
+        sub_envs: the sub-environments, by number.
+        settle: called with a sub-environment that is ready; returns False when it set it going again instead.
+    """
+
+    def __init__(self, sub_envs: Sequence[SubEnvironment], settle: Callable[[SubEnvironment], bool]) -> None:
+        self._sub_envs = sub_envs
+        self._settle = settle
+        self._wakeups = Wakeups()
+        self._outstanding: set[int] = set()
+        self._finished: deque[int] = deque()
+        self._next_look = math.inf
+
+    def under_way(self, numbers: Iterable[int]) -> list[int]:
+        """Return the numbers of those of some sub-environments that were set going and have not been collected."""
+        outstanding, finished = self._outstanding, self._finished
+        return [number for number in numbers if number in outstanding or number in finished]
+
+    def __len__(self) -> int:
+        return len(self._outstanding) + len(self._finished)
+
+    def expect(self, number: int) -> None:
+        """Watch a sub-environment that was set going; what it had to deliver before is forgotten."""
+        if number in self._finished:
+            self._finished.remove(number)
+        self._outstanding.add(number)
+        self._look(number, self._sub_envs[number])
+
+    def put_back(self, numbers: Iterable[int]) -> None:
+        """Take back sub-environments that are ready and were not delivered, before all others."""
+        self._finished.extendleft(reversed(list(numbers)))
+
+    def collect(self, count: int, among: frozenset[int] | None = None) -> list[int]:
+        """Serve the compilers until some sub-environments are ready, and return their numbers, first come first.
+
+        Args:
+            count: how many.
+            among: which; None is all.
+        """
+        finished = self._finished
+        if among is None:
+            while len(finished) < count:
+                self._serve()
+            return [finished.popleft() for _ in range(count)]
+        while True:
+            ready = [number for number in finished if number in among]
+            if len(ready) >= count:
+                taken = ready[:count]
+                for number in taken:
+                    finished.remove(number)
+                return taken
+            self._serve()
+
+    def _serve(self) -> None:
+        """Wait until compilers say something, or are silent for too long, and go on with those."""
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._end_the_silent(now)
+            return
+        for number in self._wakeups.wait(self._next_look - now, self._outstanding):
+            sub_env = self._sub_envs[number]
+            sub_env.poll()
+            self._look(number, sub_env)
+
+    def _end_the_silent(self, now: float) -> None:
+        """Time out those whose deadline has passed, and see when the next one will.
+
+        Each sign of life moves a deadline on, so that one that was noted is only the earliest possible. Nor is all
+        silent that was not heard: the agent may have thought for longer than the timeout.
+        """
+        for number in [number for number in self._outstanding if self._sub_envs[number].deadline <= now]:
+            sub_env = self._sub_envs[number]
+            if not sub_env.poll() and sub_env.deadline <= now:
+                sub_env.time_out()
+            self._look(number, sub_env)
+        self._next_look = min((self._sub_envs[number].deadline for number in self._outstanding), default=math.inf)
+
+    def _look(self, number: int, sub_env: SubEnvironment) -> None:
+        """See what has become of a sub-environment: ready, or waiting for a session that is to be watched."""
+        while sub_env.ready:
+            if self._settle(sub_env):
+                self._outstanding.discard(number)
+                self._finished.append(number)
+                return
+        session = sub_env.session
+        assert session is not None, "a sub-environment that is not ready waits for a session"
+        self._wakeups.watch(number, session)
+        deadline = sub_env.deadline
+        if deadline < self._next_look:
+            self._next_look = deadline
+
+    def close(self) -> None:
+        """Give the descriptor back. Idempotent."""
+        self._wakeups.close()

@@ -1,0 +1,94 @@
+"""Optimise once: objects are the same from optimised bitcode as in full."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.corpus.compilation import Compilation, plan
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.episode.preoptimization import preoptimized, verify
+from mlgo_gym.errors import CompilerError, ToolchainError
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.session.session import Session
+from tests.conftest import MakeBitcode
+
+TIMEOUT = 60.0
+MORE = os.environ.get("MLGO_TEST_CORPORA", "").split()
+"""What is proven beyond the builtin corpus: `MLGO_TEST_CORPORA="builtin zstd builtin@O2"` takes minutes."""
+
+SLOW = {"kernels/keccak", "kernels/switchvm"}
+"""Modules that take seconds each; left out unless they are asked for."""
+
+
+def object_of(compilation: Compilation) -> bytes:
+    with Session(compilation.command) as session:
+        return session.finish(TIMEOUT).object_bytes
+
+
+def differing(modules: Iterable[Module], toolchain: Toolchain) -> list[str]:
+    compilations = [plan(module, toolchain) for module in modules]
+    assert compilations
+    return [full.module.name for full in compilations if object_of(preoptimized(full, TIMEOUT)) != object_of(full)]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_builtin_objects_are_the_same_byte_for_byte(part: int, toolchain: Toolchain) -> None:
+    modules = [module for module in open_corpus("builtin", toolchain=toolchain) if module.name not in SLOW]
+    assert differing(modules[part::4], toolchain) == []
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", MORE)
+def test_objects_are_the_same_byte_for_byte(name: str, toolchain: Toolchain) -> None:
+    assert differing(open_corpus(name, toolchain=toolchain), toolchain) == []
+
+
+@pytest.mark.parametrize("program", ["spills.c", "many_calls.c", "sections.c"])
+def test_that_holds_for_every_clang(program: str, any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
+    full = plan(Module("module", make_bitcode(program, compiler=any_toolchain)), any_toolchain)
+    verify(full, preoptimized(full, TIMEOUT), TIMEOUT)
+
+
+def test_a_module_is_optimised_once_per_compiler_flags_and_content(
+    counted_clang: tuple[Path, Path], calls: Path, own_cache: Path
+) -> None:
+    program, starts = counted_clang
+    toolchain = find_toolchain(str(program))
+    full = plan(Module("calls", calls), toolchain)
+    before = starts.read_text().count("started")
+    first = preoptimized(full, TIMEOUT)
+    assert starts.read_text().count("started") == before + 1
+    assert preoptimized(full, TIMEOUT) == first
+    assert starts.read_text().count("started") == before + 1
+    other_flags = preoptimized(plan(Module("calls", calls), toolchain, ["-ffunction-sections"]), TIMEOUT)
+    assert starts.read_text().count("started") == before + 2
+    assert other_flags.module.bitcode != first.module.bitcode
+    assert first.module.bitcode.is_file()
+
+
+def test_a_module_of_a_thinlto_build_is_compiled_in_full(compile_calls: Compilation, tmp_path: Path) -> None:
+    index = tmp_path / "calls.thinlto.bc"
+    index.write_bytes(b"")
+    imported = replace(compile_calls, module=replace(compile_calls.module, thinlto_index=index))
+    assert preoptimized(imported, TIMEOUT) is imported
+
+
+def test_a_module_that_clang_cannot_read_is_its_error(
+    broken: Path, compile_calls: Compilation, own_cache: Path
+) -> None:
+    unreadable = replace(compile_calls, module=Module("broken", broken), inputs=("-x", "ir", str(broken)))
+    with pytest.raises(CompilerError, match="Invalid encoding"):
+        preoptimized(unreadable, TIMEOUT)
+    assert not [*own_cache.glob("optimized/*/*")]
+
+
+def test_a_difference_is_found(toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
+    full, other = (plan(Module("module", make_bitcode(program)), toolchain) for program in ("spills.c", "calls.c"))
+    with pytest.raises(ToolchainError, match=r"module 'module' was to give the same object .* use preoptimize=False"):
+        verify(full, preoptimized(other, TIMEOUT), TIMEOUT)

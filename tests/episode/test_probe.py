@@ -1,0 +1,105 @@
+"""What a clang can do: proven once, then remembered."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.episode.probe import probe
+from mlgo_gym.errors import ToolchainError
+from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, PRIORITY, Advisor
+from mlgo_gym.llvm.tensor_spec import TensorSpec
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+
+def clang_that(tmp_path: Path, script: str) -> Toolchain:
+    """Return a clang that knows its version but compiles as the script says."""
+    zig, mode = bundled_command()
+    path = tmp_path / "clang"
+    path.write_text(f'#!/bin/sh\ncase "$*" in *--version*) exec "{zig}" {mode} "$@";; esac\n{script}\n')
+    path.chmod(0o755)
+    return find_toolchain(str(path))
+
+
+def test_inlining_asks_with_38_features_and_clangs_own_choice(any_toolchain: Toolchain) -> None:
+    found = probe(any_toolchain, INLINING)
+    assert len(found.header.features) == 39
+    assert found.header.features[-1] == TensorSpec("inlining_default", "int64_t", (1,))
+    assert {(spec.type, spec.shape) for spec in found.header.features} == {("int64_t", (1,))}
+    assert found.header.advice == TensorSpec("inlining_decision", "int64_t", (1,))
+    assert found.decisions == 2
+    assert len(found.first) == found.header.observation_bytes
+
+
+def test_eviction_asks_with_a_mask_over_33_columns(any_toolchain: Toolchain) -> None:
+    found = probe(any_toolchain, EVICTION)
+    assert len(found.header.features) == 21
+    assert found.header.features[0] == TensorSpec("mask", "int64_t", (1, 33))
+    assert found.header.advice == TensorSpec("index_to_evict", "int64_t", (1,))
+    assert found.decisions > 0
+
+
+def test_priority_asks_for_a_float(any_toolchain: Toolchain) -> None:
+    found = probe(any_toolchain, PRIORITY)
+    assert [spec.name for spec in found.header.features] == ["li_size", "stage", "weight"]
+    assert found.header.advice is not None
+    assert found.header.advice.type == "float"
+    assert found.decisions > 0
+
+
+@pytest.mark.parametrize("advisor", ADVISORS, ids=lambda advisor: advisor.name)
+def test_what_is_remembered_is_what_was_measured(toolchain: Toolchain, advisor: Advisor, own_cache: Path) -> None:
+    probe.cache_clear()
+    measured = probe(toolchain, advisor)
+    probe.cache_clear()
+    assert probe(toolchain, advisor) == measured
+
+
+def test_a_second_process_starts_no_clang_to_build_its_spaces(
+    counted_clang: tuple[Path, Path], own_cache: Path
+) -> None:
+    program, starts = counted_clang
+    build = f"import mlgo_gym, gymnasium\nfor i in mlgo_gym.ENVIRONMENTS: gymnasium.make(i, clang={str(program)!r})"
+    counts = []
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", build], check=True)
+        counts.append(starts.read_text().count("started"))
+    assert counts[0] > 0
+    assert counts[1] == counts[0]
+
+
+def test_a_record_of_another_release_is_measured_anew(toolchain: Toolchain, own_cache: Path) -> None:
+    probe.cache_clear()
+    measured = probe(toolchain, INLINING)
+    (record,) = own_cache.joinpath("probes").rglob("*.json")
+    record.write_text('{"header": {}}')
+    probe.cache_clear()
+    assert probe(toolchain, INLINING) == measured
+
+
+def test_a_clang_that_refuses_the_flags_is_reported_in_its_own_words(tmp_path: Path) -> None:
+    old = clang_that(tmp_path, "echo \"Unknown command line argument '-enable-ml-inliner'\" >&2; exit 1")
+    with pytest.raises(ToolchainError, match=r"clang 22\.1\.8\) was to compile a tiny module .* and did not \(exit\)"):
+        probe(old, INLINING)
+
+
+def test_a_clang_without_the_interactive_mode_is_refused(tmp_path: Path) -> None:
+    zig, mode = bundled_command()
+    mute = clang_that(tmp_path, f'exec "{zig}" {mode} -cc1 -Oz -emit-obj -x c /dev/null -o -')
+    with pytest.raises(ToolchainError, match="its inlining advisor never asked: this build lacks the interactive mode"):
+        probe(mute, INLINING)
+
+
+def test_a_clang_that_leaves_no_object_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match="an ELF object was expected"):
+        probe(clang_that(tmp_path, "exit 0"), INLINING)
+
+
+def test_flags_that_clang_does_not_know_are_a_clear_error(toolchain: Toolchain) -> None:
+    with pytest.raises(ToolchainError, match="unknown argument: '-no-such-flag'"):
+        probe(toolchain, INLINING, ("-no-such-flag",))

@@ -1,0 +1,100 @@
+"""Warm resets: episodes from copies of waiting clangs are the episodes of fresh ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.envs import RegAllocEvictEnv
+from mlgo_gym.episode.warm_starts import WarmStarts
+from mlgo_gym.session.snapshot_support import snapshot_support
+from tests.conftest import MakeBitcode
+from tests.traces import children
+
+pytestmark = [
+    pytest.mark.usefixtures("nothing_is_left"),
+    pytest.mark.skipif(not snapshot_support()[0], reason=f"no snapshots here: {snapshot_support()[1]}"),
+]
+
+
+@pytest.fixture(scope="module")
+def pressure(make_bitcode: MakeBitcode) -> Path:
+    return make_bitcode("pressure.c")
+
+
+def play(env: CompilerEnv) -> tuple[list[Any], float]:
+    observation, info = env.reset(seed=0)
+    seen, over, reward = [observation["observations"].tolist()], False, 0.0
+    while not over:
+        observation, reward, over, truncated, info = env.step(info["default_action"])
+        assert not truncated
+        seen.append(observation["observations"].tolist())
+    return seen, float(reward)
+
+
+def test_a_warm_episode_is_a_cold_episode(pressure: Path) -> None:
+    cold = RegAllocEvictEnv(corpus=str(pressure), warm_resets=False)
+    warm = RegAllocEvictEnv(corpus=str(pressure), warm_resets=True)
+    wanted = play(cold)
+    assert [play(warm) for _ in range(3)] == [wanted] * 3
+    cold.close()
+    warm.close()
+
+
+def test_a_second_episode_starts_from_a_copy_and_the_first_from_a_fresh_clang(pressure: Path) -> None:
+    env = RegAllocEvictEnv(corpus=str(pressure), warm_resets=True)
+    methods = []
+    for _ in range(2):
+        env.reset(seed=0)
+        assert env._episode is not None
+        methods.append(env._episode.fork_method)
+    env.close()
+    assert methods == [None, "snapshot"]
+
+
+def test_of_two_modules_with_the_same_bitcode_each_keeps_its_name(pressure: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        tmp_path.joinpath(f"{name}.bc").symlink_to(pressure)
+    env = RegAllocEvictEnv(corpus=str(tmp_path), warm_resets=True)
+    names = [env.reset(options={"module": name})[1]["module"] for name in ("one", "two", "one")]
+    env.close()
+    assert names == ["one", "two", "one"]
+
+
+def test_a_waiting_clang_that_was_killed_is_replaced(pressure: Path) -> None:
+    others = children()
+    env = RegAllocEvictEnv(corpus=str(pressure), warm_resets=True)
+    wanted = play(env)
+    [waiting] = children() - others
+    os.kill(waiting, signal.SIGKILL)
+    assert play(env) == wanted
+    env.close()
+
+
+def test_waiting_clangs_are_bounded_in_number_and_in_memory(pressure: Path) -> None:
+    env = RegAllocEvictEnv(corpus=str(pressure), warm_resets=False)
+    env.reset(seed=0)
+    assert env._episode is not None
+    few, small = WarmStarts(most=2), WarmStarts(most_bytes=1)
+    for key in "abc":
+        few.keep(key, 0, env._episode, 10.0)
+        small.keep(key, 0, env._episode, 10.0)
+    assert (len(few), len(small)) == (2, 0)
+    assert few.copy("a", 0, 10.0) is None
+    twin = few.copy("c", 0, 10.0)
+    assert twin is not None
+    twin.close()
+    few.close()
+    env.close()
+
+
+def test_optimising_once_is_enough_by_default(pressure: Path) -> None:
+    for preoptimize in (True, False):
+        env = RegAllocEvictEnv(corpus=str(pressure), preoptimize=preoptimize)
+        assert env.maker.settings.resets_warm(env.task) is not preoptimize
+        env.close()

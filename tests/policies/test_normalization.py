@@ -1,0 +1,126 @@
+"""Normalizations: what each method does to numbers, and that a saved one is the same."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.policies.normalization import METHODS, Normalization
+
+NAMES = ("small", "huge", "constant")
+ROWS = np.array(
+    [[0, 1, 7], [1, -10, 7], [2, 1e3, 7], [3, -1e6, 7], [4, 1e9, 7], [4, 2.0**53, 7]], np.float32
+)  # fmt: skip
+
+
+@pytest.fixture(params=METHODS)
+def fitted(request: pytest.FixtureRequest) -> Normalization:
+    return Normalization.fit(ROWS, NAMES, request.param)
+
+
+def test_every_method_keeps_the_order_and_its_bounds(fitted: Normalization) -> None:
+    normal = fitted(ROWS)
+    low, high = fitted.bounds
+    assert normal.shape == ROWS.shape
+    assert normal.dtype == np.float32
+    assert (normal >= low).all()
+    assert (normal <= high).all()
+    for raw, column in zip(ROWS.T[:2], normal.T, strict=False):
+        assert (np.diff(column[np.argsort(raw)]) >= 0).all()
+        assert len(set(column.tolist())) >= 3
+
+
+def test_one_observation_is_normalized_as_in_a_batch(fitted: Normalization) -> None:
+    batch = fitted(ROWS.reshape(2, 3, 3))
+    for row, values in enumerate(ROWS):
+        assert np.array_equal(fitted(values), batch[row // 3, row % 3])
+
+
+def test_the_raw_features_are_left_as_they_are(fitted: Normalization) -> None:
+    values = ROWS.copy()
+    fitted(values)
+    assert np.array_equal(values, ROWS)
+
+
+def test_a_saved_normalization_gives_the_same_bits(fitted: Normalization, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "normalization.json")
+    loaded = Normalization.load(tmp_path / "normalization.json")
+    assert loaded.names == NAMES
+    assert loaded(ROWS).tobytes() == fitted(ROWS).tobytes()
+
+
+def test_the_signed_logarithm_is_that() -> None:
+    normal = Normalization.fit(ROWS, NAMES, "signed_log")(ROWS)
+    assert normal[3, 1] == pytest.approx(-math.log1p(1e6), rel=1e-6)
+    assert normal[0, 0] == 0
+
+
+@pytest.mark.parametrize("method", ["standard", "log_standard"])
+def test_standardised_features_have_mean_0_and_deviation_1(method: str) -> None:
+    normal = Normalization.fit(ROWS, NAMES, method)(ROWS)
+    assert np.allclose(normal[:, :2].mean(0), 0, atol=1e-5)
+    assert np.allclose(normal[:, :2].std(0), 1, atol=1e-5)
+    assert (normal[:, 2] == 0).all()
+
+
+def test_what_lies_far_out_is_clipped() -> None:
+    normalization = Normalization.fit(ROWS[:3], NAMES, "standard")
+    far = np.array([1e12, -1e12, 7], np.float32)
+    assert normalization(far).tolist() == [5, -5, 0]
+
+
+def test_quantiles_are_ranks_and_equal_values_share_the_middle() -> None:
+    values = np.repeat([0.0, 10.0], [75, 25])[:, None]
+    normalization = Normalization.fit(values, ["x"], "quantiles", quantiles=4)
+    inputs = np.array([[-1.0], [0.0], [5.0], [10.0], [11.0]], np.float32)
+    assert normalization(inputs)[:, 0].tolist() == [-1, -0.25, 0.5, 0.75, 1]
+
+
+def test_features_are_found_by_name_and_missing_ones_are_listed() -> None:
+    normalization = Normalization.fit(ROWS, NAMES)
+    assert normalization.columns(["constant", "new", "huge", "small"]).tolist() == [3, 2, 0]
+    with pytest.raises(MlgoError, match="wants 2 features that are not there: huge, constant; there are small, new"):
+        normalization.columns(["small", "new"])
+
+
+def test_a_selection_does_the_same_to_its_features(fitted: Normalization) -> None:
+    selected = fitted.select(["huge", "small"])
+    assert selected.names == ("huge", "small")
+    assert np.array_equal(selected(ROWS[:, [1, 0]]), fitted(ROWS)[:, [1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ({"format": 99}, "format 99"),
+        ({"names": ["one"]}, "3 features|1 features"),
+        ({"center": [0, 0, "x"]}, "another form"),
+        ({"scale": [1, 1, 0]}, "no scale of 0"),
+        ({"scale": [1, 1, float("nan")]}, "not finite"),
+        ({"method": "magic"}, "one of signed_log"),
+    ],
+)
+def test_damaged_data_are_refused(damage: dict[str, object], message: str) -> None:
+    data = Normalization.fit(ROWS, NAMES).to_json() | damage
+    with pytest.raises(MlgoError, match=message):
+        Normalization.from_json(data)
+
+
+def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "n.json"
+    with pytest.raises(MlgoError, match="cannot be read"):
+        Normalization.load(path)
+    path.write_text(json.dumps([1, 2]))
+    with pytest.raises(MlgoError, match="another form"):
+        Normalization.load(path)
+
+
+@pytest.mark.parametrize("rows", [np.empty((0, 3)), np.zeros((4, 2)), np.zeros(3)])
+def test_fitting_needs_observations_of_these_features(rows: np.ndarray) -> None:
+    with pytest.raises(MlgoError, match=r"shape \(decisions, 3\)"):
+        Normalization.fit(rows, NAMES)

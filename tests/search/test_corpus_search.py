@@ -1,0 +1,31 @@
+"""Searches over a corpus: in several processes, and resumable."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.search import CorpusSearch, SearchResult
+
+
+def test_a_campaign_goes_on_where_it_was_interrupted(corpus: Path, tmp_path: Path) -> None:
+    search = CorpusSearch("mlgo/Inline-v0", {"corpus": str(corpus)}, "greedy", compiles=3)
+    output = tmp_path / "found.jsonl"
+    whole = list(search.run(output))
+    assert whole
+    assert all(result.verified for result in whole)
+    lines = output.read_bytes().splitlines(keepends=True)
+    output.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])
+    again = list(search.run(output, jobs=2))
+    assert sorted(result.module for result in again) == sorted(result.module for result in whole)
+    assert [SearchResult.from_json(json.loads(line)).module for line in output.read_bytes().splitlines()[1:]]
+
+
+def test_results_of_another_campaign_are_not_mixed(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "found.jsonl"
+    list(CorpusSearch("mlgo/Inline-v0", {"corpus": str(corpus)}, "greedy", compiles=3).run(output))
+    with pytest.raises(MlgoError, match="another search"):
+        list(CorpusSearch("mlgo/Inline-v0", {"corpus": str(corpus)}, "beam", compiles=3).run(output))

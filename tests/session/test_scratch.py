@@ -1,0 +1,78 @@
+"""Scratch folders: one per compile, in memory, and swept up after hosts that were killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.session.scratch import make_scratch, scratch_parent
+
+MAKE = "from mlgo_gym.session.scratch import make_scratch; print(make_scratch())"
+
+
+def made_by_another_process() -> Path:
+    return Path(subprocess.check_output([sys.executable, "-c", MAKE], text=True).strip())
+
+
+def test_a_scratch_folder_is_empty_and_ours_alone() -> None:
+    folder = make_scratch()
+    try:
+        assert list(folder.iterdir()) == []
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert folder.name.startswith(f"mlgo-gym-{os.getpid()}-")
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="there is no /dev/shm to write to")
+def test_it_lies_in_memory() -> None:
+    assert scratch_parent() == "/dev/shm"
+
+
+def test_a_process_sweeps_up_after_one_that_left_its_folder() -> None:
+    left = made_by_another_process()
+    assert left.is_dir()
+    own = made_by_another_process()
+    assert not left.exists()
+    shutil.rmtree(own)
+
+
+def test_a_compiler_whose_host_was_killed_while_it_started_is_ended_by_the_next_host() -> None:
+    left = made_by_another_process()
+    waiting = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    orphan = subprocess.Popen([*waiting, f"-inliner-interactive-channel-base={left}/c0"], stdin=subprocess.PIPE)
+    other = subprocess.Popen([*waiting, f"-inliner-interactive-channel-base={left}-other/c0"], stdin=subprocess.PIPE)
+    try:
+        shutil.rmtree(made_by_another_process())
+        assert orphan.wait(timeout=10) == -signal.SIGKILL
+        assert other.poll() is None
+    finally:
+        for process in (orphan, other):
+            process.kill()
+            process.communicate()
+
+
+def test_the_folders_of_living_processes_are_left_alone() -> None:
+    own = make_scratch()
+    try:
+        shutil.rmtree(made_by_another_process())
+        assert own.is_dir()
+    finally:
+        shutil.rmtree(own)
+
+
+@pytest.mark.parametrize("name", ["mlgo-gym-notes", "mlgo-gym-", "other-1-x"])
+def test_folders_of_another_form_are_left_alone(name: str) -> None:
+    folder = Path(scratch_parent(), name)
+    folder.mkdir()
+    try:
+        shutil.rmtree(made_by_another_process())
+        assert folder.is_dir()
+    finally:
+        folder.rmdir()

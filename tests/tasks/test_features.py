@@ -1,0 +1,158 @@
+"""From the bytes of an observation to what an agent sees."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from mlgo_gym.llvm.tensor_spec import SCALAR_TYPES, TensorSpec
+from mlgo_gym.llvm.training_log import LogHeader
+from mlgo_gym.tasks.features import BOUND, FeatureLayout, finite
+
+MIXED = LogHeader(
+    (
+        TensorSpec("mask", "int64_t", (1, 3)),
+        TensorSpec("count", "int64_t", (1,)),
+        TensorSpec("weight", "float", (1, 2)),
+        TensorSpec("progress", "float", (1,)),
+    )
+)
+
+
+def record(mask: Any = (0, 0, 0), count: int = 0, weight: Any = (0, 0), progress: float = 0.0) -> bytes:
+    return np.array([([mask], [count], [weight], [progress])], MIXED.dtype).tobytes()
+
+
+@st.composite
+def observations(draw: st.DrawFn) -> tuple[LogHeader, np.ndarray[Any, Any]]:
+    """A header and one observation, with every scalar type, NaN and infinities."""
+    shapes = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
+    specs = st.builds(TensorSpec, st.text("abc", min_size=1), st.sampled_from(sorted(SCALAR_TYPES)), shapes)
+    header = LogHeader(tuple(draw(st.lists(specs, min_size=1, max_size=5, unique_by=lambda spec: spec.name))))
+    values = np.zeros((), header.dtype)
+    for spec in header.features:
+        values[spec.name] = draw(arrays.arrays(spec.dtype, spec.shape))
+    return header, values
+
+
+@given(observations())
+def test_every_observation_lies_in_its_space(observation: tuple[LogHeader, np.ndarray[Any, Any]]) -> None:
+    header, values = observation
+    layout = FeatureLayout(header)
+    payload = values.tobytes()
+    flat = layout.flat(payload)
+    assert flat.dtype == np.float32
+    assert flat.shape == (len(layout.names),)
+    assert np.isfinite(flat).all()
+    wide = {"int64_t", "uint64_t"} & {spec.type for spec in header.features}
+    if not wide:
+        assert layout.flat_space().contains(flat)
+        assert layout.dict_space().contains(layout.tensors(payload))
+
+
+@given(observations())
+def test_a_flat_observation_is_the_finite_features_in_header_order(
+    observation: tuple[LogHeader, np.ndarray[Any, Any]],
+) -> None:
+    header, values = observation
+    expected = np.concatenate([values[spec.name].ravel().astype(np.float64) for spec in header.features])
+    if any(spec.dtype.kind == "f" for spec in header.features):
+        expected = np.clip(np.nan_to_num(expected, nan=0.0), -BOUND, BOUND)
+    np.testing.assert_array_equal(FeatureLayout(header).flat(values.tobytes()), expected.astype(np.float32))
+
+
+@given(observations())
+def test_writing_into_a_row_is_the_same_as_a_fresh_vector(
+    observation: tuple[LogHeader, np.ndarray[Any, Any]],
+) -> None:
+    header, values = observation
+    layout = FeatureLayout(header)
+    row = np.full(len(layout.names), 7, np.float32)
+    layout.flat_into(values.tobytes(), row)
+    np.testing.assert_array_equal(row, layout.flat(values.tobytes()))
+
+
+def test_elements_are_named_by_feature_and_column() -> None:
+    assert FeatureLayout(MIXED).names == (
+        "mask[0]",
+        "mask[1]",
+        "mask[2]",
+        "count",
+        "weight[0]",
+        "weight[1]",
+        "progress",
+    )
+
+
+def test_what_is_left_out_is_neither_named_nor_seen() -> None:
+    layout = FeatureLayout(MIXED, leave_out=["mask"])
+    assert layout.names == ("count", "weight[0]", "weight[1]", "progress")
+    assert layout.flat(record([1, 1, 1], 2, [3, 4], 5)).tolist() == [2, 3, 4, 5]
+
+
+def test_a_feature_in_the_middle_can_be_left_out() -> None:
+    layout = FeatureLayout(MIXED, leave_out=["count"])
+    assert layout.flat(record([1, 2, 3], 9, [4, 5], 6)).tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_nan_is_nothing_and_infinities_are_the_bound() -> None:
+    layout = FeatureLayout(MIXED)
+    payload = record(weight=[math.nan, math.inf], progress=-math.inf)
+    assert layout.flat(payload).tolist()[-3:] == [0, BOUND, -BOUND]
+    tensors = layout.tensors(payload)
+    assert tensors["weight"].tolist() == [[0, BOUND]]
+    assert tensors["progress"].tolist() == [-BOUND]
+
+
+def test_raw_tensors_keep_their_types_shapes_and_exact_values() -> None:
+    tensors = FeatureLayout(MIXED).tensors(record([1, 2**53, -5], 3, [0.1, 2]))
+    assert {name: (tensor.dtype.name, tensor.shape) for name, tensor in tensors.items()} == {
+        "mask": ("int64", (1, 3)),
+        "count": ("int64", (1,)),
+        "weight": ("float32", (1, 2)),
+        "progress": ("float32", (1,)),
+    }
+    assert tensors["mask"].tolist() == [[1, 2**53, -5]]
+
+
+@pytest.mark.parametrize("form", ["flat", "tensors"])
+def test_successive_observations_share_no_memory(form: str) -> None:
+    see = getattr(FeatureLayout(MIXED), form)
+    payload = record(count=1)
+    first, second = see(payload), see(payload)
+    if form == "flat":
+        first, second = {"all": first}, {"all": second}
+    for name in first:
+        first[name][...] = 0
+        assert not np.shares_memory(first[name], second[name])
+    assert FeatureLayout(MIXED).value(payload, "count").tolist() == [1]
+
+
+def test_the_spaces_can_be_sampled() -> None:
+    layout = FeatureLayout(MIXED)
+    for space in (layout.flat_space(), layout.dict_space()):
+        space.seed(0)
+        assert space.contains(space.sample())
+
+
+def test_integers_are_bounded_by_their_type_or_by_two_to_the_53() -> None:
+    specs = [TensorSpec(name, name, (1,)) for name in sorted(SCALAR_TYPES)]
+    spaces = FeatureLayout(LogHeader(tuple(specs))).dict_space()
+    bounds = {name: (spaces[name].low.item(), spaces[name].high.item()) for name in sorted(SCALAR_TYPES)}  # type: ignore[attr-defined]
+    assert bounds["int8_t"] == (-128, 127)
+    assert bounds["uint16_t"] == (0, 65535)
+    assert bounds["int64_t"] == (-(2**53), 2**53)
+    assert bounds["uint64_t"] == (0, 2**53)
+    assert bounds["float"] == (-BOUND, BOUND)
+
+
+def test_making_finite_works_in_place() -> None:
+    array = np.array([math.nan, 1e30, -1e30, 1.5], np.float32)
+    assert finite(array) is array
+    assert array.tolist() == [0, BOUND, -BOUND, 1.5]

@@ -1,0 +1,87 @@
+"""Vector environments, ours and Gymnasium's, and who plays them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.utils.env_checker import data_equivalence
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
+from tests.traces import ends_within
+
+INLINE = "mlgo/Inline-v0"
+EVICT = "mlgo/RegAllocEvict-v0"
+
+Played = tuple[Any, ...]
+
+
+def make(name: str, corpus: str, num_envs: int = 3, **options: Any) -> CompilerVectorEnv:
+    """Return our vector environment as a user makes it."""
+    return as_vector(gym.make_vec(name, num_envs=num_envs, corpus=corpus, **options))
+
+
+def make_sync(
+    name: str, corpus: str, num_envs: int = 3, mode: AutoresetMode = AutoresetMode.NEXT_STEP, **options: Any
+) -> SyncVectorEnv:
+    """Return Gymnasium's own vector environment around single environments."""
+    return SyncVectorEnv([lambda: gym.make(name, corpus=corpus, **options)] * num_envs, autoreset_mode=mode)
+
+
+def play(envs: gym.vector.VectorEnv[Any, Any, Any], steps: int, seed: int = 3) -> Iterator[Played]:
+    """Play, and yield what `reset()` and each `step()` return; half the actions are clang's own, half are random.
+
+    Environments that must be reset by hand are reset.
+    """
+    envs.action_space.seed(seed)
+    observations, info = envs.reset(seed=seed)
+    yield observations, info
+    over = np.zeros(envs.num_envs, np.bool_)
+    for step in range(steps):
+        if envs.metadata["autoreset_mode"] is AutoresetMode.DISABLED and over.any():
+            observations, info = envs.reset(options={"reset_mask": over.copy()})
+            yield observations, info
+        actions = envs.action_space.sample()
+        if step % 2 and "default_action" in info:
+            known = info["_default_action"]
+            actions[known] = info["default_action"][known]
+        observations, rewards, terminations, truncations, info = envs.step(actions)
+        over = terminations | truncations
+        yield observations, rewards, terminations, truncations, info
+
+
+def assert_equal(ours: Played, theirs: Played) -> None:
+    """Compare what two vector environments returned, but for the numbers that only ours gives."""
+    *values, info = ours
+    *expected, expected_info = theirs
+    assert data_equivalence(tuple(values), tuple(expected), exact=True)
+    info = {key: value for key, value in info.items() if key != "env_id"}
+    assert data_equivalence(info, expected_info, exact=True), (info, expected_info)
+
+
+def row_info(info: dict[str, Any], row: int) -> dict[str, Any]:
+    """Return the info of one row of a batch."""
+    found = {}
+    for key, value in info.items():
+        if f"_{key}" in info and info[f"_{key}"][row]:
+            found[key] = row_info(value, row) if isinstance(value, dict) else value[row]
+    return found
+
+
+def clang_of(envs: CompilerVectorEnv, number: int) -> int:
+    """Return the process id of an environment's compile."""
+    episode = envs._sub_envs[number].episode
+    assert episode is not None
+    return episode.session.pid
+
+
+def end_clang(envs: CompilerVectorEnv, number: int) -> None:
+    """Let an environment's compile crash, and wait until it has."""
+    pid = clang_of(envs, number)
+    os.kill(pid, signal.SIGSEGV)
+    assert ends_within(pid, 10)

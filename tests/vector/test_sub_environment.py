@@ -1,0 +1,193 @@
+"""One environment of a vector environment, on its own."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgo_gym.envs import InlineEnv
+from mlgo_gym.episode.episode_maker import EpisodeMaker
+from mlgo_gym.errors import ActionError, CorpusError, MlgoError
+from mlgo_gym.vector.sub_environment import SubEnvironment, spread_seeds
+from tests.traces import children
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+LONG = 30.0
+
+MakeLane = Callable[..., SubEnvironment]
+
+
+@pytest.fixture
+def make_lane(varied: str) -> Iterator[MakeLane]:
+    """Return a function that makes a sub_env."""
+    sub_envs: list[SubEnvironment] = []
+
+    def make(prefetch: int = 0, **options: Any) -> SubEnvironment:
+        sub_env = SubEnvironment(maker(varied, **options), 7, prefetch)
+        sub_env.seed(len(sub_envs))
+        sub_envs.append(sub_env)
+        return sub_env
+
+    yield make
+    for sub_env in sub_envs:
+        sub_env.close()
+        sub_env.close()
+
+
+def maker(corpus: str, **options: Any) -> EpisodeMaker:
+    return InlineEnv(corpus=corpus, **options).maker
+
+
+def wait(sub_env: SubEnvironment) -> None:
+    while not sub_env.poll():
+        assert sub_env.session is not None
+        assert select.select(sub_env.session.descriptors(), [], [], LONG)[0]
+
+
+def play(sub_env: SubEnvironment, action: Any = 1) -> int:
+    """Play an episode to its end; return the number of decisions."""
+    decisions = 0
+    while not sub_env.over:
+        sub_env.act(sub_env.encode(action))
+        wait(sub_env)
+        decisions += 1
+    return decisions
+
+
+def begin(sub_env: SubEnvironment, name: str | None = None) -> None:
+    sub_env.begin(None if name is None else sub_env._maker.corpus.module(name))
+    wait(sub_env)
+
+
+def test_a_lane_goes_from_decision_to_decision_to_the_end(make_lane: MakeLane) -> None:
+    sub_env = make_lane()
+    begin(sub_env, "calls")
+    assert not sub_env.over
+    assert sub_env.decision is not None
+    assert play(sub_env) == 9
+    assert sub_env.decision is None
+    assert not sub_env.truncated
+    assert sub_env.info["decisions"] == 9
+    assert sub_env.info["module"] == "calls"
+
+
+def test_nothing_is_ready_while_clang_computes(make_lane: MakeLane) -> None:
+    sub_env = make_lane()
+    begin(sub_env, "calls")
+    sub_env.act(sub_env.encode(1))
+    assert not sub_env.ready
+    wait(sub_env)
+    assert sub_env.ready
+    assert sub_env.decision is not None
+    assert sub_env.decision.number == 1
+
+
+def test_an_action_needs_a_decision(make_lane: MakeLane) -> None:
+    sub_env = make_lane()
+    with pytest.raises(ActionError, match="environment 7 has no decision that waits"):
+        sub_env.encode(1)
+    begin(sub_env)
+    play(sub_env)
+    with pytest.raises(ActionError, match="environment 7 has no decision that waits"):
+        sub_env.encode(1)
+
+
+def test_an_illegal_action_becomes_clangs_own(make_lane: MakeLane) -> None:
+    sub_env = make_lane()
+    begin(sub_env, "calls")
+    assert sub_env.encode(9) == (1, sub_env.encode(1).advice, True)
+    assert not sub_env.encode(1).illegal
+
+
+def test_a_strict_lane_refuses_an_illegal_action_and_goes_on_waiting(make_lane: MakeLane) -> None:
+    sub_env = make_lane(strict=True)
+    begin(sub_env, "calls")
+    with pytest.raises(ActionError, match="action 9 is not legal at the decision of environment 7"):
+        sub_env.encode(9)
+    assert play(sub_env) == 9
+
+
+def test_the_last_action_is_known_until_the_next_episode(make_lane: MakeLane) -> None:
+    sub_env = make_lane()
+    begin(sub_env, "calls")
+    assert sub_env.last_action is None
+    sub_env.act(sub_env.encode(0))
+    assert sub_env.last_action == 0
+    wait(sub_env)
+    begin(sub_env, "calls")
+    assert sub_env.last_action is None
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+def test_as_many_episodes_as_wanted_run_early(make_lane: MakeLane, prefetch: int) -> None:
+    before = len(children())
+    sub_env = make_lane(prefetch)
+    for _ in range(3):
+        begin(sub_env)
+        assert len(children()) - before == 1 + prefetch
+        play(sub_env)
+
+
+def test_episodes_that_began_early_are_the_ones_that_come_without(make_lane: MakeLane) -> None:
+    def modules(sub_env: SubEnvironment) -> list[str]:
+        sub_env.seed(5)
+        found = []
+        for _ in range(12):
+            begin(sub_env)
+            assert sub_env.episode is not None
+            found.append(sub_env.episode.compilation.module.name)
+        return found
+
+    plain = modules(make_lane(0))
+    assert len(set(plain)) > 1
+    assert modules(make_lane(3)) == plain
+
+
+def test_another_seed_drops_the_episodes_that_began_early(make_lane: MakeLane) -> None:
+    others = children()
+    sub_env = make_lane(2)
+    begin(sub_env)
+    early = children() - others
+    sub_env.seed(99)
+    begin(sub_env)
+    assert not early & children()
+
+
+def test_a_module_without_decisions_is_an_error_of_the_lane(make_lane: MakeLane) -> None:
+    sub_env = make_lane()
+    begin(sub_env, "leaf")
+    assert sub_env.over
+    assert isinstance(sub_env.error, CorpusError)
+    begin(sub_env, "calls")
+    assert sub_env.error is None
+
+
+def test_a_new_beginning_ends_the_compile_before(make_lane: MakeLane) -> None:
+    before = children()
+    sub_env = make_lane()
+    begin(sub_env)
+    sub_env.begin()
+    assert len(children() - before) == 1
+    wait(sub_env)
+    assert sub_env.decision is not None
+
+
+@pytest.mark.parametrize(
+    ("seed", "expected"),
+    [(None, [None] * 3), (4, [4, 5, 6]), (np.int64(4), [4, 5, 6]), ([7, None, np.int32(1)], [7, None, 1])],
+    ids=str,
+)
+def test_seeds_are_spread_over_lanes(seed: Any, expected: list[int | None]) -> None:
+    spread = spread_seeds(seed, 3)
+    assert spread == expected
+    assert {type(each) for each in spread} <= {int, type(None)}
+
+
+def test_a_list_of_another_length_is_no_list_of_seeds() -> None:
+    with pytest.raises(MlgoError, match="3 seeds were expected, one per environment; found 4"):
+        spread_seeds([1, 2, 3, 4], 3)

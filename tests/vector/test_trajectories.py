@@ -1,0 +1,118 @@
+"""What a vector environment shows is what Gymnasium's own shows around single environments, step for step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+import mlgo_gym
+from tests.vector.stepping import EVICT, INLINE, assert_equal, make, make_sync, play, row_info
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+MODES = list(AutoresetMode)
+
+
+def assert_same(name: str, corpus: str, mode: AutoresetMode, steps: int, prefetch: int = 1, **options: Any) -> int:
+    """Compare both, step for step; return how many episodes ended."""
+    ours = make(name, corpus, autoreset_mode=mode, prefetch=prefetch, **options)
+    theirs = make_sync(name, corpus, mode=mode, **options)
+    ended = 0
+    try:
+        for played, expected in zip(play(ours, steps), play(theirs, steps), strict=True):
+            assert_equal(played, expected)
+            ended += int(played[2].sum()) if len(played) == 5 else 0
+            assert ours.render() == theirs.render()
+    finally:
+        ours.close()
+        theirs.close()
+    return ended
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
+@pytest.mark.parametrize("name", list(mlgo_gym.ENVIRONMENTS))
+def test_it_is_gymnasiums_around_the_single_environment(name: str, mode: AutoresetMode, varied: str) -> None:
+    assert assert_same(name, varied, mode, 24, max_decisions=4, render_mode="ansi") >= 6
+
+
+@pytest.mark.parametrize("name", [INLINE, EVICT])
+def test_the_raw_tensors_are_gymnasiums_too(name: str, varied: str) -> None:
+    assert assert_same(name, varied, AutoresetMode.SAME_STEP, 12, max_decisions=4, observation="dict")
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
+def test_episodes_of_functions_are_gymnasiums_too(mode: AutoresetMode, varied: str) -> None:
+    assert assert_same(EVICT, varied, mode, 16, max_decisions=3, scope="function") >= 6
+
+
+@pytest.mark.parametrize("prefetch", [0, 2, 5])
+def test_starting_episodes_early_changes_nothing(prefetch: int, varied: str) -> None:
+    assert assert_same(INLINE, varied, AutoresetMode.NEXT_STEP, 30, prefetch, max_decisions=3) >= 9
+
+
+@pytest.mark.parametrize("prefetch", [1, 3])
+def test_modules_that_fail_or_are_empty_change_nothing_for_episodes_started_early(
+    prefetch: int, varied: str, broken: Any, tmp_path: Any, own_cache: Any
+) -> None:
+    for number in range(3):
+        tmp_path.joinpath(f"broken{number}.bc").write_bytes(broken.read_bytes())
+        tmp_path.joinpath(f"leaf{number}.bc").symlink_to(f"{varied}/leaf.bc")
+    for name in ("calls", "mixed"):
+        tmp_path.joinpath(f"{name}.bc").symlink_to(f"{varied}/{name}.bc")
+    assert assert_same(INLINE, str(tmp_path), AutoresetMode.SAME_STEP, 12, prefetch, max_decisions=2) >= 9
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_named_module_between_sampled_ones_takes_its_share_of_chance(prefetch: int, varied: str) -> None:
+    options: dict[str, Any] = {"scope": "function", "max_decisions": 1}
+    ours, theirs = make(EVICT, varied, prefetch=prefetch, **options), make_sync(EVICT, varied, **options)
+    try:
+        assert_equal(ours.reset(seed=1), theirs.reset(seed=1))
+        for choice in ({"module": "mixed"}, {}, {"module": "again"}, {"module": "mixed", "function": "crowd"}, {}, {}):
+            assert_equal(ours.reset(options=dict(choice)), theirs.reset(options=dict(choice)))
+    finally:
+        ours.close()
+        theirs.close()
+
+
+@pytest.mark.parametrize("seed", [None, [1, None, 2], [None] * 3, 4], ids=str)
+def test_seeds_are_spread_as_gymnasium_does(seed: int | list[int | None] | None, varied: str) -> None:
+    ours, theirs = make(INLINE, varied), make_sync(INLINE, varied)
+    try:
+        assert_equal(ours.reset(seed=9), theirs.reset(seed=9))
+        assert_equal(ours.reset(seed=seed), theirs.reset(seed=seed))
+        assert_equal(ours.reset(), theirs.reset())
+    finally:
+        ours.close()
+        theirs.close()
+
+
+@pytest.mark.parametrize("mode", MODES[:2], ids=lambda mode: mode.name)
+def test_in_whatever_order_they_come_each_environment_is_the_single_one(mode: AutoresetMode, varied: str) -> None:
+    envs = make(INLINE, varied, 4, batch_size=2, autoreset_mode=mode, max_decisions=4)
+    steps: dict[int, list[Any]] = {number: [] for number in range(4)}
+    envs.async_reset(seed=7)
+    while min(map(len, steps.values())) < 15:
+        _, rewards, terminations, _, info = envs.recv()
+        actions = []
+        for row, number in enumerate(info["env_id"]):
+            own = row_info(info, row)
+            steps[number].append((float(rewards[row]), bool(terminations[row]), own))
+            actions.append(own.get("default_action", 0))
+        envs.send(actions)
+    envs.close()
+    theirs = make_sync(INLINE, varied, 4, mode, max_decisions=4)
+    _, info = theirs.reset(seed=7)
+    expected: dict[int, list[Any]] = {number: [(0.0, False, row_info(info, number))] for number in range(4)}
+    for _ in range(14):
+        actions = info.get("default_action", np.zeros(4, int))
+        _, rewards, terminations, _, info = theirs.step(actions)
+        for number in range(4):
+            expected[number].append((float(rewards[number]), bool(terminations[number]), row_info(info, number)))
+    theirs.close()
+    for number in range(4):
+        assert gym.utils.env_checker.data_equivalence(steps[number][:15], expected[number], exact=True)
