@@ -3,6 +3,8 @@
 Importing this package registers them: see `ENVIRONMENTS`.
 """
 
+from pathlib import Path as _Path
+
 import gymnasium as _gymnasium
 
 __version__ = "0.1.0"
@@ -19,3 +21,8 @@ ENVIRONMENTS = {
 for _id, _stem in ENVIRONMENTS.items():
     if _id not in _gymnasium.registry:
         _gymnasium.register(id=_id, entry_point=f"{_stem}Env", vector_entry_point=f"{_stem}VectorEnv")
+
+# In a checkout the folder of `mlgo_gym.envs` lies beside this one: a Python started there finds it too.
+_here = _Path(__file__).parent
+if not (_here / "envs").exists():
+    __path__.append(str(_here.parent))

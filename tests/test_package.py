@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import json
 import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import mlgo_gym
 
@@ -25,6 +29,8 @@ seconds = time.process_time() - begin
 kilobytes = re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]
 print(json.dumps([seconds, int(kilobytes) / 1024, sorted(sys.modules)]))
 """
+
+WITHOUT_EDITABLE = "sys.meta_path[:] = [finder for finder in sys.meta_path if 'editable' not in repr(finder).lower()]\n"
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +55,7 @@ def run_installed(installed: Path, code: str) -> subprocess.CompletedProcess[str
     """Run code where the wheel is installed, outside the checkout and without the package of the checkout."""
     elsewhere = [path for path in sys.path if path and path != str(ROOT)]
     start = f"import sys; sys.path[:] = {[str(installed), *elsewhere]!r}\n"
-    start += "sys.meta_path[:] = [finder for finder in sys.meta_path if 'editable' not in repr(finder).lower()]\n"
-    command = [sys.executable, "-c", start + code]
+    command = [sys.executable, "-c", start + WITHOUT_EDITABLE + code]
     return subprocess.run(command, cwd=installed.parent, capture_output=True, text=True, check=False)
 
 
@@ -84,6 +89,45 @@ def test_an_installed_environment_is_made_by_its_name_alone(installed: Path) -> 
     code = "import gymnasium; print(gymnasium.make('mlgo_gym:mlgo/Inline-v0').unwrapped)"
     result = run_installed(installed, code)
     assert "InlineEnv" in result.stdout, result.stderr
+
+
+def test_a_python_in_the_root_of_a_checkout_needs_no_editable_installation() -> None:
+    code = f"import sys; sys.path.insert(0, '')\n{WITHOUT_EDITABLE}import mlgo_gym, mlgo_gym.envs.inline as inline\n"
+    code += "print(mlgo_gym.__file__, inline.__file__)"
+    found = subprocess.check_output([sys.executable, "-I", "-c", code], cwd=ROOT, text=True).split()
+    assert found == [str(ROOT / "mlgo_gym" / "__init__.py"), str(ROOT / "envs" / "inline.py")]
+
+
+def test_an_installed_package_looks_for_its_modules_nowhere_but_in_itself(installed: Path) -> None:
+    result = run_installed(installed, "import mlgo_gym; print(*mlgo_gym.__path__)")
+    assert result.stdout.split() == [str(installed / "mlgo_gym")], result.stderr
+
+
+def test_every_import_is_declared() -> None:
+    requirements = [Requirement(line) for line in importlib.metadata.requires("mlgo-gym") or ()]
+    declared = {canonicalize_name(each.name) for each in requirements if "'test" not in str(each.marker)}
+    core = {canonicalize_name(each.name) for each in requirements if each.marker is None}
+    brought = importlib.metadata.packages_distributions()
+    undeclared = set()
+    for path in (*(ROOT / "mlgo_gym").rglob("*.py"), *(ROOT / "envs").rglob("*.py")):
+        optional = "cli" in path.parts
+        for name, at_import in imports(path):
+            known = name in sys.stdlib_module_names or name == "mlgo_gym"
+            names = {canonicalize_name(each) for each in brought.get(name, [name])}
+            if not known and not names & (declared if optional or not at_import else core):
+                undeclared.add(f"{path.relative_to(ROOT)}: {name}")
+    assert undeclared == set()
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """The packages that a file imports, and whether it does when it is imported itself."""
+    tree = ast.parse(path.read_text())
+    outside = {id(node) for node in tree.body}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name.partition(".")[0], id(node) in outside) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0], id(node) in outside
 
 
 def test_the_version_is_that_of_the_metadata() -> None:

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import platform
-import re
 import shutil
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from mlgo_gym import ENVIRONMENTS, __version__
 from mlgo_gym.errors import MlgoError
 
 if TYPE_CHECKING:
+    from importlib.metadata import PackageMetadata
+
     from mlgo_gym.llvm.advisors import Advisor
     from mlgo_gym.llvm.toolchain import Toolchain
 
 MISSING = 1
 """The exit status when something is missing."""
 
-_REQUIREMENT = re.compile(
-    r"^(?P<name>[\w.-]+)(?:\[[^]]*\])?(?P<version>[^;]*)(?:;.*extra == ['\"](?P<extra>\w+)['\"])?"
-)
-_FOR_DEVELOPERS = ("all", "test")
+_FOR_DEVELOPERS = frozenset(("test", "test-libraries"))
 
 
 def doctor(
@@ -106,30 +106,52 @@ def _snapshots() -> dict[str, Any]:
 
 
 def _packages(problems: list[dict[str, str]]) -> dict[str, dict[str, Any]]:
-    """Return the version of each package that we use, and which extra brings it."""
+    """Return the version of each package that we use, and which extra brings it; those of developers are left out."""
     try:
-        requirements = metadata.requires("mlgo-gym") or []
-    except metadata.PackageNotFoundError:
+        metadata = _metadata()
+    except importlib.metadata.PackageNotFoundError:
         problems.append({"problem": "mlgo-gym is not installed", "remedy": "pip install mlgo-gym, or pip install -e ."})
         return {}
+    ours = canonicalize_name("mlgo-gym")
+    extras = [extra for extra in metadata.get_all("Provides-Extra") or () if extra not in _FOR_DEVELOPERS]
     packages: dict[str, dict[str, Any]] = {}
-    for requirement in requirements:
-        match = _REQUIREMENT.match(requirement)
-        assert match is not None
-        name, extra = match["name"], match["extra"]
-        if extra in _FOR_DEVELOPERS:
+    for line in metadata.get_all("Requires-Dist") or ():
+        requirement = Requirement(line)
+        bringing = [extra for extra in (None, *extras) if _applies(requirement, extra)]
+        if not bringing or canonicalize_name(requirement.name) == ours:
             continue
-        version = _version(name)
-        packages[name] = {"version": version, "wanted": match["version"].strip(), "extra": extra}
+        extra, version = bringing[0], _version(requirement.name)
+        wanted = str(requirement.specifier)
+        known = packages.setdefault(requirement.name, {"version": version, "wanted": wanted, "extra": extra})
+        if extra is None:
+            known["extra"] = None
         if version is None and extra is None:
-            problems.append({"problem": f"{name} is not installed", "remedy": f"pip install '{requirement}'"})
+            problems.append({"problem": f"{requirement.name} is not installed", "remedy": _remedy(requirement)})
+        elif version is not None and not requirement.specifier.contains(version, prereleases=True):
+            found = f"{requirement.name} {version} is installed, and {wanted} wanted"
+            problems.append({"problem": found, "remedy": _remedy(requirement)})
     return packages
+
+
+def _metadata() -> PackageMetadata:
+    return importlib.metadata.metadata("mlgo-gym")
+
+
+def _applies(requirement: Requirement, extra: str | None) -> bool:
+    """Return whether a requirement holds on this machine with an extra, or with none."""
+    if requirement.marker is None:
+        return extra is None
+    return requirement.marker.evaluate({"extra": extra or ""})
+
+
+def _remedy(requirement: Requirement) -> str:
+    return f"pip install '{requirement.name}{requirement.specifier}'"
 
 
 def _version(package: str) -> str | None:
     try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
         return None
 
 

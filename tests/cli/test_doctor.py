@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,42 @@ def test_a_missing_dependency_is_a_problem_and_a_missing_extra_is_not(monkeypatc
     packages = doctor._packages(problems)
     assert packages["numpy"]["version"] is packages["scipy"]["version"] is None
     assert [problem["problem"] for problem in problems] == ["numpy is not installed"]
+    assert problems[0]["remedy"].startswith("pip install 'numpy>=")
+
+
+def declared(*lines: str) -> Message:
+    """The metadata of an installation with the extras `cli` and `rl-zoo`, and those of developers."""
+    metadata = Message()
+    for extra in ("cli", "rl-zoo", "test", "test-libraries"):
+        metadata["Provides-Extra"] = extra
+    for line in lines:
+        metadata["Requires-Dist"] = line
+    return metadata
+
+
+def test_requirements_are_read_with_their_markers(monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = declared(
+        "absent-core",
+        "absent-library>=2; extra == 'rl-zoo'",
+        'absent-elsewhere; sys_platform == "nowhere" and extra == "cli"',
+        'absent-tool; extra == "test-libraries"',
+        'mlgo_gym[cli]; extra == "rl-zoo"',
+        "absent-core; extra == 'cli'",
+    )
+    monkeypatch.setattr(doctor, "_metadata", lambda: metadata)
+    problems: list[dict[str, str]] = []
+    packages = doctor._packages(problems)
+    assert packages == {
+        "absent-core": {"version": None, "wanted": "", "extra": None},
+        "absent-library": {"version": None, "wanted": ">=2", "extra": "rl-zoo"},
+    }
+    assert problems == [{"problem": "absent-core is not installed", "remedy": "pip install 'absent-core'"}]
+
+
+def test_a_package_of_another_version_than_wanted_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_metadata", lambda: declared("numpy>=1000; extra == 'cli'"))
+    problems: list[dict[str, str]] = []
+    doctor._packages(problems)
+    [problem] = problems
+    assert problem["problem"].endswith(" is installed, and >=1000 wanted")
+    assert problem["remedy"] == "pip install 'numpy>=1000'"
