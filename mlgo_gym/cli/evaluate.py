@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlgo_gym.corpus.sampling import Part
 from mlgo_gym.errors import MlgoError, UnreachableError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def evaluate(
         ),
     ] = None,
     split: Annotated[
-        Literal["train", "test"] | None,
+        Part | None,
         typer.Option(help="Take that part of the modules; their names decide, whatever else is in the corpus."),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many processes run episodes.")] = 1,

@@ -14,7 +14,7 @@ from typing import Literal, overload
 from mlgo_gym.corpus.flags import check_edits
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules import ENDLESS, EditedModules, JoinedModules, Modules
-from mlgo_gym.corpus.sampling import draw, draw_stratified, is_test
+from mlgo_gym.corpus.sampling import PARTS, Part, draw, draw_stratified, is_part
 from mlgo_gym.errors import CorpusError
 
 DEFAULT_LEVEL = "Oz"
@@ -34,9 +34,11 @@ class Corpus:
         names: the modules to take, where not all of `modules`.
         origin: returns the project of a module, and what it is called there. By default the project is the first part
             of a name with slashes, and else the corpus.
+        prefix: what a joined corpus puts before the names of its modules; by default its name.
 
     Attributes:
         name: as given.
+        prefix: as given.
         path: as given.
         names: module names, unique, in order.
     """
@@ -49,8 +51,10 @@ class Corpus:
         path: Path | None = None,
         names: Sequence[str] | None = None,
         origin: Callable[[str], tuple[str, str]] | None = None,
+        prefix: str | None = None,
     ) -> None:
         self.name = name
+        self.prefix = name if prefix is None else prefix
         self.path = path
         self.names: Sequence[str] = modules.names if names is None else names
         self._modules = modules
@@ -153,34 +157,39 @@ class Corpus:
 
     def split(
         self,
-        part: Literal["train", "test"],
+        part: Part,
         *,
         by: Literal["module", "project"] = "module",
         test_fraction: float = 0.2,
+        valid_fraction: float = 0.2,
     ) -> Corpus:
-        """Return the part of the corpus for training, or the rest for testing.
+        """Return the part of the corpus for training, the rest for testing, or a part of the part for training.
 
         A hash of a module's name in its own corpus, or of its project, decides: a module is on the same side alone
         and in a joined corpus, at every optimisation level, and whatever else is added.
 
         Args:
-            part: `"train"` or `"test"`.
+            part: `"train"` or `"test"`; or `"fit"` or `"valid"`, into which `"train"` falls where something is to be
+                chosen on modules that were not learned from, and the test kept for the end.
             by: what stays together: nothing but the module, or its whole project.
             test_fraction: the part for testing, 0 to 1.
+            valid_fraction: the part of the rest that is for validation, 0 to 1.
 
         Raises:
             CorpusError: an argument has another value.
         """
-        if part not in ("train", "test") or by not in ("module", "project") or not 0 <= test_fraction <= 1:
+        fractions = (test_fraction, valid_fraction)
+        if part not in PARTS or by not in ("module", "project") or not all(0 <= each <= 1 for each in fractions):
             raise CorpusError(
-                f"a split is 'train' or 'test', by 'module' or 'project', with a fraction of 0 to 1; found {part!r}, "
-                f"{by!r}, {test_fraction!r}"
+                f"a split is one of {', '.join(PARTS)}, by 'module' or 'project', with fractions of 0 to 1; found "
+                f"{part!r}, {by!r}, {test_fraction!r}, {valid_fraction!r}"
             )
         key = 0 if by == "project" else 1
-        wanted = part == "test"
-        return self._select(
-            [name for name in self._all_names() if is_test(self.origin(name)[key], test_fraction) is wanted]
-        )
+        return self._select([name for name in self._all_names() if is_part(self.origin(name)[key], part, *fractions)])
+
+    def named(self, name: str) -> Corpus:
+        """Return the same modules under another name of the corpus; in joined corpora theirs stay the same."""
+        return self._select(self.names, name)
 
     def sorted_by_size(self, *, descending: bool = False) -> Corpus:
         """Return the same modules, smallest bitcode first, or largest first."""
@@ -219,7 +228,7 @@ class Corpus:
         """
         check_edits(add=add, delete=delete, replace=replace or {})
         edited = EditedModules(self._modules, tuple(add), tuple(delete), dict(replace or {}))
-        return Corpus(self.name, edited, path=self.path, names=self.names, origin=self._origin)
+        return Corpus(self.name, edited, path=self.path, names=self.names, origin=self._origin, prefix=self.prefix)
 
     @cached_property
     def _known(self) -> Container[str]:
@@ -232,8 +241,15 @@ class Corpus:
             )
         return self.names
 
-    def _select(self, names: list[str]) -> Corpus:
-        return Corpus(self.name, self._modules, path=self.path, names=names, origin=self._origin)
+    def _select(self, names: Sequence[str], name: str | None = None) -> Corpus:
+        return Corpus(
+            self.name if name is None else name,
+            self._modules,
+            path=self.path,
+            names=names,
+            origin=self._origin if name is None else self.origin,
+            prefix=self.prefix,
+        )
 
 
 def _within(value: int, least: int, most: int | None) -> bool:
@@ -246,16 +262,16 @@ def join_corpora(corpora: Sequence[Corpus]) -> Corpus:
     Raises:
         CorpusError: two have the same name, or one has no end.
     """
-    by_name = {corpus.name.replace("/", ":"): corpus for corpus in corpora}
+    by_name = {corpus.prefix.replace("/", ":"): corpus for corpus in corpora}
     if len(by_name) != len(corpora):
         names = ", ".join(corpus.name for corpus in corpora)
         raise CorpusError(f"joined corpora need different names, found {names}; rename a folder")
     for corpus in corpora:
         corpus._all_names()
-    joined = JoinedModules([(name, corpus._modules) for name, corpus in by_name.items()])
+    joined = JoinedModules([(name, corpus.names, corpus._modules) for name, corpus in by_name.items()])
 
     def origin(name: str) -> tuple[str, str]:
         member, local = joined.split_name(name)
         return by_name[member].origin(local)
 
-    return Corpus(",".join(by_name), joined, origin=origin)
+    return Corpus(",".join(corpus.name for corpus in corpora), joined, origin=origin)

@@ -87,12 +87,12 @@ class JoinedModules:
     """The modules of several sources, with `PREFIX/` before the names of each.
 
     Args:
-        parts: prefix and source; prefixes differ.
+        parts: prefix, the names to take, and source; prefixes differ.
     """
 
-    def __init__(self, parts: Sequence[tuple[str, Modules]]) -> None:
-        self._parts = dict(parts)
-        self.names: Sequence[str] = [f"{prefix}/{name}" for prefix, part in parts for name in part.names]
+    def __init__(self, parts: Sequence[tuple[str, Sequence[str], Modules]]) -> None:
+        self._parts = {prefix: part for prefix, _, part in parts}
+        self.names: Sequence[str] = [f"{prefix}/{name}" for prefix, names, _ in parts for name in names]
 
     def load(self, name: str) -> Module:
         """Return the module under its joined name."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal, cast
 
 from mlgo_gym.corpus.builtin import builtin_corpus
 from mlgo_gym.corpus.catalogue import dataset_names
@@ -13,8 +15,14 @@ from mlgo_gym.corpus.csmith import csmith_corpus
 from mlgo_gym.corpus.dataset import fetch_dataset
 from mlgo_gym.corpus.folder import FolderModules
 from mlgo_gym.corpus.modules import SingleModule
+from mlgo_gym.corpus.sampling import PARTS, Part, is_part
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
+
+CATALOGUE = "catalogue"
+"""The name of all datasets of the catalogue together."""
+
+_PART = re.compile(rf"(.+):({'|'.join(PARTS)})(-projects)?", re.DOTALL)
 
 
 def open_corpus(
@@ -23,29 +31,42 @@ def open_corpus(
     """Return the corpus that a specification names.
 
     Args:
-        spec: `builtin`; a dataset of the catalogue, fetched on first use; `pypi:NAME==VERSION`, the C and C++ of a
-            source distribution; `csmith:SEED` or `csmith:SEED:COUNT`, random programs; the path of a folder with
-            `corpus_description.json`, of any folder of `.bc` files, or of one `.bc` file. All but paths
-            take an optimisation level, as in `zstd@Os`. Several of them with commas between are joined, with
-            `CORPUS/` before the module names. What has a slash or ends in `.bc` and exists is always a path. A corpus
-            is returned as it is.
+        spec: `builtin`; a dataset of the catalogue, fetched on first use, or `catalogue`, all of them;
+            `pypi:NAME==VERSION`, the C and C++ of a source distribution; `csmith:SEED` or `csmith:SEED:COUNT`, random
+            programs; the path of a folder with `corpus_description.json`, of any folder of `.bc` files, or of one
+            `.bc` file. All but paths take an optimisation level, as in `zstd@Os`. All take a part of `Corpus.split()`
+            at the end, as in `zstd@Os:train`, or of the split of whole projects, as in `catalogue:test-projects`.
+            Several of them with commas between are joined, with `CORPUS/` before the module names, whatever the part.
+            What has a slash or ends in `.bc` and exists is always a path. A corpus is returned as it is.
         toolchain: the clang that makes the bitcode, where a corpus is not bitcode already.
         flags: for modules without recorded flags. Without them such modules have None.
 
     Raises:
-        CorpusError: nothing goes by that name, or it cannot be used.
+        CorpusError: nothing goes by that name, or it cannot be used, or the part of it has no module.
     """
     if isinstance(spec, Corpus):
         return spec
+    corpus = _open(spec, toolchain, flags)
+    if not len(corpus):
+        raise CorpusError(f"{os.fspath(spec)} has no module: that part of the split is empty; choose a larger corpus")
+    return corpus
+
+
+def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[str] | None) -> Corpus:
     text = os.fspath(spec)
     path = Path(text).expanduser()
     if not isinstance(spec, str) or ((os.sep in text or text.endswith(".bc")) and path.exists()):
         return _open_path(path, flags)
     if "," in text:
-        return join_corpora(
-            [open_corpus(part.strip(), toolchain=toolchain, flags=flags) for part in text.split(",") if part]
-        )
+        return join_corpora([_open(part.strip(), toolchain, flags) for part in text.split(",") if part])
+    divided = _PART.fullmatch(text)
+    if divided is not None:
+        whole, part, projects = divided.groups(default="")
+        corpus = _open_part(whole, cast("Part", part), "project" if projects else "module", toolchain, flags)
+        return corpus.named(f"{corpus.name}:{part}{projects}")
     name, _, level = text.partition("@")
+    if name == CATALOGUE:
+        return _open_catalogue(dataset_names(), level, toolchain).named(text)
     if name == "builtin":
         return builtin_corpus(toolchain, optimize=level or DEFAULT_LEVEL)
     if name.startswith("csmith:"):
@@ -59,8 +80,28 @@ def open_corpus(
         return _open_path(path, flags)
     raise CorpusError(
         f"there is no corpus {text!r}; give a folder with corpus_description.json, a folder of .bc files, a .bc file, "
-        f"pypi:NAME==VERSION, csmith:SEED, or one of: {', '.join(['builtin', *dataset_names()])}"
+        f"pypi:NAME==VERSION, csmith:SEED, or one of: {', '.join(['builtin', CATALOGUE, *dataset_names()])}; a level "
+        f"such as @Os may follow the name, and one of {', '.join(f':{part}' for part in PARTS)} that"
     )
+
+
+def _open_part(
+    whole: str,
+    part: Part,
+    by: Literal["module", "project"],
+    toolchain: Toolchain,
+    flags: Sequence[str] | None,
+) -> Corpus:
+    name, _, level = whole.partition("@")
+    if name == CATALOGUE and by == "project":
+        # The others need not be fetched.
+        names = [name for name in dataset_names() if is_part(name, part)]
+        return _open_catalogue(names, level, toolchain).named(whole)
+    return _open(whole, toolchain, flags).split(part, by=by)
+
+
+def _open_catalogue(names: Sequence[str], level: str, toolchain: Toolchain) -> Corpus:
+    return join_corpora([_open(f"{name}@{level}" if level else name, toolchain, None) for name in names])
 
 
 def _open_path(path: Path, flags: Sequence[str] | None) -> Corpus:

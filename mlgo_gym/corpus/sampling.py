@@ -1,4 +1,4 @@
-"""Which modules next: seeded draws, uniform or stratified by size, and the hash behind train and test."""
+"""Which modules: seeded draws, uniform or stratified by size, and the hash behind the parts of a split."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import hashlib
 import random
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Literal, get_args
 
 from mlgo_gym.errors import CorpusError
+
+Part = Literal["train", "test", "fit", "valid"]
+"""A part of a split: `train` is all that is not `test`; `fit` and `valid` are `train` without the other."""
+
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 def draw(names: Sequence[str], count: int, *, seed: int, replacement: bool = False) -> list[str]:
@@ -72,6 +78,23 @@ def is_test(key: str, fraction: float) -> bool:
     """
     number = int.from_bytes(hashlib.sha256(key.encode(errors="surrogateescape")).digest()[:8], "big")
     return number < fraction * 2.0**64
+
+
+def is_valid(key: str, fraction: float) -> bool:
+    """Return whether a key of the training split is for validation; another hash than that of `is_test()` decides.
+
+    Args:
+        key: the module's name in its own corpus, or its project.
+        fraction: the part of the training split that is for validation, 0 to 1.
+    """
+    return is_test(f"valid:{key}", fraction)
+
+
+def is_part(key: str, part: Part, test_fraction: float = 0.2, valid_fraction: float = 0.2) -> bool:
+    """Return whether a key belongs to a part of a split."""
+    if part == "test" or is_test(key, test_fraction):
+        return part == "test" and is_test(key, test_fraction)
+    return part == "train" or is_valid(key, valid_fraction) is (part == "valid")
 
 
 def _check(available: int, count: int, replacement: bool) -> None:

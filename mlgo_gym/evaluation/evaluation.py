@@ -8,11 +8,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import mlgo_gym
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.sampling import Part
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.concurrency import make_runner
 from mlgo_gym.evaluation.configuration import Configuration
@@ -47,7 +48,7 @@ class Evaluation:
         policies: specifications as `load_policy` takes them, and `clang:FLAGS` for a plain clang with other flags; or
             policies by name.
         corpus: what `open_corpus` takes.
-        split: take the modules for training or for testing alone, as `Corpus.split()` has them.
+        split: take a part of the modules alone, such as `"test"`, as `Corpus.split()` has them.
         output: the folder for the results; what is there already is not made again, but for failures. Without it
             results are only kept in memory.
         env_kwargs: further arguments of the environment.
@@ -68,7 +69,7 @@ class Evaluation:
         *,
         policies: Policies,
         corpus: str | Corpus = "builtin",
-        split: Literal["train", "test"] | None = None,
+        split: Part | None = None,
         output: str | Path | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
         seed: int = 0,
@@ -182,7 +183,7 @@ def evaluate(
     *,
     policies: Policies,
     corpus: str | Corpus = "builtin",
-    split: Literal["train", "test"] | None = None,
+    split: Part | None = None,
     jobs: int = 1,
     envs: int = ENVS,
     output: str | Path | None = None,
@@ -200,7 +201,7 @@ def evaluate(
         policies: specifications as `load_policy` takes them, and `clang:FLAGS` for a plain clang with other flags; or
             policies by name.
         corpus: what `open_corpus` takes.
-        split: take the modules for training or for testing alone, as `Corpus.split()` has them.
+        split: take a part of the modules alone, such as `"test"`, as `Corpus.split()` has them.
         jobs: how many processes run episodes; with 1 it is this one.
         envs: how many episodes each process runs at once: while the clang of one computes, others are answered.
         output: the folder for the results; what is there already is not made again, but for failures.

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.corpus import opening
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.description import write_command, write_description, write_metadata
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.corpus.sampling import PARTS, is_test
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 
@@ -308,7 +310,7 @@ def test_the_project_of_a_description_counts_for_all_its_modules(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"part": "valid"}, {"part": "train", "by": "file"}, {"part": "train", "test_fraction": 2}]
+    "arguments", [{"part": "validation"}, {"part": "train", "by": "file"}, {"part": "train", "test_fraction": 2}]
 )
 def test_an_impossible_split_is_an_error(folder: Path, toolchain: Toolchain, arguments: dict[str, object]) -> None:
     with pytest.raises(CorpusError, match="a split is"):
@@ -345,3 +347,69 @@ print(json.dumps([len(corpus), module.name, seconds, resident() - before]))
 def test_the_representation_tells_name_and_size(folder: Path, toolchain: Toolchain) -> None:
     corpus: Corpus = open_corpus(folder, toolchain=toolchain)
     assert re.fullmatch(r"Corpus\('made', 3 modules\)", repr(corpus))
+
+
+# Parts by name
+
+
+def test_a_part_of_a_corpus_has_a_name(tmp_path: Path, toolchain: Toolchain) -> None:
+    path = many(tmp_path, 100)
+    whole = open_corpus(path, toolchain=toolchain)
+    for part in PARTS:
+        corpus = open_corpus(f"{path}:{part}", toolchain=toolchain)
+        assert corpus.name == f"{whole.name}:{part}"
+        assert list(corpus.names) == list(whole.split(part).names)
+        assert corpus.path == path
+
+
+def test_a_part_comes_after_the_level(toolchain: Toolchain) -> None:
+    corpus = open_corpus("builtin@Os:test", toolchain=toolchain)
+    assert corpus.name == "builtin@Os:test"
+    assert list(corpus.names) == list(open_corpus("builtin", toolchain=toolchain).split("test").names)
+    assert corpus[0].metadata["optimize"] == "Os"
+
+
+def test_modules_of_joined_parts_are_called_as_those_of_the_whole(tmp_path: Path, toolchain: Toolchain) -> None:
+    one, two = many(tmp_path / "one", 30), many(tmp_path / "two", 30)
+    joined = open_corpus(f"{one}:test,{two}", toolchain=toolchain)
+    whole = open_corpus(f"{one},{two}", toolchain=toolchain)
+    assert joined.name == "one:test,two"
+    assert 30 < len(joined) < 60
+    assert set(joined.names) < set(whole.names)
+    assert {*map(joined.origin, joined.names)} <= {*map(whole.origin, whole.names)}
+
+
+def test_a_split_by_project_has_names_too(toolchain: Toolchain) -> None:
+    whole = open_corpus("builtin", toolchain=toolchain)
+    split = [open_corpus(f"builtin:{part}-projects", toolchain=toolchain) for part in ("train",)]
+    assert [list(corpus.names) for corpus in split] == [list(whole.split("train", by="project").names)]
+
+
+def test_a_part_without_a_module_is_an_error(folder: Path, toolchain: Toolchain) -> None:
+    write_description(folder, ["main.o"])
+    side, other = ("test", "train") if is_test("main.o", 0.2) else ("train", "test")
+    assert len(open_corpus(f"{folder}:{side}", toolchain=toolchain)) == 1
+    with pytest.raises(CorpusError, match=f"made:{other} has no module: that part of the split is empty"):
+        open_corpus(f"{folder}:{other}", toolchain=toolchain)
+
+
+def test_of_the_catalogues_projects_only_those_of_the_part_are_fetched(
+    toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    fetched = []
+
+    def fetch(name: str, *, optimize: str, toolchain: Toolchain) -> Path:
+        fetched.append((name, optimize))
+        return folder
+
+    monkeypatch.setattr(opening, "fetch_dataset", fetch)
+    corpus = open_corpus("catalogue@Os:test-projects", toolchain=toolchain)
+    assert fetched == [("lightgbm", "Os"), ("zstd", "Os")]
+    assert corpus.name == "catalogue@Os:test-projects"
+    assert [*corpus.names[:2]] == ["lightgbm@Os/lib/a.o", "lightgbm@Os/lib/b.o"]
+    assert corpus.project("zstd@Os/main.o") == "zstd"
+
+
+def test_a_folder_whose_name_looks_like_a_part_is_a_folder(folder: Path, toolchain: Toolchain) -> None:
+    folder.rename(folder.parent / "mine:test")
+    assert len(open_corpus(f"{folder.parent}/mine:test", toolchain=toolchain)) == 3

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from mlgo_gym.corpus.sampling import draw, draw_stratified, is_test
+from mlgo_gym.corpus.sampling import PARTS, draw, draw_stratified, is_part, is_test, is_valid
 from mlgo_gym.errors import CorpusError
 
 NAMES = [f"m{number}" for number in range(100)]
@@ -73,3 +73,16 @@ def test_a_larger_test_split_keeps_the_smaller_one() -> None:
 def test_fractions_of_zero_and_one_are_nothing_and_all() -> None:
     assert not any(is_test(name, 0.0) for name in NAMES)
     assert all(is_test(name, 1.0) for name in NAMES)
+
+
+def test_the_parts_of_training_make_it_whole_and_never_meet() -> None:
+    parts = {part: {name for name in NAMES if is_part(name, part)} for part in PARTS}
+    assert parts["train"] | parts["test"] == set(NAMES)
+    assert parts["fit"] | parts["valid"] == parts["train"]
+    assert not parts["train"] & parts["test"]
+    assert not parts["fit"] & parts["valid"]
+    assert 5 < len(parts["valid"]) < 30
+
+
+def test_a_validation_split_is_no_copy_of_the_test_split() -> None:
+    assert {name for name in NAMES if is_valid(name, 0.2)} != {name for name in NAMES if is_test(name, 0.2)}
