@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
-from mlgo_gym.errors import MlgoError
-
-_SHT_NOBITS = 8
-_SHF_WRITE, _SHF_ALLOC, _SHF_EXECINSTR = 1, 2, 4
+from mlgo_gym.llvm.elf import SHF_ALLOC, SHF_WRITE, SHT_NOBITS, read_elf
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,33 +29,9 @@ def object_sizes(data: bytes) -> ObjectSizes:
     Raises:
         MlgoError: `data` is not a whole ELF file.
     """
-    if len(data) < 16 or data[:4] != b"\x7fELF":
-        raise MlgoError(f"an ELF object was expected, found {len(data)} bytes that begin with {data[:4]!r}")
-    wide = data[4] == 2
-    order = "<" if data[5] == 1 else ">"
-    try:
-        if wide:
-            (table,) = struct.unpack_from(order + "Q", data, 40)
-            stride, count = struct.unpack_from(order + "HH", data, 58)
-            layout = struct.Struct(order + "IIQQQQ")
-        else:
-            (table,) = struct.unpack_from(order + "I", data, 32)
-            stride, count = struct.unpack_from(order + "HH", data, 46)
-            layout = struct.Struct(order + "IIIIII")
-        if table and not count:
-            # More than 65,279 sections: the number stands in the size of section 0.
-            count = layout.unpack_from(data, table)[5]
-        if count and (stride < layout.size or table + count * stride > len(data)):
-            raise MlgoError(f"an ELF object of {len(data)} bytes is cut off: its section table ends behind its end")
-        text = read_only = 0
-        for position in range(table, table + count * stride, stride or 1):
-            _, kind, flags, _, place, size = layout.unpack_from(data, position)
-            if kind != _SHT_NOBITS and place + size > len(data):
-                raise MlgoError(f"an ELF object of {len(data)} bytes is cut off: a section ends at {place + size}")
-            if flags & _SHF_EXECINSTR:
-                text += size
-            if flags & _SHF_ALLOC and kind != _SHT_NOBITS and (flags & _SHF_EXECINSTR or not flags & _SHF_WRITE):
-                read_only += size
-    except struct.error as error:
-        raise MlgoError(f"an ELF object of {len(data)} bytes is cut off: {error}") from None
-    return ObjectSizes(text, read_only, len(data))
+    elf = read_elf(data)
+    flags, sizes = elf.sections["flags"], elf.sections["size"]
+    code = elf.executable
+    kept = (flags & SHF_ALLOC != 0) & (elf.sections["type"] != SHT_NOBITS) & (code | (flags & SHF_WRITE == 0))
+    # Not numpy's sum, which a damaged file can drive beyond 64 bits.
+    return ObjectSizes(sum(sizes[code].tolist()), sum(sizes[kept].tolist()), len(data))

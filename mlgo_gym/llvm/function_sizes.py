@@ -1,0 +1,135 @@
+"""The bytes of every function of an ELF object, by the sizes of its symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.elf import SHT_SYMTAB, SHT_SYMTAB_SHNDX, ElfFile, read_elf
+
+_EM_ARM = 40
+_STT_FUNC, _STT_GNU_IFUNC = 2, 10
+_SHN_LORESERVE, _SHN_XINDEX = 0xFF00, 0xFFFF
+_SYMBOL_WIDE = [("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"), ("value", "u8"), ("size", "u8")]
+_SYMBOL_NARROW = [("name", "u4"), ("value", "u4"), ("size", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2")]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSizes:
+    """What the executable sections of an object hold.
+
+    Every byte is counted once: `sum(functions.values()) + unnamed` is `text`.
+
+    Attributes:
+        functions: the bytes of each function, under the first of its names in the order of the alphabet. Functions of
+            the same name are counted together. What the compiler cut off a function (`f.cold`, `f.part.1`) has a
+            symbol and so an entry of its own.
+        aliases: each further name of a function, and the name that it is counted under.
+        unnamed: the bytes that no function's symbol covers: padding, and assembly without sizes.
+        text: the sum of the executable sections, as `ObjectSizes.text`.
+    """
+
+    functions: Mapping[str, int]
+    aliases: Mapping[str, str]
+    unnamed: int
+    text: int
+
+    def name(self, function: str) -> str | None:
+        """Return the name that a function is counted under; None where the object has no such function."""
+        if function in self.functions:
+            return function
+        return self.aliases.get(function)
+
+    def size(self, function: str) -> int:
+        """Return the bytes of a function by any of its names; 0 where the object has no such function."""
+        name = self.name(function)
+        return 0 if name is None else self.functions[name]
+
+
+def function_sizes(data: bytes) -> FunctionSizes:
+    """Measure every function of an ELF object file, 32 or 64 bits, either byte order.
+
+    A function is a symbol of type `STT_FUNC` or `STT_GNU_IFUNC` with a size, in an executable section (elf(5)). Where
+    the ranges of two of them meet, the bytes that they share belong to the one that begins first, the longer first.
+
+    Raises:
+        MlgoError: `data` is not a whole ELF file, or has code and no symbols: it was stripped.
+    """
+    elf = read_elf(data)
+    text = sum(elf.sections["size"][elf.executable].tolist())
+    tables = np.flatnonzero(elf.sections["type"] == SHT_SYMTAB)
+    if not len(tables):
+        if text:
+            raise MlgoError(
+                "the sizes of functions were wanted, and the object has no symbol table: it was stripped; compile it "
+                "without stripping"
+            )
+        return FunctionSizes({}, {}, 0, 0)
+    table = int(tables[0])
+    names, sections, starts, sizes = _function_symbols(elf, table)
+    # By place, the longer first, and names in order where all of it is the same.
+    order = sorted(range(len(names)), key=lambda at: (sections[at], starts[at], -sizes[at], names[at]))
+    functions: dict[str, int] = {}
+    aliases: dict[str, str] = {}
+    section, end, place, first = -1, 0, (-1, -1, -1), ""
+    for at in order:
+        if (sections[at], starts[at], sizes[at]) == place:
+            aliases[names[at]] = first
+            continue
+        place, first = (sections[at], starts[at], sizes[at]), names[at]
+        if sections[at] != section:
+            section, end = sections[at], 0
+        stop = starts[at] + sizes[at]
+        functions[first] = functions.get(first, 0) + max(stop - max(end, starts[at]), 0)
+        end = max(end, stop)
+    # A name that is one function's own is no other's alias.
+    aliases = {name: target for name, target in aliases.items() if name not in functions}
+    return FunctionSizes(functions, aliases, text - sum(functions.values()), text)
+
+
+def _function_symbols(elf: ElfFile, table: int) -> tuple[list[str], list[int], list[int], list[int]]:
+    """Return name, section, start and size of every function symbol."""
+    dtype = np.dtype([(name, elf.order + kind) for name, kind in (_SYMBOL_WIDE if elf.wide else _SYMBOL_NARROW)])
+    raw = elf.contents(table)
+    symbols = np.frombuffer(raw, dtype, len(raw) // dtype.itemsize)
+    sections = _section_numbers(elf, table, symbols["section"])
+    kinds = symbols["info"] & 0xF
+    kept = ((kinds == _STT_FUNC) | (kinds == _STT_GNU_IFUNC)) & (symbols["size"] > 0) & (sections < len(elf.sections))
+    chosen, sections = symbols[kept], sections[kept]
+    executable = elf.executable[sections]
+    chosen, sections = chosen[executable], sections[executable]
+    starts = chosen["value"].astype(np.int64)
+    if int.from_bytes(elf.data[18:20], "little" if elf.order == "<" else "big") == _EM_ARM:
+        starts &= ~1  # the lowest bit says that it is Thumb code
+    names = _strings(elf, int(elf.sections["link"][table]), chosen["name"].tolist())
+    return names, sections.tolist(), starts.tolist(), chosen["size"].astype(np.int64).tolist()
+
+
+def _strings(elf: ElfFile, section: int, places: list[int]) -> list[str]:
+    """Return the strings that begin at some places of a string table."""
+    if section >= len(elf.sections):
+        raise MlgoError(f"an ELF object has its names in section {section} of {len(elf.sections)}: it is damaged")
+    strings = bytes(elf.contents(section))
+    try:
+        return [strings[place : strings.index(b"\0", place)].decode(errors="surrogateescape") for place in places]
+    except ValueError:
+        raise MlgoError(f"an ELF object has a name behind its {len(strings)} bytes of names: it is damaged") from None
+
+
+def _section_numbers(elf: ElfFile, table: int, short: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return in which section each symbol is; the number of sections for what is in none."""
+    numbers = short.astype(np.int64)
+    extended = np.flatnonzero((elf.sections["type"] == SHT_SYMTAB_SHNDX) & (elf.sections["link"] == table))
+    if len(extended):
+        # More than 65,279 sections: their numbers stand in a table of their own.
+        full = np.frombuffer(elf.contents(int(extended[0])), elf.order + "u4")[: len(numbers)]
+        numbers = np.where(short == _SHN_XINDEX, full.astype(np.int64), numbers)
+        reserved = (short >= _SHN_LORESERVE) & (short != _SHN_XINDEX)
+    else:
+        reserved = short >= _SHN_LORESERVE
+    return np.where(reserved, len(elf.sections), numbers)
