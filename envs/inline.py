@@ -117,6 +117,10 @@ class InlineTask(Task):
         values = {spec.name: record[spec.name].item() for spec in self.layout.header.features if spec.size == 1}
         return [(label, template.format_map(values)) for label, template in _MAIN_FEATURES]
 
+    def estimate(self, decision: Decision, action: Any) -> float:
+        """Return the feature `cost_estimate` of a call that is inlined, and 0 of one that is kept."""
+        return float(self.layout.value(decision.payload, "cost_estimate").item()) if int(action) else 0.0
+
     def name_action(self, action: Any) -> str:
         """Return an action in words."""
         return "inline the call" if int(action) else "keep the call"

@@ -159,6 +159,11 @@ class JointTask(Task):
         """Return the kind of decision, and the main features of that kind."""
         return [("decision", self.advisors[decision.advisor].name), *self._tasks[decision.advisor].describe(decision)]
 
+    def estimate(self, decision: Decision, action: Any) -> float:
+        """Return the estimate of the kind of decision."""
+        own = int(action) - self._starts[decision.advisor]
+        return self._tasks[decision.advisor].estimate(decision, own)
+
     def name_action(self, action: Any) -> str:
         """Return an action in words."""
         number = int(action)

@@ -1,0 +1,117 @@
+"""Decisions as pictures."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import mlgo_gym
+from mlgo_gym.session.decision import Decision
+from mlgo_gym.tasks.render_picture import HEIGHT, WIDTH, EpisodePicture
+from mlgo_gym.tasks.task import Task
+
+pytest.importorskip("PIL", reason="the extra render is not installed")
+
+Picture = npt.NDArray[np.uint8]
+
+STRIP = (slice(262, 276), slice(12, -12))
+"""Where a picture shows what was decided."""
+
+
+@pytest.fixture(params=mlgo_gym.ENVIRONMENTS)
+def waiting(request: pytest.FixtureRequest, varied: str) -> Iterator[tuple[Task, Decision, Any]]:
+    """A task, a decision of its, and an action other than clang's own choice."""
+    env: Any = gym.make(request.param, corpus=varied).unwrapped
+    _, info = env.reset(seed=1, options={"module": "mixed"})
+    default = info["default_action"]
+    other = default / 2 if isinstance(default, np.ndarray) else 1 - default if default in (0, 1) else default - 1
+    yield env.task, env._episode.decision, other
+    env.close()
+
+
+def colours(picture: Picture) -> set[tuple[int, ...]]:
+    return {tuple(colour) for colour in np.unique(picture[STRIP].reshape(-1, 3), axis=0).tolist()}
+
+
+def test_every_decision_is_a_picture_of_one_size(waiting: tuple[Task, Decision, Any]) -> None:
+    task, decision, _ = waiting
+    view = EpisodePicture(task)
+    view.begin("mixed")
+    picture = view.draw(decision)
+    assert picture.shape == (HEIGHT, WIDTH, 3)
+    assert picture.dtype == np.uint8
+    assert len(np.unique(picture)) > 20
+    assert not np.shares_memory(picture, view.draw(decision))
+
+
+def test_what_was_decided_shows_whether_clang_would_have(waiting: tuple[Task, Decision, Any]) -> None:
+    task, decision, other = waiting
+    seen = []
+    for action, illegal in ((task.default_action(decision), False), (other, False), (other, True)):
+        view = EpisodePicture(task)
+        assert len(colours(view.draw(decision))) == 1
+        view.decide(decision, action, illegal=illegal)
+        (fill,) = colours(view.draw(decision)) - colours(EpisodePicture(task).draw(decision))
+        seen.append(fill)
+    assert len(set(seen)) == 3
+
+
+def test_the_end_shows_what_it_led_to(waiting: tuple[Task, Decision, Any]) -> None:
+    task, _, _ = waiting
+    drawn = []
+    for size in (900, 1100):
+        view = EpisodePicture(task)
+        view.end({"reduction": 1 - size / 1000, "text_size": size, "baseline_text_size": 1000})
+        drawn.append(view.draw(None))
+    assert not np.array_equal(drawn[0], drawn[1])
+
+
+def test_a_failure_is_shown_too(waiting: tuple[Task, Decision, Any]) -> None:
+    task, _, _ = waiting
+    view = EpisodePicture(task)
+    nothing = view.draw(None)
+    view.end({"error": {"message": "clang crashed\nat line 1"}})
+    assert not np.array_equal(view.draw(None), nothing)
+
+
+def test_a_copy_goes_on_alone(waiting: tuple[Task, Decision, Any]) -> None:
+    task, decision, other = waiting
+    view = EpisodePicture(task)
+    before = view.draw(decision)
+    twin = view.copy()
+    twin.decide(decision, other)
+    assert np.array_equal(view.draw(decision), before)
+    assert not np.array_equal(twin.draw(decision), before)
+
+
+def test_more_decisions_than_columns_show_the_last_ones(waiting: tuple[Task, Decision, Any]) -> None:
+    task, decision, other = waiting
+    view = EpisodePicture(task)
+    for number in range(1000):
+        view.decide(decision, task.default_action(decision) if number < 500 else other)
+    assert len(colours(view.draw(decision))) == 1
+
+
+WITHOUT = """
+import sys
+sys.modules["PIL"] = None
+from mlgo_gym.errors import MissingExtraError
+from mlgo_gym.tasks.lettering import lettering
+try:
+    lettering(12)
+except MissingExtraError as error:
+    print(error)
+"""
+
+
+def test_without_pillow_it_says_which_extra_brings_it(tmp_path: Path) -> None:
+    said = subprocess.check_output([sys.executable, "-c", WITHOUT], text=True)
+    assert said == "render_mode=\"rgb_array\" needs the extra 'render': pip install 'mlgo-gym[render]'\n"
