@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,7 +54,9 @@ def oracle(data: bytes) -> dict[frozenset[str], int]:
     """The bytes of each place with a function symbol, and all names that it has."""
     elf = ELFFile(io.BytesIO(data))
     places: dict[tuple[int, int, int], set[str]] = {}
-    for symbol in elf.get_section_by_name(".symtab").iter_symbols():
+    table = elf.get_section_by_name(".symtab")
+    assert isinstance(table, SymbolTableSection)
+    for symbol in table.iter_symbols():
         if symbol["st_info"]["type"] not in ("STT_FUNC", "STT_LOOS") or not isinstance(symbol["st_shndx"], int):
             continue
         if symbol["st_size"] and elf.get_section(symbol["st_shndx"])["sh_flags"] & SH_FLAGS.SHF_EXECINSTR:
