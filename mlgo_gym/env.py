@@ -14,11 +14,12 @@ from typing_extensions import Self, Unpack
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.episode.beginning import begin
-from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.options import RENDER_MODES, EnvOptions, Settings
-from mlgo_gym.errors import ActionError, CompilerError, MlgoError
+from mlgo_gym.episode.setup import Setup
+from mlgo_gym.episode.stepper import Stepper
+from mlgo_gym.episode.twin import twin_of
+from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.work import complete
 from mlgo_gym.tasks.render import render_text
@@ -71,11 +72,13 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
 
     Attributes:
         feature_names: the name of each element of a flat observation.
-        maker: what all episodes of this environment have in common.
+        setup: what all episodes of this environment have in common.
+        maker: starts them.
         toolchain: the compiler.
         task: the task, bound to the compiler's headers.
         corpus: the modules; opened at first use.
         fork_method: how `fork()` made this environment: `"snapshot"` or `"replay"`; None for one that it did not make.
+        fork_reason: why that was a replay; else empty.
 
     Raises:
         ToolchainError: no usable compiler, or one that cannot do this task.
@@ -85,27 +88,27 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
     metadata: dict[str, Any] = {"render_modes": [*RENDER_MODES], "render_fps": 10}  # noqa: RUF012 - gymnasium declares it so
 
     def __init__(self, task: Task, **options: Unpack[EnvOptions]) -> None:
-        self.maker = EpisodeMaker(task, Settings(**options))
+        self.setup = Setup(task, Settings(**options))
+        self.maker = EpisodeMaker(self.setup)
         self.task = task
-        self.toolchain: Toolchain = self.maker.toolchain
-        self.render_mode = self.maker.settings.render_mode
+        self.toolchain: Toolchain = self.setup.toolchain
+        self.render_mode = self.setup.settings.render_mode
         self.observation_space = task.observation_space
         self.action_space = task.action_space
         self.feature_names = task.feature_names
-        self._timeout = self.maker.settings.timeout
         self.fork_method: str | None = None
-        self._episode: Episode | None = None
-        self._last_action: Any = None
+        self.fork_reason = ""
+        self._stepper: Stepper | None = None
 
     @property
     def corpus(self) -> Corpus:
         """The modules that episodes are sampled from; opened, and fetched or compiled, at first use."""
-        return self.maker.corpus
+        return self.setup.corpus
 
     @property
     def metric(self) -> str:
         """The name of the cost that is rewarded."""
-        return self.maker.metric
+        return self.setup.metric
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start the compile of a module and return its first decision.
@@ -135,20 +138,17 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         name, function = chosen.get("module"), chosen.get("function")
         self.maker.check_choice(name, function)
         module = None if name is None else self.corpus.module(name)
-        begun = complete(begin(self.maker, self.np_random, module, function), self._timeout)
-        self._episode, self._last_action = begun.episode, None
-        observation, info = self.maker.observe(begun.episode)
-        if begun.skipped:
-            info["skipped"] = begun.skipped
-        return observation, info
+        begun = complete(self.maker.begin(self.np_random, module, function), self.setup.settings.timeout)
+        self._stepper = Stepper(self.setup, begun)
+        return self._stepper.observe(), self._stepper.info()
 
     def compilation(self, module: Module) -> Compilation:
         """Return how this environment compiles a module, but for channels and output."""
-        return self.maker.compilation(module)
+        return self.setup.compilation(module)
 
     def decisions(self, module: Module) -> dict[str, int]:
         """Return how many decisions a module raises in each context, counted once and kept on disk."""
-        return dict(self.maker.decisions(module))
+        return self.setup.decisions(module)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Answer the current decision and return the next, or the end.
@@ -164,37 +164,15 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             ActionError: no decision waits (call `reset()`), or, with `strict`, the action is illegal.
             CompilerError: the compile failed and `on_error="raise"`.
         """
-        episode = self._episode
-        if episode is None or episode.decision is None:
+        stepper = self._stepper
+        if stepper is None or stepper.decision is None:
             raise ActionError("no decision waits for an action: the episode is over or never began; call reset()")
-        decision = episode.decision
-        advice = self.task.encode(decision, action)
-        illegal = advice is None
-        if advice is None:
-            if self.maker.settings.strict:
-                raise ActionError(self._refusal(action))
-            advice = self.task.default_advice(decision)
-            action = self.task.default_action(decision)
-        self._last_action = action
-        truncated = False
-        try:
-            episode.answer(advice)
-            episode.wait(self._timeout)
-        except CompilerError as error:
-            truncated = True
-            self._end_episode()
-            reward, info = self.maker.fail(episode, error)
-        else:
-            if episode.decision is not None:
-                observation, info = self.maker.observe(episode)
-                if illegal:
-                    info["illegal_action"] = True
-                return observation, 0.0, False, False, info
-            reward, info = self.maker.conclude(episode)
-            self._end_episode()
-        if illegal:
-            info["illegal_action"] = True
-        return self.task.final_observation(), reward, not truncated, truncated, info
+        stepper.answer(stepper.encode(action))
+        stepper.wait()
+        ending = stepper.ending
+        if ending is None:
+            return stepper.observe(), 0.0, False, False, stepper.info()
+        return self.task.final_observation(), ending.reward, not ending.truncated, ending.truncated, ending.info
 
     def fork(self) -> Self:
         """Return an independent environment of the same kind that waits at the same decision.
@@ -209,49 +187,44 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             CompilerError: the compile failed when it was replayed.
             SnapshotError: a replay of the same decisions came to another one.
         """
-        episode = self._episode
-        if episode is None or episode.decision is None:
+        stepper = self._stepper
+        if stepper is None or stepper.decision is None:
             raise ActionError("a fork waits at the same decision, and none waits: call reset()")
-        twin = type(self).__new__(type(self))
         # A copy by way of EzPickle would be a new environment.
-        twin.__dict__.update(self.__dict__)
-        twin._episode = None
+        twin = twin_of(self)
+        twin._stepper = None
         twin._np_random = copy.deepcopy(self._np_random)
         twin.observation_space = copy.deepcopy(self.observation_space)
         twin.action_space = copy.deepcopy(self.action_space)
-        twin._episode = episode.fork(self._timeout)
-        twin.fork_method = twin._episode.fork_method
+        twin._stepper = stepper.fork()
+        twin.fork_method, twin.fork_reason = twin._stepper.episode.fork_method, twin._stepper.episode.fork_reason
         return twin
-
-    def _refusal(self, action: Any) -> str:
-        mask = self.action_masks()
-        legal = self.action_space if mask is None else np.flatnonzero(mask).tolist()
-        return f"action {action!r} is not legal at this decision; legal are {legal}"
 
     def action_masks(self) -> npt.NDArray[np.int8] | None:
         """Return which actions are legal at the current decision, int8 of shape (number of actions,); None: all."""
-        episode = self._episode
-        if episode is None or episode.decision is None:
+        stepper = self._stepper
+        if stepper is None or stepper.decision is None:
             return None
-        return self.task.action_mask(episode.decision)
+        return self.task.action_mask(stepper.decision)
 
     def render(self) -> str | None:
         """Return the current decision for a person to read, with `render_mode="ansi"`; else None."""
-        return self.render_episode(self._episode, self._last_action)
+        return self.render_step(self._stepper)
 
-    def render_episode(self, episode: Episode | None, last_action: Any = None) -> str | None:
+    def render_step(self, stepper: Stepper | None) -> str | None:
         """Return the current decision of an episode of this environment's kind, as `render()` does."""
         if self.render_mode is None:
             return None
-        if episode is None or episode.decision is None:
+        if stepper is None or stepper.decision is None:
             return "no decision waits: the episode is over or never began"
+        episode = stepper.episode
         module = episode.compilation.module.name
-        return render_text(self.task, module, episode.decisions, episode.decision, last_action)
+        return render_text(self.task, module, episode.decisions, stepper.decision, stepper.last_action)
 
     def _end_episode(self) -> None:
-        if self._episode is not None:
-            self._episode.close()
-            self._episode = None
+        if self._stepper is not None:
+            self._stepper.close()
+            self._stepper = None
 
     def close(self) -> None:
         """End the current compile, if there is one, and the clangs that wait for further episodes. Idempotent."""

@@ -24,6 +24,10 @@ class CorpusError(MlgoError):
     """A corpus, a module or a dataset that cannot be used as asked."""
 
 
+class NoDecisionError(CorpusError):
+    """A module or a function in which there is nothing to decide."""
+
+
 class UnreachableError(CorpusError):
     """Sources that cannot be fetched because nothing answers where they ought to be."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -15,19 +15,11 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.vector.event_loop import EventLoop
-from mlgo_gym.vector.info_batch import batch_infos
+from mlgo_gym.vector.info_batch import batch_infos, decision_infos
 from mlgo_gym.vector.sub_environment import SubEnvironment, spread_seeds
 
 Observations = Any
 Step = tuple[Observations, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]
-
-
-class End(NamedTuple):
-    """How an episode ended, until that is delivered; with NEXT_STEP and DISABLED, until the next begins."""
-
-    reward: float
-    truncated: bool
-    info: dict[str, Any]
 
 
 class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
@@ -83,7 +75,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         # The single environment checks the arguments and binds the task; it starts no compiler.
         self._template = self.env_type(**options)
         self._maker = self._template.maker
-        self.task = self._maker.task
+        self.task = self._template.task
         self.metadata = {**self._template.metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = self._template.render_mode
         self.feature_names = self._template.feature_names
@@ -94,16 +86,17 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._discrete = isinstance(self.single_action_space, gym.spaces.Discrete)
-        self._sub_envs = [SubEnvironment(self._maker, number, prefetch) for number in range(num_envs)]
+        self._sub_envs = [
+            SubEnvironment(self._maker, number, prefetch, self.autoreset_mode) for number in range(num_envs)
+        ]
         self._all_numbers = frozenset(range(num_envs))
-        self._ended: dict[int, End] = {}
         self._delivered = list(range(num_envs))
-        self._loop = EventLoop(self._sub_envs, self._settle)
+        self._loop = EventLoop(self._sub_envs)
 
     @property
     def corpus(self) -> Corpus:
         """The modules that episodes are sampled from; opened, and fetched or compiled, at first use."""
-        return self._maker.corpus
+        return self._template.corpus
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
@@ -132,7 +125,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             numbers = np.flatnonzero(mask).tolist()
         self._begin(numbers, seed, chosen)
         self._collect(len(numbers), frozenset(numbers))
-        infos = {number: self._tell(self._sub_envs[number]) for number in numbers}
+        infos = {number: self._sub_envs[number].delivery().info for number in numbers}
         self._delivered = list(range(self.num_envs))
         return self._observe(self._sub_envs), batch_infos(infos, self.num_envs)
 
@@ -169,7 +162,6 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             sub_env, sub_env_seed = self._sub_envs[number], seeds[number]
             if sub_env_seed is not None:
                 sub_env.seed(sub_env_seed)
-            self._ended.pop(number, None)
             sub_env.begin(modules[number], functions[number])
             self._loop.expect(number)
 
@@ -227,17 +219,9 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         busy = self._loop.under_way(numbers)
         if busy:
             raise MlgoError(f"environment {busy[0]} is already under way: recv() it before sending again")
-        resets = self._ended.keys() if self.autoreset_mode is AutoresetMode.NEXT_STEP else ()
-        answers = [
-            None if number in resets else self._sub_envs[number].encode(action)
-            for number, action in zip(numbers, each, strict=True)
-        ]
+        answers = [self._sub_envs[number].encode(action) for number, action in zip(numbers, each, strict=True)]
         for number, answer in zip(numbers, answers, strict=True):
-            if answer is None:
-                del self._ended[number]
-                self._sub_envs[number].begin()
-            else:
-                self._sub_envs[number].act(answer)
+            self._sub_envs[number].act(answer)
             self._loop.expect(number)
 
     def recv(self) -> Step:
@@ -266,15 +250,13 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         truncations = np.zeros(self.batch_size, np.bool_)
         self._delivered = numbers
         sub_envs = [self._sub_envs[number] for number in numbers]
-        if all(sub_env.has_only_asked for sub_env in sub_envs) and self._ended.keys().isdisjoint(numbers):
-            info = self._maker.decision_infos([sub_env.episode for sub_env in sub_envs if sub_env.episode is not None])
+        if all(sub_env.has_only_asked for sub_env in sub_envs):
+            steppers = [sub_env.stepper for sub_env in sub_envs]
+            info = decision_infos(self.task, [stepper.episode for stepper in steppers if stepper is not None])
         else:
             infos: dict[int, dict[str, Any]] = {}
             for row, sub_env in enumerate(sub_envs):
-                if sub_env.number in self._ended:
-                    rewards[row], terminations[row], truncations[row], infos[row] = self._deliver_end(sub_env)
-                else:
-                    infos[row] = self._tell(sub_env)
+                rewards[row], terminations[row], truncations[row], infos[row] = sub_env.delivery()
             info = batch_infos(infos, self.batch_size)
         info["env_id"] = np.array(numbers, np.int64)
         return self._observe(sub_envs), rewards, terminations, truncations, info
@@ -282,53 +264,16 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
     def _observe(self, sub_envs: Iterable[SubEnvironment]) -> Observations:
         return self.task.observe_batch([sub_env.decision for sub_env in sub_envs])
 
-    def _settle(self, sub_env: SubEnvironment) -> bool:
-        """Note an episode's end; with SAME_STEP a beginning follows at once, before there is anything to deliver."""
-        if not sub_env.over or sub_env.error is not None:
-            return True
-        self._ended[sub_env.number] = End(sub_env.reward, sub_env.truncated, self._noted(sub_env, sub_env.info))
-        if self.autoreset_mode is not AutoresetMode.SAME_STEP:
-            return True
-        sub_env.begin()
-        return False
-
-    @staticmethod
-    def _noted(sub_env: SubEnvironment, info: dict[str, Any]) -> dict[str, Any]:
-        if sub_env.illegal:
-            info["illegal_action"] = True
-            sub_env.illegal = False
-        return info
-
     def _collect(self, count: int, among: frozenset[int] | None = None) -> list[int]:
         """Return the numbers of environments that are ready; if one has an error raise it, and keep the others."""
         numbers = self._loop.collect(count, among)
         for number in numbers:
-            error = self._sub_envs[number].error
+            error = self._sub_envs[number].take_error()
             if error is not None:
                 self._loop.put_back(other for other in numbers if other != number)
-                self._ended[number] = End(0.0, True, {})
-                self._sub_envs[number].error = None
                 error.args, error.env_id = (f"environment {number}: {error}",), number
                 raise error
         return numbers
-
-    def _tell(self, sub_env: SubEnvironment) -> dict[str, Any]:
-        """Return the info of the decision that waits."""
-        assert sub_env.episode is not None
-        info = self._maker.decision_info(sub_env.episode)
-        if sub_env.skipped and sub_env.episode.decisions == 0:
-            info["skipped"] = sub_env.skipped
-        return self._noted(sub_env, info)
-
-    def _deliver_end(self, sub_env: SubEnvironment) -> tuple[float, bool, bool, dict[str, Any]]:
-        """Return reward, terminated, truncated and info of an environment whose episode has ended."""
-        ended = self._ended[sub_env.number]
-        info = ended.info
-        if sub_env.decision is not None:
-            del self._ended[sub_env.number]
-            info = self._tell(sub_env)
-            info["final_obs"], info["final_info"] = self.task.final_observation(), ended.info
-        return ended.reward, not ended.truncated, ended.truncated, info
 
     def action_masks(self) -> npt.NDArray[np.int8] | None:
         """Return which actions are legal in each environment, int8 of shape (num_envs, actions); None: all.
@@ -347,7 +292,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
     def render(self) -> tuple[Any, ...]:
         """Return the current decision of each environment for a person to read, with `render_mode="ansi"`."""
-        return tuple(self._template.render_episode(sub_env.episode, sub_env.last_action) for sub_env in self._sub_envs)
+        return tuple(self._template.render_step(sub_env.stepper) for sub_env in self._sub_envs)
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Return an attribute of the single environment, once per environment."""

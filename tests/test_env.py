@@ -47,8 +47,8 @@ def with_broken(request: pytest.FixtureRequest, corpus: Path, broken: Path, tmp_
 
 def clang_of(env: InlineEnv) -> int:
     """Return the process id of the compile under way."""
-    assert env._episode is not None
-    return env._episode.session.pid
+    assert env._stepper is not None
+    return env._stepper.episode.session.pid
 
 
 def end_clang(env: InlineEnv, number: signal.Signals = signal.SIGSEGV) -> None:

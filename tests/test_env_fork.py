@@ -18,7 +18,6 @@ import pytest
 import mlgo_gym
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorityEnv
-from mlgo_gym.episode.episode import Episode
 from mlgo_gym.errors import ActionError, SnapshotError
 from mlgo_gym.session.session import Session
 from mlgo_gym.session.snapshot_support import snapshot_support
@@ -68,8 +67,8 @@ def env(mixed: Path) -> Iterator[InlineEnv]:
 
 def clang_of(env: CompilerEnv) -> int:
     """Return the process id of the compile under way."""
-    assert env._episode is not None
-    return env._episode.session.pid
+    assert env._stepper is not None
+    return env._stepper.episode.session.pid
 
 
 def legal_action(env: CompilerEnv, chance: np.random.Generator) -> Any:
@@ -163,7 +162,7 @@ def test_a_fork_shares_corpus_and_arguments(env: InlineEnv) -> None:
     env.reset(seed=5)
     fork = env.fork()
     assert fork.corpus is env.corpus
-    assert fork.maker.settings == env.maker.settings
+    assert fork.setup.settings == env.setup.settings
     fork.close()
 
 
@@ -238,8 +237,8 @@ def test_without_a_decision_there_is_nothing_to_fork(env: InlineEnv) -> None:
 
 def test_a_clang_that_has_died_is_replaced_by_a_replay(env: InlineEnv) -> None:
     env.reset(seed=1)
-    assert env._episode is not None
-    env._episode.session.kill()
+    assert env._stepper is not None
+    env._stepper.episode.session.kill()
     fork = env.fork()
     assert fork.fork_method == "replay"
     assert go_on(fork, 1)[-1][2]
@@ -253,8 +252,8 @@ def test_a_replay_that_comes_to_another_decision_is_refused(
     env = kind(corpus=str(mixed))
     env.reset(seed=1)
     go_on(env, 1, steps=2)
-    episode = env._episode
-    assert isinstance(episode, Episode)
+    assert env._stepper is not None
+    episode = env._stepper.episode
     before = children()
     snapshot_support()
     with monkeypatch.context() as patched:

@@ -62,6 +62,9 @@ def trace(
         )
     decisions = sum(episode.decisions for episode in episodes)
     typer.echo(f"{len(episodes)} episodes with {decisions} decisions in {output}")
+    for episode in episodes:
+        if episode.error is not None:
+            typer.echo(f"{episode.module}: {episode.error['message']}", err=True)
     if dataset is not None:
         dataset.write({**arguments, "corpus": corpus})
         typer.echo(f"the Minari dataset {minari}")

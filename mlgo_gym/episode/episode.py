@@ -5,13 +5,11 @@ Nothing here knows Gymnasium, and `proceed()` never blocks, so that one event lo
 
 from __future__ import annotations
 
-import contextlib
-import copy
-
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.baseline import baseline_session, keep_baseline, known_baseline
 from mlgo_gym.episode.decision_count import keep_decisions
-from mlgo_gym.errors import SnapshotError, ToolchainError
+from mlgo_gym.episode.twin import twin_of
+from mlgo_gym.errors import MlgoError, SnapshotError, ToolchainError
 from mlgo_gym.llvm.allocation_remarks import LAST_REMARK, REMARK_FLAGS
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.session import Session
@@ -38,6 +36,7 @@ class Episode:
         measurement: what the compile achieved, once it is over.
         baseline: what the compiler's own heuristic achieves, once the compile is over.
         fork_method: how `fork()` made this episode: `"snapshot"`, `"replay"`, or None for one that was started.
+        fork_reason: why that was no snapshot, for a replay; else empty.
 
     Raises:
         CompilerError: of kind `start`, when clang cannot be started.
@@ -62,6 +61,7 @@ class Episode:
         self.measurement: Measurement | None = None
         self.baseline: Measurement | None = None
         self.fork_method: str | None = None
+        self.fork_reason = ""
         self._answers: list[bytes] = []
         self._budget = max_decisions
         self._unchecked = set(range(len(task.advisors)))
@@ -117,13 +117,21 @@ class Episode:
             SnapshotError: a fresh clang asked something else.
         """
         assert self.decision is not None, "fork() copies an episode that waits with a decision"
-        twin = copy.copy(self)
+        twin = twin_of(self)
         twin._answers, twin._unchecked = self._answers.copy(), self._unchecked.copy()
-        if snapshot_support()[0]:
-            with contextlib.suppress(SnapshotError):
-                twin.session, twin.fork_method = self.session.fork(), "snapshot"
+        supported, reason = snapshot_support()
+        failure = None
+        if supported:
+            try:
+                twin.session, twin.fork_method, twin.fork_reason = self.session.fork(), "snapshot", ""
+            except SnapshotError as error:
+                failure, reason = error, str(error)
+            else:
                 return twin
-        twin.session, twin.fork_method = self._replay(timeout), "replay"
+        try:
+            twin.session, twin.fork_method, twin.fork_reason = self._replay(timeout), "replay", reason
+        except MlgoError as error:
+            raise error from failure
         return twin
 
     def _replay(self, timeout: float) -> Session:

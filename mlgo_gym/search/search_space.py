@@ -9,11 +9,12 @@ import numpy as np
 
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.episode import Episode
-from mlgo_gym.episode.episode_maker import EpisodeMaker
+from mlgo_gym.episode.outcome import costs
+from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.search.budget import Budget
 from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.work import complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +39,26 @@ class Branch:
         actions: the actions so far.
     """
 
-    def __init__(self, space: SearchSpace, episode: Episode, actions: tuple[int, ...]) -> None:
+    def __init__(self, space: SearchSpace, stepper: Stepper, actions: tuple[int, ...]) -> None:
         self._space = space
-        self._episode = episode
+        self._stepper = stepper
         self.actions = actions
 
     @property
     def decision(self) -> Decision | None:
         """The decision that waits; None when the compile is over."""
-        return self._episode.decision
+        return self._stepper.decision
 
     @property
     def default(self) -> int:
         """What clang itself would do now."""
         assert self.decision is not None
-        return int(self._space.maker.task.default_action(self.decision))
+        return int(self._space.task.default_action(self.decision))
 
     def candidates(self) -> list[int]:
         """Return the actions that are legal now."""
         assert self.decision is not None
-        mask = self._space.maker.task.action_mask(self.decision)
+        mask = self._space.task.action_mask(self.decision)
         if mask is None:
             return list(range(self._space.size))
         actions: list[int] = np.flatnonzero(mask).tolist()
@@ -65,22 +66,19 @@ class Branch:
 
     def fork(self) -> Branch:
         """Return an independent copy that waits at the same decision."""
-        return Branch(self._space, self._episode.fork(self._space.timeout), self.actions)
+        return Branch(self._space, self._stepper.fork(), self.actions)
 
     def take(self, action: int) -> None:
         """Answer the decision and go on to the next, or to the end.
 
         Raises:
-            MlgoError: the action is not legal now.
+            ActionError: the action is not legal now.
             CompilerError: the compile failed.
         """
-        assert self.decision is not None
-        advice = self._space.maker.task.encode(self.decision, action)
-        if advice is None:
-            raise MlgoError(f"decision {len(self.actions)} was to take action {action}, which is not legal there")
+        answer = self._stepper.encode(action)
         self.actions = (*self.actions, action)
-        self._episode.answer(advice)
-        self._episode.wait(self._space.timeout)
+        self._stepper.answer(answer)
+        self._stepper.wait()
 
     def roll_out(self, follow: tuple[int, ...] = ()) -> Leaf:
         """Go on to the end and return the leaf; the branch is used up.
@@ -96,7 +94,7 @@ class Branch:
             while self.decision is not None:
                 number = len(self.actions)
                 wanted = follow[number] if number < len(follow) else None
-                legal = wanted is not None and self._space.maker.task.encode(self.decision, wanted) is not None
+                legal = wanted is not None and self._space.task.encode(self.decision, wanted) is not None
                 self.take(wanted if legal and wanted is not None else self.default)
             return self.leaf()
         finally:
@@ -104,20 +102,13 @@ class Branch:
 
     def leaf(self) -> Leaf:
         """Return the leaf that a branch has become; it counts as a compile."""
-        episode, maker = self._episode, self._space.maker
-        assert episode.measurement is not None
-        assert episode.baseline is not None
-        cost, baseline = (
-            maker.task.outcome(measurement, maker.metric, episode.function)
-            for measurement in (episode.measurement, episode.baseline)
-        )
-        leaf = Leaf(self.actions, cost, baseline)
+        leaf = Leaf(self.actions, *costs(self._space.setup, self._stepper.episode))
         self._space.note(leaf)
         return leaf
 
     def close(self) -> None:
         """End the compile if it still runs. Idempotent."""
-        self._episode.close()
+        self._stepper.close()
 
     def __enter__(self) -> Branch:
         return self
@@ -148,11 +139,12 @@ class SearchSpace:
         if not isinstance(space, gym.spaces.Discrete):
             raise MlgoError(f"a search tries actions one by one: it needs a Discrete action space, found {space}")
         self.size = int(space.n)
-        self.maker: EpisodeMaker = env.maker
+        self.setup = env.setup
+        self.task = env.task
         self.module = module
         self.budget = budget
         self.function = function
-        self.timeout = env.maker.settings.timeout
+        self._maker = env.maker
         self.improvements: list[tuple[int, float]] = []
 
     def note(self, leaf: Leaf) -> None:
@@ -168,18 +160,10 @@ class SearchSpace:
             CorpusError: the module has no decision.
             CompilerError: the compile failed.
         """
-        episode = self.maker.start(self.module, self.function, np.random.default_rng(0))
-        if episode is None:
-            raise self.maker.no_decision(self.module.name, self.function)
-        try:
-            episode.wait(self.timeout)
-        except BaseException:
-            episode.close()
-            raise
-        if episode.decision is None:
-            episode.close()
-            raise self.maker.no_decision(self.module.name, self.function)
-        return Branch(self, episode, ())
+        begun = complete(
+            self._maker.begin(np.random.default_rng(0), self.module, self.function), self.setup.settings.timeout
+        )
+        return Branch(self, Stepper(self.setup, begun, strict=True, on_error="raise"), ())
 
     def replay(self, actions: tuple[int, ...]) -> Leaf:
         """Return the leaf of these decisions in a fresh clang.

@@ -39,8 +39,8 @@ class MinariDataset:
         self._trajectories: list[Trajectory] = []
 
     def add(self, trajectory: Trajectory | None) -> None:
-        """Add an episode; None, a module in which there is nothing to decide, adds nothing."""
-        if trajectory is not None:
+        """Add an episode; a module in which nothing was decided adds nothing."""
+        if trajectory is not None and trajectory.steps:
             self._trajectories.append(trajectory)
 
     def write(self, arguments: dict[str, Any]) -> None:
@@ -68,8 +68,9 @@ class MinariDataset:
 
     def _buffer(self, number: int, trajectory: Trajectory, last: Any) -> Any:
         steps = trajectory.steps
-        end = np.zeros(len(steps), np.bool_)
-        end[-1] = True
+        end = np.zeros((2, len(steps)), np.bool_)
+        failed = trajectory.error is not None
+        end[int(failed), -1] = True
         rewards = np.zeros(len(steps), np.float64)
         rewards[-1] = trajectory.reward
         return self._minari.data_collector.EpisodeBuffer(
@@ -77,8 +78,8 @@ class MinariDataset:
             observations=_stack([*(step.observation for step in steps), last]),
             actions=np.array([step.action for step in steps]),
             rewards=rewards,
-            terminations=end,
-            truncations=np.zeros(len(steps), np.bool_),
+            terminations=end[0],
+            truncations=end[1],
         )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation.episode_record import measures_of
 from mlgo_gym.evaluation.episode_runner import make_environment
 from mlgo_gym.session.session import Session
@@ -77,17 +77,22 @@ def check_version(env: CompilerEnv, version: str) -> None:
 
 
 def _difference(folder: Path, env: CompilerEnv, episode: TracedEpisode) -> str:
-    answers = [read_answers(folder / log) for log in episode.logs]
+    answers = [read_answers(folder / log) for log in episode.logs] or [[] for _ in env.task.advisors]
     recorded = sum(map(len, answers))
     if recorded != episode.decisions:
         return f"{episode.decisions} decisions were wanted, its logs have {recorded}"
     try:
         module = env.corpus.module(episode.module)
-        timeout = env.maker.settings.timeout
+        timeout = env.setup.settings.timeout
         measurement = compile_with(env, module, answers, budget=bool(episode.handed_over))
         baseline = measure_baseline(env.compilation(module), timeout, record=env.task.record)
+    except CompilerError as error:
+        again = episode.error is not None and episode.error["kind"] == error.kind
+        return "" if again else str(error)
     except MlgoError as error:
         return str(error)
+    if episode.error is not None:
+        return f"its compile was to fail ({episode.error['message']}), and did not"
     info = env.task.report(measurement, baseline)
     for label, measured in (("", measurement), ("baseline_", baseline)):
         info |= {f"{label}{name}": size for name, size in measured.named_sizes().items()}
@@ -125,7 +130,7 @@ def compile_with(
     """
     task, compilation = env.task, env.compilation(module)
     queues = [deque(each) for each in answers]
-    timeout = env.maker.settings.timeout
+    timeout = env.setup.settings.timeout
     with Session(compilation.command, task.advisors, record=task.record) as session:
         if len(queues) == 1:
             session.advise_ahead(answers[0])

@@ -30,7 +30,8 @@ def trace(
 ) -> list[TracedEpisode]:
     """Write the training logs of a policy over a corpus, and return what was written.
 
-    Modules in which there is nothing to decide have none.
+    Modules in which there is nothing to decide have none. Illegal actions and failing compiles are treated as the
+    environment's arguments `strict` and `on_error` say; an episode whose compile failed has an `error`.
 
     Args:
         environment: the environment's id, for instance `mlgo/Inline-v0`.
@@ -43,7 +44,8 @@ def trace(
         progress: called after each module.
 
     Raises:
-        CompilerError: a compile failed.
+        CompilerError: a compile failed, with `on_error="raise"`.
+        ActionError: an action was illegal, with `strict`.
         MlgoError: the environment, the corpus, the policy or the output cannot be used so.
     """
     folder = Path(output)
@@ -75,7 +77,7 @@ def trace(
 
 def _write(folder: Path, trajectory: Trajectory, advisors: Any, headers: Any) -> TracedEpisode:
     logs = []
-    for number, (advisor, header) in enumerate(zip(advisors, headers, strict=True)):
+    for number, (advisor, header) in enumerate(zip(advisors, headers, strict=True) if trajectory.steps else ()):
         name = log_name(trajectory.module, advisor.name if len(advisors) > 1 else None)
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,4 +92,5 @@ def _write(folder: Path, trajectory: Trajectory, advisors: Any, headers: Any) ->
         trajectory.handed_over,
         trajectory.reward,
         trajectory.measures,
+        trajectory.error,
     )

@@ -43,11 +43,13 @@ class TracedEpisode:
 
     Attributes:
         module: the module's name.
-        logs: the training log of each advisor, relative to the folder, in the order of the task's advisors.
+        logs: the training log of each advisor, relative to the folder, in the order of the task's advisors; none where
+            the compile failed before its first decision.
         decisions: how many decisions the policy took.
         handed_over: how many clang took because the budget was spent.
         reward: the episode's reward.
         measures: what was measured, by name: the policy's value and that of plain clang.
+        error: how the compile failed, as in `info["error"]`; None where it did not.
     """
 
     module: str
@@ -56,6 +58,7 @@ class TracedEpisode:
     handed_over: int
     reward: float
     measures: dict[str, tuple[float, float]]
+    error: dict[str, Any] | None = None
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> TracedEpisode:

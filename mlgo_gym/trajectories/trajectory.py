@@ -8,9 +8,13 @@ from typing import Any
 
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.outcome import describe_failure
+from mlgo_gym.episode.stepper import Stepper
+from mlgo_gym.errors import CompilerError, NoDecisionError
 from mlgo_gym.evaluation.episode_record import measures_of
 from mlgo_gym.policies import Policy
 from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.work import complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Trajectory:
         handed_over: how many those were.
         reward: the reward of the episode, which comes with its last step; the others have 0.
         measures: what was measured, by name: the policy's value and that of plain clang.
+        error: how the compile failed, as in `info["error"]`; None where it did not.
     """
 
     module: str
@@ -47,6 +52,7 @@ class Trajectory:
     handed_over: int
     reward: float
     measures: dict[str, tuple[float, float]]
+    error: dict[str, Any] | None = None
 
 
 def record_trajectory(env: CompilerEnv, policy: Policy, module: Module) -> Trajectory | None:
@@ -58,25 +64,27 @@ def record_trajectory(env: CompilerEnv, policy: Policy, module: Module) -> Traje
         module: a module of its corpus.
 
     Raises:
-        CompilerError: the compile failed.
+        CompilerError: the compile failed, and the environment has `on_error="raise"`.
+        ActionError: the policy's action is illegal, and the environment is strict.
     """
-    task, maker = env.task, env.maker
-    episode = maker.start(module, None, env.np_random)
-    if episode is None:
+    setup = env.setup
+    try:
+        begun = complete(env.maker.begin(env.np_random, module), setup.settings.timeout)
+    except NoDecisionError:
         return None
+    except CompilerError as error:
+        if setup.settings.on_error == "raise":
+            raise
+        return Trajectory(module.name, (), 0, setup.settings.error_reward, {}, describe_failure(error))
     steps: list[Step] = []
-    with closing(episode):
-        episode.wait(maker.settings.timeout)
-        while (decision := episode.decision) is not None:
-            observation, info = maker.observe(episode)
-            action = policy.act(observation, info)
-            advice = task.encode(decision, action)
-            if advice is None:
-                action, advice = task.default_action(decision), task.default_advice(decision)
-            steps.append(Step(decision, advice, observation, action))
-            episode.answer(advice)
-            episode.wait(maker.settings.timeout)
-        reward, info = maker.conclude(episode)
-    if not steps:
-        return None
-    return Trajectory(module.name, tuple(steps), episode.handed_over, reward, measures_of(info))
+    with closing(Stepper(setup, begun)) as stepper:
+        while (decision := stepper.decision) is not None:
+            observation = stepper.observe()
+            answer = stepper.encode(policy.act(observation, stepper.info()))
+            steps.append(Step(decision, answer.advice, observation, answer.action))
+            stepper.answer(answer)
+            stepper.wait()
+    assert stepper.ending is not None
+    reward, _, info = stepper.ending
+    handed_over = stepper.episode.handed_over
+    return Trajectory(module.name, tuple(steps), handed_over, reward, measures_of(info), info.get("error"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from mlgo_gym.vector.sub_environment import SubEnvironment
 from mlgo_gym.vector.wakeups import Wakeups
@@ -16,12 +16,10 @@ class EventLoop:
 
     Args:
         sub_envs: the sub-environments, by number.
-        settle: called with a sub-environment that is ready; returns False when it set it going again instead.
     """
 
-    def __init__(self, sub_envs: Sequence[SubEnvironment], settle: Callable[[SubEnvironment], bool]) -> None:
+    def __init__(self, sub_envs: Sequence[SubEnvironment]) -> None:
         self._sub_envs = sub_envs
-        self._settle = settle
         self._wakeups = Wakeups()
         self._outstanding: set[int] = set()
         self._finished: deque[int] = deque()
@@ -93,11 +91,10 @@ class EventLoop:
 
     def _look(self, number: int, sub_env: SubEnvironment) -> None:
         """See what has become of a sub-environment: ready, or waiting for a session that is to be watched."""
-        while sub_env.ready:
-            if self._settle(sub_env):
-                self._outstanding.discard(number)
-                self._finished.append(number)
-                return
+        if sub_env.ready:
+            self._outstanding.discard(number)
+            self._finished.append(number)
+            return
         session = sub_env.session
         assert session is not None, "a sub-environment that is not ready waits for a session"
         self._wakeups.watch(number, session)

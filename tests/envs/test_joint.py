@@ -178,10 +178,10 @@ def test_priorities_are_those_of_the_table(env: JointEnv) -> None:
             for one in (size, int(size / 4), int(size / 2), 2 * size, 4 * size)
         ]
         expected = [by_size[0], 0.0, *by_size[1:], SCALE]
-        assert env._episode is not None
-        assert env._episode.decision is not None
+        assert env._stepper is not None
+        assert env._stepper.decision is not None
         for number, value in enumerate(expected):
-            advice = env.task.encode(env._episode.decision, start + number)
+            advice = env.task.encode(env._stepper.decision, start + number)
             assert advice is not None
             assert struct.unpack("<f", advice)[0] == value
         checked += 1

@@ -122,9 +122,9 @@ def test_longer_live_ranges_come_first_and_those_to_be_split_last(one: int, firs
 def test_clang_receives_the_priority_as_float32(spills: str, action: Any) -> None:
     env = RegAllocPriorityEnv(corpus=spills)
     env.reset()
-    assert env._episode is not None
-    assert env._episode.decision is not None
-    advice = env.task.encode(env._episode.decision, action)
+    assert env._stepper is not None
+    assert env._stepper.decision is not None
+    advice = env.task.encode(env._stepper.decision, action)
     assert advice == struct.pack("<f", SCALE * float(np.asarray(action).item()))
     assert 0 <= struct.unpack("<f", advice)[0] <= HIGHEST
     assert "illegal_action" not in env.step(action)[4]

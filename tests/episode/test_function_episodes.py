@@ -102,8 +102,8 @@ def test_whichever_clang_an_episode_starts_from_it_is_the_same(kind: Callable[..
     # Fresh; a copy of the clang that waits at the function before; of the one at the function itself; the first again.
     for function in ("straight", "looping", "looping", "straight"):
         warm.reset(options={"module": "spills", "function": function})
-        assert warm._episode is not None
-        methods.append(warm._episode.fork_method)
+        assert warm._stepper is not None
+        methods.append(warm._stepper.episode.fork_method)
         assert play(warm, function) == wanted[function]
     assert methods == [None, "snapshot", "snapshot", "snapshot"]
     cold.close()
@@ -115,8 +115,8 @@ def test_a_clang_that_waits_further_on_is_no_start_for_an_earlier_function(spill
     env = RegAllocEvictEnv(corpus=spills, scope="function")
     for function in ("looping", "straight"):
         _, info = env.reset(options={"module": "spills", "function": function})
-        assert env._episode is not None
-        assert (info["context"], env._episode.fork_method) == (function, None)
+        assert env._stepper is not None
+        assert (info["context"], env._stepper.episode.fork_method) == (function, None)
     env.close()
 
 

@@ -51,8 +51,8 @@ def test_a_second_episode_starts_from_a_copy_and_the_first_from_a_fresh_clang(pr
     methods = []
     for _ in range(2):
         env.reset(seed=0)
-        assert env._episode is not None
-        methods.append(env._episode.fork_method)
+        assert env._stepper is not None
+        methods.append(env._stepper.episode.fork_method)
     env.close()
     assert methods == [None, "snapshot"]
 
@@ -79,11 +79,11 @@ def test_a_waiting_clang_that_was_killed_is_replaced(pressure: Path) -> None:
 def test_waiting_clangs_are_bounded_in_number_and_in_memory(pressure: Path) -> None:
     env = RegAllocEvictEnv(corpus=str(pressure), warm_resets=False)
     env.reset(seed=0)
-    assert env._episode is not None
+    assert env._stepper is not None
     few, small = WarmStarts(most=2), WarmStarts(most_bytes=1)
     for key in "abc":
-        few.keep(key, 0, env._episode, 10.0)
-        small.keep(key, 0, env._episode, 10.0)
+        few.keep(key, 0, env._stepper.episode, 10.0)
+        small.keep(key, 0, env._stepper.episode, 10.0)
     assert (len(few), len(small)) == (2, 0)
     assert few.copy("a", 0, 10.0) is None
     twin = few.copy("c", 0, 10.0)
@@ -96,5 +96,5 @@ def test_waiting_clangs_are_bounded_in_number_and_in_memory(pressure: Path) -> N
 def test_optimising_once_is_enough_by_default(pressure: Path) -> None:
     for preoptimize in (True, False):
         env = RegAllocEvictEnv(corpus=str(pressure), preoptimize=preoptimize)
-        assert env.maker.settings.resets_warm(env.task) is not preoptimize
+        assert env.setup.settings.resets_warm(env.task) is not preoptimize
         env.close()

@@ -75,9 +75,9 @@ def row_info(info: dict[str, Any], row: int) -> dict[str, Any]:
 
 def clang_of(envs: CompilerVectorEnv, number: int) -> int:
     """Return the process id of an environment's compile."""
-    episode = envs._sub_envs[number].episode
-    assert episode is not None
-    return episode.session.pid
+    stepper = envs._sub_envs[number].stepper
+    assert stepper is not None
+    return stepper.episode.session.pid
 
 
 def end_clang(envs: CompilerVectorEnv, number: int) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.episode_maker import EpisodeMaker
-from mlgo_gym.errors import ActionError, CorpusError, MlgoError
+from mlgo_gym.errors import ActionError, MlgoError, NoDecisionError
 from mlgo_gym.vector.sub_environment import SubEnvironment, spread_seeds
 from tests.traces import children
 
@@ -19,16 +20,16 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 LONG = 30.0
 
-MakeLane = Callable[..., SubEnvironment]
+MakeSubEnv = Callable[..., SubEnvironment]
 
 
 @pytest.fixture
-def make_lane(varied: str) -> Iterator[MakeLane]:
+def make_sub_env(varied: str) -> Iterator[MakeSubEnv]:
     """Return a function that makes a sub_env."""
     sub_envs: list[SubEnvironment] = []
 
-    def make(prefetch: int = 0, **options: Any) -> SubEnvironment:
-        sub_env = SubEnvironment(maker(varied, **options), 7, prefetch)
+    def make(prefetch: int = 0, mode: AutoresetMode = AutoresetMode.DISABLED, **options: Any) -> SubEnvironment:
+        sub_env = SubEnvironment(maker(varied, **options), 7, prefetch, mode)
         sub_env.seed(len(sub_envs))
         sub_envs.append(sub_env)
         return sub_env
@@ -60,24 +61,25 @@ def play(sub_env: SubEnvironment, action: Any = 1) -> int:
 
 
 def begin(sub_env: SubEnvironment, name: str | None = None) -> None:
-    sub_env.begin(None if name is None else sub_env._maker.corpus.module(name))
+    sub_env.begin(None if name is None else sub_env._maker.setup.corpus.module(name))
     wait(sub_env)
 
 
-def test_a_lane_goes_from_decision_to_decision_to_the_end(make_lane: MakeLane) -> None:
-    sub_env = make_lane()
+def test_it_goes_from_decision_to_decision_to_the_end(make_sub_env: MakeSubEnv) -> None:
+    sub_env = make_sub_env()
     begin(sub_env, "calls")
     assert not sub_env.over
     assert sub_env.decision is not None
     assert play(sub_env) == 9
     assert sub_env.decision is None
-    assert not sub_env.truncated
-    assert sub_env.info["decisions"] == 9
-    assert sub_env.info["module"] == "calls"
+    assert sub_env.ending is not None
+    assert not sub_env.ending.truncated
+    assert sub_env.ending.info["decisions"] == 9
+    assert sub_env.ending.info["module"] == "calls"
 
 
-def test_nothing_is_ready_while_clang_computes(make_lane: MakeLane) -> None:
-    sub_env = make_lane()
+def test_nothing_is_ready_while_clang_computes(make_sub_env: MakeSubEnv) -> None:
+    sub_env = make_sub_env()
     begin(sub_env, "calls")
     sub_env.act(sub_env.encode(1))
     assert not sub_env.ready
@@ -87,8 +89,8 @@ def test_nothing_is_ready_while_clang_computes(make_lane: MakeLane) -> None:
     assert sub_env.decision.number == 1
 
 
-def test_an_action_needs_a_decision(make_lane: MakeLane) -> None:
-    sub_env = make_lane()
+def test_an_action_needs_a_decision(make_sub_env: MakeSubEnv) -> None:
+    sub_env = make_sub_env()
     with pytest.raises(ActionError, match="environment 7 has no decision that waits"):
         sub_env.encode(1)
     begin(sub_env)
@@ -97,60 +99,88 @@ def test_an_action_needs_a_decision(make_lane: MakeLane) -> None:
         sub_env.encode(1)
 
 
-def test_an_illegal_action_becomes_clangs_own(make_lane: MakeLane) -> None:
-    sub_env = make_lane()
+def test_with_next_step_any_action_begins_the_next_episode(make_sub_env: MakeSubEnv) -> None:
+    sub_env = make_sub_env(mode=AutoresetMode.NEXT_STEP)
     begin(sub_env, "calls")
-    assert sub_env.encode(9) == (1, sub_env.encode(1).advice, True)
-    assert not sub_env.encode(1).illegal
+    play(sub_env)
+    answer = sub_env.encode("no action at all")
+    assert answer is None
+    sub_env.act(answer)
+    wait(sub_env)
+    assert sub_env.ending is None
+    assert sub_env.decision is not None
 
 
-def test_a_strict_lane_refuses_an_illegal_action_and_goes_on_waiting(make_lane: MakeLane) -> None:
-    sub_env = make_lane(strict=True)
+def test_with_same_step_the_next_episode_begins_before_the_end_is_told(make_sub_env: MakeSubEnv) -> None:
+    sub_env = make_sub_env(mode=AutoresetMode.SAME_STEP, max_decisions=1)
     begin(sub_env, "calls")
-    with pytest.raises(ActionError, match="action 9 is not legal at the decision of environment 7"):
+    sub_env.act(sub_env.encode(1))
+    wait(sub_env)
+    assert sub_env.decision is not None
+    delivery = sub_env.delivery()
+    assert delivery.terminated
+    assert delivery.info["final_info"]["decisions"] == 1
+    assert delivery.info["decision"] == 0
+    assert not sub_env.delivery().terminated
+
+
+def test_an_illegal_action_becomes_clangs_own(make_sub_env: MakeSubEnv) -> None:
+    sub_env = make_sub_env()
+    begin(sub_env, "calls")
+    legal = sub_env.encode(1)
+    assert legal is not None
+    assert not legal.illegal
+    assert sub_env.encode(9) == (1, legal.advice, True)
+
+
+def test_a_strict_one_refuses_an_illegal_action_and_goes_on_waiting(make_sub_env: MakeSubEnv) -> None:
+    sub_env = make_sub_env(strict=True)
+    begin(sub_env, "calls")
+    with pytest.raises(ActionError, match="environment 7: action 9 is not legal at this decision"):
         sub_env.encode(9)
     assert play(sub_env) == 9
 
 
-def test_the_last_action_is_known_until_the_next_episode(make_lane: MakeLane) -> None:
-    sub_env = make_lane()
+def test_the_last_action_is_known_until_the_next_episode(make_sub_env: MakeSubEnv) -> None:
+    sub_env = make_sub_env()
     begin(sub_env, "calls")
-    assert sub_env.last_action is None
+    assert sub_env.stepper is not None
+    assert sub_env.stepper.last_action is None
     sub_env.act(sub_env.encode(0))
-    assert sub_env.last_action == 0
+    assert sub_env.stepper.last_action == 0
     wait(sub_env)
     begin(sub_env, "calls")
-    assert sub_env.last_action is None
+    assert sub_env.stepper.last_action is None
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
-def test_as_many_episodes_as_wanted_run_early(make_lane: MakeLane, prefetch: int) -> None:
+def test_as_many_episodes_as_wanted_run_early(make_sub_env: MakeSubEnv, prefetch: int) -> None:
     before = len(children())
-    sub_env = make_lane(prefetch)
+    sub_env = make_sub_env(prefetch)
     for _ in range(3):
         begin(sub_env)
         assert len(children()) - before == 1 + prefetch
         play(sub_env)
 
 
-def test_episodes_that_began_early_are_the_ones_that_come_without(make_lane: MakeLane) -> None:
+def test_episodes_that_began_early_are_the_ones_that_come_without(make_sub_env: MakeSubEnv) -> None:
     def modules(sub_env: SubEnvironment) -> list[str]:
         sub_env.seed(5)
         found = []
         for _ in range(12):
             begin(sub_env)
-            assert sub_env.episode is not None
-            found.append(sub_env.episode.compilation.module.name)
+            assert sub_env.stepper is not None
+            found.append(sub_env.stepper.episode.compilation.module.name)
         return found
 
-    plain = modules(make_lane(0))
+    plain = modules(make_sub_env(0))
     assert len(set(plain)) > 1
-    assert modules(make_lane(3)) == plain
+    assert modules(make_sub_env(3)) == plain
 
 
-def test_another_seed_drops_the_episodes_that_began_early(make_lane: MakeLane) -> None:
+def test_another_seed_drops_the_episodes_that_began_early(make_sub_env: MakeSubEnv) -> None:
     others = children()
-    sub_env = make_lane(2)
+    sub_env = make_sub_env(2)
     begin(sub_env)
     early = children() - others
     sub_env.seed(99)
@@ -158,18 +188,18 @@ def test_another_seed_drops_the_episodes_that_began_early(make_lane: MakeLane) -
     assert not early & children()
 
 
-def test_a_module_without_decisions_is_an_error_of_the_lane(make_lane: MakeLane) -> None:
-    sub_env = make_lane()
+def test_a_module_without_decisions_is_its_error(make_sub_env: MakeSubEnv) -> None:
+    sub_env = make_sub_env()
     begin(sub_env, "leaf")
     assert sub_env.over
-    assert isinstance(sub_env.error, CorpusError)
+    assert isinstance(sub_env.take_error(), NoDecisionError)
     begin(sub_env, "calls")
-    assert sub_env.error is None
+    assert sub_env.take_error() is None
 
 
-def test_a_new_beginning_ends_the_compile_before(make_lane: MakeLane) -> None:
+def test_a_new_beginning_ends_the_compile_before(make_sub_env: MakeSubEnv) -> None:
     before = children()
-    sub_env = make_lane()
+    sub_env = make_sub_env()
     begin(sub_env)
     sub_env.begin()
     assert len(children() - before) == 1
@@ -182,7 +212,7 @@ def test_a_new_beginning_ends_the_compile_before(make_lane: MakeLane) -> None:
     [(None, [None] * 3), (4, [4, 5, 6]), (np.int64(4), [4, 5, 6]), ([7, None, np.int32(1)], [7, None, 1])],
     ids=str,
 )
-def test_seeds_are_spread_over_lanes(seed: Any, expected: list[int | None]) -> None:
+def test_seeds_are_spread_over_sub_environments(seed: Any, expected: list[int | None]) -> None:
     spread = spread_seeds(seed, 3)
     assert spread == expected
     assert {type(each) for each in spread} <= {int, type(None)}

@@ -1,0 +1,80 @@
+"""How an episode ended: from the measurements of a compile, or from its failure, to a reward and an info."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from mlgo_gym.episode.episode import Episode
+from mlgo_gym.episode.setup import Setup
+from mlgo_gym.errors import CompilerError
+from mlgo_gym.tasks.reward import REWARDS
+
+
+class Ending(NamedTuple):
+    """How an episode ended.
+
+    Attributes:
+        reward: the reward of its last step.
+        truncated: whether a failure of the compiler ended it.
+        info: the info of its last step.
+    """
+
+    reward: float
+    truncated: bool
+    info: dict[str, Any]
+
+
+def costs(setup: Setup, episode: Episode) -> tuple[float, float]:
+    """Return what an episode that is over cost by its environment's metric, and what clang's own heuristic costs."""
+    assert episode.measurement is not None, "the compile is not over"
+    assert episode.baseline is not None, "the baseline is not there yet"
+    task, metric, function = setup.task, setup.metric, episode.function
+    return (
+        task.outcome(episode.measurement, metric, function),
+        task.outcome(episode.baseline, metric, function),
+    )
+
+
+def conclude(setup: Setup, episode: Episode) -> Ending:
+    """Return the ending of an episode whose compile is over."""
+    measurement, baseline = episode.measurement, episode.baseline
+    outcome, reference = costs(setup, episode)
+    assert measurement is not None
+    assert baseline is not None
+    info = _counts(episode)
+    if measurement.sizes is not None:
+        for label, measured in (("", measurement), ("baseline_", baseline)):
+            info |= {f"{label}{name}": size for name, size in measured.named_sizes().items()}
+    info["reduction"] = REWARDS["relative"](outcome, reference)
+    info |= setup.task.report(measurement, baseline, episode.function)
+    if setup.settings.echo_reply:
+        info["stderr"] = episode.session.stderr
+    return Ending(REWARDS[setup.reward](outcome, reference), False, info)
+
+
+def fail(setup: Setup, episode: Episode, error: CompilerError) -> Ending:
+    """Return the ending of an episode whose compile failed."""
+    info = _counts(episode)
+    info["error"] = describe_failure(error)
+    return Ending(setup.settings.error_reward, True, info)
+
+
+def describe_failure(error: CompilerError) -> dict[str, Any]:
+    """Return what `info["error"]` says of a compile that failed."""
+    return {
+        "kind": error.kind,
+        "message": error.message,
+        "exit_status": error.exit_status,
+        "stderr": error.stderr,
+    }
+
+
+def _counts(episode: Episode) -> dict[str, Any]:
+    info = {
+        "module": episode.compilation.module.name,
+        "decisions": episode.decisions,
+        "handed_over": episode.handed_over,
+    }
+    if episode.function is not None:
+        info["context"] = episode.function
+    return info

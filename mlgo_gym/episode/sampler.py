@@ -1,0 +1,64 @@
+"""Which module comes next, where none is named: one after the other until one has a decision."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.episode.setup import Setup
+from mlgo_gym.errors import CorpusError, MlgoError
+
+_MOST_FAILURES = 10
+"""Sampling gives up after so many modules that the compiler fails on."""
+
+
+class Sampler:
+    """Draws modules until one has a decision; what it drew before, it does not draw again.
+
+    Args:
+        setup: whose corpus to draw from.
+        np_random: the random generator: equal states draw equal modules.
+
+    Attributes:
+        skipped: the modules on which the compiler failed, with the reason.
+    """
+
+    def __init__(self, setup: Setup, np_random: np.random.Generator) -> None:
+        self._setup = setup
+        self._np_random = np_random
+        self._drawn: set[int] = set()
+        self.skipped: dict[str, str] = {}
+
+    def draw(self) -> Module:
+        """Return a module that was not drawn before, uniformly.
+
+        Raises:
+            CorpusError: all were drawn.
+        """
+        corpus = self._setup.corpus
+        while len(self._drawn) < len(corpus):
+            index = int(self._np_random.integers(len(corpus)))
+            if index not in self._drawn:
+                self._drawn.add(index)
+                return corpus[index]
+        failures = f"; the compiler failed on {len(self.skipped)} of them" if self.skipped else ""
+        raise CorpusError(
+            f"none of the {len(corpus)} modules of corpus {corpus.name!r} has {with_article(self._setup.task.name)} "
+            f"decision{failures}: choose another corpus"
+        )
+
+    def note_failure(self, module: str, error: MlgoError) -> None:
+        """Remember that the compiler failed on a module.
+
+        Raises:
+            MlgoError: `error`, when too many failed, or with `on_error="raise"`.
+        """
+        self.skipped[module] = str(error)
+        most = min(_MOST_FAILURES, len(self._setup.corpus))
+        if self._setup.settings.on_error == "raise" or len(self.skipped) >= most:
+            raise error
+
+
+def with_article(noun: str) -> str:
+    """Return a noun behind `a` or `an`."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
