@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from mlgo_gym.corpus.driver_line import cc1_line
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.errors import CorpusError, ToolchainError
+from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import JsonCache, key_of
@@ -105,12 +105,7 @@ def _expand(flags: tuple[str, ...], triple: str, toolchain: Toolchain) -> tuple[
 
 def _ask_driver(flags: Sequence[str], triple: str, toolchain: Toolchain) -> list[str]:
     target = [f"--target={triple}"] if triple else []
-    answer = toolchain.run([*target, *flags, "-###", "-c", "-x", "ir", os.devnull, "-o", "-"])
-    lines = [line for line in answer.stderr.splitlines() if '"-cc1"' in line]
-    if answer.returncode != 0 or len(lines) != 1:
-        raise ToolchainError(f"clang's driver was to accept the flags {' '.join(flags)}; it said:\n{answer.stderr}")
-    words = shlex.split(lines[0])
-    words = words[words.index("-cc1") :]
+    words = cc1_line(toolchain, [*target, *flags, "-c", "-x", "ir", os.devnull, "-o", "-"])
     kept: list[str] = []
     position = 0
     while position < len(words):

@@ -6,11 +6,11 @@ toolchain.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from mlgo_gym.corpus.code_generation import code_generation_flags
+from mlgo_gym.corpus.driver_line import cc1_line
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
 
@@ -76,11 +76,6 @@ def recorded_flags(language: str, flags: Sequence[str], toolchain: Toolchain) ->
         toolchain: the clang.
 
     Raises:
-        CorpusError: the driver refuses the flags.
+        ToolchainError: the driver refuses the flags.
     """
-    answer = toolchain.run([*flags, "-###", "-c", "-x", language, "-", "-o", "output"])
-    lines = [line for line in answer.stderr.splitlines() if '"-cc1"' in line]
-    if answer.returncode != 0 or len(lines) != 1:
-        raise CorpusError(f"clang {toolchain.version_text} was to name its -cc1 line; it said:\n{answer.stderr}")
-    words = shlex.split(lines[0])
-    return code_generation_flags(words[words.index("-cc1") :])
+    return code_generation_flags(cc1_line(toolchain, [*flags, "-c", "-x", language, "-", "-o", "output"]))

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from mlgo_gym.corpus.shim import split_command
-from mlgo_gym.errors import ToolchainError
+from mlgo_gym.corpus.driver_line import cc1_line
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from mlgo_gym.storage.cache import cache_directory
 
@@ -90,8 +89,5 @@ def _zig_options(toolchain: Toolchain, target: str, mode: str) -> list[tuple[str
     """Return each word of the `-cc1` line behind `zig cc` or `zig c++`, with the word after it."""
     zig, command = bundled_command(mode)
     with tempfile.NamedTemporaryFile(suffix=".c" if mode == "cc" else ".cpp") as source:
-        answer = replace(toolchain, command=(zig,)).run([command, "-target", target, "-c", source.name, "-###"])
-    line = next((line for line in answer.stderr.splitlines() if '"-cc1"' in line), None)
-    if answer.returncode != 0 or line is None:
-        raise ToolchainError(f"zig {mode} was to name its headers, and said: {answer.stderr.strip()[-500:]}")
-    return list(pairwise(split_command(line)))
+        line = cc1_line(replace(toolchain, command=(zig,)), [command, "-target", target, "-c", source.name])
+    return list(pairwise(line))

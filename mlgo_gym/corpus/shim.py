@@ -180,12 +180,16 @@ def compile_commands(
     kept = [word for word in arguments[:end] if not word.startswith(_NOT_RECORDED)]
     driver = [*settings["clang"], f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}", "-###", *settings["before"]]
     status, words = _run([*driver, *kept, *settings["after"], *arguments[end:]], folder)
-    lines = [split_command(line) for line in words.splitlines() if line.startswith(' "') and '"-cc1"' in line]
-    commands = [line[line.index("-cc1") :] for line in lines]
-    return commands, words.strip() if status != 0 else None
+    return cc1_lines(words), words.strip() if status != 0 else None
 
 
-def split_command(line: str) -> list[str]:
+def cc1_lines(text: str) -> list[list[str]]:
+    """Return the `-cc1` command lines, from `-cc1` on, in what a driver prints with `-###`."""
+    lines = [_split(line) for line in text.splitlines() if line.startswith(' "') and '"-cc1"' in line]
+    return [line[line.index("-cc1") :] for line in lines]
+
+
+def _split(line: str) -> list[str]:
     """Split a line that `-###` prints: words in double quotes, in which a backslash protects the next character."""
     words: list[str] = []
     word: list[str] = []

@@ -47,6 +47,11 @@ def test_driver_flags_are_expanded_as_the_driver_does(calls: Path, toolchain: To
     assert compiled(plan(Module("calls", calls, flags), toolchain).command) == path.read_bytes()
 
 
+def test_characters_that_the_driver_protects_are_those_that_it_was_given(calls: Path, toolchain: Toolchain) -> None:
+    odd = """-fdebug-prefix-map=$(SRC)/a "b" \\c 'd'=e"""
+    assert odd in plan(Module("calls", calls, ("-Oz", "-Xclang", odd)), toolchain).flags
+
+
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_a_module_is_compiled_for_its_own_triple(machine: str, toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     triple = f"{machine}-unknown-linux-musl"
