@@ -4,7 +4,7 @@ TORCH ?= torch==2.13.0
 BIN := .venv/bin
 OUTPUT ?= runs/demo
 
-.PHONY: demo test libraries check lint types format install clean
+.PHONY: demo test libraries check lint types layers format install clean
 
 demo: .venv/.installed
 	@$(BIN)/mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd --offline-corpus builtin --policy default --policy never \
@@ -17,7 +17,7 @@ test: .venv/.installed-test
 # its exact version, so that an index of builds for CPUs can give one of those.
 libraries: .venv/.installed-libraries
 
-check: lint types
+check: lint types layers
 	$(BIN)/python -m pytest
 
 lint:
@@ -29,6 +29,10 @@ types:
 	@rm -rf build/types && mkdir -p build/types
 	@cp -rs "$(CURDIR)/mlgo_gym" build/types/ && ln -s "$(CURDIR)/envs" build/types/mlgo_gym/envs
 	$(BIN)/mypy
+
+# Nothing imports upwards, and nothing imports itself in a circle: the contracts are in pyproject.toml.
+layers: types
+	cd build/types && $(CURDIR)/$(BIN)/lint-imports --no-logo --no-cache --config $(CURDIR)/pyproject.toml
 
 format:
 	$(BIN)/ruff check --fix
