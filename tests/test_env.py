@@ -89,7 +89,7 @@ def test_asking_for_a_module_without_decisions_is_a_clear_error(env: InlineEnv, 
 
 def test_a_corpus_without_any_decision_is_a_clear_error(leaf: Path) -> None:
     env = InlineEnv(corpus=str(leaf))
-    with pytest.raises(CorpusError, match="none of the 1 modules of corpus .leaf. has an inlining decision: choose"):
+    with pytest.raises(CorpusError, match=r"none of the 1 modules of corpus .leaf. has an inlining decision: choose"):
         env.reset()
 
 
