@@ -27,7 +27,7 @@ lint:
 # mypy does not follow a package directory that is mapped elsewhere: lay the packages out as they are installed.
 types:
 	@rm -rf build/types && mkdir -p build/types
-	@cp -rs "$(CURDIR)/mlgo_gym" build/types/ && ln -s "$(CURDIR)/envs" build/types/mlgo_gym/envs
+	@cp -rs "$(CURDIR)/mlgo_clang" "$(CURDIR)/mlgo_gym" build/types/ && ln -s "$(CURDIR)/envs" build/types/mlgo_gym/envs
 	$(BIN)/mypy
 
 # Nothing imports upwards, and nothing imports itself in a circle: the contracts are in pyproject.toml.

@@ -38,7 +38,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package as a wheel installs it, built from a copy of the sources."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    for name in ("mlgo_gym", "envs"):
+    for name in ("mlgo_clang", "mlgo_gym", "envs"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         if (ROOT / name).exists():
@@ -59,8 +59,9 @@ def run_installed(installed: Path, code: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=installed.parent, capture_output=True, text=True, check=False)
 
 
-def test_the_wheel_installs_one_package_and_the_environments_inside_it(installed: Path) -> None:
-    assert {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")} == {"mlgo_gym"}
+def test_the_wheel_installs_one_package_with_the_environments_inside_and_the_driver_beside(installed: Path) -> None:
+    found = {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")}
+    assert found == {"mlgo_gym", "mlgo_clang"}
     result = run_installed(installed, "import mlgo_gym.envs.inline; print(mlgo_gym.envs.inline.__file__)")
     assert result.stdout.strip() == str(installed / "mlgo_gym" / "envs" / "inline.py"), result.stderr
 
@@ -71,7 +72,11 @@ def test_no_module_called_envs_is_installed(installed: Path) -> None:
 
 
 def test_every_file_of_the_checkout_is_in_the_wheel(installed: Path) -> None:
-    packages = {"mlgo_gym": installed / "mlgo_gym", "envs": installed / "mlgo_gym" / "envs"}
+    packages = {
+        "mlgo_clang": installed / "mlgo_clang",
+        "mlgo_gym": installed / "mlgo_gym",
+        "envs": installed / "mlgo_gym" / "envs",
+    }
     missing = [
         str(path.relative_to(ROOT))
         for name, target in packages.items()
@@ -112,7 +117,7 @@ def test_every_import_is_declared() -> None:
     for path in (*(ROOT / "mlgo_gym").rglob("*.py"), *(ROOT / "envs").rglob("*.py")):
         optional = "cli" in path.parts
         for name, at_import in imports(path):
-            known = name in sys.stdlib_module_names or name == "mlgo_gym"
+            known = name in sys.stdlib_module_names or name in ("mlgo_gym", "mlgo_clang")
             names = {canonicalize_name(each) for each in brought.get(name, [name])}
             if not known and not names & (declared if optional or not at_import else core):
                 undeclared.add(f"{path.relative_to(ROOT)}: {name}")
@@ -144,3 +149,10 @@ def test_importing_it_is_quick_and_small() -> None:
 def test_importing_it_opens_nothing_that_a_feature_alone_needs() -> None:
     _, _, modules = json.loads(subprocess.check_output([sys.executable, "-c", COST]))
     assert not {"typer", "rich", "elftools", "pypi_simple", "torch", "ziglang"} & set(modules)
+
+
+def test_the_driver_imports_nothing_but_itself_and_little_of_the_standard_library() -> None:
+    code = "import json, sys; before = set(sys.modules); import mlgo_clang.__main__, mlgo_clang.advised\n"
+    modules = subprocess.check_output([sys.executable, "-c", f"{code}print(json.dumps([*set(sys.modules) - before]))"])
+    found = {name.partition(".")[0] for name in json.loads(modules)}
+    assert found <= {"mlgo_clang", "fcntl", "select", "signal", "struct", "_struct", "enum", "types", "operator"}

@@ -29,11 +29,14 @@ def _relu(values: Floats) -> Floats:
 
 
 def _tanh(values: Floats) -> Floats:
-    return np.tanh(values, out=values)
+    # As in `Normalization`: of float64, and then rounded, it is the same on every machine.
+    result: Floats = np.tanh(values, dtype=np.float64).astype(np.float32)
+    return result
 
 
 def _elu(values: Floats) -> Floats:
-    result: Floats = np.where(values > 0, values, np.expm1(np.minimum(values, _ZERO)))
+    grown = np.expm1(np.minimum(values, _ZERO), dtype=np.float64).astype(np.float32)
+    result: Floats = np.where(values > 0, values, grown)
     return result
 
 
@@ -51,9 +54,19 @@ ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
 """What may lie between the layers: PyTorch's functions of these names, with their default arguments."""
 
 
-def _each_row(values: Floats, weight: Floats) -> Floats:
-    """Return `values @ weight`, rounded as it is for each row alone: a matrix product sums in another order."""
-    product: Floats = np.matmul(values[..., np.newaxis, :], weight)[..., 0, :]
+def _multiply(values: Floats, weight: Floats) -> Floats:
+    """Return `values @ weight`, each sum taken from the first input to the last.
+
+    A matrix product of NumPy sums in an order that depends on the machine and on the number of rows. Exported networks
+    (`mlgo_gym.deploy`) sum in this one, so that they decide alike where a decision is a matter of the last bit.
+    """
+    if values.ndim == 1 and weight.shape[1] > 1:
+        # NumPy adds whole rows one after the other; it takes columns alone in pairs.
+        product: Floats = np.add.reduce(values[:, np.newaxis] * weight, axis=0)
+        return product
+    product = values[..., :1] * weight[0]
+    for number in range(1, len(weight)):
+        product += values[..., number : number + 1] * weight[number]
     return product
 
 
@@ -117,13 +130,11 @@ class Network:
         """
         hidden = values if self.normalization is None else self.normalization(values)
         activate = ACTIVATIONS[self.activation]
-        # np.dot does what @ does here, in two thirds of the time.
-        multiply = np.dot if values.ndim == 1 else _each_row
         for weight, bias in self._hidden:
-            hidden = multiply(hidden, weight)
+            hidden = _multiply(hidden, weight)
             hidden += bias
             hidden = activate(hidden)
-        return multiply(hidden, self.weights[-1]) + self.biases[-1]
+        return _multiply(hidden, self.weights[-1]) + self.biases[-1]
 
     @classmethod
     def from_state(

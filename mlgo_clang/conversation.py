@@ -1,0 +1,246 @@
+"""One compile by a clang that asks: started, answered, and never left behind."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+
+from mlgo_clang.header import ProtocolError, read_header
+from mlgo_clang.scratch import make_scratch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import FrameType
+
+    from mlgo_clang.header import Header
+
+    Decide = Callable[[bytes, int], int]
+    """Takes a buffer and where in it a question begins, and returns the advice."""
+    Bind = Callable[[Header], Decide]
+    """Takes the header of a channel and returns who answers its questions."""
+
+INLINING = ("-enable-ml-inliner=release", "-inliner-interactive-channel-base=", "-inliner-interactive-include-default")
+EVICTION = ("-regalloc-enable-advisor=release", "-regalloc-evict-interactive-channel-base=")
+
+_END_SECONDS = 10.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(BaseException):
+    """This process is to end by a signal, once it has put things in order."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Advisor:
+    """One of clang's advisors, and who answers it.
+
+    Args:
+        options: the `-mllvm` options that switch it on; the one that ends in `=` takes the channel.
+        bind: who answers.
+    """
+
+    __slots__ = ("bind", "options")
+
+    def __init__(self, options: Sequence[str], bind: Bind) -> None:
+        self.options = options
+        self.bind = bind
+
+
+class _Channel:
+    def __init__(self, base: str, bind: Bind) -> None:
+        self.base = base
+        self.bind = bind
+        self.advice = self.log = -1
+        self.data = b""
+        self.decide: Decide | None = None
+        self.size = 0
+        self.questions = 0
+
+    def open(self) -> None:
+        os.mkfifo(f"{self.base}.in", 0o600)
+        os.mkfifo(f"{self.base}.out", 0o600)
+        # With O_RDWR there is a reader from the start: a blocking open would wait for clang.
+        self.advice = os.open(f"{self.base}.in", os.O_RDWR | os.O_CLOEXEC)
+        self.log = os.open(f"{self.base}.out", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def answer(self) -> bool:
+        """Read what there is and answer it; return whether clang may still say something."""
+        try:
+            new = os.read(self.log, 1 << 16)
+        except BlockingIOError:
+            return True
+        if not new:
+            return self.decide is None
+        data = self.data + new if self.data else new
+        position = 0
+        while (newline := data.find(b"\n", position)) >= 0:
+            if self.decide is None:
+                header = read_header(data[position:newline])
+                self.decide = self.bind(header)
+                self.size = header.size
+                position = newline + 1
+                self.drop_names()
+                continue
+            if data.startswith(b'{"context"', position):
+                position = newline + 1
+                continue
+            end = newline + 1 + self.size
+            if len(data) <= end:
+                break
+            if not data.startswith(b'{"observation"', position):
+                raise ProtocolError(f"a question was wanted, found {data[position : position + 100]!r}")
+            advice = self.decide(data, newline + 1)
+            os.write(self.advice, advice.to_bytes(8, "little", signed=True))
+            self.questions += 1
+            position = end + 1
+        self.data = data[position:]
+        return True
+
+    def drop_names(self) -> None:
+        for name in (f"{self.base}.in", f"{self.base}.out"):
+            try:
+                os.unlink(name)
+            except OSError:
+                continue
+        try:
+            os.rmdir(os.path.dirname(self.base))
+        except OSError:  # another channel is still to be opened
+            return
+
+    def close(self) -> None:
+        for descriptor in (self.advice, self.log):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.advice = self.log = -1
+
+
+class Compile:
+    """A compile in which advisors ask.
+
+    Args:
+        compiler: the words that start clang.
+        rest: its arguments, but for the channels.
+        advisors: who answers.
+        stderr: the descriptor that becomes clang's standard error.
+
+    Attributes:
+        status: clang's exit status, negative for the number of a signal.
+        questions: how many questions were answered.
+    """
+
+    def __init__(self, compiler: Sequence[str], rest: Sequence[str], advisors: Sequence[Advisor], stderr: int) -> None:
+        self.status = -1
+        self.questions = 0
+        channels: list[_Channel] = []
+        guard: list[int] = []
+        scratch = ""
+        pid = 0
+        # What this process ignores, as under nohup, clang is to ignore too.
+        heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, _interrupt) for number in heeded}
+        try:
+            # What is behind a `--` in the arguments is an input.
+            words = list(compiler)
+            scratch = make_scratch()
+            for number, advisor in enumerate(advisors):
+                channel = _Channel(f"{scratch}/{number}", advisor.bind)
+                channels.append(channel)
+                channel.open()
+                for option in advisor.options:
+                    words += ("-mllvm", option + channel.base if option.endswith("=") else option)
+            words += rest
+            guard += os.pipe()
+            os.set_inheritable(guard[0], True)
+            pid = os.posix_spawn(
+                words[0],
+                words,
+                os.environ,
+                file_actions=[(os.POSIX_SPAWN_DUP2, stderr, 2)] if stderr != 2 else [],
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, *heeded],
+            )
+            _guard(pid, guard[0])
+            os.close(guard.pop(0))
+            _answer_all(pid, channels)
+            self.status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            pid = 0
+        finally:
+            for number in heeded:
+                signal.signal(number, signal.SIG_IGN)
+            if pid:
+                _end(pid)
+            for channel in channels:
+                self.questions += channel.questions
+                channel.drop_names()
+                channel.close()
+            for descriptor in guard:
+                os.close(descriptor)
+            if scratch and not channels:
+                os.rmdir(scratch)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _answer_all(pid: int, channels: Sequence[_Channel]) -> None:
+    pidfd = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        by_descriptor = {channel.log: channel for channel in channels}
+        for descriptor in by_descriptor:
+            poll.register(descriptor, select.POLLIN)
+        while by_descriptor:
+            ready = [descriptor for descriptor, _ in poll.poll()]
+            for descriptor in ready:
+                channel = by_descriptor.get(descriptor)
+                if channel is not None and not channel.answer():
+                    poll.unregister(descriptor)
+                    del by_descriptor[descriptor]
+            if pidfd in ready:
+                return
+    finally:
+        os.close(pidfd)
+
+
+def _guard(pid: int, read_end: int) -> None:
+    """Have the kernel end clang when this process is gone: the write end of the pipe is here alone.
+
+    A clang whose host is gone would read nothing for ever; of SIGTERM it cleans up after itself.
+    """
+    import fcntl
+
+    fcntl.fcntl(read_end, fcntl.F_SETOWN, pid)
+    fcntl.fcntl(read_end, 10, signal.SIGTERM)  # F_SETSIG, which Python before 3.11 does not name
+    fcntl.fcntl(read_end, fcntl.F_SETFL, os.O_ASYNC)
+
+
+def _end(pid: int) -> None:
+    """End a clang and reap it: kindly, so that it removes what it has half written."""
+    try:
+        os.kill(pid, signal.SIGTERM)
+        pidfd = os.pidfd_open(pid)
+        try:
+            if not select.select([pidfd], [], [], _END_SECONDS)[0]:
+                os.kill(pid, signal.SIGKILL)
+        finally:
+            os.close(pidfd)
+        os.waitpid(pid, 0)
+    except (ProcessLookupError, ChildProcessError):
+        return
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> None:
+    raise Interrupted(number)
+
+
+def die_by(number: int) -> int:
+    """End this process by a signal, as whoever waits for it expects of a compiler."""
+    signal.signal(number, signal.SIG_DFL)
+    sys.stdout.flush()
+    os.kill(os.getpid(), number)
+    return 128 + number

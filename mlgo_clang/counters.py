@@ -1,0 +1,55 @@
+"""How many compiles went which way: a small file of lines, each a number and what it counts."""
+
+from __future__ import annotations
+
+import os
+
+from mlgo_clang.cache import cache_folder
+
+_LARGEST = 1 << 16
+
+
+def counters_path() -> str:
+    """Return the path of the file of counters."""
+    return os.path.join(cache_folder(), "mlgo-clang", "counters")
+
+
+def count(*names: str) -> None:
+    """Add one to each counter.
+
+    Any number of compiles may do so at once; where it cannot be written, nothing is counted.
+
+    Args:
+        names: what happened, without a line break.
+    """
+    import fcntl
+
+    try:
+        path = counters_path()
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            counters = parse(os.pread(descriptor, _LARGEST, 0))
+            for name in names:
+                counters[name] = counters.get(name, 0) + 1
+            text = "".join(f"{number} {name}\n" for name, number in counters.items()).encode()
+            # Numbers only grow, so a shorter text never has to cut what is there.
+            os.pwrite(descriptor, text[:_LARGEST], 0)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return
+
+
+def parse(data: bytes) -> dict[str, int]:
+    """Return the counters in the contents of the file; lines of another form are left out."""
+    counters = {}
+    for line in data.decode(errors="replace").splitlines():
+        number, blank, name = line.partition(" ")
+        if blank and name and number.isdigit():
+            counters[name] = int(number)
+    return counters

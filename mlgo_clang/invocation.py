@@ -1,0 +1,144 @@
+"""Which command lines of clang are ordinary compiles of one source to one object: only those go through a policy."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SUFFIXES = frozenset((".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".i", ".ii"))
+_LANGUAGES = frozenset(("c", "c++", "cpp-output", "c++-cpp-output"))
+
+_TAKE_A_VALUE = frozenset(
+    """
+    -o -x -I -D -U -F -L -l -T -u -z -e -h -A -MF -MT -MQ -MJ -Xclang -Xassembler -Xlinker -Xpreprocessor -Xanalyzer
+    -Xarch_host -Xarch_device -mllvm -mmlir -include -imacros -include-pch -isystem -iquote -idirafter -iprefix
+    -iwithprefix -iwithprefixbefore -iwithsysroot -isysroot -iframework -iframeworkwithsysroot -isystem-after
+    -cxx-isystem -stdlib++-isystem -target -arch -aux-info -working-directory -dependency-file -dependency-dot
+    -fplugin-arg -main-file-name -ivfsoverlay -serialize-diagnostics --serialize-diagnostics -G --param --sysroot
+    --include-directory --define-macro --undefine-macro --include --output --language --config -B -current_version
+    """.split()  # noqa: SIM905 - a word list
+)
+"""Options whose value is the next word, where it could be taken for an input."""
+
+_OTHER_WORK = frozenset(
+    """
+    -S -E -M -MM -fsyntax-only -### -emit-llvm -emit-ast -emit-pch -emit-interface-stubs -embed-bitcode
+    --analyze -module-file-info --migrate -rewrite-objc -rewrite-legacy-objc -frecord-command-line
+    -grecord-command-line -fembed-bitcode -fembed-bitcode-marker -fno-integrated-as -fno-integrated-cc1 -v
+    --assemble --preprocess --precompile -extract-api -verify-pch -print-supported-cpus -fdriver-only -help -version
+    """.split()  # noqa: SIM905 - a word list
+)
+_OTHER_WORK_JOINED = (
+    "-MJ",
+    "-save-temps",
+    "--save-temps",
+    "-flto",
+    "-fembed-bitcode=",
+    "-fthinlto-index",
+    "--help",
+    "--version",
+)
+"""Options with which clang does more or other than compiling to an object, or shows or keeps its own command line."""
+
+_NOT_FOR_OBJECTS = frozenset(("-ObjC", "-ObjC++"))
+
+_ADVISORS = ("-enable-ml-inliner", "-regalloc-enable-")
+
+
+class Invocation:
+    """What a command line of clang asks for.
+
+    Attributes:
+        source: the one source that is compiled to one object; empty where something else is asked for.
+        output: the object; empty where clang chooses its name.
+        level: the letters behind the `-O` that holds; `0` without one.
+        reason: why it is no ordinary compile; empty if it is one.
+    """
+
+    __slots__ = ("level", "output", "reason", "source")
+
+    def __init__(self, source: str, output: str, level: str, reason: str) -> None:
+        self.source = source
+        self.output = output
+        self.level = level
+        self.reason = reason
+
+
+def read_invocation(arguments: Sequence[str]) -> Invocation:
+    """Tell what a command line of clang asks for; what is not surely an ordinary compile is none.
+
+    Args:
+        arguments: all words but the program's.
+    """
+    language, cc1_level, level = "", "", "0"
+    output = ""
+    compiles = False
+    inputs: list[tuple[str, str]] = []
+    words = iter(expand_response_files(arguments))
+    for word in words:
+        if word == "--":
+            inputs += ((rest, language) for rest in words)
+        elif word == "-c" or word == "--compile":
+            compiles = True
+        elif word in _OTHER_WORK or word.startswith(_OTHER_WORK_JOINED) or word in _NOT_FOR_OBJECTS:
+            return Invocation("", "", level, f"{word} asks for something else than an object")
+        elif word in _TAKE_A_VALUE:
+            value = next(words, "")
+            if word == "-o" or word == "--output":
+                output = value
+            elif word == "-x" or word == "--language":
+                language = value
+            elif word == "-Xclang" and value.startswith("-O"):
+                cc1_level = value[2:]
+            elif (word == "-mllvm" and "interactive" in value) or value.startswith(_ADVISORS):
+                return Invocation("", "", level, "it names an advisor itself")
+            elif word == "-Xclang" and value in ("-disable-llvm-passes", "-disable-llvm-optzns"):
+                return Invocation("", "", level, "no optimisation is to run")
+        elif word == "-" or not word.startswith("-"):
+            inputs.append((word, language))
+        elif word.startswith("-o"):
+            output = word[2:]
+        elif word.startswith("-x"):
+            language = word[2:]
+        elif word.startswith("--language="):
+            language = word.partition("=")[2]
+        elif word.startswith("-O"):
+            level = word[2:] or "1"
+    level = cc1_level or level
+    if not compiles:
+        return Invocation("", "", level, "it does not ask for an object")
+    if len(inputs) != 1:
+        return Invocation("", "", level, f"it has {len(inputs)} inputs")
+    source, language = inputs[0]
+    if source == "-" or output == "-":
+        return Invocation("", "", level, "a standard stream can be used only once")
+    if language in ("", "none"):
+        if os.path.splitext(source)[1] not in _SUFFIXES:
+            return Invocation("", "", level, "the input is neither C nor C++")
+    elif language not in _LANGUAGES:
+        return Invocation("", "", level, f"the language is {language}")
+    if not os.path.isfile(source):
+        return Invocation("", "", level, "the input is no file that can be read twice")
+    return Invocation(source, output, level, "")
+
+
+def expand_response_files(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with the contents of response files in place of `@FILE`, as far as they can be read."""
+    if not any(argument.startswith("@") for argument in arguments):
+        return list(arguments)
+    import shlex
+
+    expanded = []
+    for argument in arguments:
+        if argument.startswith("@") and os.path.isfile(argument[1:]):
+            try:
+                with open(argument[1:], encoding="utf-8", errors="surrogateescape") as file:
+                    expanded += expand_response_files(shlex.split(file.read()))
+            except (OSError, ValueError):  # clang will say what is wrong with it
+                expanded.append(argument)
+        else:
+            expanded.append(argument)
+    return expanded

@@ -1,0 +1,86 @@
+"""What the user wants of `mlgo-clang` itself: its own options, and the environment where an option is not given."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PREFIX = "--mlgo-"
+"""What every option of our own begins with; clang has none of that name."""
+
+_VALUES = {
+    "policy": "MLGO_POLICY",
+    "eviction-policy": "MLGO_EVICTION_POLICY",
+    "clang": "MLGO_CLANG",
+    "levels": "MLGO_LEVELS",
+    "recipes": "MLGO_RECIPES",
+    "search": "MLGO_SEARCH",
+}
+
+_DEFAULT_POLICY = "inline"
+
+
+class UsageError(Exception):
+    """An option of our own that is not understood."""
+
+
+class Settings:
+    """The options of `mlgo-clang` itself.
+
+    Attributes:
+        policy: who decides on inlining: `default`, `never`, `always`, `threshold:N`, `mlp:FILE`, or a policy's name.
+        eviction_policy: who decides on evictions; `default` is clang itself.
+        clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
+        levels: the optimisation levels whose compiles go through the policies, as the letters behind `-O`.
+        recipes: the folder with what search found, or an empty string.
+        search: how many compiles a search may take where there is no recipe; 0: none.
+        strict: whether a compile that a policy could not make is an error.
+    """
+
+    __slots__ = ("clang", "eviction_policy", "levels", "policy", "recipes", "search", "strict")
+
+    def __init__(self, values: Mapping[str, str], *, strict: bool) -> None:
+        self.policy = values.get("policy") or _DEFAULT_POLICY
+        self.eviction_policy = values.get("eviction-policy") or "default"
+        self.clang = values.get("clang") or "bundled"
+        self.levels = tuple(level.strip().removeprefix("-O") for level in (values.get("levels") or "s,z").split(","))
+        self.recipes = values.get("recipes") or ""
+        self.strict = strict
+        search = values.get("search") or "0"
+        if not search.isdigit():
+            raise UsageError(f"--mlgo-search takes a number of compiles, found {search!r}")
+        self.search = int(search)
+        if self.search and not self.recipes:
+            raise UsageError("--mlgo-search keeps what it finds: name a folder with --mlgo-recipes=DIR")
+
+    @property
+    def leaves_all_to_clang(self) -> bool:
+        """Whether nothing but clang ever decides."""
+        return self.policy == self.eviction_policy == "default" and not self.recipes
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
+    """Return our own settings, and the arguments that are clang's.
+
+    Raises:
+        UsageError: an option begins with `--mlgo-` and is none, or its value is of another form.
+    """
+    values = {option: os.environ[variable] for option, variable in _VALUES.items() if variable in os.environ}
+    strict = os.environ.get("MLGO_STRICT", "") not in ("", "0")
+    kept = []
+    for argument in arguments:
+        if not argument.startswith(PREFIX):
+            kept.append(argument)
+            continue
+        option, equals, value = argument[len(PREFIX) :].partition("=")
+        if argument == f"{PREFIX}strict":
+            strict = True
+        elif option in _VALUES and equals and value:
+            values[option] = value
+        else:
+            known = ", ".join(f"{PREFIX}{name}=…" for name in _VALUES)
+            raise UsageError(f"there is no option {argument!r}; there are {known} and {PREFIX}strict")
+    return Settings(values, strict=strict), kept

@@ -1,0 +1,117 @@
+"""A network as a shared library that `mlgo-clang` loads: made once for each, by the clang that it stands around.
+
+`python -m mlgo_gym.deploy.native_library NETWORK LIBRARY COMPILER…` makes one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from mlgo_gym.deploy.network_code import FLAGS, forward_pass
+from mlgo_gym.errors import MlgoError, PolicyError, ToolchainError
+from mlgo_gym.policies.network import Network
+
+_INLINING_INPUTS = "int64_t"
+
+_DECIDE = """
+const char *const mlgo_inputs = "{inputs}";
+
+long long mlgo_decide(const char *data, long long start, const int *offsets) {{
+  float features[MLGO_FEATURES], outputs[MLGO_OUTPUTS];
+  for (int i = 0; i < MLGO_FEATURES; ++i) {{
+    long long value;
+    __builtin_memcpy(&value, data + start + offsets[i], sizeof value);
+    features[i] = (float)value;
+  }}
+  mlgo_forward(features, outputs);
+  return {decision};
+}}
+"""
+
+_DECLARATIONS = "double log1p(double);\ndouble tanh(double);\ndouble expm1(double);\nfloat copysignf(float, float);\n"
+
+
+def decision_code(network: Network) -> str:
+    """Return the C expression of the decision, 0 or 1, of `outputs`: as `mlgo_gym.policies.choice` takes it.
+
+    Raises:
+        PolicyError: the network does not decide between two actions.
+    """
+    if network.outputs == 1:
+        return "outputs[0] > 0"
+    if network.outputs == 2:
+        # The first of equals, as argmax has it.
+        return "outputs[1] > outputs[0]"
+    raise PolicyError(f"a network that says no or yes was wanted, and this one has {network.outputs} outputs")
+
+
+def library_code(network: Network) -> str:
+    """Return the C of a library that answers the inlining advisor.
+
+    Raises:
+        PolicyError: the network does not decide between two actions.
+    """
+    inputs = " ".join(f"{name}:{_INLINING_INPUTS}" for name in network.features)
+    decide = _DECIDE.format(inputs=inputs, decision=decision_code(network))
+    return _DECLARATIONS + forward_pass(network) + decide
+
+
+def build_native_library(network: Path, library: Path, compiler: Sequence[str]) -> None:
+    """Make the library of a network; it appears whole, or not at all.
+
+    The functions of libm that it calls are those of the process that loads it: every Python has them.
+
+    Args:
+        network: the network's file.
+        library: where the library goes.
+        compiler: the words that start the clang that compiles it.
+
+    Raises:
+        MissingExtraError: safetensors is not installed.
+        PolicyError: there is no such network, or it decides something else.
+        ToolchainError: the clang cannot make a shared library.
+    """
+    code = library_code(Network.load(network))
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=library.parent) as folder:
+        source = Path(folder, "policy.c")
+        made = Path(folder, "policy.so")
+        source.write_text(code, encoding="ascii")
+        command = [*compiler, *FLAGS, "-w", "-fPIC", "-x", "c", "-c", str(source), "-o", f"{folder}/policy.o"]
+        _run(command)
+        _run([*_linker(compiler), "-shared", "-nostdlib", f"{folder}/policy.o", "-o", str(made)])
+        made.replace(library)
+
+
+def _linker(compiler: Sequence[str]) -> list[str]:
+    """Return what links: the bundled compiler brings its linker, others find the machine's."""
+    program = Path(compiler[0])
+    return [str(program), "ld.lld"] if program.name == "zig" else list(compiler)
+
+
+def _run(command: Sequence[str]) -> None:
+    result = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
+    )
+    if result.returncode != 0:
+        message = result.stderr.decode(errors="replace").strip()
+        raise ToolchainError(f"native code of a network was to be made; {command[0]} said: {message[-1000:]}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Make a library; return the exit status."""
+    network, library, *compiler = arguments
+    try:
+        build_native_library(Path(network), Path(library), compiler)
+    except (MlgoError, OSError) as error:
+        print(error, file=sys.stderr)  # noqa: T201 - for mlgo-clang, which shows it
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

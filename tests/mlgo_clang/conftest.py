@@ -1,0 +1,59 @@
+"""The drivers as a build calls them, the clang that they stand around, and networks that decide this and that."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgo_clang.compiler import compiler_command
+from mlgo_gym.policies.network import Network
+
+Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+DRIVERS = {"gcc": Path(sys.executable).parent / "mlgo-clang", "g++": Path(sys.executable).parent / "mlgo-clang++"}
+
+
+@pytest.fixture(scope="session")
+def clang(cache: Path) -> dict[str, list[str]]:
+    """The words that start the underlying clang, by mode."""
+    return {mode: compiler_command("bundled", mode) for mode in DRIVERS}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a program whose calls are worth a decision."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "calls.c").write_text(
+        "static int sum(int n) { int s = 0; for (int i = 0; i < n; ++i) s += i * n; return s; }\n"
+        "static int twice(int n) { return sum(n) + sum(n + 1); }\n"
+        "int first(int n) { return twice(n) + sum(n) + twice(2); }\n"
+        "int second(int n) { return twice(n) > 3; }\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def run(project: Path) -> Run:
+    """Return a function that runs a driver in the project's folder."""
+
+    def call(
+        *arguments: str, mode: str = "gcc", before: Sequence[str | Path] = (), **options: object
+    ) -> subprocess.CompletedProcess[bytes]:
+        command = [*map(str, before), str(DRIVERS[mode]), *arguments]
+        return subprocess.run(command, cwd=project, capture_output=True, check=False, **options)  # type: ignore[call-overload, no-any-return] # options are subprocess's own
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network that inlines what is estimated to cost less than 30."""
+    path = tmp_path_factory.mktemp("network") / "small.safetensors"
+    Network(("cost_estimate",), (np.array([[-1]], np.float32),), (np.array([30], np.float32),)).save(path)
+    return path

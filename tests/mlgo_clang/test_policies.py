@@ -1,0 +1,109 @@
+"""Policies in the driver: what they decide, who is asked, and what is kept."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mlgo_clang.counters import counters_path, parse
+from mlgo_gym.llvm.object_file import object_sizes
+from tests.mlgo_clang.conftest import Run
+
+
+def text(path: Path) -> int:
+    return object_sizes(path.read_bytes()).text
+
+
+def test_each_policy_decides_for_itself(run: Run, project: Path, network: Path) -> None:
+    sizes = {}
+    for policy in ("default", "never", "always", "threshold:-1000", "threshold:30", "threshold:1000", f"mlp:{network}"):
+        assert run(f"--mlgo-policy={policy}", "--mlgo-strict", "-Oz", "-c", "calls.c").returncode == 0
+        sizes[policy] = text(project / "calls.o")
+    assert sizes["threshold:-1000"] == sizes["never"] != sizes["default"]
+    assert sizes["threshold:1000"] == sizes["always"] > sizes["default"]
+    assert sizes[f"mlp:{network}"] == sizes["threshold:30"]
+    assert len(set(sizes.values())) == 3
+
+
+def test_the_environment_chooses_where_no_option_does(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("--mlgo-policy=always", "-Oz", "-c", "calls.c")
+    always = (project / "calls.o").read_bytes()
+    monkeypatch.setenv("MLGO_POLICY", "always")
+    run("-Oz", "-c", "calls.c")
+    assert (project / "calls.o").read_bytes() == always
+    run("--mlgo-policy=never", "-Oz", "-c", "calls.c")
+    assert (project / "calls.o").read_bytes() != always
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O2", "-O3"])
+def test_only_the_levels_of_the_policy_go_through_it(run: Run, project: Path, level: str) -> None:
+    run("--mlgo-policy=default", level, "-c", "calls.c")
+    plain = (project / "calls.o").read_bytes()
+    run("--mlgo-policy=never", level, "-c", "calls.c")
+    assert (project / "calls.o").read_bytes() == plain
+    run("--mlgo-policy=never", "--mlgo-levels=2,3", level, "-c", "calls.c")
+    assert ((project / "calls.o").read_bytes() == plain) == (level == "-O0")
+
+
+def test_evictions_go_through_a_policy_for_them(run: Run, project: Path) -> None:
+    source = Path(__file__).parent.parent / "programs" / "pressure.c"
+    (project / "pressure.c").write_bytes(source.read_bytes())
+    objects = {}
+    for policy in ("default", "first_legal", "never_evict"):
+        arguments = ("--mlgo-policy=default", f"--mlgo-eviction-policy={policy}", "--mlgo-strict", "-Os")
+        assert run(*arguments, "-c", "pressure.c").returncode == 0
+        objects[policy] = (project / "pressure.o").read_bytes()
+    assert len(set(objects.values())) > 1
+    assert run("--mlgo-policy=never", "--mlgo-eviction-policy=first_legal", "--mlgo-strict", "-Os", "-c", "pressure.c")
+
+
+def test_equal_compiles_make_equal_objects(run: Run, project: Path, network: Path) -> None:
+    made = set()
+    for _ in range(3):
+        run(f"--mlgo-policy=mlp:{network}", "-g", "-Oz", "-c", "calls.c")
+        made.add((project / "calls.o").read_bytes())
+    assert len(made) == 1
+
+
+def test_the_policys_digest_is_in_the_version(run: Run, network: Path, tmp_path: Path) -> None:
+    first = run(f"--mlgo-policy=mlp:{network}", "--version").stdout
+    changed = tmp_path / network.name
+    data = bytearray(network.read_bytes())
+    data[-1] ^= 1
+    changed.write_bytes(data)
+    assert first != run(f"--mlgo-policy=mlp:{changed}", "--version").stdout
+    assert first == run(f"--mlgo-policy=mlp:{network}", "--version").stdout
+
+
+def test_compiles_are_counted(run: Run, own_cache: Path) -> None:
+    run("--mlgo-policy=never", "-Oz", "-c", "calls.c")
+    run("--mlgo-policy=never", "-Oz", "-c", "calls.c")
+    run("--mlgo-policy=never", "-E", "calls.c")
+    run("--mlgo-policy=mlp:nowhere", "-Oz", "-c", "calls.c")
+    counters = parse(Path(counters_path()).read_bytes())
+    assert {name: number for name, number in counters.items() if not name.startswith("because")} == {
+        "compiled with a policy": 2,
+        "left to clang": 1,
+        "compiled by clang alone": 1,
+    }
+
+
+def test_any_number_count_at_once(own_cache: Path) -> None:
+    code = "from mlgo_clang.counters import count\nfor _ in range(50): count('a', 'b')"
+    processes = [subprocess.Popen(["python3", "-c", code], cwd=Path(__file__).parents[2]) for _ in range(4)]
+    assert [process.wait() for process in processes] == [0] * 4
+    assert parse(Path(counters_path()).read_bytes()) == {"a": 200, "b": 200}
+
+
+def test_an_option_of_ours_that_is_none_is_refused(run: Run) -> None:
+    result = run("--mlgo-polizy=never", "-c", "calls.c")
+    assert result.returncode == 1
+    assert b"there is no option '--mlgo-polizy=never'" in result.stderr
+    assert run("--mlgo-search=many", "-c", "calls.c").returncode == 1
+    assert run("--mlgo-clang=nowhere", "-c", "calls.c").returncode == 1
+
+
+def test_what_is_no_counter_is_left_out() -> None:
+    assert parse(b"3 a\nno\n-4 b\n5 c d\n\xff\n") == {"a": 3, "c d": 5}
