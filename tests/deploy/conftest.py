@@ -1,0 +1,55 @@
+"""Networks of every kind, and observations that they may meet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.normalization import Normalization
+
+Observations = npt.NDArray[np.int64]
+
+# As clang 22 names them in an inlining channel's header.
+NAMES = (
+    "sroa_savings", "call_penalty", "unsimplified_common_instructions", "dead_blocks", "callsite_cost",
+    "last_call_to_static_bonus", "threshold", "callee_basic_block_count", "callsite_height", "node_count",
+    "cost_estimate", "callee_users", "inlining_default",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def observations() -> Observations:
+    """10,000 observations: numbers of every size and both signs, many of them 0."""
+    generator = np.random.default_rng(0)
+    sizes = generator.integers(0, 20, (10_000, len(NAMES)))
+    values = generator.integers(-(2**20), 2**20, sizes.shape) >> sizes
+    values[:, -1] &= 1
+    return values.astype(np.int64)
+
+
+def make_network(
+    observations: Observations, *, activation: str = "relu", method: str | None = "log_standard", outputs: int = 1
+) -> Network:
+    """Return a network with random weights that says yes about as often as no."""
+    generator = np.random.default_rng(1)
+    rows = observations.astype(np.float32)
+    normalization = None if method is None else Normalization.fit(rows, NAMES, method)
+    shapes = [(len(NAMES), 12), (12, 7), (7, outputs)]
+    scale = 1e-4 if method is None else 1.0
+    weights = tuple((generator.normal(size=shape) * scale).astype(np.float32) for shape in shapes)
+    biases = tuple(np.zeros(shape[1], np.float32) for shape in shapes)
+    network = Network(NAMES, weights, biases, activation, normalization)
+    middle = np.median(network(rows), axis=0)
+    return Network(NAMES, weights, (*biases[:-1], (-middle).astype(np.float32)), activation, normalization)
+
+
+@pytest.fixture(scope="session")
+def network_file(observations: Observations, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a network with one output."""
+    path = tmp_path_factory.mktemp("network") / "network.safetensors"
+    make_network(observations).save(path)
+    return path

@@ -1,0 +1,80 @@
+"""The native code of a network computes what the network computes, to the last bit of a decision."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgo_clang.compiler import compiler_command
+from mlgo_gym.deploy.native_library import build_native_library, main
+from mlgo_gym.errors import PolicyError, ToolchainError
+from mlgo_gym.policies.network import ACTIVATIONS, Network
+from mlgo_gym.policies.normalization import METHODS
+from tests.deploy.conftest import NAMES, Observations, make_network
+
+
+def native_decisions(library: Path, observations: Observations) -> list[int]:
+    native = ctypes.CDLL(str(library))
+    native.mlgo_decide.restype = ctypes.c_int64
+    native.mlgo_decide.argtypes = (ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_int32))
+    offsets = (ctypes.c_int32 * len(NAMES))(*(8 * number for number in range(len(NAMES))))
+    data, size = observations.tobytes(), observations[0].nbytes
+    return [native.mlgo_decide(data, size * number, offsets) for number in range(len(observations))]
+
+
+@pytest.mark.parametrize(
+    ("activation", "method", "outputs"),
+    [("relu", method, 1) for method in (*METHODS, None)]
+    + [(activation, "log_standard", 2) for activation in ACTIVATIONS],
+)
+def test_decisions_are_equal(
+    activation: str, method: str | None, outputs: int, observations: Observations, tmp_path: Path
+) -> None:
+    network = make_network(observations, activation=activation, method=method, outputs=outputs)
+    network.save(tmp_path / "network.safetensors")
+    library = tmp_path / "library.so"
+    build_native_library(tmp_path / "network.safetensors", library, compiler_command("bundled", "gcc"))
+    values = network(observations.astype(np.float32))
+    expected = values[:, 0] > 0 if outputs == 1 else values.argmax(1)
+    assert 0.1 < expected.mean() < 0.9
+    assert native_decisions(library, observations) == expected.astype(int).tolist()
+    assert [path.name for path in tmp_path.glob(".build*")] == []
+
+
+def test_ties_go_the_same_way(observations: Observations, tmp_path: Path) -> None:
+    """With a bias that makes the outputs of one observation exactly equal, or exactly 0."""
+    for outputs in (1, 2):
+        network = make_network(observations, outputs=outputs)
+        few = observations[:50]
+        for row in few:
+            values = network(row.astype(np.float32))
+            # The last bias is added last: subtracting what comes out without it gives 0.
+            bare = Network(NAMES, network.weights, (*network.biases[:-1], np.zeros(outputs, np.float32)),
+                           network.activation, network.normalization)(row.astype(np.float32))  # fmt: skip
+            assert values.shape == bare.shape
+            tied = Network(NAMES, network.weights, (*network.biases[:-1], -bare), network.activation,
+                           network.normalization)  # fmt: skip
+            assert not tied(row.astype(np.float32)).any()
+        path = tmp_path / f"{outputs}.safetensors"
+        tied.save(path)
+        build_native_library(path, path.with_suffix(".so"), compiler_command("bundled", "gcc"))
+        assert native_decisions(path.with_suffix(".so"), few[-1:]) == [0]
+
+
+def test_a_network_that_decides_something_else_is_refused(observations: Observations, tmp_path: Path) -> None:
+    path = tmp_path / "network.safetensors"
+    make_network(observations, outputs=3).save(path)
+    with pytest.raises(PolicyError, match="3 outputs"):
+        build_native_library(path, tmp_path / "library.so", compiler_command("bundled", "gcc"))
+
+
+def test_a_compiler_that_fails_is_quoted(network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    compiler = [*compiler_command("bundled", "gcc"), "--no-such-option"]
+    with pytest.raises(ToolchainError, match="no-such-option"):
+        build_native_library(network_file, tmp_path / "library.so", compiler)
+    assert main([str(network_file), str(tmp_path / "library.so"), *compiler]) == 1
+    assert "no-such-option" in capsys.readouterr().err
+    assert not (tmp_path / "library.so").exists()
