@@ -35,22 +35,23 @@ class Connection:
         self._names: list[str] = []
 
     @classmethod
-    def make(cls, advisors: int, *, record: bool) -> Connection:
+    def make(cls, advisors: Sequence[Advisor], *, record: bool) -> Connection:
         """Return the connection for a clang that is to be started.
 
         Args:
-            advisors: how many ask.
+            advisors: who asks.
             record: whether an optimisation record is kept.
         """
         new = cls()
         try:
             new._scratch = make_scratch()
-            new.channels.extend(Channel(new._channel_name(number)) for number in range(advisors))
+            for number, advisor in enumerate(advisors):
+                new.channels.append(Channel(new._channel_name(number), number, advisor))
             new.output = os.memfd_create("mlgo-gym-object", os.MFD_CLOEXEC)
             if record:
                 new.record = os.memfd_create("mlgo-gym-record", os.MFD_CLOEXEC)
                 new.lent.append(new.record)
-            if advisors > 1:
+            if len(advisors) > 1:
                 new._folder = os.open(new._scratch, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
                 new.lent.append(new._folder)
             new.stderr, new.stderr_write = os.pipe()

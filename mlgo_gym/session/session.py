@@ -6,32 +6,29 @@ blocking form. What clang does is described at llvm/Analysis/InteractiveModelRun
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
 import time
-import weakref
 from collections import deque
 from collections.abc import Sequence
 
 from mlgo_gym.errors import CompilerError, SnapshotError, TrainingLogError
 from mlgo_gym.llvm.advisors import Advisor
-from mlgo_gym.llvm.training_log import Context, LogHeader, Observation
+from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session.affinity import SharedAffinity
-from mlgo_gym.session.channel import Channel
+from mlgo_gym.session.channel import READ_SIZE, Channel
 from mlgo_gym.session.compiled import Compiled
 from mlgo_gym.session.connection import Connection
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
+from mlgo_gym.session.host_fork import close_after_fork, forget
 from mlgo_gym.session.process import CompilerProcess
 from mlgo_gym.session.snapshot import FileId
 from mlgo_gym.session.stderr_tail import StderrTail
 
 FORK_SECONDS = 10.0
 """The longest that a fork may take; it takes milliseconds."""
-
-_READ_SIZE = 1 << 16
 
 
 class Session:
@@ -52,7 +49,7 @@ class Session:
     def __init__(self, command: Sequence[str], advisors: Sequence[Advisor] = (), *, record: bool = False) -> None:
         self._begin(advisors, ())
         try:
-            self._connection = Connection.make(len(self.advisors), record=record)
+            self._connection = Connection.make(self.advisors, record=record)
             self.command = (*command, *self._connection.arguments(self.advisors))
             self._process = CompilerProcess.start(
                 self.command,
@@ -71,8 +68,6 @@ class Session:
         self.advisors = tuple(advisors)
         self.command = command
         self.exited = False
-        self._ahead = 0
-        self._unsent = bytearray()
         self._waiting: int | None = None
         self._ready: deque[Decision] = deque()
         self._stderr = StderrTail()
@@ -85,7 +80,7 @@ class Session:
     def _watch(self) -> None:
         for descriptor in self.descriptors():
             self._poll.register(descriptor, select.POLLIN)
-        _live.add(self)
+        close_after_fork(self)
 
     def fork(self, timeout: float = FORK_SECONDS) -> Session:
         """Return an exact, independent copy of the session and its clang, which waits with the same decision.
@@ -193,24 +188,18 @@ class Session:
             answers: the bytes of one advice tensor for each question.
         """
         assert len(self.advisors) == 1, "only the questions of a single advisor have a known order"
-        assert self._ahead == 0, "answers are still on their way"
+        assert self.unasked == 0, "answers are still on their way"
         if not answers:
             return
-        self._ahead = len(answers) - (self._waiting is not None) - len(self._ready)
+        asked = (self._waiting is not None) + len(self._ready)
         self._waiting = None
         self._ready.clear()
-        self._unsent += b"".join(answers)
-        self._send()
+        self._connection.channels[0].send_ahead(answers, asked)
 
     @property
     def unasked(self) -> int:
         """How many answers were sent ahead to questions that clang has not asked yet."""
-        return self._ahead
-
-    def _send(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while self._unsent:
-                del self._unsent[: os.write(self._connection.channels[0].advice, self._unsent)]
+        return self._connection.channels[0].ahead
 
     def poll(self) -> Decision | None:
         """Return the next decision if clang has asked one, without waiting.
@@ -233,7 +222,7 @@ class Session:
         # Mostly clang has asked, and then it neither ends nor writes anything else before it has its answer.
         for number, channel in enumerate(self._connection.channels):
             if channel.log >= 0:
-                decision = self._read_channel(number, channel)
+                decision = self._read(channel)
                 if decision is not None:
                     self._waiting = number
                     return decision
@@ -251,9 +240,9 @@ class Session:
         return None
 
     def _read_all(self) -> None:
-        for number, channel in enumerate(self._connection.channels):
+        for channel in self._connection.channels:
             if channel.log >= 0:
-                decision = self._read_channel(number, channel)
+                decision = self._read(channel)
                 if decision is not None:
                     self._ready.append(decision)
         self._read_stderr()
@@ -263,68 +252,34 @@ class Session:
         self._waiting = decision.advisor
         return decision
 
-    def _read_channel(self, number: int, channel: Channel) -> Decision | None:
-        """Read what clang has written: return it if it is one question and nothing else, and else queue what it is."""
-        while True:
-            try:
-                data = os.read(channel.log, _READ_SIZE)
-            except BlockingIOError:
-                return None
-            if not data:
-                if channel.decoder.header is not None:
-                    # clang has closed it; a closed FIFO stays readable and would wake every wait.
-                    self._poll.unregister(channel.log)
-                    channel.close_log()
-                return None
-            if not (self._ready or self._ahead):
-                observation = channel.decoder.take_observation(data)
-                if observation is not None:
-                    return Decision(number, channel.context, observation.number, observation.payload)
-            self._decode(number, channel, data)
-            if len(data) < _READ_SIZE:
-                return None
-
-    def _decode(self, number: int, channel: Channel, data: bytes) -> None:
-        decoder = channel.decoder
-        first = decoder.header is None
-        decoder.feed(data)
+    def _read(self, channel: Channel) -> Decision | None:
         try:
-            while (event := decoder.next_event()) is not None:
-                if isinstance(event, Observation):
-                    if self._ahead:
-                        self._ahead -= 1
-                    else:
-                        self._ready.append(Decision(number, channel.context, event.number, event.payload))
-                elif isinstance(event, Context):
-                    channel.context = event.name
-                else:
-                    raise TrainingLogError("a channel carries no outcomes", event.offset)
+            decision = channel.read(self._ready)
         except TrainingLogError as error:
-            self.kill()
-            raise self._error(
-                "protocol", f"clang broke the protocol of {self.advisors[number].name}: {error}"
-            ) from error
-        if self._unsent:
-            self._send()
-        if first and decoder.header is not None:
-            self._check_header(number, decoder.header)
+            raise self._broken(channel, error) from error
+        if decision is None:
+            self._take_in_state(channel)
+        return decision
 
-    def _check_header(self, number: int, header: LogHeader) -> None:
-        advisor = self.advisors[number]
-        if header.advice is None or header.advice.type != advisor.scalar_type or header.advice.size != 1:
-            self.kill()
-            raise self._error(
-                "protocol", f"{advisor.name} was to take one {advisor.scalar_type}, its header says {header.advice}"
-            )
+    def _take_in_state(self, channel: Channel) -> None:
+        """See whether a channel was opened or closed by clang."""
+        if channel.ended:
+            # A closed FIFO stays readable and would wake every wait.
+            self._poll.unregister(channel.log)
+            channel.close_log()
         if self._connection.all_channels_open():
             self._connection.drop_names()
+
+    def _broken(self, channel: Channel, error: TrainingLogError) -> CompilerError:
+        self.kill()
+        return self._error("protocol", f"clang broke the protocol of {channel.advisor.name}: {error}")
 
     def _read_stderr(self) -> None:
         descriptor = self._connection.stderr
         if descriptor < 0:
             return
         try:
-            while data := os.read(descriptor, _READ_SIZE):
+            while data := os.read(descriptor, READ_SIZE):
                 self._stderr.feed(data)
         except BlockingIOError:
             return
@@ -411,7 +366,7 @@ class Session:
         self._release()
 
     def _release(self) -> None:
-        _live.discard(self)
+        forget(self)
         ours = self._host == os.getpid()
         if self._process is not None:
             if ours:
@@ -430,15 +385,3 @@ class Session:
     def __del__(self) -> None:
         if getattr(self, "_connection", None) is not None:
             self.close()
-
-
-_live: weakref.WeakSet[Session] = weakref.WeakSet()
-
-
-def _forget_after_fork() -> None:
-    """In a forked copy of the host, drop the descriptors: the compilers belong to the original."""
-    for session in list(_live):
-        session.close()
-
-
-os.register_at_fork(after_in_child=_forget_after_fork)

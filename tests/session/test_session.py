@@ -407,7 +407,7 @@ def test_an_advisor_that_takes_another_type_is_refused(compile_calls: Compilatio
     with Session(compile_calls.command, [advisor]) as session, pytest.raises(CompilerError) as caught:
         session.wait(LONG)
     assert caught.value.kind == "protocol"
-    assert "inlining was to take one float, its header says" in str(caught.value)
+    assert "protocol of inlining: one float was to be the advice, the header says" in str(caught.value)
 
 
 # Standard error
