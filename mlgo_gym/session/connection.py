@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ class Connection:
         output: the object file.
         record: the optimisation record, -1 without one.
         stderr: where clang's standard error can be read; -1 once it has ended.
+        stderr_is_file: whether that is a file, to which clang writes without waking anybody, and not a pipe.
         stderr_write: the end for a clang that is to be started, -1 afterwards.
         lent: what clang finds at `FIRST_EXTRA_DESCRIPTOR` and up.
     """
@@ -29,20 +31,23 @@ class Connection:
     def __init__(self) -> None:
         self.channels: list[Channel] = []
         self.output = self.record = self.stderr = self.stderr_write = self._folder = -1
+        self.stderr_is_file = False
         self.lent: list[int] = []
         self._host = os.getpid()
         self._scratch: Path | None = None
         self._names: list[str] = []
 
     @classmethod
-    def make(cls, advisors: Sequence[Advisor], *, record: bool) -> Connection:
+    def make(cls, advisors: Sequence[Advisor], *, record: bool, stderr_file: bool = False) -> Connection:
         """Return the connection for a clang that is to be started.
 
         Args:
             advisors: who asks.
             record: whether an optimisation record is kept.
+            stderr_file: whether standard error is a file: for a clang that says much.
         """
         new = cls()
+        new.stderr_is_file = stderr_file
         try:
             new._scratch = make_scratch()
             for number, advisor in enumerate(advisors):
@@ -54,8 +59,14 @@ class Connection:
             if len(advisors) > 1:
                 new._folder = os.open(new._scratch, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
                 new.lent.append(new._folder)
-            new.stderr, new.stderr_write = os.pipe()
-            os.set_blocking(new.stderr, False)
+            if stderr_file:
+                new.stderr = os.memfd_create("mlgo-gym-stderr", os.MFD_CLOEXEC)
+                # What was read can be cut away: clang goes on at the end, wherever that is.
+                fcntl.fcntl(new.stderr, fcntl.F_SETFL, os.O_APPEND)
+                new.stderr_write = os.dup(new.stderr)
+            else:
+                new.stderr, new.stderr_write = os.pipe()
+                os.set_blocking(new.stderr, False)
         except BaseException:
             new.close()
             raise
@@ -93,10 +104,15 @@ class Connection:
             new.output, files[file_id(os.fstat(self.output))] = _copy_file(self.output, new.name("object"))
             if self.record >= 0:
                 new.record, files[file_id(os.fstat(self.record))] = _copy_file(self.record, new.name("record"))
+            new.stderr_is_file = self.stderr_is_file
             if self.stderr >= 0:
                 path = new.name("stderr")
-                os.mkfifo(path, 0o600)
-                new.stderr = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                if self.stderr_is_file:
+                    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+                    new.stderr = os.open(path, flags, 0o600)
+                else:
+                    os.mkfifo(path, 0o600)
+                    new.stderr = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
                 files[file_id(os.fstat(self.stderr))] = path
             if self._folder >= 0:
                 new._folder = os.open(scratch, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -118,7 +134,7 @@ class Connection:
 
     def descriptors(self) -> list[int]:
         """Return the descriptors on which clang may say something."""
-        watched = [*(channel.log for channel in self.channels), self.stderr]
+        watched = [*(channel.log for channel in self.channels), -1 if self.stderr_is_file else self.stderr]
         return [descriptor for descriptor in watched if descriptor >= 0]
 
     def all_channels_open(self) -> bool:

@@ -10,12 +10,15 @@ class Decision(NamedTuple):
 
     Attributes:
         advisor: the position of the asking advisor among the session's.
-        context: the function (register allocation), empty for inlining.
-        number: that of the question within its context, from 0.
+        context: the function (register allocation); for inlining the component of the call graph, where the session
+            follows it, and else nothing.
+        number: that of the question within its context, or within the visit of a component, from 0.
         payload: the features, the bytes of one observation in header order.
+        visit: how often clang had come to the component before.
     """
 
     advisor: int
     context: str
     number: int
     payload: bytes
+    visit: int = 0

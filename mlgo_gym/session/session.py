@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import Sequence
 
 from mlgo_gym.errors import CompilerError, SnapshotError, TrainingLogError
-from mlgo_gym.llvm.advisors import Advisor
+from mlgo_gym.llvm.advisors import INLINING, Advisor
 from mlgo_gym.llvm.training_log import LogHeader
+from mlgo_gym.session import inline_contexts
 from mlgo_gym.session.affinity import SharedAffinity
 from mlgo_gym.session.channel import READ_SIZE, Channel
 from mlgo_gym.session.compiled import Compiled
@@ -23,12 +24,16 @@ from mlgo_gym.session.connection import Connection
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
 from mlgo_gym.session.host_fork import close_after_fork, forget
+from mlgo_gym.session.inline_contexts import InlineContexts, without_own_words
 from mlgo_gym.session.process import CompilerProcess
 from mlgo_gym.session.snapshot import FileId
-from mlgo_gym.session.stderr_tail import StderrTail
+from mlgo_gym.session.stderr_tail import KEPT_BYTES, StderrTail
 
 FORK_SECONDS = 10.0
 """The longest that a fork may take; it takes milliseconds."""
+
+_LONGEST_STDERR = 1 << 22
+"""How much of what clang says is left lying in memory."""
 
 
 class Session:
@@ -38,19 +43,36 @@ class Session:
         command: the whole command line but for channels and output: program, `-cc1`, flags, input.
         advisors: which advisors ask us; none makes this a plain compile.
         record: whether to keep the optimisation record of the register allocator.
+        contexts: whether to follow in which functions clang inlines; its decisions have contexts then.
+
+    Attributes:
+        contexts: what clang said about its decisions so far; None where that is not followed.
 
     Raises:
         CompilerError: of kind `start`, when the program cannot be started.
         MlgoError: this process may have no more file descriptors.
     """
 
+    contexts: InlineContexts | None
     _process: CompilerProcess | None
 
-    def __init__(self, command: Sequence[str], advisors: Sequence[Advisor] = (), *, record: bool = False) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        advisors: Sequence[Advisor] = (),
+        *,
+        record: bool = False,
+        contexts: bool = False,
+    ) -> None:
         self._begin(advisors, ())
+        self.contexts = InlineContexts() if contexts else None
         try:
-            self._connection = Connection.make(self.advisors, record=record)
-            self.command = (*command, *self._connection.arguments(self.advisors))
+            self._connection = Connection.make(self.advisors, record=record, stderr_file=contexts)
+            self.command = (
+                *command,
+                *(inline_contexts.FLAGS if contexts else ()),
+                *self._connection.arguments(self.advisors),
+            )
             self._process = CompilerProcess.start(
                 self.command,
                 stdout=self._connection.output,
@@ -71,6 +93,7 @@ class Session:
         self._waiting: int | None = None
         self._ready: deque[Decision] = deque()
         self._stderr = StderrTail()
+        self._stderr_read = 0
         self._host = os.getpid()
         self._process = None
         self._connection = Connection()
@@ -106,6 +129,7 @@ class Session:
         twin = Session.__new__(Session)
         twin._begin(self.advisors, self.command)
         twin._waiting, twin._stderr = self._waiting, self._stderr.copy()
+        twin.contexts = None if self.contexts is None else self.contexts.copy()
 
         def make_files() -> tuple[dict[FileId, str], str]:
             twin._connection, files = self._connection.copy()
@@ -133,7 +157,10 @@ class Session:
     @property
     def stderr(self) -> str:
         """The tail of what clang wrote to standard error so far."""
-        return self._stderr.text
+        if self.contexts is None:
+            return self._stderr.text
+        end = self._stderr.end
+        return without_own_words(end, cut_off=len(end) == KEPT_BYTES).decode(errors="replace")
 
     def end_at(self, sign: bytes) -> None:
         """End clang as soon as it says something on standard error, while a decision waits for `advise()`.
@@ -225,7 +252,7 @@ class Session:
                 decision = self._read(channel)
                 if decision is not None:
                     self._waiting = number
-                    return decision
+                    return self._placed(decision)
         if self._ready:
             return self._take()
         assert self._process is not None
@@ -236,6 +263,8 @@ class Session:
             return self._take()
         if ended:
             self.exited = True
+            if self.contexts is not None:
+                self.contexts.end()
             self._connection.drop_names()
         return None
 
@@ -250,7 +279,19 @@ class Session:
     def _take(self) -> Decision:
         decision = self._ready.popleft()
         self._waiting = decision.advisor
-        return decision
+        return self._placed(decision)
+
+    def _placed(self, decision: Decision) -> Decision:
+        """Return the decision that clang waits with, with its place where that is followed."""
+        if self.contexts is None or self.advisors[decision.advisor] is not INLINING:
+            return decision
+        self._read_stderr()
+        if self._stderr_read > _LONGEST_STDERR:
+            # clang waits, and says nothing before it is answered.
+            os.ftruncate(self._connection.stderr, 0)
+            self._stderr_read = 0
+        site = self.contexts.ask()
+        return Decision(decision.advisor, site.component, site.position, decision.payload, site.visit)
 
     def _read(self, channel: Channel) -> Decision | None:
         try:
@@ -277,6 +318,13 @@ class Session:
     def _read_stderr(self) -> None:
         descriptor = self._connection.stderr
         if descriptor < 0:
+            return
+        if self._connection.stderr_is_file:
+            while data := os.pread(descriptor, READ_SIZE, self._stderr_read):
+                self._stderr_read += len(data)
+                self._stderr.feed(data)
+                if self.contexts is not None:
+                    self.contexts.feed(data)
             return
         try:
             while data := os.read(descriptor, READ_SIZE):

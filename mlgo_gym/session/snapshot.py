@@ -31,7 +31,7 @@ _AT_FDCWD = -100
 
 _FDINFO_SIZE = 4096
 
-_KEPT_FLAGS = os.O_ACCMODE | os.O_CLOEXEC | os.O_DIRECTORY | getattr(os, "O_PATH", 0)
+_KEPT_FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_CLOEXEC | os.O_DIRECTORY | getattr(os, "O_PATH", 0)
 
 
 def file_id(status: os.stat_result) -> FileId:

@@ -13,16 +13,17 @@ class StderrTail:
 
     Attributes:
         sign: what is listened for; nothing, if nothing is.
+        end: the end of what came so far, as bytes.
     """
 
     def __init__(self) -> None:
         self.sign = b""
-        self._end = b""
+        self.end = b""
         self._heard = b""
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
-        self._end = (self._end + data)[-KEPT_BYTES:]
+        self.end = (self.end + data)[-KEPT_BYTES:]
         if self.sign:
             self._heard += data
 
@@ -37,7 +38,7 @@ class StderrTail:
     @property
     def text(self) -> str:
         """The end of what came so far."""
-        return self._end.decode(errors="replace")
+        return self.end.decode(errors="replace")
 
     @property
     def heard(self) -> str:

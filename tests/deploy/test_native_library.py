@@ -71,7 +71,9 @@ def test_a_network_that_decides_something_else_is_refused(observations: Observat
         build_native_library(path, tmp_path / "library.so", compiler_command("bundled", "gcc"))
 
 
-def test_a_compiler_that_fails_is_quoted(network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_compiler_that_fails_is_quoted(
+    network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     compiler = [*compiler_command("bundled", "gcc"), "--no-such-option"]
     with pytest.raises(ToolchainError, match="no-such-option"):
         build_native_library(network_file, tmp_path / "library.so", compiler)

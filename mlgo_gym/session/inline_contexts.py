@@ -1,0 +1,131 @@
+"""In which function clang inlines, by what it says on standard error while it does.
+
+The channel of the inlining advisor has no contexts. But clang prints the functions that the inliner is about to look
+at, a strongly connected component of the call graph at a time, when it is asked for their code (`-print-before=inline`,
+llvm/lib/Passes/StandardInstrumentations.cpp), and a remark with the callee after each decision (`-Rpass=inline-ml`,
+llvm/lib/Analysis/MLInlineAdvisor.cpp). Of all that a released clang can say, from 17 on, this is the least text in
+which both can be found.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+FLAGS = ("-mllvm", "-print-before=inline", "-Rpass=inline-ml", "-Rpass-missed=inline-ml")
+"""The `-cc1` arguments that make clang say it; they change nothing of what it compiles."""
+
+_BANNER = b"*** IR Dump Before InlinerPass on ("
+_BANNER_END = b") ***\n"
+_REMARK = re.compile(rb"remark: (?:[^\n]*?:\d+:\d+: )?([^\n]*?)(?:true|false) \[-Rpass(?:-missed)?=inline-ml\]")
+_FUNCTION = rb"(?:\n?(?:; [^\n]*\n)*define [^\n]*\n)(?:(?!\}\n)[^\n]*\n)*\}\n"
+_OWN_WORDS = re.compile(
+    rb"(?:; )?\*\*\* IR Dump Before InlinerPass on [^\n]*\n(?:" + _FUNCTION + rb")*"
+    rb"|[^\n]*remark: [^\n]*=inline-ml\]\n"
+)
+_CUT_OFF = re.compile(rb"\A(?:(?!\}\n)[^\n]*\n)*\}\n(?:" + _FUNCTION + rb")*")
+
+
+class InlineSite(NamedTuple):
+    """Where a decision stands: what stays the same when decisions elsewhere are made otherwise.
+
+    Attributes:
+        component: the names of the functions that clang looks at together, in the order of the alphabet, separated by
+            `", "`: mostly one, several where they call each other. Of more than ten clang names ten.
+        visit: how often clang had come to this component before.
+        position: the number of the decision within this visit.
+    """
+
+    component: str
+    visit: int
+    position: int
+
+
+class InlineContexts:
+    """Follows what clang says on standard error.
+
+    Attributes:
+        site: the decision that clang waits with, after `ask()`.
+        remarks: what clang remarked after each decision but the last, in order: `callee()` reads it.
+    """
+
+    def __init__(self) -> None:
+        self.site = InlineSite("", 0, -1)
+        self.remarks: list[bytes] = []
+        self._visits: dict[str, int] = {}
+        self._said: list[bytes] = []
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of standard error."""
+        self._said.append(data)
+
+    def ask(self) -> InlineSite:
+        """Note that clang waits with the next decision, and return its place; all that it said before must be fed."""
+        said = self._take()
+        start = said.find(_BANNER)
+        component, visit, position = self.site
+        if position >= 0:
+            self.remarks.append(_remarks(said if start < 0 else said[:start]))
+        while start >= 0:
+            start += len(_BANNER)
+            names = said[start : said.index(_BANNER_END, start)].decode(errors="surrogateescape")
+            component = ", ".join(sorted(names.split(", "))) if ", " in names else names
+            visit, position = self._visits.get(component, -1) + 1, -1
+            self._visits[component] = visit
+            start = said.find(_BANNER, start)
+        self.site = InlineSite(component, visit, position + 1)
+        return self.site
+
+    def end(self) -> None:
+        """Note that clang has ended, and so what it remarked after its last decision."""
+        said = self._take()
+        if self.site.position >= 0:
+            start = said.find(_BANNER)
+            self.remarks.append(_remarks(said if start < 0 else said[:start]))
+
+    def _take(self) -> bytes:
+        said = b"".join(self._said)
+        self._said.clear()
+        return said
+
+    def copy(self) -> InlineContexts:
+        """Return a copy that goes on by itself."""
+        twin = copy.copy(self)
+        twin._visits, twin._said, twin.remarks = self._visits.copy(), self._said.copy(), self.remarks.copy()
+        return twin
+
+
+def callee(remarks: bytes, features: Sequence[int]) -> str | None:
+    """Return the name of the function that a decision was about; None where clang did not say.
+
+    Args:
+        remarks: what clang remarked after the decision.
+        features: the features of the decision, all integers, in the order of the header; clang says them behind the
+            name, with nothing between, but for the last, which is its own choice.
+    """
+    # Calls that must be inlined are remarked upon as well, without features of a question.
+    for remark in remarks.splitlines():
+        for known in (features[:-1], features):
+            numbers = "".join(map(str, known)).encode()
+            if remark.endswith(numbers) and len(remark) > len(numbers):
+                return remark[: -len(numbers)].decode(errors="surrogateescape")
+    return None
+
+
+def _remarks(said: bytes) -> bytes:
+    """Return what is remarked in some text, a line each, without what is the same in all."""
+    return b"\n".join(_REMARK.findall(said))
+
+
+def without_own_words(said: bytes, *, cut_off: bool = False) -> bytes:
+    """Return what clang said, without what `FLAGS` made it say.
+
+    Args:
+        said: some of what it said.
+        cut_off: whether that begins anywhere, and so perhaps within the code of a function.
+    """
+    if cut_off:
+        said = _CUT_OFF.sub(b"", said, count=1)
+    return _OWN_WORDS.sub(b"", said)
