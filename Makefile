@@ -1,21 +1,25 @@
 # `make demo` and `make test` need python3 with venv, and nothing else.
 PYTHON ?= python3
+VENV ?= .venv
 TORCH ?= torch==2.13.0
-BIN := .venv/bin
+BIN := $(VENV)/bin
 OUTPUT ?= runs/demo
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
 .PHONY: demo test libraries check lint types layers format install clean
 
-demo: .venv/.installed
-	@$(BIN)/mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd --offline-corpus builtin --policy default --policy never \
-	    --policy always --policy random --jobs 2 --output $(OUTPUT)
+# Eight modules of Zstandard at -Os: clang's own choices, a rule of one line, and inlining whatever clang asks about.
+demo: $(VENV)/.installed-demo
+	@echo "==> compiling Zstandard's modules as three policies decide, and by clang alone"
+	@$(BIN)/mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd@Os --offline-corpus builtin --limit 8 \
+	    --policy default --policy threshold:0 --policy always --jobs 2 --output $(OUTPUT)
 
-test: .venv/.installed-test
+test: $(VENV)/.installed-test
 	$(MAKE) --no-print-directory check
 
 # What the tests of RL libraries and foreign models need, without which `make test` skips them. Torch comes first, and by
 # its exact version, so that an index of builds for CPUs can give one of those.
-libraries: .venv/.installed-libraries
+libraries: $(VENV)/.installed-libraries
 
 check: lint types layers
 	$(BIN)/python -m pytest
@@ -38,21 +42,30 @@ format:
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-.venv/bin/python:
-	$(PYTHON) -m venv .venv
+install: $(VENV)/.installed
 
-.venv/.installed: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all]'
+$(BIN)/python:
+	@echo "==> making the environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(BIN)/python pyproject.toml
+	$(PIP) --quiet --editable '.[all]'
+	@touch $@ $(VENV)/.installed-demo
+
+# What is compiled to bytecode now is all of scipy and numpy, of which a demonstration needs little.
+$(VENV)/.installed-demo: $(BIN)/python pyproject.toml
+	@echo "==> installing mlgo-gym and clang: about 160 MB to download, unless pip has them already"
+	@$(PIP) --no-compile --editable '.[cli,corpus,evaluation]'
 	@touch $@
 
-.venv/.installed-test: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
-	@touch $@ .venv/.installed
+$(VENV)/.installed-test: $(BIN)/python pyproject.toml
+	$(PIP) --quiet --editable '.[test]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-demo
 
-.venv/.installed-libraries: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-libraries]'
+$(VENV)/.installed-libraries: $(BIN)/python pyproject.toml
+	$(PIP) --quiet '$(TORCH)'
+	$(PIP) --quiet --editable '.[test-libraries]'
 	@touch $@
 
 clean:
-	rm -rf .venv build runs *.egg-info
+	rm -rf $(VENV) build runs *.egg-info

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,6 +18,12 @@ from tests.traces import traces
 PROGRAMS = Path(__file__).parent / "programs"
 
 MakeBitcode = Callable[..., Path]
+
+
+def pytest_collection_finish() -> None:
+    """Leave out of every later collection of garbage what imports have made: most of what there is to look through."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -343,6 +343,7 @@ def test_forked_workers_leave_the_episode_of_the_parent_alone(corpus: Path) -> N
     assert said == "9\n"
 
 
+@pytest.mark.slow
 def test_300_episodes_of_every_kind_leave_nothing(corpus: Path) -> None:
     env = gym.make("mlgo/Inline-v0", corpus=str(corpus))
     env.reset(seed=0)

@@ -194,6 +194,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [InlineEnv, RegAllocPriorityEnv])
 def test_episodes_with_forks_leave_nothing_in_memory(kind: Callable[..., CompilerEnv], mixed: Path) -> None:
     scope = "function" if kind is RegAllocPriorityEnv else "module"

@@ -350,6 +350,7 @@ def test_an_environment_that_is_forgotten_closes_itself(varied: str) -> None:
     assert traces() == before
 
 
+@pytest.mark.slow
 def test_200_episodes_of_every_kind_leave_nothing(varied: str) -> None:
     envs = make(INLINE, varied, 4, autoreset_mode="SameStep", batch_size=3, max_decisions=2, prefetch=2)
     envs.reset(seed=0)

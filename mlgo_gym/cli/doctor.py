@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from mlgo_gym import ENVIRONMENTS, __version__
@@ -114,22 +115,25 @@ def _packages(problems: list[dict[str, str]]) -> dict[str, dict[str, Any]]:
         return {}
     ours = canonicalize_name("mlgo-gym")
     extras = [extra for extra in metadata.get_all("Provides-Extra") or () if extra not in _FOR_DEVELOPERS]
-    packages: dict[str, dict[str, Any]] = {}
+    wanted: dict[str, SpecifierSet] = {}
+    bringing: dict[str, str | None] = {}
     for line in metadata.get_all("Requires-Dist") or ():
         requirement = Requirement(line)
-        bringing = [extra for extra in (None, *extras) if _applies(requirement, extra)]
-        if not bringing or canonicalize_name(requirement.name) == ours:
-            continue
-        extra, version = bringing[0], _version(requirement.name)
-        wanted = str(requirement.specifier)
-        known = packages.setdefault(requirement.name, {"version": version, "wanted": wanted, "extra": extra})
-        if extra is None:
-            known["extra"] = None
+        name = requirement.name
+        applying = [extra for extra in (None, *extras) if _applies(requirement, extra)]
+        if applying and canonicalize_name(name) != ours:
+            wanted[name] = wanted.get(name, SpecifierSet()) & requirement.specifier
+            bringing[name] = None if name in bringing and bringing[name] is None else applying[0]
+    packages: dict[str, dict[str, Any]] = {}
+    for name, specifier in wanted.items():
+        version, extra = _version(name), bringing[name]
+        packages[name] = {"version": version, "wanted": str(specifier), "extra": extra}
+        remedy = f"pip install '{name}{specifier}'"
         if version is None and extra is None:
-            problems.append({"problem": f"{requirement.name} is not installed", "remedy": _remedy(requirement)})
-        elif version is not None and not requirement.specifier.contains(version, prereleases=True):
-            found = f"{requirement.name} {version} is installed, and {wanted} wanted"
-            problems.append({"problem": found, "remedy": _remedy(requirement)})
+            problems.append({"problem": f"{name} is not installed", "remedy": remedy})
+        elif version is not None and not specifier.contains(version, prereleases=True):
+            found = f"{name} {version} is installed, and {specifier} wanted"
+            problems.append({"problem": found, "remedy": remedy})
     return packages
 
 
@@ -142,10 +146,6 @@ def _applies(requirement: Requirement, extra: str | None) -> bool:
     if requirement.marker is None:
         return extra is None
     return requirement.marker.evaluate({"extra": extra or ""})
-
-
-def _remedy(requirement: Requirement) -> str:
-    return f"pip install '{requirement.name}{requirement.specifier}'"
 
 
 def _version(package: str) -> str | None:

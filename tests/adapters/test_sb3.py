@@ -26,7 +26,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor
 
 from mlgo_gym.adapters.sb3 import VecEnvAdapter
 
-pytestmark = pytest.mark.usefixtures("nothing_is_left")
+pytestmark = [pytest.mark.libraries, pytest.mark.usefixtures("nothing_is_left")]
 
 assert mlgo_gym
 

@@ -13,7 +13,7 @@ pytest.importorskip("torchrl", reason="the extra torchrl is not installed")
 from torchrl.envs import ActionMask, GymWrapper, TransformedEnv
 from torchrl.envs.utils import check_env_specs
 
-pytestmark = pytest.mark.usefixtures("nothing_is_left")
+pytestmark = [pytest.mark.libraries, pytest.mark.usefixtures("nothing_is_left")]
 
 
 def wrapped(name: str, corpus: str) -> Any:

@@ -101,10 +101,16 @@ def test_the_level_that_is_asked_for_replaces_that_of_the_build(
         assert module.metadata["optimize"] == level
 
 
-@pytest.mark.parametrize("level", ["Oz", "O2"])
 @pytest.mark.parametrize(
-    "compile_options",
-    ["cc -Ilib -DNUMBER=3 -c entry.c", "c++ -std=c++17 -c count.cpp", "cc -fPIC -ffunction-sections -c lib/sum.c"],
+    ("compile_options", "level"),
+    [
+        ("cc -Ilib -DNUMBER=3 -c entry.c", "Oz"),
+        ("cc -Ilib -DNUMBER=3 -c entry.c", "O2"),
+        ("cc -fPIC -ffunction-sections -c lib/sum.c", "Oz"),
+        ("cc -fPIC -ffunction-sections -c lib/sum.c", "O2"),
+        ("c++ -std=c++17 -c count.cpp", "Oz"),
+        pytest.param("c++ -std=c++17 -c count.cpp", "O2", marks=pytest.mark.slow),
+    ],
 )
 def test_bitcode_compiles_to_the_code_of_its_source(
     project: Path, any_toolchain: Toolchain, level: str, compile_options: str

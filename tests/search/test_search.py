@@ -17,6 +17,9 @@ from tests.conftest import MakeBitcode
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
+TRIED = 4
+"""How many decisions of a module are tried in every way: 16 compiles."""
+
 
 @pytest.fixture(scope="module")
 def mixed(make_bitcode: MakeBitcode) -> Path:
@@ -50,7 +53,7 @@ def exhaustive(env: CompilerEnv) -> float:
     """Return the cost of the best of all decision sequences, found without any fork."""
     best = float("inf")
     space = SearchSpace(env, env.corpus[0], Budget())
-    for choices in itertools.product(range(space.size), repeat=6):
+    for choices in itertools.product(range(space.size), repeat=TRIED):
         with space.root() as branch:
             for choice in choices:
                 if branch.decision is not None:
@@ -61,12 +64,12 @@ def exhaustive(env: CompilerEnv) -> float:
 
 
 def test_a_wide_beam_and_an_exhausted_tree_find_what_trying_everything_finds(calls: Path) -> None:
-    env = InlineEnv(corpus=str(calls), max_decisions=6)
+    env = InlineEnv(corpus=str(calls), max_decisions=TRIED)
     wanted = exhaustive(env)
     assert beam(SearchSpace(env, env.corpus[0], Budget()), width=64).cost == wanted
     found = search_module(env, env.corpus[0], "mcts", compiles=400)
     assert found.cost == wanted
-    assert found.compiles <= 2**6, "no path is compiled twice"
+    assert found.compiles <= 2**TRIED, "no path is compiled twice"
 
 
 @pytest.mark.parametrize("algorithm", ["hill_climb", "mcts"])

@@ -16,6 +16,18 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 MODES = list(AutoresetMode)
 
+EVERY_MODE = [
+    pytest.param(
+        name,
+        mode,
+        id=f"{name}-{mode.name}",
+        # Each environment in one mode, and each mode with one environment; all of them in CI.
+        marks=() if name == INLINE or mode is AutoresetMode.NEXT_STEP else pytest.mark.slow,
+    )
+    for name in mlgo_gym.ENVIRONMENTS
+    for mode in MODES
+]
+
 
 def assert_same(name: str, corpus: str, mode: AutoresetMode, steps: int, prefetch: int = 1, **options: Any) -> int:
     """Compare both, step for step; return how many episodes ended."""
@@ -33,8 +45,7 @@ def assert_same(name: str, corpus: str, mode: AutoresetMode, steps: int, prefetc
     return ended
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
-@pytest.mark.parametrize("name", list(mlgo_gym.ENVIRONMENTS))
+@pytest.mark.parametrize(("name", "mode"), EVERY_MODE)
 def test_it_is_gymnasiums_around_the_single_environment(name: str, mode: AutoresetMode, varied: str) -> None:
     assert assert_same(name, varied, mode, 24, max_decisions=4, render_mode="ansi") >= 6
 
