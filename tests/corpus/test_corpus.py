@@ -317,7 +317,7 @@ def test_an_impossible_split_is_an_error(folder: Path, toolchain: Toolchain, arg
         open_corpus(folder, toolchain=toolchain).split(**arguments)  # type: ignore[arg-type]
 
 
-def test_a_hundred_thousand_modules_open_in_a_second_and_100_mb(tmp_path: Path) -> None:
+def test_a_hundred_thousand_modules_take_a_second_of_processor_time_and_100_mb(tmp_path: Path) -> None:
     names = [f"third_party/project{index % 100}/source/module_number_{index}.o" for index in range(100_000)]
     write_description(tmp_path, names)
     (tmp_path / f"{names[77_777]}.bc").parent.mkdir(parents=True)
@@ -331,10 +331,10 @@ def resident():  # now, not at most: looking for the compiler took more than thi
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 toolchain = find_toolchain("bundled")
 before = resident()
-start = time.perf_counter()
+start = time.process_time()
 corpus = open_corpus({str(tmp_path)!r}, toolchain=toolchain)
 module = corpus.module({names[77_777]!r})
-seconds = time.perf_counter() - start
+seconds = time.process_time() - start
 print(json.dumps([len(corpus), module.name, seconds, resident() - before]))
 """
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import time
@@ -97,12 +98,20 @@ def test_after_a_crash_the_next_episode_comes_in_the_same_step_where_that_is_wan
     envs.close()
 
 
-def test_an_agent_that_thinks_for_longer_than_the_timeout_loses_nothing(varied: str) -> None:
-    envs = make(INLINE, varied, 2, timeout=0.5)
-    _, info = envs.reset(seed=1, options={"module": "many_calls"})
+def test_an_agent_that_thinks_for_longer_than_the_timeout_loses_nothing(
+    varied: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    envs = make(INLINE, varied, 2)
+    _, info = envs.reset(seed=1, options={"module": "calls"})
+    thought = 0.0
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + thought)
     for _ in range(2):
         envs.send(info["default_action"])
-        time.sleep(0.7)
+        for sub_env in envs._sub_envs:
+            assert sub_env.session is not None
+            assert select.select(sub_env.session.descriptors(), [], [], 30.0)[0]
+        thought += 1e6
         _, _, _, truncations, info = envs.recv()
         assert not truncations.any()
     envs.close()
