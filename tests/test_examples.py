@@ -28,4 +28,3 @@ def test_my_policy_is_compared_with_clang(corpus: Path) -> None:
     rows = [line.split() for line in run("my_policy.py", corpus).splitlines()]
     assert ["default", "2"] in [row[:2] for row in rows]
     assert ["one", "block", "2"] in [row[:3] for row in rows]
-

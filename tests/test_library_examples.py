@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest

@@ -138,7 +138,7 @@ def test_a_truncated_download_leaves_nothing_and_can_be_fetched_again(
     index: PackageIndex, toolchain: Toolchain, own_cache: Path
 ) -> None:
     index.cut = 20
-    with pytest.raises(CorpusError, match="tiny 1.0 was to be fetched, and the package index cannot be used"):
+    with pytest.raises(CorpusError, match=r"tiny 1\.0 was to be fetched, and the package index cannot be used"):
         fetch_dataset("tiny", toolchain=toolchain)
     assert kept_files(own_cache) == []
     index.cut = 0
