@@ -179,12 +179,11 @@ class InlineEnv(CompilerEnv):
 
     ## Info
 
-    `module`, `context` (always empty), `decision`, `default_action`; at the end `text_size`, `baseline_text_size`,
-    `reduction`, and more: see `CompilerEnv.step`.
+    Clang's own choice at each decision, `default_action`, is exact; at the end the sizes, each with its `baseline_…`.
 
     ## Arguments
 
-    Those of `CompilerEnv`; all but a `Corpus` object are plain JSON values.
+    Those of every environment; all but a `Corpus` object are plain JSON values.
 
     ```python
     import gymnasium as gym

@@ -99,7 +99,7 @@ class InlineIR2VecEnv(CompilerEnv):
 
     ## Arguments
 
-    Those of `CompilerEnv`, and `vocabulary`: `"one-hot"`, or a JSON file with the keys `Opcodes`, `Types` and
+    Those of every environment, and `vocabulary`: `"one-hot"`, or a JSON file with the keys `Opcodes`, `Types` and
     `Arguments`, each a mapping from an entity of `llvm-ir2vec entities` to a list of D numbers.
 
     ```python

@@ -224,13 +224,12 @@ class JointEnv(CompilerEnv):
 
     ## Info
 
-    `module`, `context` (the function; empty for inlining), `decision`, `default_action`, `action_mask`; at the end the
-    sizes, each with its `baseline_…`, and `reduction`. Because clang's own priorities cannot be reproduced from the
-    features, an episode of default actions does not equal the plain compile.
+    Because clang's own priorities cannot be reproduced from the features, an episode of default actions does not equal
+    the plain compile.
 
     ## Arguments
 
-    Those of `CompilerEnv`.
+    Those of every environment.
 
     ```python
     import gymnasium as gym

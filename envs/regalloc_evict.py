@@ -196,13 +196,12 @@ class RegAllocEvictEnv(CompilerEnv):
 
     ## Info
 
-    `module`, `context` (the function), `decision`, `default_action`, `action_mask`; at the end `spill_cost`,
-    `spill_count`, the sizes, each with its `baseline_…`, `reduction`, and `functions`: a list with the costs of each
-    function. An episode that ended with its function has no sizes.
+    At the end the costs of allocation and the sizes, each with its `baseline_…`; an episode that ended with its
+    function has no sizes.
 
     ## Arguments
 
-    Those of `CompilerEnv`, and the four weights. Modules are optimised once and episodes only generate code
+    Those of every environment, and the four weights. Modules are optimised once and episodes only generate code
     (`preoptimize=True`).
 
     ```python

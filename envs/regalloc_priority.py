@@ -149,14 +149,12 @@ class RegAllocPriorityEnv(CompilerEnv):
 
     ## Info
 
-    `module`, `context` (the function), `decision`, `default_action` (longest first: LLVM's own priority cannot be
-    reproduced from three features); at the end `spill_cost`, `spill_count`, the sizes, each with its `baseline_…`,
-    `reduction`, and `functions`: a list with the costs of each function. An episode that ended with its function has no
-    sizes.
+    `default_action` is longest first: LLVM's own priority cannot be reproduced from three features. At the end the
+    costs of allocation and the sizes, each with its `baseline_…`; an episode that ended with its function has no sizes.
 
     ## Arguments
 
-    Those of `CompilerEnv`, and the four weights. Modules are optimised once and episodes only generate code
+    Those of every environment, and the four weights. Modules are optimised once and episodes only generate code
     (`preoptimize=True`).
 
     ```python

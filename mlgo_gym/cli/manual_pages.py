@@ -9,6 +9,8 @@ from pathlib import Path
 from gymnasium.envs.registration import load_env_creator, registry
 
 from mlgo_gym import ENVIRONMENTS
+from mlgo_gym.cli.manual_arguments import argument_table, info_table
+from mlgo_gym.env import CompilerEnv
 from mlgo_gym.llvm.ir2vec import ARGUMENTS, OPCODES, TYPES
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.tasks.feature_reference import EMBEDDINGS, FEATURES, NEWER_STAGES_SINCE, OLDER_STAGES, STAGES, Feature
@@ -24,7 +26,7 @@ _ADVISORS = {
 
 _TABLES = {**FEATURES, "embeddings": EMBEDDINGS}
 _DTYPES = {"int64_t": "int64", "float": "float32"}
-_GENERATED = "<!-- made by `mlgo-gym docs` from the docstring of the class and mlgo_gym/tasks/feature_reference.py -->"
+_GENERATED = "<!-- made by `mlgo-gym docs` from the docstrings of the classes and the references in mlgo_gym/tasks -->"
 
 
 def pages() -> dict[str, str]:
@@ -68,13 +70,33 @@ def _docstring(name: str) -> str:
     return text
 
 
+def _made(name: str) -> CompilerEnv:
+    """Return an environment as it is without arguments; the bundled clang can do every task."""
+    entry_point = registry[name].entry_point
+    assert isinstance(entry_point, str)
+    env = load_env_creator(entry_point)(clang="bundled")
+    assert isinstance(env, CompilerEnv)
+    return env
+
+
+def _with_table(docstring: str, section: str, table: str) -> str:
+    """Return a docstring with a table after the first paragraph of one of its sections."""
+    before, heading, after = docstring.partition(f"## {section}\n\n")
+    assert heading, f"a manual page has the section {section}"
+    paragraph, gap, rest = after.partition("\n\n")
+    return f"{before}{heading}{paragraph}\n\n{table}{gap}{rest}"
+
+
 def _index() -> str:
     rows = [f"| [`{name}`]({_short(name)}.md) | {_docstring(name).splitlines()[0]} |" for name in ENVIRONMENTS]
     return "\n".join([_GENERATED, "", "# Environments", "", "| environment | task |", "|---|---|", *rows, ""])
 
 
 def _page(name: str) -> str:
-    parts = [_GENERATED, f"# {name}", _docstring(name), "## Features"]
+    env = _made(name)
+    text = _with_table(_docstring(name), "Arguments", argument_table(env))
+    text = _with_table(text, "Info", info_table(env))
+    parts = [_GENERATED, f"# {name}", text, "## Features"]
     for advisor in _ADVISORS[name]:
         parts += [f"### {advisor.capitalize()}", _introduction(advisor), _table(_TABLES[advisor])]
         if advisor in ("eviction", "priority"):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
+from gymnasium.envs.registration import load_env_creator
 from typer.testing import CliRunner
 
 import mlgo_gym
 from mlgo_gym.cli.application import application
 from mlgo_gym.cli.manual_pages import outdated, pages, write_pages
+from mlgo_gym.episode.options import EnvOptions
 from mlgo_gym.tasks.feature_reference import FEATURES
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "environments"
@@ -61,3 +65,16 @@ def test_a_check_writes_nothing_and_fails_where_a_page_is_not_current(tmp_path: 
     assert not [*tmp_path.iterdir()]
     assert CliRunner().invoke(application, output).exit_code == 0
     assert CliRunner().invoke(application, [*output, "--check"]).exit_code == 0
+
+
+@pytest.mark.parametrize("name", list(mlgo_gym.ENVIRONMENTS))
+def test_a_page_has_a_row_for_every_argument_and_every_key_of_info(name: str) -> None:
+    page = pages()[f"{name.partition('/')[2]}.md"]
+    arguments = page.partition("\n## Arguments\n")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \| ", arguments, re.MULTILINE))
+    entry_point = gym.spec(name).entry_point
+    assert isinstance(entry_point, str)
+    own = {*inspect.signature(load_env_creator(entry_point)).parameters} - {"options"}
+    assert {*rows} == {*EnvOptions.__annotations__} | own
+    assert rows["reward"] == ('`"spill_cost"`' if "RegAlloc" in name else '`"relative"`')
+    assert "`default_action`" in page.partition("\n## Info\n")[2].partition("\n## ")[0]

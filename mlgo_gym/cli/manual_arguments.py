@@ -1,0 +1,66 @@
+"""The tables of the manual pages that an environment's own object fills: its arguments, and what `info` says."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.options import Settings
+from mlgo_gym.tasks.info_reference import info_keys
+
+OWN_ARGUMENTS = {
+    "vocabulary": 'the vocabulary of the embeddings: `"one-hot"`, or a JSON file with the keys `Opcodes`, `Types` and '
+    "`Arguments`, each a mapping from an entity of `llvm-ir2vec entities` to a list of numbers, equally many for all",
+    "spill_weight": "what a spill counts in `spill_cost`",
+    "reload_weight": "what a reload counts in `spill_cost`",
+    "folded_reload_weight": "what a reload within another instruction counts in `spill_cost`",
+    "copy_weight": "what a copy counts in `spill_cost`",
+}
+"""The arguments that only some environments take."""
+
+_RULE = "|---|---|---|"
+
+
+def argument_table(env: CompilerEnv) -> str:
+    """Return all arguments of an environment, with the defaults that hold for it, as a Markdown table.
+
+    Args:
+        env: one that was made with no arguments but the compiler.
+    """
+    shared = dict(shared_arguments())
+    rows = ["| argument | default | meaning |", _RULE]
+    for name, parameter in inspect.signature(type(env)).parameters.items():
+        if name in OWN_ARGUMENTS:
+            rows.append(_row(name, parameter.default, OWN_ARGUMENTS[name]))
+    defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
+    defaults["reward"] = env.setup.settings.reward
+    rows += [_row(name, defaults[name], meaning) for name, meaning in shared.items()]
+    metrics = ", ".join(f'`"{metric}"`' for metric in env.task.metrics)
+    return "\n".join([*rows, "", f"The metrics of this task: {metrics}."])
+
+
+def shared_arguments() -> Iterator[tuple[str, str]]:
+    """Yield the arguments that every environment takes, and what the docstring of `CompilerEnv` says of each."""
+    text = inspect.getdoc(CompilerEnv)
+    assert text is not None
+    section = text.partition("\nArgs:\n")[2].partition("\n\n")[0]
+    for entry in re.split(r"\n(?=    \w)", f"\n{section}")[1:]:
+        name, _, meaning = entry.strip().partition(": ")
+        yield name, " ".join(meaning.split())
+
+
+def info_table(env: CompilerEnv) -> str:
+    """Return all keys of an environment's `info` as a Markdown table."""
+    rows = ["| key | when | type | meaning |", "|---|---|---|---|"]
+    for key in info_keys(env.task):
+        when = f"{key.when}, {key.condition}" if key.condition else key.when
+        rows.append(f"| `{key.name}` | {when} | {key.type} | {key.meaning} |")
+    return "\n".join(rows)
+
+
+def _row(name: str, default: object, meaning: str) -> str:
+    shown = f'`"{default}"`' if isinstance(default, str) else f"`{default!r}`"
+    return f"| `{name}` | {shown} | {meaning} |"

@@ -1,0 +1,102 @@
+"""What the keys of `info` mean: the tables of the manual pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.tasks.task import Task
+
+FIRST, DECISION, END, FAILURE = "at the first decision", "at each decision", "at the end", "after a failure"
+
+
+@dataclass(frozen=True, slots=True)
+class InfoKey:
+    """One key of `info`.
+
+    Attributes:
+        name: the key.
+        when: one of `FIRST`, `DECISION`, `END` and `FAILURE`; several with commas between.
+        type: the type of its value.
+        meaning: what the value says, with its unit.
+        condition: under which circumstances alone it is there; empty: always.
+    """
+
+    name: str
+    when: str
+    type: str
+    meaning: str
+    condition: str = ""
+
+
+_ALWAYS = f"{DECISION}, {END}, {FAILURE}"
+_OVER = f"{END}, {FAILURE}"
+_WITH_SIZES = "unless the compile ended with its function"
+
+_SHARED = (
+    InfoKey("module", _ALWAYS, "str", "the name of the module in its corpus"),
+    InfoKey("decision", DECISION, "int", "how many decisions of this episode came before this one"),
+    InfoKey(
+        "illegal_action",
+        _ALWAYS,
+        "bool",
+        "True: the last action was illegal, and clang's own choice was taken instead",
+        "if that was so",
+    ),
+    InfoKey(
+        "skipped",
+        FIRST,
+        "list of dict",
+        "the modules that were passed over in sampling because the compiler failed on them, each with the reason",
+        "where there were such modules",
+    ),
+    InfoKey("decisions", _OVER, "int", "how many decisions the agent took"),
+    InfoKey("handed_over", _OVER, "int", "how many decisions clang took after `max_decisions`"),
+    InfoKey("text_size", END, "int", "the executable sections of the object file, in bytes", _WITH_SIZES),
+    InfoKey("baseline_text_size", END, "int", "the same of a plain compile by the same clang", _WITH_SIZES),
+    InfoKey("llvm_size", END, "int", "the first column of llvm-size: code and constants, in bytes", _WITH_SIZES),
+    InfoKey("baseline_llvm_size", END, "int", "the same of a plain compile", _WITH_SIZES),
+    InfoKey("object_size", END, "int", "the object file, in bytes", _WITH_SIZES),
+    InfoKey("baseline_object_size", END, "int", "the same of a plain compile", _WITH_SIZES),
+    InfoKey("reduction", END, "float", "`1 - cost / baseline` of the metric: 0.02 is 2 % less"),
+    InfoKey("stderr", END, "str", "what clang printed, its echoes of the advice among it", "with `echo_reply=True`"),
+    InfoKey(
+        "error",
+        FAILURE,
+        "dict",
+        "`kind`, `message`, `exit_status` and `stderr`, the tail of standard error",
+        'with `on_error="truncate"`',
+    ),
+)
+
+_CONTEXT = InfoKey("context", DECISION, "str", "empty: the inliner's decisions belong to no function")
+_CONTEXTS = InfoKey("context", DECISION, "str", "the function of this decision; empty for inlining")
+_FUNCTION = InfoKey("context", _OVER, "str", "the function that the episode was", 'with `scope="function"`')
+
+_DEFAULT = InfoKey(
+    "default_action",
+    DECISION,
+    "as the action",
+    "the action that clang itself would take, as exactly as the features tell",
+)
+
+_MASK = InfoKey("action_mask", DECISION, "int8 array", "1 for each action that is legal, of shape (number of actions,)")
+
+_ALLOCATION = (
+    InfoKey("spill_cost", END, "float", "spills, reloads and copies by static frequency, weighted"),
+    InfoKey("baseline_spill_cost", END, "float", "the same of a plain compile"),
+    InfoKey("spill_count", END, "float", "how many spills, reloads and folded reloads there are"),
+    InfoKey("baseline_spill_count", END, "float", "the same of a plain compile"),
+    InfoKey("functions", END, "list of dict", "these four for each `function` that has any cost"),
+)
+
+
+def info_keys(task: Task) -> list[InfoKey]:
+    """Return the keys of `info` in a task's episodes, in the order in which they come."""
+    module, *others = _SHARED
+    keys = [module, _CONTEXT if task.advisors == (INLINING,) else _CONTEXTS]
+    keys += [_FUNCTION] if task.has_contexts else []
+    keys += [_DEFAULT, *([_MASK] if task.masked else []), *others]
+    if task.function_metrics:
+        return [*keys, *_ALLOCATION]
+    return [replace(key, condition="") if key.condition == _WITH_SIZES else key for key in keys]
