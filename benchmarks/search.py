@@ -1,6 +1,6 @@
 """Greedy search on snapshots against the same search by replay, and how far more compiles go.
 
-    python benchmarks/search.py --json docs/search.json
+    python benchmarks/search.py --json docs/results/search.json
 
 The first table compares the same search where forks copy the waiting clang and where they replay its decisions in a
 fresh one, answers sent ahead; module by module, in turn, in one run; what is found is equal. Beside the time it has the
