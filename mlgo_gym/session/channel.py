@@ -14,8 +14,7 @@ from mlgo_gym.llvm.training_log import Context, LogDecoder, LogHeader, Observati
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.snapshot import FileId, file_id
 
-READ_SIZE = 1 << 16
-"""The most that is read at once, in bytes."""
+_READ_SIZE = 1 << 16
 
 
 class Channel:
@@ -79,7 +78,7 @@ class Channel:
         """
         while True:
             try:
-                data = os.read(self.log, READ_SIZE)
+                data = os.read(self.log, _READ_SIZE)
             except BlockingIOError:
                 return None
             if not data:
@@ -91,7 +90,7 @@ class Channel:
                 if observation is not None:
                     return Decision(self._number, self.context, observation.number, observation.payload)
             self._decode(data, ready)
-            if len(data) < READ_SIZE:
+            if len(data) < _READ_SIZE:
                 return None
 
     def _decode(self, data: bytes, ready: deque[Decision]) -> None:

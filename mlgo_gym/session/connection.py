@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.session.channel import Channel
+from mlgo_gym.session.compiled import Compiled
 from mlgo_gym.session.process import FIRST_EXTRA_DESCRIPTOR
 from mlgo_gym.session.scratch import make_scratch
 from mlgo_gym.session.snapshot import FileId, file_id
@@ -141,6 +142,14 @@ class Connection:
         """Return whether clang has opened all channels."""
         return all(channel.decoder.header is not None for channel in self.channels)
 
+    def compiled(self, stderr: str) -> Compiled:
+        """Return what a clang that has ended has left.
+
+        Args:
+            stderr: the tail of its standard error.
+        """
+        return Compiled(_contents(self.output), _contents(self.record), stderr)
+
     def drop_names(self) -> None:
         """Remove the folder: both ends of every file are open or will never be. Idempotent."""
         if self._scratch is not None and self._host == os.getpid():
@@ -172,6 +181,10 @@ class Connection:
                 os.close(descriptor)
         self.output = self.record = self.stderr = self.stderr_write = self._folder = -1
         self.drop_names()
+
+
+def _contents(descriptor: int) -> bytes:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0) if descriptor >= 0 else b""
 
 
 def _copy_file(original: int, path: str) -> tuple[int, str]:

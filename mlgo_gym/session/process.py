@@ -184,3 +184,14 @@ class CompilerProcess:
             if descriptor >= 0:
                 os.close(descriptor)
         self.pidfd = self._guard = -1
+
+
+def describe_end(status: int | None) -> tuple[str, str]:
+    """Return the kind of a compiler's failure, as `CompilerError` names it, and a sentence about it.
+
+    Args:
+        status: its exit status, negative for the number of a signal.
+    """
+    if status is not None and status < 0:
+        return "signal", f"clang crashed with signal {-status} ({signal.Signals(-status).name})"
+    return "exit", f"clang failed with exit status {status}"

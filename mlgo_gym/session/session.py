@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -18,22 +17,19 @@ from mlgo_gym.llvm.advisors import INLINING, Advisor
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session import inline_contexts
 from mlgo_gym.session.affinity import SharedAffinity
-from mlgo_gym.session.channel import READ_SIZE, Channel
+from mlgo_gym.session.channel import Channel
 from mlgo_gym.session.compiled import Compiled
 from mlgo_gym.session.connection import Connection
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
 from mlgo_gym.session.host_fork import close_after_fork, forget
-from mlgo_gym.session.inline_contexts import InlineContexts, without_own_words
-from mlgo_gym.session.process import CompilerProcess
+from mlgo_gym.session.inline_contexts import InlineContexts
+from mlgo_gym.session.process import CompilerProcess, describe_end
 from mlgo_gym.session.snapshot import FileId
-from mlgo_gym.session.stderr_tail import KEPT_BYTES, StderrTail
+from mlgo_gym.session.standard_error import StandardError
 
 FORK_SECONDS = 10.0
 """The longest that a fork may take; it takes milliseconds."""
-
-_LONGEST_STDERR = 1 << 22
-"""How much of what clang says is left lying in memory."""
 
 
 class Session:
@@ -45,15 +41,11 @@ class Session:
         record: whether to keep the optimisation record of the register allocator.
         contexts: whether to follow in which functions clang inlines; its decisions have contexts then.
 
-    Attributes:
-        contexts: what clang said about its decisions so far; None where that is not followed.
-
     Raises:
         CompilerError: of kind `start`, when the program cannot be started.
         MlgoError: this process may have no more file descriptors.
     """
 
-    contexts: InlineContexts | None
     _process: CompilerProcess | None
 
     def __init__(
@@ -64,8 +56,7 @@ class Session:
         record: bool = False,
         contexts: bool = False,
     ) -> None:
-        self._begin(advisors, ())
-        self.contexts = InlineContexts() if contexts else None
+        self._begin(advisors, (), StandardError(InlineContexts() if contexts else None))
         try:
             self._connection = Connection.make(self.advisors, record=record, stderr_file=contexts)
             self.command = (
@@ -86,14 +77,13 @@ class Session:
             refuse_at_descriptor_limit(error)
             raise
 
-    def _begin(self, advisors: Sequence[Advisor], command: tuple[str, ...]) -> None:
+    def _begin(self, advisors: Sequence[Advisor], command: tuple[str, ...], stderr: StandardError) -> None:
         self.advisors = tuple(advisors)
         self.command = command
         self.exited = False
         self._waiting: int | None = None
         self._ready: deque[Decision] = deque()
-        self._stderr = StderrTail()
-        self._stderr_read = 0
+        self._stderr = stderr
         self._host = os.getpid()
         self._process = None
         self._connection = Connection()
@@ -127,9 +117,8 @@ class Session:
         if self._core is not None:
             self._core.release()
         twin = Session.__new__(Session)
-        twin._begin(self.advisors, self.command)
-        twin._waiting, twin._stderr = self._waiting, self._stderr.copy()
-        twin.contexts = None if self.contexts is None else self.contexts.copy()
+        twin._begin(self.advisors, self.command, self._stderr.copy())
+        twin._waiting = self._waiting
 
         def make_files() -> tuple[dict[FileId, str], str]:
             twin._connection, files = self._connection.copy()
@@ -157,10 +146,12 @@ class Session:
     @property
     def stderr(self) -> str:
         """The tail of what clang wrote to standard error so far."""
-        if self.contexts is None:
-            return self._stderr.text
-        end = self._stderr.end
-        return without_own_words(end, cut_off=len(end) == KEPT_BYTES).decode(errors="replace")
+        return self._stderr.text
+
+    @property
+    def contexts(self) -> InlineContexts | None:
+        """What clang said about its decisions so far; None where that is not followed."""
+        return self._stderr.contexts
 
     def end_at(self, sign: bytes) -> None:
         """End clang as soon as it says something on standard error, while a decision waits for `advise()`.
@@ -170,17 +161,17 @@ class Session:
         """
         assert self._waiting is not None, "what clang has said so far is only known while it waits"
         self._read_stderr()
-        self._stderr.listen_for(sign)
+        self._stderr.tail.listen_for(sign)
 
     @property
     def heard(self) -> str:
         """All that clang has said on standard error since `end_at()`."""
-        return self._stderr.heard
+        return self._stderr.tail.heard
 
     @property
     def ended_early(self) -> bool:
         """Whether clang has said what `end_at()` waits for."""
-        return self._stderr.has_sign
+        return self._stderr.tail.has_sign
 
     def header(self, advisor: int = 0) -> LogHeader | None:
         """Return the header that an advisor wrote; None before it has, or when it never asks."""
@@ -241,7 +232,7 @@ class Session:
             return self._take()
         if self.exited:
             return None
-        if self._stderr.sign:
+        if self._stderr.tail.sign:
             self._read_stderr()
             if self.ended_early:
                 self.kill()
@@ -263,8 +254,8 @@ class Session:
             return self._take()
         if ended:
             self.exited = True
-            if self.contexts is not None:
-                self.contexts.end()
+            if self._stderr.contexts is not None:
+                self._stderr.contexts.end()
             self._connection.drop_names()
         return None
 
@@ -283,14 +274,10 @@ class Session:
 
     def _placed(self, decision: Decision) -> Decision:
         """Return the decision that clang waits with, with its place where that is followed."""
-        if self.contexts is None or self.advisors[decision.advisor] is not INLINING:
+        if self._stderr.contexts is None or self.advisors[decision.advisor] is not INLINING:
             return decision
         self._read_stderr()
-        if self._stderr_read > _LONGEST_STDERR:
-            # clang waits, and says nothing before it is answered.
-            os.ftruncate(self._connection.stderr, 0)
-            self._stderr_read = 0
-        site = self.contexts.ask()
+        site = self._stderr.site(self._connection)
         return Decision(decision.advisor, site.component, site.position, decision.payload, site.visit)
 
     def _read(self, channel: Channel) -> Decision | None:
@@ -317,22 +304,9 @@ class Session:
 
     def _read_stderr(self) -> None:
         descriptor = self._connection.stderr
-        if descriptor < 0:
-            return
-        if self._connection.stderr_is_file:
-            while data := os.pread(descriptor, READ_SIZE, self._stderr_read):
-                self._stderr_read += len(data)
-                self._stderr.feed(data)
-                if self.contexts is not None:
-                    self.contexts.feed(data)
-            return
-        try:
-            while data := os.read(descriptor, READ_SIZE):
-                self._stderr.feed(data)
-        except BlockingIOError:
-            return
-        self._poll.unregister(descriptor)
-        self._connection.close_stderr()
+        if descriptor >= 0 and self._stderr.read(self._connection):
+            self._poll.unregister(descriptor)
+            self._connection.close_stderr()
 
     def wait(self, timeout: float) -> Decision | None:
         """Return the next decision, or None when clang has ended and no more will come.
@@ -376,23 +350,12 @@ class Session:
         status = self._process.exit_status
         if status != 0:
             raise self.failure()
-        connection = self._connection
-        return Compiled(self._contents(connection.output), self._contents(connection.record), self.stderr)
+        return self._connection.compiled(self.stderr)
 
     def failure(self) -> CompilerError:
         """Return the error that says how clang failed, with the tail of standard error."""
         assert self._process is not None
-        status = self._process.exit_status
-        if status is not None and status < 0:
-            name = signal.Signals(-status).name
-            return self._error("signal", f"clang crashed with signal {-status} ({name})")
-        return self._error("exit", f"clang failed with exit status {status}")
-
-    @staticmethod
-    def _contents(descriptor: int) -> bytes:
-        if descriptor < 0:
-            return b""
-        return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+        return self._error(*describe_end(self._process.exit_status))
 
     def _error(self, kind: str, message: str) -> CompilerError:
         status = self._process.exit_status if self._process is not None else None

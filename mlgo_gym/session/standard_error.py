@@ -1,0 +1,71 @@
+"""Our end of a clang's standard error: reads what it says, keeps the end of it, and follows its decisions by it."""
+
+from __future__ import annotations
+
+import os
+
+from mlgo_gym.session.connection import Connection
+from mlgo_gym.session.inline_contexts import InlineContexts, InlineSite, without_own_words
+from mlgo_gym.session.stderr_tail import KEPT_BYTES, StderrTail
+
+_READ_SIZE = 1 << 16
+
+_LONGEST_FILE = 1 << 22
+"""How much of what clang says is left lying in memory."""
+
+
+class StandardError:
+    """Takes in what comes on standard error, a pipe or a file.
+
+    Args:
+        contexts: what follows by it in which functions clang inlines; None where that is not wanted.
+
+    Attributes:
+        contexts: as given.
+        tail: the end of what was said.
+    """
+
+    def __init__(self, contexts: InlineContexts | None) -> None:
+        self.contexts = contexts
+        self.tail = StderrTail()
+        self._position = 0
+
+    def read(self, connection: Connection) -> bool:
+        """Read what clang has said; return whether it has closed its end, after which it says no more."""
+        descriptor = connection.stderr
+        if connection.stderr_is_file:
+            while data := os.pread(descriptor, _READ_SIZE, self._position):
+                self._position += len(data)
+                self.tail.feed(data)
+                if self.contexts is not None:
+                    self.contexts.feed(data)
+            return False
+        try:
+            while data := os.read(descriptor, _READ_SIZE):
+                self.tail.feed(data)
+        except BlockingIOError:
+            return False
+        return True
+
+    def site(self, connection: Connection) -> InlineSite:
+        """Return the place of the inlining decision that clang waits with; all that it has said must be read."""
+        assert self.contexts is not None
+        if self._position > _LONGEST_FILE:
+            # clang waits, and says nothing before it is answered.
+            os.ftruncate(connection.stderr, 0)
+            self._position = 0
+        return self.contexts.ask()
+
+    @property
+    def text(self) -> str:
+        """The end of what clang has said, without what it was made to say to be followed."""
+        if self.contexts is None:
+            return self.tail.text
+        end = self.tail.end
+        return without_own_words(end, cut_off=len(end) == KEPT_BYTES).decode(errors="replace")
+
+    def copy(self) -> StandardError:
+        """Return a copy for a connection of its own, whose file is empty."""
+        twin = StandardError(None if self.contexts is None else self.contexts.copy())
+        twin.tail = self.tail.copy()
+        return twin
