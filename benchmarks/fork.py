@@ -229,7 +229,7 @@ class Tree:
 
     def grow(self) -> None:
         """Compile to the end, with forks on the way."""
-        with Session(self.command, self.advisors, record=True) as root:
+        with Session(self.command, self.advisors, optimization_record=True) as root:
             self._branch(root, [], root.wait(TIMEOUT))
 
     def _branch(self, session: Session, answers: list[bytes], decision: Decision | None) -> None:
@@ -242,14 +242,14 @@ class Tree:
             session.advise(answers[-1])
             decision = session.wait(TIMEOUT)
         compiled = session.finish(TIMEOUT)
-        self.leaves.append((answers, compiled.object_bytes + compiled.record))
+        self.leaves.append((answers, compiled.object_bytes + compiled.optimization_record))
 
     def unequal(self) -> int:
         """Return how many leaves differ from a fresh clang with their answers."""
         return sum(self._replay(answers) != found for answers, found in self.leaves)
 
     def _replay(self, answers: list[bytes]) -> bytes:
-        with Session(self.command, self.advisors, record=True) as session:
+        with Session(self.command, self.advisors, optimization_record=True) as session:
             if len(self.advisors) == 1:
                 session.advise_ahead(answers)
             else:
@@ -258,7 +258,7 @@ class Tree:
                         return b""
                     session.advise(answer)
             compiled = session.finish(TIMEOUT)
-            return compiled.object_bytes + compiled.record
+            return compiled.object_bytes + compiled.optimization_record
 
 
 def check_equality(role: str, modules: Sequence[Module], toolchain: Toolchain, trees: int) -> Equality:

@@ -18,6 +18,7 @@ from mlgo_gym.llvm.advisors import INLINING, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session.decision import Decision
+from mlgo_gym.tasks.feature_table import INLINING_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.tasks.task import Task
 from mlgo_gym.vector_env import CompilerVectorEnv
@@ -47,6 +48,7 @@ class InlineTask(Task):
 
     name: ClassVar[str] = "inlining"
     advisors: ClassVar[tuple[Advisor, ...]] = (INLINING,)
+    tables: ClassVar[tuple[FeatureTable, ...]] = (INLINING_TABLE,)
 
     _misplaced = False
 
@@ -128,8 +130,9 @@ class InlineTask(Task):
 
 def _offset(header: LogHeader, name: str) -> int:
     """Return the position of a feature in the bytes of an observation."""
-    names = [spec.name for spec in header.features]
-    return sum(spec.nbytes for spec in header.features[: names.index(name)])
+    fields = header.dtype.fields
+    assert fields is not None
+    return fields[name][1]
 
 
 class InlineEnv(CompilerEnv):

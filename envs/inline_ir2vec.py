@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from gymnasium.utils import EzPickle
@@ -13,6 +14,7 @@ from mlgo_gym.episode.options import EnvOptions
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.ir2vec import ARGUMENTS, ENTITIES, OPCODES, TYPES, vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.tasks.feature_table import EMBEDDINGS_TABLE, INLINING_TABLE, FeatureTable
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 OLDEST_CLANG = 22
@@ -27,6 +29,12 @@ class InlineIR2VecTask(InlineTask):
     """
 
     name: ClassVar[str] = "inlining"
+    tables: ClassVar[tuple[FeatureTable, ...]] = (INLINING_TABLE, EMBEDDINGS_TABLE)
+    arguments: ClassVar[Mapping[str, str]] = {
+        "vocabulary": 'the vocabulary of the embeddings: `"one-hot"`, or a JSON file with the keys `Opcodes`, `Types` '
+        "and `Arguments`, each a mapping from an entity of `llvm-ir2vec entities` to a list of numbers, equally many "
+        "for all",
+    }
 
     def __init__(self, vocabulary: str) -> None:
         self._vocabulary = vocabulary

@@ -19,6 +19,7 @@ from mlgo_gym.episode.options import EnvOptions
 from mlgo_gym.llvm.advisors import ADVISORS, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.decision import Decision
+from mlgo_gym.tasks.feature_table import EVICTION_TABLE, INLINING_TABLE, PRIORITY_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.tasks.task import Task
 from mlgo_gym.vector_env import CompilerVectorEnv
@@ -46,6 +47,7 @@ class JointTask(Task):
 
     name: ClassVar[str] = "joint"
     advisors: ClassVar[tuple[Advisor, ...]] = ADVISORS
+    tables: ClassVar[tuple[FeatureTable, ...]] = (INLINING_TABLE, EVICTION_TABLE, PRIORITY_TABLE)
 
     def __init__(self) -> None:
         self._inline, self._evict, self._priority = InlineTask(), EvictTask(), PriorityTask()

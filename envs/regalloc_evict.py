@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
-from gymnasium.utils import EzPickle
-from typing_extensions import Unpack
 
-from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.options import EnvOptions
+from mlgo_gym.envs.allocation import AllocationEnv
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import EVICTION, Advisor
-from mlgo_gym.llvm.allocation_record import CostWeights
 from mlgo_gym.llvm.eviction_rule import default_eviction
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.tasks.allocation import AllocationTask
+from mlgo_gym.tasks.feature_table import EVICTION_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.vector_env import CompilerVectorEnv
 
@@ -30,26 +28,20 @@ class EvictTask(AllocationTask):
 
     name: ClassVar[str] = "eviction"
     advisors: ClassVar[tuple[Advisor, ...]] = (EVICTION,)
+    tables: ClassVar[tuple[FeatureTable, ...]] = (EVICTION_TABLE,)
 
     def _bind(self, observation: str) -> None:
         header = self.headers[0]
-        self._columns: list[struct.Struct] = []
-        self._offsets: list[int] = []
-        offsets: dict[str, tuple[int, int, str]] = {}
-        position = 0
-        for spec in header.features:
-            offsets[spec.name] = (position, spec.size, spec.dtype.char)
-            position += spec.nbytes
-        missing = [name for name in _RULE_FEATURES if name not in offsets]
-        if missing:
-            raise ToolchainError(f"the eviction advisor was to have the features {missing}; it has {[*offsets]}")
-        self.columns = offsets["mask"][1]
+        fields: Mapping[str, Any] = header.dtype.fields or {}
+        if missing := [name for name in _RULE_FEATURES if name not in fields]:
+            raise ToolchainError(f"the eviction advisor was to have the features {missing}; it has {[*fields]}")
+        self.columns = int(np.prod(header.dtype["mask"].shape))
+        self._rule: list[tuple[struct.Struct, int]] = []
         for name in _RULE_FEATURES:
-            offset, size, _ = offsets[name]
-            kind = "q" if name in ("mask", "is_hint", "is_local") else "f"
-            self._columns.append(struct.Struct(f"<{size}{kind}"))
-            self._offsets.append(offset)
-        self._mask_offset = offsets["mask"][0]
+            kind = header.dtype[name].base.char
+            # struct's l is of the machine, q is of eight bytes.
+            self._rule.append((struct.Struct(f"<{self.columns}{'q' if kind == 'l' else kind}"), fields[name][1]))
+        self._mask_offset = fields["mask"][1]
         self.layout = FeatureLayout(header)
         self._features = FeatureLayout(header, leave_out=("mask",))
         self.feature_names = self._features.names
@@ -89,9 +81,7 @@ class EvictTask(AllocationTask):
     def default_action(self, decision: Decision) -> int:
         """Return LLVM's own choice, near-exactly: see `mlgo_gym.llvm.eviction_rule`."""
         payload = decision.payload
-        return default_eviction(
-            *(column.unpack_from(payload, offset) for column, offset in zip(self._columns, self._offsets, strict=True))
-        )
+        return default_eviction(*(columns.unpack_from(payload, offset) for columns, offset in self._rule))
 
     def encode(self, decision: Decision, action: Any) -> bytes | None:
         """Return the advice of a column whose mask is 1; None for anything else."""
@@ -131,7 +121,7 @@ class EvictTask(AllocationTask):
         return "evict nothing" if column == self.columns - 1 else f"evict from column {column}"
 
 
-class RegAllocEvictEnv(CompilerEnv):
+class RegAllocEvictEnv(AllocationEnv):
     """Decide which live range loses its register.
 
     ## Description
@@ -215,26 +205,7 @@ class RegAllocEvictEnv(CompilerEnv):
     * v0: first version
     """
 
-    def __init__(
-        self,
-        *,
-        spill_weight: float = 1.0,
-        reload_weight: float = 4.0,
-        folded_reload_weight: float = 4.0,
-        copy_weight: float = 0.2,
-        **options: Unpack[EnvOptions],
-    ) -> None:
-        weights = CostWeights(spill_weight, reload_weight, folded_reload_weight, copy_weight)
-        options.setdefault("reward", "spill_cost")
-        super().__init__(EvictTask(weights), **options)
-        EzPickle.__init__(
-            self,
-            spill_weight=spill_weight,
-            reload_weight=reload_weight,
-            folded_reload_weight=folded_reload_weight,
-            copy_weight=copy_weight,
-            **options,
-        )
+    task_type: ClassVar[type[AllocationTask]] = EvictTask
 
 
 class RegAllocEvictVectorEnv(CompilerVectorEnv):

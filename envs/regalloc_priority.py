@@ -7,18 +7,15 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.utils import EzPickle
-from typing_extensions import Unpack
 
-from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.options import EnvOptions
+from mlgo_gym.envs.allocation import AllocationEnv
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import PRIORITY, Advisor
-from mlgo_gym.llvm.allocation_record import CostWeights
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.tasks.allocation import AllocationTask
 from mlgo_gym.tasks.feature_reference import STAGES, stage_names
+from mlgo_gym.tasks.feature_table import PRIORITY_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.vector_env import CompilerVectorEnv
 
@@ -49,6 +46,9 @@ class PriorityTask(AllocationTask):
 
     name: ClassVar[str] = "priority"
     advisors: ClassVar[tuple[Advisor, ...]] = (PRIORITY,)
+    tables: ClassVar[tuple[FeatureTable, ...]] = (PRIORITY_TABLE,)
+
+    advice_unit: ClassVar[float] = SCALE
 
     _stages: tuple[str, ...] = STAGES
 
@@ -106,7 +106,7 @@ class PriorityTask(AllocationTask):
         return f"give it priority {SCALE * np.asarray(action).item():.0f}"
 
 
-class RegAllocPriorityEnv(CompilerEnv):
+class RegAllocPriorityEnv(AllocationEnv):
     """Decide in which order live ranges are given registers.
 
     ## Description
@@ -168,26 +168,7 @@ class RegAllocPriorityEnv(CompilerEnv):
     * v0: first version
     """
 
-    def __init__(
-        self,
-        *,
-        spill_weight: float = 1.0,
-        reload_weight: float = 4.0,
-        folded_reload_weight: float = 4.0,
-        copy_weight: float = 0.2,
-        **options: Unpack[EnvOptions],
-    ) -> None:
-        weights = CostWeights(spill_weight, reload_weight, folded_reload_weight, copy_weight)
-        options.setdefault("reward", "spill_cost")
-        super().__init__(PriorityTask(weights), **options)
-        EzPickle.__init__(
-            self,
-            spill_weight=spill_weight,
-            reload_weight=reload_weight,
-            folded_reload_weight=folded_reload_weight,
-            copy_weight=copy_weight,
-            **options,
-        )
+    task_type: ClassVar[type[AllocationTask]] = PriorityTask
 
 
 class RegAllocPriorityVectorEnv(CompilerVectorEnv):

@@ -16,6 +16,10 @@ class MlgoError(Exception):
     env_id: int | None = None
 
 
+class MlgoWarning(UserWarning):
+    """Something is done in a slower way than it was asked for, with the same result; the text says why."""
+
+
 class ToolchainError(MlgoError):
     """No usable clang, or one that cannot do what was asked."""
 

@@ -179,6 +179,7 @@ def test_a_budget_of_decisions_counts_on_in_the_fork(mixed: Path, method: str) -
     env.close()
 
 
+@pytest.mark.filterwarnings("ignore:a clang that waits could not be copied")
 def test_the_scope_of_a_function_holds_in_the_fork(mixed: Path, method: str) -> None:
     env = RegAllocEvictEnv(corpus=str(mixed), scope="function", max_decisions=MOST)
     env.reset(seed=1, options={"module": env.corpus[0].name, "function": "crowd"})
@@ -242,6 +243,8 @@ def test_a_clang_that_has_died_is_replaced_by_a_replay(env: InlineEnv) -> None:
     env._stepper.episode.session.kill()
     fork = env.fork()
     assert fork.fork_method == "replay"
+    assert "none does" in fork.fork_reason
+    assert env.fork_reason == ""
     assert go_on(fork, 1)[-1][2]
     fork.close()
 

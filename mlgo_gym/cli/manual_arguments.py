@@ -11,16 +11,6 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import Settings
 from mlgo_gym.tasks.info_reference import info_keys
 
-OWN_ARGUMENTS = {
-    "vocabulary": 'the vocabulary of the embeddings: `"one-hot"`, or a JSON file with the keys `Opcodes`, `Types` and '
-    "`Arguments`, each a mapping from an entity of `llvm-ir2vec entities` to a list of numbers, equally many for all",
-    "spill_weight": "what a spill counts in `spill_cost`",
-    "reload_weight": "what a reload counts in `spill_cost`",
-    "folded_reload_weight": "what a reload within another instruction counts in `spill_cost`",
-    "copy_weight": "what a copy counts in `spill_cost`",
-}
-"""The arguments that only some environments take."""
-
 _RULE = "|---|---|---|"
 
 
@@ -33,8 +23,8 @@ def argument_table(env: CompilerEnv) -> str:
     shared = dict(shared_arguments())
     rows = ["| argument | default | meaning |", _RULE]
     for name, parameter in inspect.signature(type(env)).parameters.items():
-        if name in OWN_ARGUMENTS:
-            rows.append(_row(name, parameter.default, OWN_ARGUMENTS[name]))
+        if name in env.task.arguments:
+            rows.append(_row(name, parameter.default, env.task.arguments[name]))
     defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
     defaults["reward"] = env.setup.settings.reward
     rows += [_row(name, defaults[name], meaning) for name, meaning in shared.items()]

@@ -11,27 +11,16 @@ from gymnasium.envs.registration import load_env_creator, registry
 from mlgo_gym import ENVIRONMENTS
 from mlgo_gym.cli.manual_arguments import argument_table, info_table
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.llvm.ir2vec import ARGUMENTS, OPCODES, TYPES
 from mlgo_gym.storage.cache import write_atomically
-from mlgo_gym.tasks.feature_reference import EMBEDDINGS, FEATURES, NEWER_STAGES_SINCE, OLDER_STAGES, STAGES, Feature
+from mlgo_gym.tasks.feature_reference import Feature
 
-_ADVISORS = {
-    "mlgo/Inline-v0": ("inlining",),
-    "mlgo/InlineIR2Vec-v0": ("inlining", "embeddings"),
-    "mlgo/Joint-v0": ("inlining", "eviction", "priority"),
-    "mlgo/RegAllocEvict-v0": ("eviction",),
-    "mlgo/RegAllocPriority-v0": ("priority",),
-}
-"""Which tables an environment's page has."""
-
-_TABLES = {**FEATURES, "embeddings": EMBEDDINGS}
 _DTYPES = {"int64_t": "int64", "float": "float32"}
 _GENERATED = "<!-- made by `mlgo-gym docs` from the docstrings of the classes and the references in mlgo_gym/tasks -->"
 
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its file name: one for each environment, and `index.md`."""
-    texts = {f"{_short(name)}.md": _page(name) for name in ENVIRONMENTS}
+    texts = {f"{_short(name)}.md": page(name) for name in ENVIRONMENTS}
     return {"index.md": _index(), **texts}
 
 
@@ -92,30 +81,16 @@ def _index() -> str:
     return "\n".join([_GENERATED, "", "# Environments", "", "| environment | task |", "|---|---|", *rows, ""])
 
 
-def _page(name: str) -> str:
+def page(name: str) -> str:
+    """Return the page of a registered environment."""
     env = _made(name)
     text = _with_table(_docstring(name), "Arguments", argument_table(env))
     text = _with_table(text, "Info", info_table(env))
     parts = [_GENERATED, f"# {name}", text, "## Features"]
-    for advisor in _ADVISORS[name]:
-        parts += [f"### {advisor.capitalize()}", _introduction(advisor), _table(_TABLES[advisor])]
-        if advisor in ("eviction", "priority"):
-            parts.append(_stages())
-        if advisor == "embeddings":
-            parts.append(_entities())
+    for table in env.task.tables:
+        parts += [f"### {table.title}", table.introduction, _table(table.features)]
+        parts += [table.note] if table.note else []
     return "\n\n".join(parts) + "\n"
-
-
-def _introduction(advisor: str) -> str:
-    return {
-        "inlining": "Of the call and of the callee as they would be here, unless a row says otherwise. In a flat "
-        "observation each is one element.",
-        "embeddings": "Before `inlining_default`. In a flat observation the elements are `callee_embedding[0]` and so "
-        "on, or have the names below.",
-        "eviction": "`columns` is 33. In a flat observation the elements are `nr_urgent[0]` and so on; `mask` is "
-        "`action_mask`. Frequencies are static estimates, relative to the function's entry.",
-        "priority": "In a flat observation each is one element.",
-    }[advisor]
 
 
 def _table(features: Iterable[Feature]) -> str:
@@ -125,23 +100,3 @@ def _table(features: Iterable[Feature]) -> str:
         shape = f"({lengths},)" if len(feature.shape) == 1 else f"({lengths})"
         rows.append(f"| `{feature.name}` | {_DTYPES[feature.type]} | {shape} | {feature.meaning} | {feature.since} |")
     return "\n".join(rows)
-
-
-def _stages() -> str:
-    def listing(names: Iterable[str]) -> str:
-        return ", ".join(f"{number} {name}" for number, name in enumerate(names))
-
-    newer, older = listing(STAGES), listing(OLDER_STAGES)
-    return f"Stages of a live range: since clang {NEWER_STAGES_SINCE} {newer}; before it {older}."
-
-
-def _entities() -> str:
-    kinds = {"opcode": OPCODES, "type": TYPES, "operand": ARGUMENTS}
-    lines = [f"- `SIDE_{kind}_NAME`: {', '.join(f'`{entity}`' for entity in names)}" for kind, names in kinds.items()]
-    return "\n".join(
-        [
-            'With `vocabulary="one-hot"` the elements are, where `SIDE` is `callee` or `caller`, and `NAME` is of:',
-            "",
-            *lines,
-        ]
-    )

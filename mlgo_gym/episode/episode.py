@@ -72,7 +72,7 @@ class Episode:
         command, advisors = self.compilation.command, self.task.advisors
         if self.alone:
             return Session((*command, *REMARK_FLAGS), advisors)
-        return Session(command, advisors, record=self.task.record)
+        return Session(command, advisors, optimization_record=self.task.optimization_record)
 
     @property
     def over(self) -> bool:
@@ -218,7 +218,7 @@ class Episode:
         """Take in the session that has just ended: first the agent's compile, then, if need be, the baseline's."""
         measurement = self._measure()
         if self._baseline_session is not None:
-            keep_baseline(self.compilation, measurement, record=self.task.record)
+            keep_baseline(self.compilation, measurement, optimization_record=self.task.optimization_record)
             self._baseline_session.close()
             self.baseline = measurement
             return
@@ -226,9 +226,11 @@ class Episode:
         if self.function is None and not self.decisions + self.handed_over:
             keep_decisions(self.compilation, self.task, {})
         self.session.close()
-        self.baseline = known_baseline(self.compilation, record=self.task.record)
+        self.baseline = known_baseline(self.compilation, optimization_record=self.task.optimization_record)
         if self.baseline is None:
-            self._baseline_session = baseline_session(self.compilation, record=self.task.record)
+            self._baseline_session = baseline_session(
+                self.compilation, optimization_record=self.task.optimization_record
+            )
 
     def _measure(self) -> Measurement:
         if self.alone and self._baseline_session is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
@@ -65,7 +64,7 @@ def probe(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...] = ()) -
 def _measure(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...]) -> Probe:
     with tempfile.TemporaryDirectory(prefix="mlgo-gym-probe-") as folder:
         source = Path(folder, "probe.ll")
-        source.write_text(_tiny_module())
+        source.write_text(advisor.trial or _tiny_module())
         command = [*toolchain.command, "-cc1", "-Oz", "-emit-obj", "-w", *flags, "-x", "ir", str(source)]
         try:
             with Session(command, [advisor]) as session:
@@ -73,7 +72,9 @@ def _measure(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...]) -> 
                 while (decision := session.wait(_TIMEOUT)) is not None:
                     decisions += 1
                     first = first or decision.payload
-                    session.advise(_any_answer(advisor, session.header(), decision.payload))
+                    header = session.header()
+                    assert header is not None, "who asks has sent a header"
+                    session.advise(advisor.answer(header, decision.payload))
                 header = session.header()
                 object_sizes(session.finish(_TIMEOUT).object_bytes)
         except MlgoError as error:
@@ -88,20 +89,6 @@ def _measure(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...]) -> 
             "advisor never asked: this build lacks the interactive mode; choose another clang, or the bundled one"
         )
     return Probe(header, decisions, first)
-
-
-def _any_answer(advisor: Advisor, header: LogHeader | None, payload: bytes) -> bytes:
-    assert header is not None
-    if advisor.scalar_type == "float":
-        return struct.pack("<f", 1.0)
-    names = [spec.name for spec in header.features]
-    if "mask" not in names:
-        return struct.pack("<q", 0)
-    # Legal eviction choices have mask 1; the last column, "evict nothing", is preferred.
-    offset = sum(spec.nbytes for spec in header.features[: names.index("mask")])
-    columns = header.features[names.index("mask")].size
-    mask = struct.unpack_from(f"<{columns}q", payload, offset)
-    return struct.pack("<q", max(column for column in range(columns) if mask[column]))
 
 
 def _tiny_module() -> str:

@@ -8,11 +8,12 @@ those that come after it in its module, too.
 from __future__ import annotations
 
 import os
+import warnings
 from collections import OrderedDict
 from pathlib import Path
 
 from mlgo_gym.episode.episode import Episode
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.errors import MlgoError, MlgoWarning
 from mlgo_gym.session.snapshot_support import snapshot_support
 
 MOST = 8
@@ -37,6 +38,7 @@ class WarmStarts:
         self._most = most
         self._most_bytes = most_bytes
         self._waiting: OrderedDict[tuple[str, int], tuple[Episode, int]] = OrderedDict()
+        self._told = False
 
     def __len__(self) -> int:
         """Return how many wait."""
@@ -45,32 +47,44 @@ class WarmStarts:
     def copy(self, key: str, place: int, timeout: float) -> Episode | None:
         """Return a copy of the episode that waits under a key nearest to a place and not behind it.
 
-        None where there is none, or it cannot be copied.
+        None where there is none, or it cannot be copied, of which a warning says why.
         """
         nearest = max((at for of, at in self._waiting if of == key and at <= place), default=None)
         if nearest is None:
             return None
         episode, _ = self._waiting[key, nearest]
         self._waiting.move_to_end((key, nearest))
-        try:
-            twin = episode.fork(timeout)
-        except MlgoError:
-            twin = None
-        if twin is None or twin.fork_method != "snapshot":
-            # The waiting clang is gone, or was never copied: a fresh one is as good as a replay.
-            if twin is not None:
-                twin.close()
+        twin = self._snapshot(episode, timeout)
+        if twin is None:
             self._drop((key, nearest))
-            return None
         return twin
 
+    def _snapshot(self, episode: Episode, timeout: float) -> Episode | None:
+        """Return a copy of an episode; None where that would be a replay, than which a fresh clang is no worse."""
+        try:
+            twin = episode.fork(timeout)
+        except MlgoError as error:
+            reason = str(error.__cause__ or error)
+        else:
+            if twin.fork_method == "snapshot":
+                return twin
+            twin.close()
+            reason = twin.fork_reason
+        if not self._told:
+            self._told = True
+            warnings.warn(
+                f"a clang that waits could not be copied, so that an episode starts in a fresh one: {reason}",
+                MlgoWarning,
+                stacklevel=2,
+            )
+        return None
+
     def keep(self, key: str, place: int, episode: Episode, timeout: float) -> None:
-        """Keep a copy of an episode that waits with its first decision, if it can be copied."""
+        """Keep a copy of an episode that waits with its first decision, if it can be copied; a warning says why not."""
         if (key, place) in self._waiting or not snapshot_support()[0]:
             return
-        twin = episode.fork(timeout)
-        if twin.fork_method != "snapshot":
-            twin.close()
+        twin = self._snapshot(episode, timeout)
+        if twin is None:
             return
         self._waiting[key, place] = (twin, _own_bytes(twin.session.pid))
         while len(self._waiting) > self._most or self._bytes() > self._most_bytes:

@@ -109,7 +109,9 @@ class EpisodeRunner:
             if self.is_plain_compile(assignment):
                 return self._compile(assignment)
             module = self.env.corpus.module(assignment.module)
-            measure_baseline(self.env.compilation(module), self._timeout, record=self.env.task.record)
+            measure_baseline(
+                self.env.compilation(module), self._timeout, optimization_record=self.env.task.optimization_record
+            )
             return self._episode(assignment, module)
         except Exception as error:  # noqa: BLE001 - the user's policy may raise anything; the other episodes go on
             return failure(assignment, error)
@@ -143,9 +145,11 @@ class EpisodeRunner:
     def _compile(self, assignment: Assignment) -> EpisodeResult:
         env = self._clangs[assignment.policy]
         module = self.env.corpus.module(assignment.module)
-        baseline = measure_baseline(self.env.compilation(module), self._timeout, record=self.env.task.record)
+        baseline = measure_baseline(
+            self.env.compilation(module), self._timeout, optimization_record=self.env.task.optimization_record
+        )
         started = time.perf_counter()
-        with baseline_session(env.compilation(module), record=env.task.record) as session:
+        with baseline_session(env.compilation(module), optimization_record=env.task.optimization_record) as session:
             measurement = Measurement.of(session.finish(self._timeout))
         seconds = time.perf_counter() - started
         reference = baseline.named_sizes()

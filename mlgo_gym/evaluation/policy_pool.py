@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+
+from mlgo_gym.errors import MlgoWarning
 from mlgo_gym.evaluation.episode_runner import EpisodeRunner
 from mlgo_gym.policies import BatchedPolicy, Policy, load_policy
 
@@ -42,7 +45,13 @@ class PolicyPool:
             return None
         try:
             return load_policy(spec, self._runner.env, seed=self._runner.settings.seed)
-        except Exception:  # noqa: BLE001 - the user's code may allow one only; that one is there
+        except Exception as error:  # noqa: BLE001 - the user's code may allow one only; that one is there
+            warnings.warn(
+                f"the policy {name} was to be made once more, and one serves one episode at a time now: "
+                f"{type(error).__name__}: {error}",
+                MlgoWarning,
+                stacklevel=2,
+            )
             return None
 
     def give_back(self, name: str, policy: Policy) -> None:

@@ -2,7 +2,33 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import numpy as np
+
+from mlgo_gym.llvm.training_log import LogHeader
+
+Answer = Callable[[LogHeader, bytes], bytes]
+
+
+def _zero(header: LogHeader, payload: bytes) -> bytes:
+    """Return 0."""
+    del header, payload
+    return bytes(8)
+
+
+def _last_legal(header: LogHeader, payload: bytes) -> bytes:
+    """Return the last column whose mask is 1: "evict nothing" where that is legal."""
+    (mask,) = np.frombuffer(payload, header.dtype)["mask"]
+    return struct.pack("<q", np.flatnonzero(mask)[-1])
+
+
+def _one(header: LogHeader, payload: bytes) -> bytes:
+    """Return the float 1."""
+    del header, payload
+    return struct.pack("<f", 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +41,9 @@ class Advisor:
         channel: the `-mllvm` option that takes the base path of the two files.
         extras: further `-mllvm` options that are always given.
         scalar_type: the type of the answer, as the header must state it.
+        answer: any legal answer to a question, for the trial of a clang: it takes the header of the channel and the
+            bytes of the observation, and returns those of an advice tensor.
+        trial: textual IR, read by every clang, that makes it ask; empty: the module of `mlgo_gym.episode.probe`.
     """
 
     name: str
@@ -22,6 +51,8 @@ class Advisor:
     channel: str
     extras: tuple[str, ...] = ()
     scalar_type: str = "int64_t"
+    answer: Answer = _zero
+    trial: str = ""
 
     def flags(self, base: str) -> list[str]:
         """Return the `-cc1` arguments for a channel at `base`."""
@@ -37,7 +68,12 @@ INLINING = Advisor(
 )
 """llvm/lib/Analysis/MLInlineAdvisor.cpp; one question per call site."""
 
-EVICTION = Advisor("eviction", "-regalloc-enable-advisor=release", "-regalloc-evict-interactive-channel-base")
+EVICTION = Advisor(
+    "eviction",
+    "-regalloc-enable-advisor=release",
+    "-regalloc-evict-interactive-channel-base",
+    answer=_last_legal,
+)
 """llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp; which live range to evict for a candidate."""
 
 PRIORITY = Advisor(
@@ -45,6 +81,7 @@ PRIORITY = Advisor(
     "-regalloc-enable-priority-advisor=release",
     "-regalloc-priority-interactive-channel-base",
     scalar_type="float",
+    answer=_one,
 )
 """llvm/lib/CodeGen/MLRegAllocPriorityAdvisor.cpp; the place of a live range in the allocation queue."""
 

@@ -57,18 +57,21 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
     name, colon, argument = spec.partition(":")
     if name == "threshold":
         return ThresholdPolicy(inner, _number(argument)) if colon else ThresholdPolicy(inner)
-    if name in BUILTIN_POLICIES:
+    if name in BUILTIN_POLICIES or name in inner.task.policies:
         if colon:
             raise PolicyError(f"the policy {name!r} takes no argument, found {argument!r}; leave it out")
         if name == "default":
             return DefaultPolicy()
-        return RandomPolicy(inner, seed) if name == "random" else _OF_AN_ENVIRONMENT[name](inner)
+        if name == "random":
+            return RandomPolicy(inner, seed)
+        policy: Policy = {**_OF_AN_ENVIRONMENT, **inner.task.policies}[name](inner)
+        return policy
     if spec.startswith(PLAIN_CLANG):
         raise PolicyError(f"{spec!r} answers no decisions, it is another compile; only an evaluation can use it")
     if is_model(spec):
         return load_model(spec, inner)
     if not colon:
-        raise _unknown(spec)
+        raise _unknown(spec, (*BUILTIN_POLICIES, *inner.task.policies))
     return _users_policy(spec, inner)
 
 
@@ -78,7 +81,8 @@ def policy_identity(spec: str) -> str:
     Raises:
         PolicyError: it names a file or a module that does not exist.
     """
-    if spec.startswith(PLAIN_CLANG) or spec.partition(":")[0] in BUILTIN_POLICIES:
+    # What has no colon is a name, of this package's or a task's own.
+    if spec.startswith(PLAIN_CLANG) or ":" not in spec or spec.partition(":")[0] in BUILTIN_POLICIES:
         return spec
     return f"{spec} {model_digest(spec) if is_model(spec) else source_digest(spec)}"
 
@@ -102,10 +106,10 @@ def _number(text: str) -> float:
         raise PolicyError(f"threshold takes a number, found {text!r}; write it as in threshold:20") from None
 
 
-def _unknown(spec: str) -> PolicyError:
-    close = get_close_matches(spec, BUILTIN_POLICIES, n=2, cutoff=0.5)
+def _unknown(spec: str, names: tuple[str, ...]) -> PolicyError:
+    close = get_close_matches(spec, names, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
     return PolicyError(
-        f"there is no policy {spec!r}; {hint}there are {', '.join((*BUILTIN_POLICIES, *MODEL_POLICIES))}, clang:FLAGS "
+        f"there is no policy {spec!r}; {hint}there are {', '.join((*names, *MODEL_POLICIES))}, clang:FLAGS "
         "for a plain clang with other flags, and your own as package.module:Name or path/to/file.py:Name"
     )

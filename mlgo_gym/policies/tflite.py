@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.envs.regalloc_priority import SCALE
 from mlgo_gym.errors import MissingExtraError, PolicyError
-from mlgo_gym.llvm.advisors import PRIORITY
 from mlgo_gym.policies.model_tensors import ModelTensor, bind_inputs, bind_output
 
 MODEL = "model.tflite"
@@ -53,8 +51,8 @@ class TflitePolicy:
         output = _decision(self._model.get_output_details(), file.with_name(OUTPUT_SPEC))
         self._output = output["index"]
         self._choose = bind_output("tflite", env, _tensor(output))
-        # The advice of a priority advisor is the priority itself.
-        self._unit = SCALE if env.task.advisors == (PRIORITY,) else 1.0
+        # What the model gives is advice, and an action may count in another unit.
+        self._unit = env.task.advice_unit
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
         """Return what the model decides."""

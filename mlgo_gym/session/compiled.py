@@ -11,10 +11,10 @@ class Compiled:
 
     Attributes:
         object_bytes: the object file.
-        record: the optimisation record (YAML), empty unless it was asked for.
+        optimization_record: the optimisation record (YAML), empty unless it was asked for.
         stderr: the tail of standard error.
     """
 
     object_bytes: bytes
-    record: bytes
+    optimization_record: bytes
     stderr: str

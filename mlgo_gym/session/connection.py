@@ -22,7 +22,7 @@ class Connection:
     Attributes:
         channels: one for each advisor.
         output: the object file.
-        record: the optimisation record, -1 without one.
+        optimization_record: the optimisation record, -1 without one.
         stderr: where clang's standard error can be read; -1 once it has ended.
         stderr_is_file: whether that is a file, to which clang writes without waking anybody, and not a pipe.
         stderr_write: the end for a clang that is to be started, -1 afterwards.
@@ -31,7 +31,7 @@ class Connection:
 
     def __init__(self) -> None:
         self.channels: list[Channel] = []
-        self.output = self.record = self.stderr = self.stderr_write = self._folder = -1
+        self.output = self.optimization_record = self.stderr = self.stderr_write = self._folder = -1
         self.stderr_is_file = False
         self.lent: list[int] = []
         self._host = os.getpid()
@@ -39,12 +39,12 @@ class Connection:
         self._names: list[str] = []
 
     @classmethod
-    def make(cls, advisors: Sequence[Advisor], *, record: bool, stderr_file: bool = False) -> Connection:
+    def make(cls, advisors: Sequence[Advisor], *, optimization_record: bool, stderr_file: bool = False) -> Connection:
         """Return the connection for a clang that is to be started.
 
         Args:
             advisors: who asks.
-            record: whether an optimisation record is kept.
+            optimization_record: whether an optimisation record is kept.
             stderr_file: whether standard error is a file: for a clang that says much.
         """
         new = cls()
@@ -54,9 +54,9 @@ class Connection:
             for number, advisor in enumerate(advisors):
                 new.channels.append(Channel(new._channel_name(number), number, advisor))
             new.output = os.memfd_create("mlgo-gym-object", os.MFD_CLOEXEC)
-            if record:
-                new.record = os.memfd_create("mlgo-gym-record", os.MFD_CLOEXEC)
-                new.lent.append(new.record)
+            if optimization_record:
+                new.optimization_record = os.memfd_create("mlgo-gym-record", os.MFD_CLOEXEC)
+                new.lent.append(new.optimization_record)
             if len(advisors) > 1:
                 new._folder = os.open(new._scratch, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
                 new.lent.append(new._folder)
@@ -83,8 +83,8 @@ class Connection:
                 number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self._folder)
                 base = f"/proc/self/fd/{number}/{Path(base).name}"
             words += advisor.flags(base)
-        if self.record >= 0:
-            number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self.record)
+        if self.optimization_record >= 0:
+            number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self.optimization_record)
             words += ["-opt-record-file", f"/proc/self/fd/{number}", "-opt-record-passes", "regalloc"]
         return [*words, "-o", "-"]
 
@@ -103,8 +103,10 @@ class Connection:
                 new.channels.append(twin)
                 files |= places
             new.output, files[file_id(os.fstat(self.output))] = _copy_file(self.output, new.name("object"))
-            if self.record >= 0:
-                new.record, files[file_id(os.fstat(self.record))] = _copy_file(self.record, new.name("record"))
+            if self.optimization_record >= 0:
+                new.optimization_record, files[file_id(os.fstat(self.optimization_record))] = _copy_file(
+                    self.optimization_record, new.name("record")
+                )
             new.stderr_is_file = self.stderr_is_file
             if self.stderr >= 0:
                 path = new.name("stderr")
@@ -148,7 +150,7 @@ class Connection:
         Args:
             stderr: the tail of its standard error.
         """
-        return Compiled(_contents(self.output), _contents(self.record), stderr)
+        return Compiled(_contents(self.output), _contents(self.optimization_record), stderr)
 
     def drop_names(self) -> None:
         """Remove the folder: both ends of every file are open or will never be. Idempotent."""
@@ -176,10 +178,10 @@ class Connection:
         """Give everything back. Idempotent."""
         for channel in self.channels:
             channel.close()
-        for descriptor in (self.output, self.record, self.stderr, self.stderr_write, self._folder):
+        for descriptor in (self.output, self.optimization_record, self.stderr, self.stderr_write, self._folder):
             if descriptor >= 0:
                 os.close(descriptor)
-        self.output = self.record = self.stderr = self.stderr_write = self._folder = -1
+        self.output = self.optimization_record = self.stderr = self.stderr_write = self._folder = -1
         self.drop_names()
 
 

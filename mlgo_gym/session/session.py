@@ -38,7 +38,7 @@ class Session:
     Args:
         command: the whole command line but for channels and output: program, `-cc1`, flags, input.
         advisors: which advisors ask us; none makes this a plain compile.
-        record: whether to keep the optimisation record of the register allocator.
+        optimization_record: whether to keep the optimisation record of the register allocator.
         contexts: whether to follow in which functions clang inlines; its decisions have contexts then.
 
     Raises:
@@ -53,12 +53,14 @@ class Session:
         command: Sequence[str],
         advisors: Sequence[Advisor] = (),
         *,
-        record: bool = False,
+        optimization_record: bool = False,
         contexts: bool = False,
     ) -> None:
         self._begin(advisors, (), StandardError(InlineContexts() if contexts else None))
         try:
-            self._connection = Connection.make(self.advisors, record=record, stderr_file=contexts)
+            self._connection = Connection.make(
+                self.advisors, optimization_record=optimization_record, stderr_file=contexts
+            )
             self.command = (
                 *command,
                 *(inline_contexts.FLAGS if contexts else ()),

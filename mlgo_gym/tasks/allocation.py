@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts, CostWeights
@@ -16,11 +17,18 @@ class AllocationTask(Task):
         weights: what one unit of each cost counts in the metric `spill_cost`.
     """
 
-    record: ClassVar[bool] = True
+    optimization_record: ClassVar[bool] = True
     after_optimization: ClassVar[bool] = True
     has_contexts: ClassVar[bool] = True
     default_metric: ClassVar[str] = "spill_cost"
     function_metrics: ClassVar[tuple[str, ...]] = ("spill_cost", "spill_count")
+
+    arguments: ClassVar[Mapping[str, str]] = {
+        "spill_weight": "what a spill counts in `spill_cost`",
+        "reload_weight": "what a reload counts in `spill_cost`",
+        "folded_reload_weight": "what a reload within another instruction counts in `spill_cost`",
+        "copy_weight": "what a copy counts in `spill_cost`",
+    }
 
     def __init__(self, weights: CostWeights = CostWeights()) -> None:  # noqa: B008 - frozen
         self.weights = weights

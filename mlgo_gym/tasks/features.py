@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -34,9 +34,9 @@ class FeatureLayout:
         left_out = frozenset(leave_out)
         names: list[str] = []
         runs: list[tuple[np.dtype[Any], int, int, int]] = []
-        offset = 0
+        fields: Mapping[str, Any] = self.dtype.fields or {}
         for spec in header.features:
-            start = len(names)
+            start, offset = len(names), fields[spec.name][1]
             if spec.name not in left_out:
                 names += [spec.name] if spec.size == 1 else [f"{spec.name}[{column}]" for column in range(spec.size)]
                 last = runs[-1] if runs else None
@@ -44,7 +44,6 @@ class FeatureLayout:
                     runs[-1] = (last[0], last[1], last[2], last[3] + spec.size)
                 else:
                     runs.append((spec.dtype, offset, start, spec.size))
-            offset += spec.nbytes
         self.names = tuple(names)
         self._runs = tuple(runs)
         # Integers are counts and costs far below the bound; only floats can be infinite or NaN.

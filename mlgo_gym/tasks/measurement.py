@@ -32,7 +32,7 @@ class Measurement:
         Raises:
             MlgoError: the object is not an ELF file, or the record not of LLVM's form.
         """
-        return cls(object_sizes(compiled.object_bytes), read_allocation_record(compiled.record))
+        return cls(object_sizes(compiled.object_bytes), read_allocation_record(compiled.optimization_record))
 
     @classmethod
     def of_function(cls, function: str, remarks: str) -> Measurement:

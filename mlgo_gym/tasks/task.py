@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session.decision import Decision
+from mlgo_gym.tasks.feature_table import FeatureTable
 from mlgo_gym.tasks.measurement import Measurement
 
 OBSERVATIONS = ("flat", "dict")
@@ -51,7 +52,7 @@ class Task(ABC):
     advisors: ClassVar[tuple[Advisor, ...]]
     """Who asks, in the order in which clang opens their channels."""
 
-    record: ClassVar[bool] = False
+    optimization_record: ClassVar[bool] = False
     """Whether the outcome needs the register allocator's optimisation record."""
 
     after_optimization: ClassVar[bool] = False
@@ -65,6 +66,18 @@ class Task(ABC):
 
     function_metrics: ClassVar[tuple[str, ...]] = ()
     """The metrics of one function, known as soon as code generation turns to the next."""
+
+    tables: ClassVar[tuple[FeatureTable, ...]]
+    """What the features mean: the tables of the manual page."""
+
+    arguments: ClassVar[Mapping[str, str]] = {}
+    """What the arguments mean that only this task's environment takes, by name: rows of the manual page."""
+
+    policies: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    """Policies in the box for this task alone, by name: each is made of the environment."""
+
+    advice_unit: ClassVar[float] = 1.0
+    """The advice that clang is sent for an action of 1: a model that was trained within clang gives advice."""
 
     headers: tuple[LogHeader, ...]
     observation_space: gym.Space[Any]

@@ -85,7 +85,7 @@ def _difference(folder: Path, env: CompilerEnv, episode: TracedEpisode) -> str:
         module = env.corpus.module(episode.module)
         timeout = env.setup.settings.timeout
         measurement = compile_with(env, module, answers, budget=bool(episode.handed_over))
-        baseline = measure_baseline(env.compilation(module), timeout, record=env.task.record)
+        baseline = measure_baseline(env.compilation(module), timeout, optimization_record=env.task.optimization_record)
     except CompilerError as error:
         again = episode.error is not None and episode.error["kind"] == error.kind
         return "" if again else str(error)
@@ -131,7 +131,7 @@ def compile_with(
     task, compilation = env.task, env.compilation(module)
     queues = [deque(each) for each in answers]
     timeout = env.setup.settings.timeout
-    with Session(compilation.command, task.advisors, record=task.record) as session:
+    with Session(compilation.command, task.advisors, optimization_record=task.optimization_record) as session:
         if len(queues) == 1:
             session.advise_ahead(answers[0])
             queues[0].clear()

@@ -226,14 +226,14 @@ def test_the_costs_are_those_of_clangs_record(
     bitcode = make_bitcode("spills.c", compiler=any_toolchain)
     info = play(RegAllocEvictEnv(corpus=str(bitcode), clang=clang(any_toolchain)), -1)[-1].info
     for prefix, one in zip(("", "baseline_"), compiled, strict=True):
-        expected = costs(one.record, CostWeights())
+        expected = costs(one.optimization_record, CostWeights())
         assert {"straight", "looping"} <= set(expected)
         rows = {row["function"]: row for row in info["functions"]}
         for function, cost in expected.items():
             assert rows[function][f"{prefix}spill_cost"] == pytest.approx(cost)
-            assert rows[function][f"{prefix}spill_count"] == counts(one.record)[function]
+            assert rows[function][f"{prefix}spill_count"] == counts(one.optimization_record)[function]
         assert info[f"{prefix}spill_cost"] == pytest.approx(sum(expected.values()))
-        assert info[f"{prefix}spill_count"] == sum(counts(one.record).values())
+        assert info[f"{prefix}spill_count"] == sum(counts(one.optimization_record).values())
         assert totals(info, prefix) == pytest.approx((info[f"{prefix}spill_cost"], info[f"{prefix}spill_count"]))
 
 
@@ -258,7 +258,8 @@ def test_each_weight_is_an_argument(spills: str, kind: str, compiled: list[Compi
     env = RegAllocEvictEnv(corpus=spills, **weights)  # type: ignore[arg-type]
     info = choose(env, 1, 3, legal=True)[-1].info
     expected = costs(
-        compiled[0].record, CostWeights(**{name.removesuffix("_weight"): value for name, value in weights.items()})
+        compiled[0].optimization_record,
+        CostWeights(**{name.removesuffix("_weight"): value for name, value in weights.items()}),
     )
     assert info["spill_cost"] == pytest.approx(sum(expected.values()))
     assert info["spill_cost"] > 0 or kind == "folded_reload"
@@ -311,7 +312,7 @@ def test_only_that_function_is_rewarded_and_no_other_changes(
     assert step.info["spill_cost"] == row["spill_cost"]
     assert step.reward == pytest.approx(1 - row["spill_cost"] / row["baseline_spill_cost"])
     evict_nothing(function_env(spills, reward="text_size"), "looping")
-    ours = costs(compiled[-1].record, CostWeights())
+    ours = costs(compiled[-1].optimization_record, CostWeights())
     assert ours["looping"] == pytest.approx(row["spill_cost"])
     assert ours["straight"] == pytest.approx(everywhere["straight"]["spill_cost"])
 

@@ -71,7 +71,7 @@ def test_what_was_never_measured_is_not_known(counted: tuple[Compilation, Path])
 
 def test_a_baseline_with_costs_is_another_than_one_without(counted: tuple[Compilation, Path]) -> None:
     measure_baseline(counted[0], 30)
-    assert known_baseline(counted[0], record=True) is None
+    assert known_baseline(counted[0], optimization_record=True) is None
 
 
 def test_a_record_of_another_release_is_measured_again(counted: tuple[Compilation, Path], own_cache: Path) -> None:

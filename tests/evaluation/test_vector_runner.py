@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import MlgoWarning
 from mlgo_gym.evaluation import EvaluationResult, evaluate
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies import Policy
@@ -121,12 +122,19 @@ def only_one(env: CompilerEnv) -> Counts:
     return Counts()
 
 
-@pytest.mark.parametrize("name", ["Counts", "ONE", "only_one"])
+@pytest.mark.parametrize("name", ["Counts", "ONE"])
 def test_each_episode_has_a_policy_to_itself(name: str, varied: str) -> None:
     policy = f"{__file__}:{name}"
     alone = evaluate("mlgo/Inline-v0", corpus=varied, policies=[policy], envs=1)
     assert not alone.failures
     assert everything(evaluate("mlgo/Inline-v0", corpus=varied, policies=[policy], envs=3)) == everything(alone)
+
+
+def test_a_policy_that_cannot_be_made_twice_serves_one_episode_at_a_time_and_it_is_said_why(varied: str) -> None:
+    policy = f"{__file__}:only_one"
+    with pytest.warns(MlgoWarning, match="only_one was to be made once more, .* ValueError: there is one already"):
+        result = evaluate("mlgo/Inline-v0", corpus=varied, policies=[policy], envs=3)
+    assert not result.failures
 
 
 def test_an_object_serves_one_episode_at_a_time(varied: str) -> None:

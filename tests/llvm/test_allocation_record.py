@@ -39,8 +39,8 @@ NAMES = {"plain", "it's", 'a "quote"', "two words", "123", "true", "back\\slash"
 
 
 def record_of(bitcode: Path, toolchain: Toolchain) -> bytes:
-    with Session(plan(Module("spills", bitcode), toolchain).command, record=True) as session:
-        return session.finish(60).record
+    with Session(plan(Module("spills", bitcode), toolchain).command, optimization_record=True) as session:
+        return session.finish(60).optimization_record
 
 
 def test_what_is_read_is_what_a_yaml_parser_reads(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:

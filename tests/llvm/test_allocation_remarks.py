@@ -65,9 +65,9 @@ def test_remarks_say_of_each_function_what_the_record_says(
 ) -> None:
     bitcode = make_bitcode(program, compiler=any_toolchain)
     command = plan(Module("m", bitcode), any_toolchain).command
-    with Session((*command, *REMARK_FLAGS), record=True) as session:
+    with Session((*command, *REMARK_FLAGS), optimization_record=True) as session:
         compiled = session.finish(60)
-    wanted = list(read_allocation_record(compiled.record).values())
+    wanted = list(read_allocation_record(compiled.optimization_record).values())
     pieces = compiled.stderr.split(LAST_REMARK)
     found = [read_allocation_remarks(piece + LAST_REMARK) for piece in pieces[:-1]]
     assert wanted

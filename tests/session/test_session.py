@@ -142,9 +142,9 @@ def test_the_optimisation_record_comes_on_request_and_changes_nothing(
     toolchain: Toolchain, make_bitcode: MakeBitcode
 ) -> None:
     compilation = plan(Module("pressure", make_bitcode("pressure.c")), toolchain)
-    with Session(compilation.command, record=True) as session:
+    with Session(compilation.command, optimization_record=True) as session:
         compiled = session.finish(LONG)
-    assert b"Pass:            regalloc" in compiled.record
+    assert b"Pass:            regalloc" in compiled.optimization_record
     assert compiled.object_bytes == plain(compilation)
 
 

@@ -78,7 +78,7 @@ def go_on(session: Session, decision: Decision | None, seed: int) -> tuple[list[
 
 def replay(command: Sequence[str], advisors: Sequence[Advisor], answers: Sequence[bytes]) -> Compiled:
     """Give the answers to a fresh clang, which must ask for exactly as many."""
-    with Session(command, advisors, record=True) as session:
+    with Session(command, advisors, optimization_record=True) as session:
         for answer in answers:
             assert session.wait(LONG) is not None
             session.advise(answer)
@@ -115,7 +115,7 @@ def test_a_fork_and_its_original_end_as_a_fresh_clang_with_their_answers(
     any_toolchain: Toolchain, plan_program: Plan, advisors: Sequence[Advisor]
 ) -> None:
     command = plan_program("mixed", any_toolchain).command
-    with Session(command, advisors, record=True) as session:
+    with Session(command, advisors, optimization_record=True) as session:
         prefix, decision = advance(session, 2)
         with session.fork() as fork:
             ends = [go_on(each, decision, seed) for seed, each in enumerate((session, fork))]
@@ -175,7 +175,7 @@ def test_a_session_can_be_forked_after_an_advisor_has_closed_its_channel(
     toolchain: Toolchain, plan_program: Plan
 ) -> None:
     command = plan_program("mixed", toolchain).command
-    with Session(command, ADVISORS, record=True) as session:
+    with Session(command, ADVISORS, optimization_record=True) as session:
         decision = session.wait(LONG)
         prefix = []
         while decision is not None and decision.advisor == 0:
@@ -220,7 +220,7 @@ def test_every_leaf_of_a_random_tree_of_forks_equals_its_replay(
             decision = session.wait(LONG)
         leaves.append((answers, session.finish(LONG)))
 
-    with Session(command, advisors, record=True) as root:
+    with Session(command, advisors, optimization_record=True) as root:
         grow(root, [], root.wait(LONG))
     assert len(leaves) == 6
     for answers, compiled in leaves:

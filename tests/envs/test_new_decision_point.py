@@ -1,0 +1,82 @@
+"""A new decision point is one file and one line of registration: CONTRIBUTING's recipe, carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import mlgo_gym
+from mlgo_gym.cli.manual_pages import page
+from mlgo_gym.episode.probe import probe
+from mlgo_gym.errors import PolicyError
+from mlgo_gym.evaluation import evaluate
+from mlgo_gym.policies import load_policy
+from mlgo_gym.policies.loading import policy_identity
+from mlgo_gym.search.algorithms import search_module
+from tests.envs import toy
+
+NAME = "mlgo/Toy-v0"
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> Iterator[None]:
+    """The one line of registration, and a cache in which no clang has been tried yet."""
+    monkeypatch.setitem(mlgo_gym.ENVIRONMENTS, NAME, "tests.envs.toy:Toy")
+    gym.register(id=NAME, entry_point="tests.envs.toy:ToyEnv", vector_entry_point="tests.envs.toy:ToyVectorEnv")
+    probe.cache_clear()
+    yield
+    del gym.registry[NAME]
+    probe.cache_clear()
+
+
+def test_it_is_an_environment_like_the_others(calls: Path) -> None:
+    env = gym.make(NAME, corpus=str(calls))
+    check_env(env.unwrapped)
+    env.close()
+
+
+def test_clang_is_tried_with_its_own_module_and_answer(calls: Path) -> None:
+    toy.answered.clear()
+    gym.make(NAME, corpus=str(calls)).close()
+    assert len(toy.answered) == 1
+
+
+def test_it_is_a_vector_environment(calls: Path) -> None:
+    envs = gym.make_vec(NAME, num_envs=2, corpus=str(calls))
+    envs.reset(seed=1)
+    _, rewards, *_, info = envs.step(np.array([1, 7]))
+    assert rewards.tolist() == [0, 0]
+    assert info["illegal_action"].tolist() == [False, True]
+    envs.close()
+
+
+def test_its_manual_page_has_its_tables_and_arguments() -> None:
+    text = page(NAME)
+    assert "| `callee_basic_block_count` | int64 | (1,) | the callee's blocks | 17 |\n\nThat is all.\n" in text
+    assert "| `bias` | `0.0` | what is added to nothing |" in text
+
+
+def test_its_policies_have_names(calls: Path) -> None:
+    result = evaluate(NAME, corpus=str(calls), policies=["default", "small", "random"])
+    assert {episode.policy for episode in result.episodes} == {"default", "small", "random"}
+    assert not result.failures
+    assert policy_identity("small") == "small"
+
+
+def test_its_policies_are_those_of_no_other_task(calls: Path) -> None:
+    env = gym.make("mlgo/Inline-v0", corpus=str(calls))
+    with pytest.raises(PolicyError, match="there is no policy 'small'"):
+        load_policy("small", env)
+    env.close()
+
+
+def test_it_can_be_searched(calls: Path) -> None:
+    env = toy.ToyEnv(corpus=str(calls))
+    result = search_module(env, env.corpus[0], "random", compiles=3)
+    assert result.verified
+    env.close()
