@@ -33,7 +33,7 @@ def waiting(request: pytest.FixtureRequest, varied: str) -> Iterator[tuple[Task,
     _, info = env.reset(seed=1, options={"module": "mixed"})
     default = info["default_action"]
     other = default / 2 if isinstance(default, np.ndarray) else 1 - default if default in (0, 1) else default - 1
-    yield env.task, env._episode.decision, other
+    yield env.task, env._stepper.decision, other
     env.close()
 
 
