@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 from gymnasium.vector.utils import batch_space
@@ -14,8 +14,14 @@ from mlgo_gym.wrappers.normalize_features import (
     normalized_space,
 )
 
+if TYPE_CHECKING:
+    _VectorWrapper = gym.vector.VectorWrapper[Any, Any, Any]
+else:
+    # Before gymnasium 1.3 it takes no types.
+    _VectorWrapper = gym.vector.VectorWrapper
 
-class NormalizeFeatures(gym.vector.VectorWrapper[Any, Any, Any]):
+
+class NormalizeFeatures(_VectorWrapper):
     """Normalizes the flat observations of a vector environment, as its namesake does those of a single one.
 
     The last observations of episodes, `info["final_obs"]`, are normalized too. EnvPool's `send()` and `recv()` stay
