@@ -8,12 +8,12 @@ from mlgo_clang.driver import run
 
 
 def c() -> int:
-    """Be `mlgo-clang`."""
+    """Run as `mlgo-clang`, for C."""
     return run("gcc", sys.argv[1:])
 
 
 def cxx() -> int:
-    """Be `mlgo-clang++`."""
+    """Run as `mlgo-clang++`, for C++."""
     return run("g++", sys.argv[1:])
 
 

@@ -50,7 +50,7 @@ def run(mode: str, arguments: Sequence[str]) -> int:
 
 
 def become(command: Sequence[str]) -> NoReturn:
-    """Become clang: nothing is between it and whoever called."""
+    """Replace this process with clang: nothing stands between it and the caller."""
     # Python ignores these, and clang would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)

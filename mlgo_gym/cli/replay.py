@@ -18,7 +18,7 @@ def replay(
 
     The answers are sent ahead, so that clang never waits.
 
-    Exit status 1: an episode did not come out again.
+    Exit status 1: an episode was not reproduced.
     """
     from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.cli.verdicts import conclude

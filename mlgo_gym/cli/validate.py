@@ -18,7 +18,7 @@ def validate(
 
     The policies themselves are not needed. Episodes that failed are left out.
 
-    Exit status 1: an episode did not come out again.
+    Exit status 1: an episode was not reproduced.
     """
     from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.cli.verdicts import conclude

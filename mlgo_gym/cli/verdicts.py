@@ -1,4 +1,4 @@
-"""What `replay` and `validate` print: the episodes that did not come out again, and how many there are."""
+"""What `replay` and `validate` print: the episodes that were not reproduced, and how many there are."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class Corpus:
         return self._select([name for name in self._all_names() if is_part(self.origin(name)[key], part, *fractions)])
 
     def named(self, name: str) -> Corpus:
-        """Return the same modules under another name of the corpus; in joined corpora theirs stay the same."""
+        """Return the same modules under another corpus name; in joined corpora their own names stay the same."""
         return self._select(self.names, name)
 
     def sorted_by_size(self, *, descending: bool = False) -> Corpus:

@@ -49,7 +49,7 @@ def import_parquet(
 
     A module is called `LANGUAGE/DIGEST`, after the column `language` and the first 16 digits of its SHA-256, so that
     the same row always has the same name. All other columns that hold text or numbers become its metadata, and a
-    licence among them is also found under `licence`. Recorded flags there are none.
+    licence among them is also found under `licence`. There are no recorded flags.
 
     Args:
         files: the Parquet files; the column `content` holds bitcode.

@@ -95,7 +95,7 @@ class Episode:
         self.session.advise(advice)
 
     def turn_to(self, function: str) -> None:
-        """Leave the function that it waits in, at its first decision, to clang, and ask about a later one instead."""
+        """Leave the function whose first decision waits to clang, and ask about a later one instead."""
         assert self.decision is not None, "a function is left at its first decision"
         assert self.decisions == 0, "a function is left before it is begun"
         advice = self.task.default_advice(self.decision)

@@ -69,7 +69,7 @@ class Stepper:
 
     @property
     def has_only_asked(self) -> bool:
-        """Whether there is nothing to tell but the next decision: its last action was legal, nor did it just begin."""
+        """Whether there is nothing to tell but the next decision: no illegal action, and no beginning."""
         return self.episode.decisions > 0 and not self.illegal
 
     def observe(self) -> Any:

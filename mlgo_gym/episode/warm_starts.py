@@ -45,7 +45,7 @@ class WarmStarts:
         return len(self._waiting)
 
     def copy(self, key: str, place: int, timeout: float) -> Episode | None:
-        """Return a copy of the episode that waits under a key nearest to a place and not behind it.
+        """Return a copy of the episode that waits under a key, the nearest to a place and not past it.
 
         None where there is none, or it cannot be copied, of which a warning says why.
         """

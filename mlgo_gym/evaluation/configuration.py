@@ -42,7 +42,7 @@ class Configuration:
     split: str | None = None
 
     def differences(self, other: Configuration) -> list[str]:
-        """Return, one line each, in what another configuration would give other results for the same policies."""
+        """Return why another configuration would give other results for the same policies, a line for each reason."""
         lines = [
             f"{name}: {getattr(self, name)} there, {getattr(other, name)} now"
             for name in ("environment", "arguments", "split", "clang", "seed")

@@ -25,7 +25,7 @@ class Assignment(NamedTuple):
 
 
 class EpisodeRecord:
-    """An episode, from its start to its result: tell it every answer, and what came of it.
+    """Collects what happens in an episode, from its start to its result.
 
     Args:
         assignment: whose episode it is; it starts now.
@@ -43,19 +43,19 @@ class EpisodeRecord:
         self._illegal = 0
 
     def answer(self, action: Any, info: Mapping[str, Any]) -> None:
-        """Take in the policy's action at a decision, and the info of that."""
+        """Record the policy's action at a decision, and that decision's info."""
         self._actions.append(action)
         self._default = info["default_action"]
 
     def note(self, reward: float, info: Mapping[str, Any]) -> None:
-        """Take in what came of the last action: a reward, and the next info."""
+        """Record what the last action led to: a reward, and the next info."""
         self._total += reward
         if info.get("illegal_action", False):
             self._illegal += 1
             self._actions[-1] = self._default
 
     def result(self, info: Mapping[str, Any], actions: gym.Space[Any]) -> EpisodeResult:
-        """Return what the episode came to.
+        """Return the result of the episode.
 
         Args:
             info: its last info.
@@ -88,5 +88,5 @@ def failure(assignment: Assignment, error: Exception) -> EpisodeResult:
 
 
 def measures_of(info: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Return everything in the last info of an episode that has a baseline beside it, with that."""
+    """Return every measure in an episode's last info that has a baseline, each with that."""
     return {name: (info[name], info[_BASELINE + name]) for name in info if _BASELINE + name in info}

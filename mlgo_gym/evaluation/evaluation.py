@@ -166,7 +166,7 @@ class Evaluation:
         self._results[episode.policy, episode.module] = episode
 
     def close(self) -> None:
-        """Give environment and output back. Idempotent."""
+        """Close the environment and release the output folder. Idempotent."""
         self._runner.close()
         if self._folder is not None:
             self._folder.close()

@@ -62,7 +62,7 @@ class Schedule:
             self._waiting.appendleft(assignment)
 
     def note(self, result: EpisodeResult) -> None:
-        """Take the result of an assignment in; a module without a decision is taken off the schedule."""
+        """Record the result of an assignment; a module without a decision leaves the schedule."""
         self._running -= 1
         if result.status == NO_DECISIONS:
             self._waiting = deque(each for each in self._waiting if each.module != result.module)

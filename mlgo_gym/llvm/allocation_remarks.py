@@ -42,7 +42,7 @@ _KINDS = {
 
 
 def read_allocation_remarks(text: str) -> AllocationCosts:
-    """Return the costs of the function of which a text has the remarks; what follows its last remark does not count.
+    """Return the costs of the function whose remarks a text holds; what follows the last of them is ignored.
 
     Args:
         text: standard error from a decision in the function on.

@@ -17,7 +17,7 @@ Chooser = Callable[[Floats, Any], Any]
 
 
 def chooser(policy: str, env: CompilerEnv, outputs: int) -> Chooser:
-    """Return the function that takes an action by a network's outputs.
+    """Return a function from a network's outputs to an action.
 
     For n actions there are n outputs, of which the largest legal one is taken; for no and yes there may be one, which
     is the logit of yes. For a Box the outputs are the action, kept within its bounds.

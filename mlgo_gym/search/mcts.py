@@ -44,7 +44,7 @@ class _Node:
         return not self.untried and self.default in self.children and not any(self.children.values())
 
     def score(self, action: int, reward: float) -> None:
-        """Take the outcome of an action in."""
+        """Record the outcome of an action."""
         count, total = self.scores.get(action, (0, 0.0))
         self.scores[action] = (count + 1, total + reward)
 

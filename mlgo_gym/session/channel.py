@@ -56,7 +56,7 @@ class Channel:
             raise
 
     def copy(self, base: str) -> tuple[Channel, dict[FileId, str]]:
-        """Return a channel that has got as far, and which of its files takes the place of which of these."""
+        """Return a copy at the same position, and which of its files replaces which of these."""
         twin = Channel(base, self._number, self.advisor)
         twin.decoder = copy.deepcopy(self.decoder, {id(self.decoder.header): self.decoder.header})
         twin.context = self.context
@@ -134,12 +134,12 @@ class Channel:
                 del self._unsent[: os.write(self.advice, self._unsent)]
 
     def close_log(self) -> None:
-        """Give the log back: clang has closed it."""
+        """Close our end of the log: clang has closed its own."""
         os.close(self.log)
         self.log = -1
 
     def close(self) -> None:
-        """Give the descriptors back. Idempotent."""
+        """Close the descriptors. Idempotent."""
         for descriptor in (self.advice, self.log):
             if descriptor >= 0:
                 os.close(descriptor)

@@ -89,10 +89,10 @@ class Connection:
         return [*words, "-o", "-"]
 
     def copy(self) -> tuple[Connection, dict[FileId, str]]:
-        """Return a connection that has got as far, for a copy of the clang.
+        """Return a connection at the same position, for a copy of the clang.
 
         Returns:
-            The connection, whose names are not dropped, and which of its files takes the place of which of these.
+            The connection, whose names are not dropped, and which of its files replaces which of these.
         """
         new = Connection()
         try:
@@ -164,18 +164,18 @@ class Connection:
             self._scratch = None
 
     def started(self) -> None:
-        """Give back what only a clang that is being started needs. Idempotent."""
+        """Close what only a clang that is being started needs. Idempotent."""
         if self.stderr_write >= 0:
             os.close(self.stderr_write)
             self.stderr_write = -1
 
     def close_stderr(self) -> None:
-        """Give the reading end of standard error back."""
+        """Close the reading end of standard error."""
         os.close(self.stderr)
         self.stderr = -1
 
     def close(self) -> None:
-        """Give everything back. Idempotent."""
+        """Close everything. Idempotent."""
         for channel in self.channels:
             channel.close()
         for descriptor in (self.output, self.optimization_record, self.stderr, self.stderr_write, self._folder):

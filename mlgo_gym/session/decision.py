@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Decision(NamedTuple):
-    """A question that clang waits with.
+    """A question whose answer clang waits for.
 
     Attributes:
         advisor: the position of the asking advisor among the session's.

@@ -8,10 +8,10 @@ from typing import Protocol
 
 
 class Closable(Protocol):
-    """What gives its descriptors back."""
+    """What holds descriptors and can close them."""
 
     def close(self) -> None:
-        """Give everything back. Idempotent."""
+        """Close everything. Idempotent."""
 
 
 _live: weakref.WeakSet[Closable] = weakref.WeakSet()
@@ -23,7 +23,7 @@ def close_after_fork(session: Closable) -> None:
 
 
 def forget(session: Closable) -> None:
-    """Take back what was asked of `close_after_fork()`."""
+    """Undo `close_after_fork()`."""
     _live.discard(session)
 
 

@@ -174,12 +174,12 @@ class CompilerProcess:
             self.exit_status = -signal.SIGKILL
 
     def close(self) -> None:
-        """Kill the process if it still runs, and give its descriptors back. Idempotent."""
+        """Kill the process if it still runs, and close its descriptors. Idempotent."""
         self.kill()
         self.abandon()
 
     def abandon(self) -> None:
-        """Give the descriptors back without touching the process: for a forked copy of the host."""
+        """Close the descriptors without touching the process: for a forked copy of the host."""
         for descriptor in (self.pidfd, self._guard):
             if descriptor >= 0:
                 os.close(descriptor)

@@ -29,7 +29,7 @@ def scratch_parent() -> str:
 
 @lru_cache(maxsize=1)
 def _sweep(parent: str, _pid: int) -> None:
-    """End, once per process, what hosts left behind that were killed in the instant in which a compiler was started.
+    """End, once per process, what hosts left behind that were killed in the instant when a compiler was started.
 
     Its guard is set as soon as its process id is known; a kill before that leaves it waiting for its channels.
     """

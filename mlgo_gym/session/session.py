@@ -373,7 +373,7 @@ class Session:
             self._connection.drop_names()
 
     def close(self) -> None:
-        """End clang if it still runs and give everything back. Idempotent."""
+        """End clang if it still runs, and close everything. Idempotent."""
         if self._host == os.getpid():
             self.kill()
         self._release()

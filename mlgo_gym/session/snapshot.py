@@ -35,7 +35,7 @@ _KEPT_FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_CLOEXEC | os.O_DIRECTORY | getat
 
 
 def file_id(status: os.stat_result) -> FileId:
-    """Return which file a status is of."""
+    """Return what identifies the file that a status describes."""
     return status.st_dev, status.st_ino
 
 

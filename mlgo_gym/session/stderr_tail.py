@@ -28,7 +28,7 @@ class StderrTail:
             self._heard += data
 
     def listen_for(self, sign: bytes) -> None:
-        """Keep all that comes from now on, for a sign may be in it; stop that where there is none to listen for."""
+        """Keep all that comes from now on, to find a sign in it; with an empty sign, no longer."""
         self.sign, self._heard = sign, b""
 
     def copy(self) -> StderrTail:

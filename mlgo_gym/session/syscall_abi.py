@@ -126,5 +126,5 @@ AARCH64 = SyscallAbi(
 
 
 def syscall_abi() -> SyscallAbi | None:
-    """Return that of the processor at hand, or None where it is not known here."""
+    """Return how this machine's processor does it, or None where that is not known here."""
     return {"x86_64": X86_64, "aarch64": AARCH64}.get(platform.machine())

@@ -27,7 +27,7 @@ def complete(work: Work[T], timeout: float) -> T:
         timeout: the longest wait for each sign of life of a clang, in seconds.
 
     Raises:
-        CompilerError: a compile failed or was silent for too long, and the work does without it nowhere.
+        CompilerError: a compile failed or was silent for too long, and the work cannot go on without it.
     """
     try:
         session = next(work)
@@ -49,7 +49,7 @@ def _wait(work: Work[T], session: Session, timeout: float) -> Session:
 
 
 class WorkUnderWay(Generic[T]):
-    """Work that an event loop does, as far as the compilers have come.
+    """Work that an event loop carries on whenever a compiler has something to say.
 
     Args:
         work: what to do; it begins at once.

@@ -1,4 +1,4 @@
-"""Run a trace again: the answers are sent ahead, and what was measured must come out again."""
+"""Run a trace again: the answers are sent ahead, and what was measured must be the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mlgo_gym.trajectories.trace_folder import TracedEpisode, read_trace
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether an episode came out again.
+    """Whether an episode was reproduced.
 
     Attributes:
         policy: the policy.
@@ -100,7 +100,7 @@ def _difference(folder: Path, env: CompilerEnv, episode: TracedEpisode) -> str:
 
 
 def differences(recorded: dict[str, tuple[float, float]], found: dict[str, tuple[float, float]]) -> str:
-    """Return in what two sets of measures differ, in words; empty when in nothing."""
+    """Return how two sets of measures differ, in words; empty when they do not."""
     lines = []
     for name in sorted({*recorded, *found}):
         was, now = recorded.get(name), found.get(name)

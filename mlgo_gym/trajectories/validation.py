@@ -1,4 +1,4 @@
-"""Run the episodes of an evaluation again: what was measured must come out again."""
+"""Run the episodes of an evaluation again: what was measured must be the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def validate(
 ) -> list[Verdict]:
     """Make every finished episode of an evaluation again by its recorded actions, and compare what is measured.
 
-    No policy is asked, so that results can be checked by who does not have it.
+    No policy is asked, so results can be checked by those who do not have it.
 
     Args:
         folder: the output of `evaluate`.

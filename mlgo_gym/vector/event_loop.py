@@ -26,7 +26,7 @@ class EventLoop:
         self._next_look = math.inf
 
     def under_way(self, numbers: Iterable[int]) -> list[int]:
-        """Return the numbers of those of some sub-environments that were set going and have not been collected."""
+        """Return which of some sub-environments have been started and not collected yet, by their numbers."""
         outstanding, finished = self._outstanding, self._finished
         return [number for number in numbers if number in outstanding or number in finished]
 
@@ -34,18 +34,18 @@ class EventLoop:
         return len(self._outstanding) + len(self._finished)
 
     def expect(self, number: int) -> None:
-        """Watch a sub-environment that was set going; what it had to deliver before is forgotten."""
+        """Watch a sub-environment that was just started; what it had yet to deliver is forgotten."""
         if number in self._finished:
             self._finished.remove(number)
         self._outstanding.add(number)
         self._look(number, self._sub_envs[number])
 
     def put_back(self, numbers: Iterable[int]) -> None:
-        """Take back sub-environments that are ready and were not delivered, before all others."""
+        """Put sub-environments that are ready and were not delivered back, ahead of all others."""
         self._finished.extendleft(reversed(list(numbers)))
 
     def collect(self, count: int, among: frozenset[int] | None = None) -> list[int]:
-        """Serve the compilers until some sub-environments are ready, and return their numbers, first come first.
+        """Serve the compilers until some sub-environments are ready, and return their numbers, the earliest first.
 
         Args:
             count: how many.
@@ -103,5 +103,5 @@ class EventLoop:
             self._next_look = deadline
 
     def close(self) -> None:
-        """Give the descriptor back. Idempotent."""
+        """Close the descriptor. Idempotent."""
         self._wakeups.close()

@@ -84,7 +84,7 @@ def _everywhere(size: int) -> npt.NDArray[np.bool_]:
 
 
 def unbatch_infos(batch: Mapping[str, Any], size: int) -> list[dict[str, Any]]:
-    """Return the info of each environment: what `batch_infos()` made one of.
+    """Return the info of each environment, out of what `batch_infos()` has joined.
 
     Numbers stay those of NumPy. What comes without saying who has it, everybody has.
 

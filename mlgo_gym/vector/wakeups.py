@@ -57,5 +57,5 @@ class Wakeups:
         return speaking
 
     def close(self) -> None:
-        """Give the descriptor back. Idempotent."""
+        """Close the descriptor. Idempotent."""
         self._epoll.close()
