@@ -25,8 +25,8 @@ class EpisodeResult:
         handed_over: how many clang took because the budget was spent.
         illegal_actions: how many of the policy's actions were illegal and replaced by clang's own choice.
         actions: those actions, as `mlgo_gym.evaluation.actions` packs them; None for a plain compile.
-        seconds: the time from the start of the episode to its end. Where several run at once in a process they share
-            it, and it has that of the baseline where this was not known; else that is not part of it.
+        seconds: the time from the start of the episode to its end, with that of the baseline where this was not known.
+            Where several run at once in a process they share it.
         error: what went wrong, when `FAILED`: `kind` and `message`, and `exit_status` and `stderr` where known.
     """
 

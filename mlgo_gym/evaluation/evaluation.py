@@ -15,10 +15,10 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.sampling import Part
 from mlgo_gym.errors import MlgoError, PolicyError
-from mlgo_gym.evaluation.concurrency import make_runner
 from mlgo_gym.evaluation.configuration import Configuration
+from mlgo_gym.evaluation.contestants import Contestants, RunnerSettings, is_plain_clang
 from mlgo_gym.evaluation.episode_result import EpisodeResult
-from mlgo_gym.evaluation.episode_runner import EpisodeRunner, RunnerSettings, is_plain_clang
+from mlgo_gym.evaluation.episode_runner import EpisodeRunner
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.result_folder import ResultFolder
 from mlgo_gym.evaluation.schedule import Schedule
@@ -84,8 +84,8 @@ class Evaluation:
         if not named:
             raise PolicyError("an evaluation needs at least one policy; `default` is clang's own heuristic")
         self._settings = RunnerSettings(environment, corpus, arguments, named, seed)
-        self._runner = EpisodeRunner(self._settings)
-        everything = self._runner.env.corpus
+        self._contestants = Contestants(self._settings)
+        everything = self._contestants.env.corpus
         modules = _choose(everything if split is None else everything.split(split), limit, seed)
         configuration = self._configure(modules, split)
         self._results: dict[tuple[str, str], EpisodeResult] = {}
@@ -93,13 +93,13 @@ class Evaluation:
         self._configuration = configuration if self._folder is None else self._folder.configuration
         for there in self._folder.episodes if self._folder is not None else ():
             self._keep(there)
-        corpus = self._runner.env.corpus
+        corpus = self._contestants.env.corpus
         deciding_first = sorted(named, key=lambda name: is_plain_clang(named[name]))
         names = [module.name for module in modules]
         self._schedule = Schedule(deciding_first, names, corpus.size, corpus.project, self._results.values())
 
     def _configure(self, modules: Sequence[Module], split: str | None) -> Configuration:
-        env, settings = self._runner.env, self._settings
+        env, settings = self._contestants.env, self._settings
         return Configuration(
             environment=settings.environment,
             arguments=_as_json({name: value for name, value in settings.arguments.items() if name != "clang"}),
@@ -153,7 +153,7 @@ class Evaluation:
                 yield episode
 
     def _here(self, envs: int) -> Generator[EpisodeResult, None, None]:
-        with closing(make_runner(self._runner, envs)) as runner:
+        with closing(EpisodeRunner(self._contestants, envs)) as runner:
             while True:
                 while runner.room and (assignment := self._schedule.take()) is not None:
                     runner.take(assignment)
@@ -167,7 +167,7 @@ class Evaluation:
 
     def close(self) -> None:
         """Close the environment and release the output folder. Idempotent."""
-        self._runner.close()
+        self._contestants.close()
         if self._folder is not None:
             self._folder.close()
 

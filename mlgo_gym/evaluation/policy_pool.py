@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 from mlgo_gym.errors import MlgoWarning
-from mlgo_gym.evaluation.episode_runner import EpisodeRunner
+from mlgo_gym.evaluation.contestants import Contestants
 from mlgo_gym.policies import BatchedPolicy, Policy, load_policy
 
 
@@ -16,13 +16,13 @@ class PolicyPool:
     specification; where that makes no second one, the first serves one episode at a time.
 
     Args:
-        runner: the environment, and the first of each policy.
+        contestants: the environment, and the first of each policy.
     """
 
-    def __init__(self, runner: EpisodeRunner) -> None:
-        self._runner = runner
-        self._known = {name: [policy] for name, policy in runner.policies.items()}
-        self._free = {name: [policy] for name, policy in runner.policies.items()}
+    def __init__(self, contestants: Contestants) -> None:
+        self._contestants = contestants
+        self._known = {name: [policy] for name, policy in contestants.policies.items()}
+        self._free = {name: [policy] for name, policy in contestants.policies.items()}
         self._only_one: set[str] = set()
 
     def take(self, name: str) -> Policy | None:
@@ -40,11 +40,11 @@ class PolicyPool:
         return another
 
     def _another(self, name: str) -> Policy | None:
-        spec = self._runner.settings.policies[name]
+        spec = self._contestants.settings.policies[name]
         if not isinstance(spec, str):
             return None
         try:
-            return load_policy(spec, self._runner.env, seed=self._runner.settings.seed)
+            return load_policy(spec, self._contestants.env, seed=self._contestants.settings.seed)
         except Exception as error:  # noqa: BLE001 - the user's code may allow one only; that one is there
             warnings.warn(
                 f"the policy {name} was to be made once more, and one serves one episode at a time now: "

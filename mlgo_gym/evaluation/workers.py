@@ -12,10 +12,10 @@ from multiprocessing.context import SpawnProcess
 from typing import Protocol
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.concurrency import make_runner
+from mlgo_gym.evaluation.contestants import Contestants, RunnerSettings
 from mlgo_gym.evaluation.episode_record import Assignment
 from mlgo_gym.evaluation.episode_result import FAILED, EpisodeResult
-from mlgo_gym.evaluation.episode_runner import RunnerSettings
+from mlgo_gym.evaluation.episode_runner import EpisodeRunner
 from mlgo_gym.evaluation.parent import end_with_parent
 
 _GOODBYE_SECONDS = 5.0
@@ -160,7 +160,7 @@ def _work(channel: Connection, settings: RunnerSettings, envs: int) -> None:
     """Run assignments until there are no more, or nobody is there to take results."""
     end_with_parent()
     try:
-        runner = make_runner(settings, envs)
+        runner = EpisodeRunner(Contestants(settings), envs)
     except MlgoError as error:
         channel.send(error)
         return

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.episode_runner import make_environment
+from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.parent import end_with_parent
 from mlgo_gym.search.algorithms import search_module
 from mlgo_gym.search.search_result import SearchResult

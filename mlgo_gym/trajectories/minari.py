@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from mlgo_gym.errors import MissingExtraError
-from mlgo_gym.evaluation.episode_runner import make_environment
+from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.trajectories.trajectory import Trajectory
 
 

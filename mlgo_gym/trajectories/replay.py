@@ -11,8 +11,8 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.episode_record import measures_of
-from mlgo_gym.evaluation.episode_runner import make_environment
 from mlgo_gym.session.session import Session
 from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.trajectories.logs import read_answers

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.episode_runner import make_environment
+from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.trajectories.logs import write_log

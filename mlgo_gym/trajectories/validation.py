@@ -9,9 +9,9 @@ from typing import Any
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.actions import unpack_actions
+from mlgo_gym.evaluation.contestants import Contestants, RunnerSettings, is_plain_clang
 from mlgo_gym.evaluation.episode_record import Assignment, measures_of
 from mlgo_gym.evaluation.episode_result import DONE, EpisodeResult
-from mlgo_gym.evaluation.episode_runner import EpisodeRunner, RunnerSettings, is_plain_clang
 from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.trajectories.replay import Verdict, check_version, differences
 
@@ -46,29 +46,29 @@ def validate(
         plain,
         configuration.seed,
     )
-    runner = EpisodeRunner(settings)
+    contestants = Contestants(settings)
     verdicts = []
     try:
-        check_version(runner.env, configuration.clang)
+        check_version(contestants.env, configuration.clang)
         for episode in result.episodes:
             if episode.status == DONE:
                 identity = configuration.policies[episode.policy]
                 again = identity if identity in plain else None
-                verdicts.append(Verdict(episode.policy, episode.module, _difference(runner, episode, again)))
+                verdicts.append(Verdict(episode.policy, episode.module, _difference(contestants, episode, again)))
                 progress(verdicts[-1])
     finally:
-        runner.close()
+        contestants.close()
     return verdicts
 
 
-def _difference(runner: EpisodeRunner, episode: EpisodeResult, plain: str | None) -> str:
+def _difference(contestants: Contestants, episode: EpisodeResult, plain: str | None) -> str:
     if plain is None:
         try:
-            found = _play(runner.env, episode)
+            found = _play(contestants.env, episode)
         except MlgoError as error:
             return str(error)
     else:
-        result = runner.run(Assignment(plain, episode.module, episode.project))
+        result = contestants.compile(Assignment(plain, episode.module, episode.project))
         if result.status != DONE:
             return f"the compile failed: {result.error}"
         found = result.measures

@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 from mlgo_gym.cli.application import application
 from mlgo_gym.cli.evaluate import parse_settings, split_policies
 from mlgo_gym.errors import CorpusError, MlgoError, UnreachableError
-from mlgo_gym.evaluation import episode_runner
-from mlgo_gym.evaluation.episode_runner import make_environment
+from mlgo_gym.evaluation import contestants
+from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies.loading import BUILTIN_POLICIES
 from mlgo_gym.policies.model_files import MODEL_POLICIES
 
@@ -114,7 +114,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, error: CorpusError) -> None:
             raise error
         return make_environment(name, arguments)
 
-    monkeypatch.setattr(episode_runner, "make_environment", make)
+    monkeypatch.setattr(contestants, "make_environment", make)
 
 
 def test_another_corpus_stands_in_when_the_index_is_out_of_reach(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.evaluation.episode_runner import make_environment
+from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies import BatchedPolicy, Policy, act_batch, load_policy
 from mlgo_gym.policies.batching import row, rows
 from mlgo_gym.policies.mlp import MlpPolicy

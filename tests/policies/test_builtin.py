@@ -52,7 +52,7 @@ def test_a_threshold_below_or_above_all_costs_is_never_or_always(inline: Compile
 
 
 def test_a_threshold_reads_raw_tensors_too(inline: CompilerEnv, corpus: object) -> None:
-    from mlgo_gym.evaluation.episode_runner import make_environment
+    from mlgo_gym.evaluation.environment import make_environment
 
     raw = make_environment("mlgo/Inline-v0", {"corpus": str(corpus), "observation": "dict"})
     assert (

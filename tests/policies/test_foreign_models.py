@@ -12,7 +12,7 @@ import pytest
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
-from mlgo_gym.evaluation.episode_runner import make_environment
+from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.observation_samples import record_observations
 from tests.policies.episodes import play

@@ -10,7 +10,7 @@ import pytest
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
-from mlgo_gym.evaluation.episode_runner import make_environment
+from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.policies.mlp import MlpPolicy

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgo_gym.evaluation.episode_runner import make_environment
+from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.llvm.advisors import EVICTION, INLINING, PRIORITY
 from mlgo_gym.policies import load_policy
 from mlgo_gym.trajectories import trace
