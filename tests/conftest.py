@@ -61,7 +61,11 @@ def any_toolchain(request: pytest.FixtureRequest, cache: Path) -> Toolchain:
 
 @pytest.fixture(scope="session")
 def make_bitcode(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> MakeBitcode:
-    """Return a function that compiles a program of `tests/programs`, or any C source, to unoptimised bitcode."""
+    """Return a function that compiles a program of `tests/programs`, or any C source, to unoptimised bitcode.
+
+    Equal requests share one compile; each gets a file of its own.
+    """
+    made: dict[tuple[str, bytes, str, str], Path] = {}
 
     def make(
         source: str | Path,
@@ -72,9 +76,15 @@ def make_bitcode(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain)
     ) -> Path:
         path = PROGRAMS / source
         bitcode = tmp_path_factory.mktemp("bitcode") / f"{path.stem}.bc"
+        key = (str(path), path.read_bytes(), f"{compiler.identity} {triple}", optimize)
+        if key in made:
+            shutil.copy(made[key], bitcode)
+            return bitcode
         front_end = ["-fPIC", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c"]
         result = compiler.run([f"--target={triple}", optimize, *front_end, str(path), "-o", str(bitcode)])
         assert result.returncode == 0, result.stderr
+        made[key] = bitcode.with_suffix(".kept")
+        shutil.copy(bitcode, made[key])
         return bitcode
 
     return make
