@@ -42,7 +42,7 @@ def held() -> dict[str, int]:
     return {
         "processes": sum(len(Path(task, "children").read_text().split()) for task in Path("/proc/self/task").iterdir()),
         "descriptors": len(list(Path("/proc/self/fd").iterdir())),
-        "scratch_folders": len(list(Path(scratch_parent()).glob(f"mlgo-gym-{os.getpid()}-*"))),
+        "scratch_folders": len(list(Path(scratch_parent()).glob(f"mlgo-gym-{os.getpid()}-*/*"))),
     }
 
 

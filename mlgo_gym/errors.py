@@ -32,6 +32,10 @@ class NoDecisionError(CorpusError):
     """A module or a function in which there is nothing to decide."""
 
 
+class UntrustedError(CorpusError):
+    """A corpus, or something else from a stranger, that asks for more than its purpose needs."""
+
+
 class UnreachableError(CorpusError):
     """Sources that cannot be fetched because nothing answers where they ought to be."""
 

@@ -46,7 +46,7 @@ def _children_among_all(parent: int) -> frozenset[int]:
 def scratch_folders(pid: int | None = None) -> frozenset[str]:
     """Return the scratch folders of a process, by default of this one."""
     owner = os.getpid() if pid is None else pid
-    return frozenset(folder.name for folder in Path(scratch_parent()).glob(f"mlgo-gym-{owner}-*"))
+    return frozenset(folder.name for folder in Path(scratch_parent()).glob(f"mlgo-gym-{owner}-*/*"))
 
 
 def alive(pid: int) -> bool:

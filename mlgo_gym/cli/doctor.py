@@ -60,6 +60,7 @@ def examine(clang: str | None = None) -> dict[str, Any]:
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
         "clang": _clang(clang, problems),
         "snapshots": _snapshots(),
+        "confinement": _confinement(),
         "packages": _packages(problems),
         "cache": _cache(problems),
         "scratch": _scratch(problems),
@@ -103,6 +104,13 @@ def _snapshots() -> dict[str, Any]:
     from mlgo_gym.session.snapshot_support import snapshot_support
 
     possible, reason = snapshot_support()
+    return {"possible": possible, "reason": reason}
+
+
+def _confinement() -> dict[str, Any]:
+    from mlgo_gym.session.confinement import confinement_support
+
+    possible, reason = confinement_support()
     return {"possible": possible, "reason": reason}
 
 
@@ -180,7 +188,8 @@ def _scratch(problems: list[dict[str, str]]) -> dict[str, Any]:
         problems.append({"problem": f"no scratch folder can be made: {error}", "remedy": remedy})
         return {"error": str(error)}
     folder.rmdir()
-    return {"path": str(folder.parent), "in_memory": Path(folder.parent) == Path("/dev/shm")}  # noqa: S108 - named only
+    parent = folder.parent.parent
+    return {"path": str(parent), "in_memory": parent == Path("/dev/shm")}  # noqa: S108 - named only
 
 
 def _lines(findings: dict[str, Any]) -> list[str]:
@@ -193,6 +202,9 @@ def _lines(findings: dict[str, Any]) -> list[str]:
             lines.append(f"  {name:<10} {works}")
     snapshots = findings["snapshots"]
     lines.append(f"snapshots: {'possible' if snapshots['possible'] else 'not possible'}: {snapshots['reason']}")
+    confinement = findings["confinement"]
+    kept = "cannot write outside their scratch folder" if confinement["possible"] else "are not kept from writing"
+    lines.append(f"compiles {kept}: {confinement['reason']}")
     lines.append(f"environments: {', '.join(ENVIRONMENTS)}")
     lines.append("packages:")
     for name, package in findings["packages"].items():

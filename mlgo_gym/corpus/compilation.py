@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from mlgo_gym.corpus.allowed import check_arguments, refused_argument
 from mlgo_gym.corpus.driver_line import cc1_line
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.llvm.bitcode import read_bitcode
+from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import JsonCache, key_of
 
-DEFAULT_FLAGS = ("-Oz", "-fPIC")
-"""How a module without recorded flags is compiled."""
+_LEVELS = {"Oz": "-Oz", "Os": "-Os", "O0": "-O0", "O1-O3": "-O2"}
 
 _LEFT_OUT = frozenset({"-o", "-x", "-main-file-name", "-resource-dir"})
 _LEFT_OUT_JOINED = ("-fdebug-compilation-dir=", "-fcoverage-compilation-dir=")
@@ -36,12 +36,15 @@ class Compilation:
         module: the module.
         flags: the `-cc1` arguments that shape the result, without paths of the input.
         inputs: the arguments that name the input files.
+        confined: whether all flags are of those that only shape code, so that it has nothing to write but its output,
+            and can be kept from doing so.
     """
 
     toolchain: Toolchain
     module: Module
     flags: tuple[str, ...]
     inputs: tuple[str, ...]
+    confined: bool = False
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -64,32 +67,54 @@ def plan(module: Module, toolchain: Toolchain, extra_flags: Sequence[str] = ()) 
     Args:
         module: what to compile; its flags are used as recorded, driver flags are expanded by clang's own driver.
         toolchain: the compiler.
-        extra_flags: `-cc1` arguments to add.
+        extra_flags: `-cc1` arguments to add, which are the caller's own and can be any.
 
     Raises:
+        UntrustedError: the module's flags may do more than shape its code.
         CorpusError: the bitcode is gone, or the flags must be completed by hand first.
         ToolchainError: the compiler's driver refuses the flags.
     """
     if not module.bitcode.is_file():
         raise CorpusError(f"module {module.name!r} was to be at {module.bitcode}, and there is no such file")
-    recorded = module.flags or DEFAULT_FLAGS
+    recorded = module.flags or default_flags(module)
     if _OVERRIDE_ME in recorded:
         raise CorpusError(
             f"the flags of module {module.name!r} are still {_OVERRIDE_ME}: write the flags of the original link into "
             "global_command_override of its corpus_description.json"
         )
+    trusted = module.trusted or not module.flags
+    if not trusted:
+        check_arguments(recorded, f"module {module.name!r}", module.inputs)
     if recorded[0] != "-cc1":
-        recorded = _expand(recorded, _triple(module.bitcode, module.bitcode.stat().st_mtime_ns), toolchain)
-    inputs = ["-x", "ir", str(module.bitcode)]
+        recorded = _expand(recorded, _facts(module.bitcode, module.bitcode.stat().st_mtime_ns).triple, toolchain)
+        if not trusted:
+            check_arguments(recorded, f"module {module.name!r}", module.inputs)
+    # A relative name could be one of an option.
+    inputs = ["-x", "ir", str(module.bitcode.absolute())]
     if module.thinlto_index is not None:
         recorded = tuple(flag for flag in recorded if not flag.startswith("-fthinlto-index="))
         inputs += [f"-fthinlto-index={module.thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
-    return Compilation(toolchain, module, (*recorded, "-w", *extra_flags), tuple(inputs))
+    flags = (*recorded, "-w", *extra_flags)
+    confined = refused_argument(flags, module.inputs) is None
+    return Compilation(toolchain, module, flags, tuple(inputs), confined)
+
+
+def default_flags(module: Module) -> tuple[str, ...]:
+    """Return how a module without recorded flags is compiled: at the level that the attributes of its functions show.
+
+    -Oz for one whose functions mostly have `minsize`, -Os for `optsize`, -O0 for `optnone`, else -O2; -Oz where there is
+    no function to tell by.
+
+    Raises:
+        CorpusError: it is no bitcode.
+    """
+    facts = _facts(module.bitcode, module.bitcode.stat().st_mtime_ns)
+    return (_LEVELS.get(facts.prevailing_level, "-Oz"), "-fPIC")
 
 
 @lru_cache(maxsize=65536)
-def _triple(bitcode: Path, _mtime_ns: int) -> str:
-    return read_bitcode(bitcode).triple
+def _facts(bitcode: Path, _mtime_ns: int) -> BitcodeFacts:
+    return read_bitcode(bitcode)
 
 
 @lru_cache(maxsize=4096)

@@ -18,6 +18,8 @@ class Module:
         flags: the recorded `-cc1` command line (its first element is `-cc1`; no `-o`, no `-x`, no input), or
             driver flags when the first element is anything else, or None when nothing was recorded.
         thinlto_index: the ThinLTO summary index `NAME.thinlto.bc`, for modules of a distributed ThinLTO build.
+        inputs: the files of its corpus that its flags have clang read, such as a profile.
+        trusted: whether its flags are run whatever they are; else only those that shape code, see SECURITY.md.
         metadata: what else is known, by name: `source`, `source_sha256`, `language`, `optimize`, `project`, ….
     """
 
@@ -25,6 +27,8 @@ class Module:
     bitcode: Path
     flags: tuple[str, ...] | None = None
     thinlto_index: Path | None = None
+    inputs: tuple[str, ...] = ()
+    trusted: bool = False
     metadata: dict[str, object] = field(default_factory=dict, compare=False, hash=False)
 
     def digest(self) -> str:

@@ -20,13 +20,13 @@ from mlgo_gym.corpus.code_generation import code_generation_flags
 from mlgo_gym.corpus.description import write_command, write_description, write_metadata
 from mlgo_gym.corpus.driver_options import driver_options
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
+from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
 
 LEVELS = ("Oz", "Os", "O2", "O3")
 """The optimisation levels that a corpus can be recorded at."""
 
-_FOUND_AS = {"Oz": "-Oz", "Os": "-Os", "O2": "-O1 to -O3", "O3": "-O1 to -O3"}
+_FOUND_AS = {"Oz": "Oz", "Os": "Os", "O2": "O1-O3", "O3": "O1-O3"}
 _LANGUAGES = {"c": "C", "c++": "C++"}
 
 
@@ -180,11 +180,11 @@ class Recorder:
     def _write(self, folder: Path, name: str, record: Mapping[str, Any], metadata: Mapping[str, object]) -> str | None:
         """Write the files of a module; return what is wrong with it instead, if anything is."""
         facts = read_bitcode(record["bitcode"])
-        found = level_of(facts)
-        if found not in (None, _FOUND_AS[self._optimize]):
+        found = facts.prevailing_level
+        if found not in ("no functions", _FOUND_AS[self._optimize]):
             return (
                 f"it was to be recorded at -{self._optimize}, and the attributes of its {facts.functions} functions "
-                f"show {found} (minsize on {facts.minsize}, optsize on {facts.optsize}, optnone on {facts.optnone})"
+                f"show -{found} (minsize on {facts.minsize}, optsize on {facts.optsize}, optnone on {facts.optnone})"
             )
         bitcode = folder / f"{name}.bc"
         bitcode.parent.mkdir(parents=True, exist_ok=True)
@@ -238,17 +238,3 @@ def check_output(output: Path) -> None:
         raise CorpusError(
             f"{output}: a new or an empty folder was wanted, and this is in use; remove it or name another"
         )
-
-
-def level_of(facts: BitcodeFacts) -> str | None:
-    """Return the level that most functions of a module were compiled at: `-Oz`, `-Os`, `-O1 to -O3` or `-O0`.
-
-    Single functions may differ, by an attribute in the source. None: there is no function to tell by.
-    """
-    counts = {
-        "-Oz": facts.minsize,
-        "-Os": facts.optsize - facts.minsize,
-        "-O0": facts.optnone,
-        "-O1 to -O3": facts.functions - facts.optsize - facts.optnone,
-    }
-    return max(counts, key=lambda level: counts[level]) if facts.functions else None

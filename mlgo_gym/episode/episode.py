@@ -69,10 +69,10 @@ class Episode:
         self.session = self._fresh_session()
 
     def _fresh_session(self) -> Session:
-        command, advisors = self.compilation.command, self.task.advisors
+        command, advisors, confined = self.compilation.command, self.task.advisors, self.compilation.confined
         if self.alone:
-            return Session((*command, *REMARK_FLAGS), advisors)
-        return Session(command, advisors, optimization_record=self.task.optimization_record)
+            return Session((*command, *REMARK_FLAGS), advisors, confined=confined)
+        return Session(command, advisors, optimization_record=self.task.optimization_record, confined=confined)
 
     @property
     def over(self) -> bool:

@@ -37,7 +37,7 @@ def preoptimize(compilation: Compilation) -> Work[Compilation]:
         flags = ["-emit-llvm-bc" if flag == _EMIT_OBJECT else flag for flag in compilation.flags]
         # Loop strength reduction looks at uses in their order, which bitcode only keeps when told to.
         command = [*compilation.toolchain.command, *flags, "-emit-llvm-uselists", *compilation.inputs]
-        with Session(command) as session:
+        with Session(command, confined=compilation.confined) as session:
             yield session
             write_atomically(path, session.finish(0.0).object_bytes)
     return replace(
@@ -62,7 +62,7 @@ def prove(full: Compilation, optimized: Compilation) -> Work[None]:
     """Do what `verify()` does, as work for an event loop too."""
     objects = []
     for compilation in (full, optimized):
-        with Session(compilation.command) as session:
+        with Session(compilation.command, confined=compilation.confined) as session:
             yield session
             objects.append(session.finish(0.0).object_bytes)
     if objects[0] != objects[1]:

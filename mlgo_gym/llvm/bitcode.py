@@ -73,6 +73,20 @@ class BitcodeFacts:
         return "mixed" if self.minsize or self.optsize or self.optnone else "O1-O3"
 
 
+    @property
+    def prevailing_level(self) -> str:
+        """The level of most functions: `Oz`, `Os`, `O0`, `O1-O3` or `no functions`; single ones may have attributes."""
+        if not self.functions:
+            return "no functions"
+        counts = {
+            "Oz": self.minsize,
+            "Os": self.optsize - self.minsize,
+            "O0": self.optnone,
+            "O1-O3": self.functions - self.optsize - self.optnone,
+        }
+        return max(counts, key=lambda level: counts[level])
+
+
 def read_bitcode(path: str | os.PathLike[str]) -> BitcodeFacts:
     """Return what a bitcode file says of itself, wrapped or not; of several modules in one file, the first.
 

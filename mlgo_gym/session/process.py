@@ -9,8 +9,10 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.session.confinement import run_confined
 from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
 from mlgo_gym.session.snapshot import FileId, copy_process, file_id
 
@@ -45,7 +47,15 @@ class CompilerProcess:
         self._guard = guard
 
     @classmethod
-    def start(cls, command: Sequence[str], *, stdout: int, stderr: int, extras: Sequence[int] = ()) -> CompilerProcess:
+    def start(
+        cls,
+        command: Sequence[str],
+        *,
+        stdout: int,
+        stderr: int,
+        extras: Sequence[int] = (),
+        writable: Sequence[str | os.PathLike[str]] | None = None,
+    ) -> CompilerProcess:
         """Start a program.
 
         Args:
@@ -53,6 +63,7 @@ class CompilerProcess:
             stdout: the descriptor that becomes its standard output.
             stderr: the descriptor that becomes its standard error.
             extras: descriptors that it finds at `FIRST_EXTRA_DESCRIPTOR` and up.
+            writable: the only folders in which it may write, where the kernel can see to that; None is everywhere.
 
         Raises:
             CompilerError: of kind `start`, when the program cannot be started.
@@ -73,7 +84,8 @@ class CompilerProcess:
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
             ]
             actions.extend((os.POSIX_SPAWN_DUP2, copy, target) for target, copy in enumerate(copies, start=1))
-            pid = os.posix_spawn(
+            spawn = partial(
+                os.posix_spawn,
                 command[0],
                 list(command),
                 os.environ,
@@ -82,6 +94,7 @@ class CompilerProcess:
                 setsigmask=[],
                 setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGXFSZ],
             )
+            pid = spawn() if writable is None else run_confined(spawn, writable)
             fcntl.fcntl(read_end, fcntl.F_SETOWN, -pid)
             fcntl.fcntl(read_end, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(read_end, fcntl.F_SETFL, os.O_ASYNC)

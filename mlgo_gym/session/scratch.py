@@ -8,16 +8,29 @@ import shutil
 import signal
 import tempfile
 from functools import lru_cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 _PREFIX = "mlgo-gym-"
 
 
 def make_scratch() -> Path:
-    """Make an empty folder for one compile; its owner removes it."""
-    parent = scratch_parent()
-    _sweep(parent, os.getpid())
-    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+    """Make an empty folder for one compile, in that of this process; its owner removes it."""
+    return Path(tempfile.mkdtemp(prefix="", dir=scratch_root()))
+
+
+def scratch_root() -> Path:
+    """Return the folder in which this process makes all its scratch folders; it goes when the process ends."""
+    return _make_root(scratch_parent(), os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _make_root(parent: str, pid: int) -> Path:
+    _sweep(parent)
+    root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{pid}-", dir=parent))
+    # Unlike atexit this also runs at the end of processes that multiprocessing starts.
+    Finalize(None, shutil.rmtree, args=(root,), kwargs={"ignore_errors": True}, exitpriority=0)
+    return root
 
 
 @lru_cache(maxsize=1)
@@ -27,8 +40,7 @@ def scratch_parent() -> str:
     return shared_memory if os.access(shared_memory, os.W_OK | os.X_OK) else tempfile.gettempdir()
 
 
-@lru_cache(maxsize=1)
-def _sweep(parent: str, _pid: int) -> None:
+def _sweep(parent: str) -> None:
     """End, once per process, what hosts left behind that were killed in the instant when a compiler was started.
 
     Its guard is set as soon as its process id is known; a kill before that leaves it waiting for its channels.

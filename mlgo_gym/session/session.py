@@ -25,6 +25,7 @@ from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
 from mlgo_gym.session.host_fork import close_after_fork, forget
 from mlgo_gym.session.inline_contexts import InlineContexts
 from mlgo_gym.session.process import CompilerProcess, describe_end
+from mlgo_gym.session.scratch import scratch_root
 from mlgo_gym.session.snapshot import FileId
 from mlgo_gym.session.standard_error import StandardError
 
@@ -40,6 +41,7 @@ class Session:
         advisors: which advisors ask us; none makes this a plain compile.
         optimization_record: whether to keep the optimisation record of the register allocator.
         contexts: whether to follow in which functions clang inlines; its decisions have contexts then.
+        confined: whether it may write nowhere but into the scratch folder, where the kernel can see to that.
 
     Raises:
         CompilerError: of kind `start`, when the program cannot be started.
@@ -55,6 +57,7 @@ class Session:
         *,
         optimization_record: bool = False,
         contexts: bool = False,
+        confined: bool = False,
     ) -> None:
         self._begin(advisors, (), StandardError(InlineContexts() if contexts else None))
         try:
@@ -71,6 +74,7 @@ class Session:
                 stdout=self._connection.output,
                 stderr=self._connection.stderr_write,
                 extras=self._connection.lent,
+                writable=[scratch_root()] if confined else None,
             )
             self._connection.started()
             self._watch()

@@ -131,7 +131,8 @@ def compile_with(
     task, compilation = env.task, env.compilation(module)
     queues = [deque(each) for each in answers]
     timeout = env.setup.settings.timeout
-    with Session(compilation.command, task.advisors, optimization_record=task.optimization_record) as session:
+    confined, record = compilation.confined, task.optimization_record
+    with Session(compilation.command, task.advisors, optimization_record=record, confined=confined) as session:
         if len(queues) == 1:
             session.advise_ahead(answers[0])
             queues[0].clear()

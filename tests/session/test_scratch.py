@@ -13,11 +13,12 @@ import pytest
 
 from mlgo_gym.session.scratch import make_scratch, scratch_parent
 
-MAKE = "from mlgo_gym.session.scratch import make_scratch; print(make_scratch())"
+MAKE = "import os; from mlgo_gym.session.scratch import make_scratch; print(make_scratch(), flush=True); os._exit(9)"
 
 
 def made_by_another_process() -> Path:
-    return Path(subprocess.check_output([sys.executable, "-c", MAKE], text=True).strip())
+    made = subprocess.run([sys.executable, "-c", MAKE], stdout=subprocess.PIPE, text=True, check=False)
+    return Path(made.stdout.strip())
 
 
 def test_a_scratch_folder_is_empty_and_ours_alone() -> None:
@@ -25,7 +26,7 @@ def test_a_scratch_folder_is_empty_and_ours_alone() -> None:
     try:
         assert list(folder.iterdir()) == []
         assert folder.stat().st_mode & 0o777 == 0o700
-        assert folder.name.startswith(f"mlgo-gym-{os.getpid()}-")
+        assert folder.parent.name.startswith(f"mlgo-gym-{os.getpid()}-")
     finally:
         shutil.rmtree(folder)
 
@@ -40,16 +41,16 @@ def test_a_process_sweeps_up_after_one_that_left_its_folder() -> None:
     assert left.is_dir()
     own = made_by_another_process()
     assert not left.exists()
-    shutil.rmtree(own)
+    shutil.rmtree(own.parent)
 
 
 def test_a_compiler_whose_host_was_killed_while_it_started_is_ended_by_the_next_host() -> None:
     left = made_by_another_process()
     waiting = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     orphan = subprocess.Popen([*waiting, f"-inliner-interactive-channel-base={left}/c0"], stdin=subprocess.PIPE)
-    other = subprocess.Popen([*waiting, f"-inliner-interactive-channel-base={left}-other/c0"], stdin=subprocess.PIPE)
+    other = subprocess.Popen([*waiting, f"-inliner-interactive-channel-base={left.parent}-other/c0"], stdin=subprocess.PIPE)
     try:
-        shutil.rmtree(made_by_another_process())
+        shutil.rmtree(made_by_another_process().parent)
         assert orphan.wait(timeout=10) == -signal.SIGKILL
         assert other.poll() is None
     finally:
@@ -58,10 +59,16 @@ def test_a_compiler_whose_host_was_killed_while_it_started_is_ended_by_the_next_
             process.communicate()
 
 
+def test_a_process_that_ends_leaves_no_folder() -> None:
+    program = MAKE.replace("; os._exit(9)", "")
+    made = subprocess.check_output([sys.executable, "-c", program], text=True)
+    assert not Path(made.strip()).parent.exists()
+
+
 def test_the_folders_of_living_processes_are_left_alone() -> None:
     own = make_scratch()
     try:
-        shutil.rmtree(made_by_another_process())
+        shutil.rmtree(made_by_another_process().parent)
         assert own.is_dir()
     finally:
         shutil.rmtree(own)
@@ -72,7 +79,7 @@ def test_folders_of_another_form_are_left_alone(name: str) -> None:
     folder = Path(scratch_parent(), name)
     folder.mkdir()
     try:
-        shutil.rmtree(made_by_another_process())
+        shutil.rmtree(made_by_another_process().parent)
         assert folder.is_dir()
     finally:
         folder.rmdir()

@@ -1,0 +1,269 @@
+"""Which arguments a corpus of strangers may have, read off LLVM's and clang's own option tables.
+
+    python -m mlgo_gym.corpus.option_tables CLANG... --tables Options.inc... > mlgo_gym/corpus/allowed_arguments.json
+
+clang's table is the generated `Options.inc` (in `clang/Driver` or `clang/Options` of Debian's `libclang-NN-dev`): for each
+option it has its kind, its group, the class of options that it sets, and how its value is parsed. LLVM's is what
+`-mllvm -help-list-hidden` prints. An argument is allowed when what it sets is the code, its target or its diagnostics, and
+its value is a number or one of a few words; of those with a free text only what is listed here is, because nothing opens
+that text as a file. The tables of several releases are put together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+# A bool, a number or a word of a list: none of them can name a file (llvm/include/llvm/Option/OptParser.td).
+_CLOSED = frozenset(
+    """
+    makeBooleanOptionNormalizer normalizeSimpleFlag normalizeSimpleNegativeFlag makeFlagToValueNormalizer
+    normalizeSimpleEnum normalizeStringIntegral
+    """.split()  # noqa: SIM905 - a word list
+)
+_CLASSES = ("CODEGEN", "LANG", "TARGET", "DIAG", "DEPENDENCY_OUTPUT", "HEADER_SEARCH", "PREPROCESSOR", "ANALYZER")
+"""What shapes the code, and what only a front end reads, which there is none of for bitcode."""
+
+_TEXTS = frozenset(
+    """
+    CodeGenOpts.BBSections CodeGenOpts.CoverageCompilationDir CodeGenOpts.DebugCompilationDir CodeGenOpts.DebugPass
+    CodeGenOpts.DefaultFunctionAttrs CodeGenOpts.DependentLibraries CodeGenOpts.DwarfDebugFlags CodeGenOpts.FloatABI
+    CodeGenOpts.InstrProfileOutput CodeGenOpts.LimitFloatPrecision CodeGenOpts.LinkerOptions
+    CodeGenOpts.LoaderReplaceableFunctionNames CodeGenOpts.MainFileName CodeGenOpts.MSSecureHotPatchFunctionsList
+    CodeGenOpts.NoTocDataVars CodeGenOpts.ObjectFilenameForDebug CodeGenOpts.PatchableFunctionEntrySection
+    CodeGenOpts.PreferVectorWidth CodeGenOpts.ProfileExcludeFiles CodeGenOpts.ProfileFilterFiles CodeGenOpts.Reciprocals
+    CodeGenOpts.RecordCommandLine CodeGenOpts.SplitDwarfFile CodeGenOpts.StackProtectorGuard
+    CodeGenOpts.StackProtectorGuardReg CodeGenOpts.StackProtectorGuardSymbol CodeGenOpts.SymbolPartition
+    CodeGenOpts.TocDataVarsUserSpecified CodeGenOpts.TrapFuncName CodeGenOpts.UniqueSourceFileIdentifier
+    LangOpts->CUID LangOpts->CommentOpts LangOpts->ModuleFeatures LangOpts->ModuleName LangOpts->ObjCConstantStringClass
+    LangOpts->OverflowPatternExclusionValues DiagnosticOpts->SystemHeaderWarningsModules DiagnosticOpts->UndefPrefixes
+    DependencyOutputOpts.OutputFile DependencyOutputOpts.Targets HeaderSearchOpts->ModuleFormat
+    HeaderSearchOpts->ModuleUserBuildPath HeaderSearchOpts->ResourceDir HeaderSearchOpts->Sysroot
+    PreprocessorOpts->MacroIncludes PreprocessorOpts->ImplicitPCHInclude FrontendOpts.AuxTriple
+    """.split()  # noqa: SIM905 - a word list
+)
+"""Options with a free text that ends up in the object file, or that nothing reads for bitcode. `-dependency-file` and
+`-include-pch` are among them: what they name is neither written nor read then."""
+
+_READ = frozenset(
+    """
+    CodeGenOpts.ProfileInstrumentUsePath CodeGenOpts.SampleProfileFile CodeGenOpts.MemoryProfileUsePath
+    CodeGenOpts.ProfileRemappingFile
+    """.split()  # noqa: SIM905 - a word list
+)
+"""Options that name a file which shapes the code: the corpus has to hold it."""
+
+_REFUSED = frozenset({"CodeGenOpts.EmitGcovNotes", "CodeGenOpts.EmitGcovArcs"})
+"""Switches with which the bitcode itself names a file that is written (`!llvm.gcov`)."""
+
+_FRONT_END_FLAGS = frozenset({"FrontendOpts.DisableFree", "FrontendOpts.ShowStats"})
+_ACTIONS = frozenset({"-emit-obj", "-emit-llvm", "-emit-llvm-bc", "-emit-llvm-only", "-emit-codegen-only", "-S"})
+
+_GROUPS = frozenset(
+    """
+    O_Group W_Group W_value_Group R_Group R_value_Group f_Group f_clang_Group fsan_cov_Group m_Group g_Group g_flags_Group
+    m_hexagon_Features_Group LongDouble_Group opencl_Group d_Group I_Group i_Group clang_i_Group CompileOnly_Group
+    Preprocessor_Group M_Group
+    """.split()  # noqa: SIM905 - a word list
+)
+_REFUSED_NAMES = frozenset(
+    """
+    -fthinlto-index= -fsanitize-ignorelist= -fsanitize-blacklist= -fsanitize-system-ignorelist= -ivfsoverlay -vfsoverlay
+    -frandomize-layout-seed-file= -fmodule-file= -fprebuilt-module-path= --embed-dir= -cc1as -mcpu=help -mtune=help
+    -verify -verify-ignore-unexpected -gpulibc -nogpulibc --offloadlib -iapinotes-modules
+    """.split()  # noqa: SIM905 - a word list
+)
+"""Arguments of the groups above, or flags of no group, that name a file which is read, or do something else."""
+
+_MANUAL = frozenset(
+    """
+    -debug-info-kind= -coverage-version= -exception-model= -target-sdk-version= -darwin-target-variant-sdk-version=
+    -gsimple-template-names= -stdlib= -unwindlib= -mtp -msign-return-address-key= -aux-target-cpu -aux-target-feature
+    -internal-isystem -internal-externc-isystem -internal-iframework -c-isystem -objc-isystem -objcxx-isystem -F -dumpdir
+    -source-date-epoch -opt-record-passes -opt-record-format -object-file-name -triple= -triple
+    """.split()  # noqa: SIM905 - a word list
+)
+"""Arguments with a value that belong to no group and no class, and name nothing that is opened for bitcode."""
+
+_OPTION = re.compile(
+    r"^(?:(?P<setting>[A-Z_]+)_)?OPTION(?:_WITH_MARSHALLING)?\(\w+, (?:\d+ /\* (?P<name>.*?) \*/|\"(?P<older>.*?)\"), "
+    r"\w+, (?P<kind>\w+), (?P<group>\w+), (?P<alias>\w+), (?:nullptr|\"(?:[^\"\\]|\\.)*\"), [\w |]+, "
+    r"(?P<visible>[\w |]+), \d+,",
+    re.MULTILINE,
+)
+_KEY = re.compile(r"\b(\w+Opts(?:\.|->)\w+)")
+_PARSED = re.compile(r"\b(normalize\w+|make\w+Normalizer)")
+
+_LLVM_OPTION = re.compile(r"^  --?(?P<name>[\w.+-]+)(?P<value>\[?=<[^>]*>\]?)?\s+- (?P<text>.*)$")
+_LLVM_CHOICE = re.compile(r"^    =(?P<choice>\S*)")
+_LLVM_NUMBERS = frozenset({"", "=<uint>", "=<int>", "=<ulong>", "=<long>", "=<number>", "=<N>", "=<x>", "=<value>"})
+_LLVM_REFUSED = frozenset(
+    """
+    dot view viewer viewing window graphviz website diff exec exe plugin file files filename dir directory directories dump
+    dumps write writes written export save saves temps temp socket interactive help version verify-each
+    """.split()  # noqa: SIM905 - a word list
+)
+"""Words in the name, the choices or the description of an option that may write a file or start a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of clang's table.
+
+    Attributes:
+        name: as it is written, with `=` where the value is joined by that.
+        kind: `Flag`, `Joined`, `Separate`, `JoinedOrSeparate`, `CommaJoined`, ….
+        group: the group it is in, or `INVALID`.
+        visible: which drivers know it.
+        setting: the class of options that it sets, such as `CODEGEN`, or an empty text where code parses it.
+        key: what it sets there, such as `CodeGenOpts.StackUsageOutput`.
+        parsed: how its value is parsed there.
+    """
+
+    name: str
+    kind: str
+    group: str
+    visible: str
+    setting: str = ""
+    key: str = ""
+    parsed: str = ""
+
+
+def read_options(text: str) -> list[Option]:
+    """Return the options of a generated `Options.inc`, those that set something as such alone."""
+    matches = list(_OPTION.finditer(text))
+    found: dict[tuple[str, str], Option] = {}
+    for match, following in zip_longest(matches, matches[1:]):
+        name, kind, setting = match["name"] or match["older"], match["kind"], match["setting"] or ""
+        rest = text[match.end() : following.start() if following else len(text)]
+        key, parsed = (_KEY.search(rest), _PARSED.search(rest)) if setting else (None, None)
+        option = Option(
+            name, kind, match["group"], match["visible"], setting, key[1] if key else "", parsed[1] if parsed else ""
+        )
+        if setting or (name, kind) not in found:
+            found[name, kind] = option
+    return list(found.values())
+
+
+def is_allowed(option: Option) -> bool:
+    """Return whether a stranger may give an option after `-cc1`."""
+    if "CC1Option" not in option.visible or option.name in _REFUSED_NAMES or option.key in _REFUSED:
+        return False
+    if option.setting == "FRONTEND":
+        return option.key in _FRONT_END_FLAGS or option.key in _TEXTS
+    if option.setting:
+        return option.setting in _CLASSES and (option.parsed in _CLOSED or option.key in _TEXTS | _target_texts(option))
+    if option.group == "Action_Group":
+        return option.name in _ACTIONS
+    return option.group in _GROUPS or option.name in _MANUAL or (option.group == "INVALID" and option.kind == "Flag")
+
+
+def _is_driver_option(option: Option) -> bool:
+    return option.group in _GROUPS and option.name not in _REFUSED_NAMES
+
+
+def _target_texts(option: Option) -> frozenset[str]:
+    return frozenset({option.key}) if option.setting == "TARGET" else frozenset()
+
+
+def read_llvm_options(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the name of each option in `-help-list-hidden` that a stranger may give, and whether it takes a value."""
+    entries: list[tuple[re.Match[str], list[str]]] = []
+    for line in text.splitlines():
+        option = _LLVM_OPTION.match(line)
+        if option:
+            entries.append((option, [option["name"], option["text"]]))
+        elif entries and _LLVM_CHOICE.match(line):
+            entries[-1][1].append(line)
+    refused = {option["name"] for option, texts in entries if _LLVM_REFUSED.intersection(_words(texts))}
+    for option, texts in entries:
+        value = option["value"] or ""
+        chosen = value != "=<value>" or len(texts) > 2
+        if option["name"] not in refused and chosen and value.strip("[]") in _LLVM_NUMBERS:
+            yield option["name"], bool(value)
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    return {word for text in texts for word in re.split(r"[^a-z]+", text.lower())}
+
+
+def allowed_arguments(tables: Sequence[str], lists: Sequence[str]) -> dict[str, object]:
+    """Return the allowed arguments of several option tables of clang and lists of LLVM, as they are kept as JSON."""
+    options = [option for table in tables for option in read_options(table)]
+    refused = {option.name for option in options if _is_known(option) and not is_allowed(option)}
+    allowed = [option for option in options if is_allowed(option) and option.name not in refused]
+    # The driver expands its own line before any compile, and what comes of that is looked at as a -cc1 line again.
+    driver = [
+        option
+        for option in options
+        if "DefaultVis" in option.visible
+        and option.name not in refused
+        and (is_allowed(option) if _is_known(option) else _is_driver_option(option))
+    ]
+    forms = _by_kind(allowed)
+    llvm = dict(pair for text in lists for pair in read_llvm_options(text))
+    return {
+        "cc1": forms,
+        # clang takes the longest name that fits: these begin as an argument with a joined value does.
+        "refused": sorted(name for name in refused if name.startswith(tuple(forms["joined"]))),
+        "read": sorted({option.name for option in options if option.key in _READ}),
+        "driver": _by_kind(driver),
+        "llvm": {
+            "flag": sorted(name for name, takes in llvm.items() if not takes),
+            "value": sorted(name for name, takes in llvm.items() if takes),
+        },
+    }
+
+
+def _is_known(option: Option) -> bool:
+    """Return whether `-cc1` takes an option."""
+    return "CC1Option" in option.visible
+
+
+def _by_kind(options: Sequence[Option]) -> dict[str, list[str]]:
+    kinds = {
+        "flag": ("Flag",),
+        "joined": ("Joined", "CommaJoined", "JoinedOrSeparate"),
+        "separate": ("Separate", "JoinedOrSeparate"),
+    }
+    return {form: sorted({option.name for option in options if option.kind in those}) for form, those in kinds.items()}
+
+
+def _wrapped(value: object) -> object:
+    """Return JSON-able data with lines of names in place of lists of them, for people to read."""
+    if isinstance(value, dict):
+        return {key: _wrapped(inner) for key, inner in value.items()}
+    return textwrap.wrap(" ".join(value), 150, break_on_hyphens=False) if isinstance(value, list) else value
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the allowed arguments as JSON."""
+    parser = argparse.ArgumentParser(description="Print the arguments that a corpus of strangers may have.")
+    parser.add_argument("clang", nargs="*", help="programs to ask for LLVM's options, such as clang-22 or 'zig clang'")
+    parser.add_argument("--tables", nargs="+", type=Path, required=True, help="generated Options.inc of clang")
+    chosen = parser.parse_args(arguments)
+    lists, versions = [], []
+    for program in chosen.clang:
+        words = program.split()
+        ask = [*words, "-mllvm", "-help-list-hidden", "-x", "c", "-c", "/dev/null", "-o", "/dev/null"]
+        lists.append(subprocess.run(ask, capture_output=True, text=True, check=False).stdout)
+        answer = subprocess.run([*words, "--version"], capture_output=True, text=True, check=False).stdout
+        versions.append(re.findall(r"clang version (\S+)", answer)[0])
+    tables = [path.read_text(encoding="utf-8") for path in chosen.tables]
+    named = {
+        "made_by": "python -m mlgo_gym.corpus.option_tables CLANG... --tables Options.inc...",
+        "llvm_options_of": versions,
+    }
+    sys.stdout.write(json.dumps(_wrapped({**named, **allowed_arguments(tables, lists)}), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

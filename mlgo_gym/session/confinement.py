@@ -1,0 +1,136 @@
+"""Programs without the right to write: Linux's Landlock, as a second wall around compilers that strangers' corpora drive.
+
+Nothing has to be installed, and no user has to be asked: a thread gives its own rights up (landlock(7)), and what it starts
+never has them. What was opened before stays open, reading is not touched, and pipes and memory files are no files to it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import threading
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# Numbers of system calls that are the same on every architecture, and include/uapi/linux/landlock.h.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_VERSION = 1
+_BELOW_PATH = 1
+_PR_SET_NO_NEW_PRIVS = 38
+_WRITE_FILE = 1 << 1
+_TRUNCATE = 1 << 14
+_REFER = 1 << 13
+_CHANGING = sum(1 << bit for bit in (4, 5, 6, 7, 8, 9, 10, 11, 12))
+"""To remove and to make files of every kind."""
+
+_NETWORK = 0b11
+"""To bind and to connect TCP sockets, from the fourth version on."""
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64))
+
+
+class _PathRule(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+@lru_cache(maxsize=1)
+def confinement_support() -> tuple[bool, str]:
+    """Return whether compiles can be kept from writing on this machine, and by what or why not."""
+    version = _landlock_version()
+    if version > 0:
+        return True, f"Landlock, version {version}"
+    return False, "the kernel has no Landlock (5.13 or newer, with landlock in its list of security modules)"
+
+
+def run_confined(function: Callable[[], T], writable: Sequence[str | os.PathLike[str]]) -> T:
+    """Call a function that starts a program, and return its result; where possible, the program cannot write.
+
+    Args:
+        function: what to call, in a thread of its own, which cannot write either.
+        writable: the folders, and files, in which it may nonetheless.
+
+    Raises:
+        whatever the function raises.
+    """
+    if not confinement_support()[0]:
+        return function()
+    ruleset = _make_ruleset(writable)
+    outcome: list[tuple[T | None, BaseException | None]] = []
+
+    def work() -> None:
+        try:
+            _restrict(ruleset)
+            outcome.append((function(), None))
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
+            outcome.append((None, error))
+
+    # A finaliser that ran here would have no right to write either.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        thread = threading.Thread(target=work, name="mlgo-gym-confined")
+        thread.start()
+        thread.join()
+    finally:
+        if collects:
+            gc.enable()
+        os.close(ruleset)
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result  # type: ignore[return-value] # it is what the function returned
+
+
+def _make_ruleset(writable: Sequence[str | os.PathLike[str]]) -> int:
+    """Return the descriptor of a set of rules: everything can be read, and these alone can be written."""
+    version = _landlock_version()
+    files = _WRITE_FILE | _CHANGING | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    attributes = _Ruleset(files, _NETWORK if version >= 4 else 0)
+    size = ctypes.sizeof(_Ruleset) if version >= 4 else 8
+    ruleset = _call(_CREATE_RULESET, ctypes.byref(attributes), size, 0)
+    try:
+        for path in (*writable, os.devnull):
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            try:
+                rights = files if os.path.isdir(path) else files & (_WRITE_FILE | _TRUNCATE)  # noqa: PTH112 - one word
+                rule = _PathRule(rights, descriptor)
+                _call(_ADD_RULE, ruleset, _BELOW_PATH, ctypes.byref(rule), 0)
+            finally:
+                os.close(descriptor)
+    except BaseException:
+        os.close(ruleset)
+        raise
+    return ruleset
+
+
+def _restrict(ruleset: int) -> None:
+    if _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")
+    _call(_RESTRICT_SELF, ruleset, 0)
+
+
+@lru_cache(maxsize=1)
+def _landlock_version() -> int:
+    if os.uname().sysname != "Linux":
+        return 0
+    return int(_libc().syscall(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION)))
+
+
+def _call(number: int, *arguments: object) -> int:
+    result = int(_libc().syscall(ctypes.c_long(number), *arguments))
+    if result < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"system call {number} of Landlock: {os.strerror(error)}")
+    return result
+
+
+@lru_cache(maxsize=1)
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
