@@ -53,8 +53,8 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         on_error: what a failing compile does: `"truncate"` ends the episode with `truncated`, `error_reward` and
             `info["error"]`; `"raise"` raises `CompilerError`.
         error_reward: the reward of a failed compile.
-        flags: how modules without recorded flags are compiled; driver flags, or `-cc1` and its flags. Default:
-            `-Oz -fPIC`.
+        flags: how modules without recorded flags are compiled; driver flags, or `-cc1` and its flags. Default: with
+            `-fPIC` at the level that the attributes of their functions show.
         extra_flags: `-cc1` arguments for every compile, also the baseline's.
         echo_reply: let clang print the advice it received; at the end `info["stderr"]` has it.
         preoptimize: optimise each module once, keep the bitcode, and only generate code in episodes. For tasks whose
@@ -68,6 +68,8 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             function they wait at functions, 32 at most, and are copied for later functions of the module too. Default:
             where it wins, for tasks whose decisions come after the optimiser when modules are not optimised once, or
             when compiles end with a function.
+        trust: run the recorded flags of the corpus whatever they are. By default those that may do more than shape code
+            are refused, and compilers cannot write outside their scratch folder where the kernel can see to that.
         render_mode: `"ansi"`, or None.
 
     Attributes:

@@ -35,6 +35,9 @@ CorpusArgument = Annotated[
 ]
 ClangOption = Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+TrustOption = Annotated[
+    bool, typer.Option(help="Run the flags of the corpus whatever they are; only for one whose maker you know.")
+]
 JobsOption = Annotated[int | None, typer.Option(min=1, help="How many modules at a time. Default: all processors.")]
 
 
@@ -63,10 +66,11 @@ def info(
     ] = False,
     modules: Annotated[bool, typer.Option(help="Also list the modules.")] = False,
     jobs: JobsOption = None,
+    trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a corpus holds: modules, lines, languages, licences, and the level its functions really have."""
-    toolchain, opened = _open(corpus, clang)
+    toolchain, opened = _open(corpus, clang, trust)
     tasks, count = decision_counter(toolchain) if decisions else ((), None)
     with progress_over(len(opened), f"Looking at {opened.name}") as advance:
         information = describe(opened, toolchain, count=count, tasks=tasks, jobs=jobs, progress=advance)
@@ -87,9 +91,11 @@ def info(
 
 
 @corpus_commands.command("verify")
-def verify_command(corpus: CorpusArgument, *, clang: ClangOption = None, jobs: JobsOption = None) -> None:
+def verify_command(
+    corpus: CorpusArgument, *, clang: ClangOption = None, jobs: JobsOption = None, trust: TrustOption = False
+) -> None:
     """Check digests, bitcode, and that the chosen clang understands the flags; one line per problem, exit 1 if any."""
-    toolchain, opened = _open(corpus, clang)
+    toolchain, opened = _open(corpus, clang, trust)
     with progress_over(len(opened), f"Verifying {opened.name}") as advance:
         problems = verify(opened, toolchain, jobs=jobs, progress=advance)
     for problem in problems:
@@ -102,9 +108,9 @@ def verify_command(corpus: CorpusArgument, *, clang: ClangOption = None, jobs: J
         raise typer.Exit(1)
 
 
-def _open(corpus: str, clang: str | None) -> tuple[Toolchain, Corpus]:
+def _open(corpus: str, clang: str | None, trust: bool) -> tuple[Toolchain, Corpus]:
     toolchain = find_toolchain(clang)
-    opened = open_corpus(corpus, toolchain=toolchain)
+    opened = open_corpus(corpus, toolchain=toolchain, trust=trust)
     if opened.endless:
         raise CorpusError(f"{opened.name} has no end; give a number of programs, as in {opened.name}:100")
     return toolchain, opened

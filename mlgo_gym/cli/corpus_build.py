@@ -60,6 +60,7 @@ def extract(
     bitcode_section_name: Annotated[
         str, typer.Option("--bitcode-section-name", "--bitcode_section_name", help="For Mach-O: __LLVM,__bitcode.")
     ] = ".llvmbc",
+    trust: Annotated[bool, typer.Option(help="Take modules whatever their flags.")] = False,
     verbosity: VerbosityOption = 0,
 ) -> None:
     """Make a corpus of a build that embedded its bitcode (-Xclang -fembed-bitcode=all). Exit 1 if any is skipped."""
@@ -81,6 +82,7 @@ def extract(
             cmd_section=cmd_section_name,
             bitcode_section=bitcode_section_name,
             jobs=num_workers,
+            trust=trust,
             progress=advance,
         )
     left_out = f", {extraction.excluded} left out by the filter" if extraction.excluded else ""

@@ -52,9 +52,9 @@ def check_arguments(flags: Sequence[str], origin: str, inputs: Sequence[str] = (
     found = refused_argument(tuple(flags), tuple(inputs))
     if found is not None:
         raise UntrustedError(
-            f"{origin}: its argument {found!r} is none of those that only shape code, so it is not run: clang might write "
-            "a file, read one, or load a program. Leave it out (Corpus.with_flags(delete=...)), or, if you know who made "
-            "the corpus, say so: --trust, trust=True"
+            f"{origin}: its argument {found!r} is none of those that only shape code, so it is not run: clang might "
+            "write a file, read one, or load a program. Leave it out (Corpus.with_flags(delete=...)), or, if you know "
+            "who made the corpus, say so: --trust, trust=True"
         )
 
 
@@ -68,11 +68,11 @@ def refused_argument(flags: tuple[str, ...], inputs: tuple[str, ...] = ()) -> st
     llvm: list[str] = []
     for word in words:
         # clang puts the words of a file in the place of @FILE, wherever it stands.
-        value = next(words, "@") if word == "-mllvm" or word in forms.separate else None
+        value = next(words, "") if word == "-mllvm" or word in forms.separate else None
         if value is not None:
             if value.startswith("@"):
                 return f"{word} {value}"
-            if word == "-mllvm":
+            if word == "-mllvm" and value:
                 llvm.append(value)
         elif not _is_allowed(word, forms, allowed, inputs):
             return word

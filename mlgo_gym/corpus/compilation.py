@@ -82,6 +82,8 @@ def plan(module: Module, toolchain: Toolchain, extra_flags: Sequence[str] = ()) 
             f"the flags of module {module.name!r} are still {_OVERRIDE_ME}: write the flags of the original link into "
             "global_command_override of its corpus_description.json"
         )
+    if module.thinlto_index is not None:
+        recorded = tuple(flag for flag in recorded if not flag.startswith("-fthinlto-index="))
     trusted = module.trusted or not module.flags
     if not trusted:
         check_arguments(recorded, f"module {module.name!r}", module.inputs)
@@ -92,18 +94,17 @@ def plan(module: Module, toolchain: Toolchain, extra_flags: Sequence[str] = ()) 
     # A relative name could be one of an option.
     inputs = ["-x", "ir", str(module.bitcode.absolute())]
     if module.thinlto_index is not None:
-        recorded = tuple(flag for flag in recorded if not flag.startswith("-fthinlto-index="))
         inputs += [f"-fthinlto-index={module.thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
     flags = (*recorded, "-w", *extra_flags)
-    confined = refused_argument(flags, module.inputs) is None
+    confined = _is_compiled(toolchain.binary) and refused_argument(flags, module.inputs) is None
     return Compilation(toolchain, module, flags, tuple(inputs), confined)
 
 
 def default_flags(module: Module) -> tuple[str, ...]:
-    """Return how a module without recorded flags is compiled: at the level that the attributes of its functions show.
+    """Return how a module without recorded flags is compiled: at the level that its functions' attributes show.
 
-    -Oz for one whose functions mostly have `minsize`, -Os for `optsize`, -O0 for `optnone`, else -O2; -Oz where there is
-    no function to tell by.
+    -Oz for one whose functions mostly have `minsize`, -Os for `optsize`, -O0 for `optnone`, else -O2; -Oz where there
+    is no function to tell by.
 
     Raises:
         CorpusError: it is no bitcode.
@@ -115,6 +116,13 @@ def default_flags(module: Module) -> tuple[str, ...]:
 @lru_cache(maxsize=65536)
 def _facts(bitcode: Path, _mtime_ns: int) -> BitcodeFacts:
     return read_bitcode(bitcode)
+
+
+@lru_cache(maxsize=64)
+def _is_compiled(program: Path) -> bool:
+    """Return whether a program is no script: what one of those writes is its owner's affair."""
+    with program.open("rb") as file:
+        return file.read(2) != b"#!"
 
 
 @lru_cache(maxsize=4096)

@@ -13,7 +13,7 @@ from typing import Literal, overload
 
 from mlgo_gym.corpus.flags import check_edits
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules import ENDLESS, EditedModules, JoinedModules, Modules
+from mlgo_gym.corpus.modules import ENDLESS, EditedModules, JoinedModules, Modules, TrustedModules
 from mlgo_gym.corpus.sampling import PARTS, Part, draw, draw_stratified, is_part
 from mlgo_gym.errors import CorpusError
 
@@ -229,6 +229,13 @@ class Corpus:
         check_edits(add=add, delete=delete, replace=replace or {})
         edited = EditedModules(self._modules, tuple(add), tuple(delete), dict(replace or {}))
         return Corpus(self.name, edited, path=self.path, names=self.names, origin=self._origin, prefix=self.prefix)
+
+    def trusted(self) -> Corpus:
+        """Return the same modules, whose flags are run whatever they are: for a corpus whose maker one knows.
+
+        Flags can have clang write any file and load any program; see SECURITY.md.
+        """
+        return Corpus(self.name, TrustedModules(self._modules), path=self.path, names=self.names, origin=self._origin)
 
     @cached_property
     def _known(self) -> Container[str]:

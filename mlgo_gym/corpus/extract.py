@@ -14,7 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mlgo_gym.corpus.allowed import check_arguments
 from mlgo_gym.corpus.description import UNSPECIFIED_OVERRIDE, parse_command, write_description
+from mlgo_gym.corpus.flags import take_thinlto_index
 from mlgo_gym.corpus.object_list import IMPORTED_SUFFIX, INDEX_SUFFIX, BuildObject, ObjectList
 from mlgo_gym.corpus.sections import SectionReader, find_section_reader
 from mlgo_gym.errors import CorpusError
@@ -48,6 +50,7 @@ class _Plan:
     matches: Callable[[str], object]
     sections: tuple[str, str]
     reader: SectionReader | None
+    trust: bool
 
 
 def extract_corpus(
@@ -60,6 +63,7 @@ def extract_corpus(
     cmd_section: str = ".llvmcmd",
     bitcode_section: str = ".llvmbc",
     jobs: int | None = None,
+    trust: bool = False,
     progress: Callable[[], object] = lambda: None,
 ) -> Extraction:
     """Make a corpus of the object files of a build, and say which are missing in it.
@@ -77,6 +81,7 @@ def extract_corpus(
         cmd_section: the section with the flags.
         bitcode_section: the section with the bitcode.
         jobs: how many objects to work on at a time; all processors if None.
+        trust: whether to take modules whatever their flags; else those that may do more than shape code are skipped.
         progress: called after each object.
 
     Raises:
@@ -92,7 +97,7 @@ def extract_corpus(
     except re.error as error:
         raise CorpusError(f"--cmd_filter {cmd_filter!r} is no regular expression: {error}; correct it") from error
     reader = None if thinlto_build == "local" else find_section_reader(llvm_objcopy)
-    plan = _Plan(output, thinlto_build, matches, (cmd_section, bitcode_section), reader)
+    plan = _Plan(output, thinlto_build, matches, (cmd_section, bitcode_section), reader, trust)
     extraction = Extraction(skipped=list(found.skipped))
 
     def extract(entry: BuildObject) -> bool | str:
@@ -140,6 +145,8 @@ def _extract_embedded(entry: BuildObject, plan: _Plan, reader: SectionReader) ->
         )
     if not any(map(plan.matches, flags)):
         return False
+    if not plan.trust:
+        check_arguments(take_thinlto_index(flags)[0], str(entry.path))
     target = plan.output / f"{entry.name}.bc"
     modified = entry.path.stat().st_mtime_ns
     if target.exists() and target.stat().st_mtime_ns == modified:

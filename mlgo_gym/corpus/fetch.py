@@ -1,19 +1,15 @@
-"""Source distributions from the package index: found, downloaded by digest, and unpacked where they cannot escape."""
+"""Source distributions from the package index: found, and downloaded by their digest."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import stat
 import subprocess
 import sys
-import tarfile
 import tempfile
-import zipfile
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlgo_gym.errors import CorpusError, MissingExtraError, UnreachableError
@@ -21,9 +17,6 @@ from mlgo_gym.storage.cache import cache_directory
 
 if TYPE_CHECKING:
     from pypi_simple import DistributionPackage, PyPISimple
-
-LARGEST_ARCHIVE = 4 << 30
-"""The most bytes that an archive may unpack to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,77 +70,6 @@ def fetch_source(package: str, version: str, sha256: str | None = None) -> Sourc
             "pip's settings (pip config list)"
         ) from error
     raise CorpusError(f"the package index has no source distribution of {wanted}; check name and version")
-
-
-def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack an archive into a new folder, and return its only top folder, or else the folder itself.
-
-    Files, folders and links that stay inside are unpacked, without owners and special permissions; times are not kept.
-
-    Raises:
-        CorpusError: it is no archive or not whole, a member leads out of the folder or is a device, or it is too
-            large. Nothing is left then.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        if zipfile.is_zipfile(archive):
-            _unpack_zip(archive, staging)
-        else:
-            _unpack_tar(archive, staging)
-        staging.rename(folder)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, ValueError) as error:
-        raise CorpusError(f"{archive.name}: a whole archive was wanted: {error}; remove it and fetch again") from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-    inside = list(folder.iterdir())
-    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
-
-
-def _unpack_tar(archive: Path, folder: Path) -> None:
-    with tarfile.open(archive) as tar:
-        members = tar.getmembers()
-        _check_size(archive, sum(member.size for member in members))
-        for member in members:
-            if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
-                raise CorpusError(f"{archive.name}: {member.name!r} is a device or a pipe; this archive is refused")
-            _check_inside(archive, member.name)
-            if member.issym():
-                _check_inside(archive, f"{PurePosixPath(member.name).parent}/{member.linkname}", member.linkname)
-            elif member.islnk():
-                _check_inside(archive, member.linkname)
-            member.uid = member.gid = os.getuid()
-            member.uname = member.gname = ""
-            member.mode = 0o755 if member.isdir() or member.mode & stat.S_IXUSR else 0o644
-        if hasattr(tarfile, "data_filter"):
-            tar.extractall(folder, members, filter="data")
-        else:
-            tar.extractall(folder, members)  # noqa: S202 - every member was checked above
-
-
-def _unpack_zip(archive: Path, folder: Path) -> None:
-    with zipfile.ZipFile(archive) as content:
-        _check_size(archive, sum(member.file_size for member in content.infolist()))
-        for member in content.infolist():
-            _check_inside(archive, member.filename)
-            if stat.S_ISLNK(member.external_attr >> 16):
-                raise CorpusError(f"{archive.name}: {member.filename!r} is a link in a zip; this archive is refused")
-        content.extractall(folder)  # noqa: S202 - every member was checked above
-
-
-def _check_inside(archive: Path, name: str, link: str = "") -> None:
-    depth = 0
-    for part in PurePosixPath(name).parts:
-        depth += {"..": -1, ".": 0}.get(part, 1)
-        if depth < 0:
-            break
-    if depth < 0 or name.startswith("/") or link.startswith("/") or "\\" in name:
-        raise CorpusError(f"{archive.name}: {name!r} leads out of the folder; this archive is refused")
-
-
-def _check_size(archive: Path, size: int) -> None:
-    if size > LARGEST_ARCHIVE:
-        raise CorpusError(f"{archive.name}: it would unpack to {size >> 20} MiB; {LARGEST_ARCHIVE >> 20} are allowed")
 
 
 def _find(client: PyPISimple, package: str, version: str) -> DistributionPackage | None:

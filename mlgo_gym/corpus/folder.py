@@ -14,6 +14,7 @@ from mlgo_gym.corpus.description import (
     read_metadata,
 )
 from mlgo_gym.corpus.flags import take_thinlto_index
+from mlgo_gym.corpus.inputs import with_inputs
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CorpusError
 
@@ -72,7 +73,9 @@ class FolderModules:
             raise CorpusError(f"{bitcode}: the corpus lists this module, and its bitcode is missing; make it again")
         flags = self._recorded_flags(name)
         index = self._folder / f"{name}.thinlto.bc"
+        inputs: tuple[str, ...] = ()
         if flags is not None:
+            flags, inputs = with_inputs(flags, self._folder)
             flags, names_index = take_thinlto_index(flags)
             if names_index and not index.is_file():
                 raise CorpusError(
@@ -85,6 +88,8 @@ class FolderModules:
             bitcode=bitcode,
             flags=self._fallback if flags is None else flags,
             thinlto_index=index if index.is_file() else None,
+            inputs=inputs,
+            trusted=flags is None,
             metadata=read_metadata(self._folder, name),
         )
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from mlgo_gym.corpus.allowed import check_arguments
 from mlgo_gym.corpus.description import read_command, read_metadata
 from mlgo_gym.corpus.flags import edit_flags
+from mlgo_gym.corpus.inputs import with_inputs
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CorpusError
 
@@ -45,8 +47,10 @@ class SingleModule:
     def load(self, name: str) -> Module:
         """Return the module."""
         command = self.path.with_suffix(".cmd")
-        flags = read_command(command) if command.is_file() else self.fallback
-        return Module(name, self.path, flags, metadata=read_metadata(self.path.parent, name))
+        recorded = read_command(command) if command.is_file() else None
+        flags, inputs = (self.fallback, ()) if recorded is None else with_inputs(recorded, self.path.parent)
+        metadata = read_metadata(self.path.parent, name)
+        return Module(name, self.path, flags, inputs=inputs, trusted=recorded is None, metadata=metadata)
 
     def size(self, name: str) -> int:  # noqa: ARG002 - there is only one
         """Return its bytes."""
@@ -73,10 +77,33 @@ class EditedModules:
         if module.flags is None:
             raise CorpusError(f"{name}: it has no recorded flags to edit; open its corpus with flags= first")
         try:
-            flags = edit_flags(module.flags, add=self.add, delete=self.delete, replace=self.replace)
+            flags = edit_flags(module.flags, delete=self.delete, replace=self.replace)
         except CorpusError as error:
             raise CorpusError(f"{name}: {error}") from error
-        return replace(module, flags=flags)
+        if not module.trusted:
+            check_arguments(flags, f"module {name!r}", module.inputs)
+        # What is added comes from the one who asks for it.
+        return replace(module, flags=(*flags, *self.add), trusted=True)
+
+    def size(self, name: str) -> int:
+        """Return the bytes of bitcode."""
+        return self.modules.size(name)
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedModules:
+    """Modules whose flags are run whatever they are."""
+
+    modules: Modules
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The same names."""
+        return self.modules.names
+
+    def load(self, name: str) -> Module:
+        """Return a module that is trusted."""
+        return replace(self.modules.load(name), trusted=True)
 
     def size(self, name: str) -> int:
         """Return the bytes of bitcode."""

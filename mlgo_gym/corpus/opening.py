@@ -26,7 +26,11 @@ _PART = re.compile(rf"(.+):({'|'.join(PARTS)})(-projects)?", re.DOTALL)
 
 
 def open_corpus(
-    spec: str | os.PathLike[str] | Corpus, *, toolchain: Toolchain, flags: Sequence[str] | None = None
+    spec: str | os.PathLike[str] | Corpus,
+    *,
+    toolchain: Toolchain,
+    flags: Sequence[str] | None = None,
+    trust: bool = False,
 ) -> Corpus:
     """Return the corpus that a specification names.
 
@@ -40,13 +44,16 @@ def open_corpus(
             What has a slash or ends in `.bc` and exists is always a path. A corpus is returned as it is.
         toolchain: the clang that makes the bitcode, where a corpus is not bitcode already.
         flags: for modules without recorded flags. Without them such modules have None.
+        trust: whether recorded flags are run whatever they are; else only those that shape code, see SECURITY.md.
 
     Raises:
         CorpusError: nothing goes by that name, or it cannot be used, or the part of it has no module.
     """
     if isinstance(spec, Corpus):
-        return spec
+        return spec.trusted() if trust else spec
     corpus = _open(spec, toolchain, flags)
+    if trust:
+        corpus = corpus.trusted()
     if not len(corpus):
         raise CorpusError(f"{os.fspath(spec)} has no module: that part of the split is empty; choose a larger corpus")
     return corpus

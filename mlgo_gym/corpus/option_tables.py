@@ -2,11 +2,11 @@
 
     python -m mlgo_gym.corpus.option_tables CLANG... --tables Options.inc... > mlgo_gym/corpus/allowed_arguments.json
 
-clang's table is the generated `Options.inc` (in `clang/Driver` or `clang/Options` of Debian's `libclang-NN-dev`): for each
-option it has its kind, its group, the class of options that it sets, and how its value is parsed. LLVM's is what
-`-mllvm -help-list-hidden` prints. An argument is allowed when what it sets is the code, its target or its diagnostics, and
-its value is a number or one of a few words; of those with a free text only what is listed here is, because nothing opens
-that text as a file. The tables of several releases are put together.
+clang's table is the generated `Options.inc` (in `clang/Driver` or `clang/Options` of Debian's `libclang-NN-dev`): for
+each option it has its kind, its group, the class of options that it sets, and how its value is parsed. LLVM's is what
+`-mllvm -help-list-hidden` prints. An argument is allowed when what it sets is the code, its target or its diagnostics,
+and its value is a number or one of a few words; of those with a free text only what is listed here is, because nothing
+opens that text as a file. The tables of several releases are put together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,17 @@ _CLOSED = frozenset(
     normalizeSimpleEnum normalizeStringIntegral
     """.split()  # noqa: SIM905 - a word list
 )
-_CLASSES = ("CODEGEN", "LANG", "TARGET", "DIAG", "DEPENDENCY_OUTPUT", "HEADER_SEARCH", "PREPROCESSOR", "ANALYZER")
+_CLASSES = (
+    "CODEGEN",
+    "LANG",
+    "TARGET",
+    "DIAG",
+    "DEPENDENCY_OUTPUT",
+    "HEADER_SEARCH",
+    "PREPROCESSOR",
+    "ANALYZER",
+    "FILE_SYSTEM",
+)
 """What shapes the code, and what only a front end reads, which there is none of for bitcode."""
 
 _TEXTS = frozenset(
@@ -48,6 +58,7 @@ _TEXTS = frozenset(
     DependencyOutputOpts.OutputFile DependencyOutputOpts.Targets HeaderSearchOpts->ModuleFormat
     HeaderSearchOpts->ModuleUserBuildPath HeaderSearchOpts->ResourceDir HeaderSearchOpts->Sysroot
     PreprocessorOpts->MacroIncludes PreprocessorOpts->ImplicitPCHInclude FrontendOpts.AuxTriple
+    FileSystemOpts.WorkingDir
     """.split()  # noqa: SIM905 - a word list
 )
 """Options with a free text that ends up in the object file, or that nothing reads for bitcode. `-dependency-file` and
@@ -69,9 +80,9 @@ _ACTIONS = frozenset({"-emit-obj", "-emit-llvm", "-emit-llvm-bc", "-emit-llvm-on
 
 _GROUPS = frozenset(
     """
-    O_Group W_Group W_value_Group R_Group R_value_Group f_Group f_clang_Group fsan_cov_Group m_Group g_Group g_flags_Group
-    m_hexagon_Features_Group LongDouble_Group opencl_Group d_Group I_Group i_Group clang_i_Group CompileOnly_Group
-    Preprocessor_Group M_Group
+    O_Group W_Group W_value_Group R_Group R_value_Group f_Group f_clang_Group fsan_cov_Group m_Group g_Group
+    g_flags_Group m_hexagon_Features_Group LongDouble_Group opencl_Group d_Group I_Group i_Group clang_i_Group
+    CompileOnly_Group Preprocessor_Group M_Group
     """.split()  # noqa: SIM905 - a word list
 )
 _REFUSED_NAMES = frozenset(
@@ -87,8 +98,9 @@ _MANUAL = frozenset(
     """
     -debug-info-kind= -coverage-version= -exception-model= -target-sdk-version= -darwin-target-variant-sdk-version=
     -gsimple-template-names= -stdlib= -unwindlib= -mtp -msign-return-address-key= -aux-target-cpu -aux-target-feature
-    -internal-isystem -internal-externc-isystem -internal-iframework -c-isystem -objc-isystem -objcxx-isystem -F -dumpdir
-    -source-date-epoch -opt-record-passes -opt-record-format -object-file-name -triple= -triple
+    -internal-isystem -internal-externc-isystem -internal-iframework -c-isystem -objc-isystem -objcxx-isystem -F
+    -dumpdir -source-date-epoch -opt-record-passes -opt-record-format -object-file-name -triple= -triple
+    -working-directory=
     """.split()  # noqa: SIM905 - a word list
 )
 """Arguments with a value that belong to no group and no class, and name nothing that is opened for bitcode."""
@@ -107,8 +119,8 @@ _LLVM_CHOICE = re.compile(r"^    =(?P<choice>\S*)")
 _LLVM_NUMBERS = frozenset({"", "=<uint>", "=<int>", "=<ulong>", "=<long>", "=<number>", "=<N>", "=<x>", "=<value>"})
 _LLVM_REFUSED = frozenset(
     """
-    dot view viewer viewing window graphviz website diff exec exe plugin file files filename dir directory directories dump
-    dumps write writes written export save saves temps temp socket interactive help version verify-each
+    dot view viewer viewing window graphviz website diff exec exe plugin file files filename dir directory directories
+    dump dumps write writes written export save saves temps temp socket interactive help version verify-each
     """.split()  # noqa: SIM905 - a word list
 )
 """Words in the name, the choices or the description of an option that may write a file or start a program."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from mlgo_gym.corpus.amalgamation import split_amalgamation
 from mlgo_gym.corpus.catalogue import Dataset
-from mlgo_gym.corpus.fetch import SourceArchive, fetch_source, unpack
+from mlgo_gym.corpus.fetch import SourceArchive, fetch_source
+from mlgo_gym.corpus.unpack import unpack
 from mlgo_gym.errors import CorpusError
 
 
@@ -26,7 +27,7 @@ def unpack_sources(dataset: Dataset, archives: Mapping[str, SourceArchive], fold
     """Unpack the archives of a dataset into a new folder, write what its entry adds, and return the top of its own.
 
     Raises:
-        CorpusError: an archive is refused; see `mlgo_gym.corpus.fetch.unpack`. It is removed from the cache then.
+        CorpusError: an archive is refused; see `mlgo_gym.corpus.unpack.unpack`. It is removed from the cache then.
     """
     source = _unpack(archives[""], folder).resolve()
     for path in dataset.needs:

@@ -34,6 +34,7 @@ class EnvOptions(TypedDict, total=False):
     verify_preoptimized: bool
     scope: str
     warm_resets: bool | None
+    trust: bool
     render_mode: str | None
 
 
@@ -58,6 +59,7 @@ class Settings:
     verify_preoptimized: bool = False
     scope: str = "module"
     warm_resets: bool | None = None
+    trust: bool = False
     render_mode: str | None = None
 
     def check(self, task: Task) -> None:

@@ -60,7 +60,10 @@ class Setup:
         """The modules that episodes are sampled from; opened, and fetched or compiled, at first use."""
         flags = self.settings.flags
         return open_corpus(
-            self.settings.corpus, toolchain=self.toolchain, flags=None if flags is None else tuple(flags)
+            self.settings.corpus,
+            toolchain=self.toolchain,
+            flags=None if flags is None else tuple(flags),
+            trust=self.settings.trust,
         )
 
     @property

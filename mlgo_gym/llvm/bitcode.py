@@ -72,7 +72,6 @@ class BitcodeFacts:
                 return level
         return "mixed" if self.minsize or self.optsize or self.optnone else "O1-O3"
 
-
     @property
     def prevailing_level(self) -> str:
         """The level of most functions: `Oz`, `Os`, `O0`, `O1-O3` or `no functions`; single ones may have attributes."""

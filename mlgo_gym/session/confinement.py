@@ -1,7 +1,7 @@
-"""Programs without the right to write: Linux's Landlock, as a second wall around compilers that strangers' corpora drive.
+"""Programs without the right to write: Linux's Landlock, a second wall around what a stranger's flags drive.
 
-Nothing has to be installed, and no user has to be asked: a thread gives its own rights up (landlock(7)), and what it starts
-never has them. What was opened before stays open, reading is not touched, and pipes and memory files are no files to it.
+Nothing has to be installed, and no user has to be asked: a thread gives its own rights up (landlock(7)), and what it
+starts never has them. What was opened before stays open, reading is not touched, and neither are memory files.
 """
 
 from __future__ import annotations

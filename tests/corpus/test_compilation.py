@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.compilation import DEFAULT_FLAGS, plan
+from mlgo_gym.corpus.compilation import default_flags, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CorpusError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
@@ -26,13 +26,15 @@ def compiled(command: tuple[str, ...]) -> bytes:
         return session.finish(30).object_bytes
 
 
-def test_a_module_without_flags_is_compiled_for_size_and_position_independent(
-    calls: Path, toolchain: Toolchain
+@pytest.mark.parametrize(("recorded", "level"), [("-Oz", "-Oz"), ("-Os", "-Os"), ("-O3", "-O2")])
+def test_a_module_without_flags_is_compiled_as_its_attributes_show_and_position_independent(
+    recorded: str, level: str, toolchain: Toolchain, make_bitcode: MakeBitcode
 ) -> None:
-    flags = plan(Module("calls", calls), toolchain).flags
-    assert DEFAULT_FLAGS == ("-Oz", "-fPIC")
+    module = Module("calls", make_bitcode("calls.c", optimize=recorded))
+    flags = plan(module, toolchain).flags
+    assert default_flags(module) == (level, "-fPIC")
     assert flags[0] == "-cc1"
-    assert "-Oz" in flags
+    assert level in flags
     assert following(flags, "-mrelocation-model") == "pic"
     assert following(flags, "-pic-level") == "2"
 
@@ -101,7 +103,7 @@ def test_bitcode_that_is_gone_is_a_clear_error(toolchain: Toolchain, tmp_path: P
 
 def test_flags_that_the_driver_refuses_are_reported_in_its_words(calls: Path, toolchain: Toolchain) -> None:
     with pytest.raises(ToolchainError, match="unknown argument: '-no-such-flag'"):
-        plan(Module("calls", calls, ("-Oz", "-no-such-flag")), toolchain)
+        plan(Module("calls", calls, ("-Oz", "-no-such-flag"), trusted=True), toolchain)
 
 
 def test_the_driver_is_asked_once_per_flags_and_compiler(

@@ -35,8 +35,8 @@ def test_a_sound_corpus_has_no_problem(sound: Corpus, any_toolchain: Toolchain) 
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["-cc1", "-Oz", "-no-such-flag"], "unknown argument"),
-        (["-cc1", "-mllvm", "-no-such-option"], "no-such-option"),
+        (["-cc1", "-Oz", "-no-such-flag"], "its argument '-no-such-flag' is none of those that only shape code"),
+        (["-cc1", "-mllvm", "-no-such-option"], "'-mllvm -no-such-option' is none of those"),
         (["-cc1", "-triple", "nowhere-unknown-linux"], "target triple"),
         (["-cc1", "-triple"], "target triple"),
     ],

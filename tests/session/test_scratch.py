@@ -48,7 +48,9 @@ def test_a_compiler_whose_host_was_killed_while_it_started_is_ended_by_the_next_
     left = made_by_another_process()
     waiting = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     orphan = subprocess.Popen([*waiting, f"-inliner-interactive-channel-base={left}/c0"], stdin=subprocess.PIPE)
-    other = subprocess.Popen([*waiting, f"-inliner-interactive-channel-base={left.parent}-other/c0"], stdin=subprocess.PIPE)
+    other = subprocess.Popen(
+        [*waiting, f"-inliner-interactive-channel-base={left.parent}-other/c0"], stdin=subprocess.PIPE
+    )
     try:
         shutil.rmtree(made_by_another_process().parent)
         assert orphan.wait(timeout=10) == -signal.SIGKILL
