@@ -36,6 +36,25 @@ class UntrustedError(CorpusError):
     """A corpus, or something else from a stranger, that asks for more than its purpose needs."""
 
 
+class NothingCompiledError(CorpusError):
+    """A build that ended without a compile that can be recorded.
+
+    Attributes:
+        status: its exit status.
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type[NothingCompiledError], tuple[str, int]]:
+        return type(self), (str(self), self.status)
+
+
+class CorpusWarning(UserWarning):
+    """Something about a corpus that its user may not expect."""
+
+
 class UnreachableError(CorpusError):
     """Sources that cannot be fetched because nothing answers where they ought to be."""
 

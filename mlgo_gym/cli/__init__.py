@@ -17,6 +17,14 @@ def main() -> None:
                 raise MissingExtraError("the command line", "cli") from error
             raise
         application()
+    except OSError as error:
+        from mlgo_gym.storage.cache import UNWRITABLE
+
+        if error.errno not in UNWRITABLE:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"mlgo-gym: {where}{error.strerror}; make room, or name a folder that can be written", file=sys.stderr)  # noqa: T201
+        raise SystemExit(2) from error
     except MlgoError as error:
         print(f"mlgo-gym: {error}", file=sys.stderr)  # noqa: T201 - the command line's own error output
         raise SystemExit(2) from error

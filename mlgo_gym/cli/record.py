@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from mlgo_gym.corpus.record import record_build
-from mlgo_gym.corpus.recorder import RecordFailure
+from mlgo_gym.corpus.recorder import RecordFailure, counted
 from mlgo_gym.llvm.toolchain import find_toolchain
 
 FAILED = 1
@@ -26,21 +26,33 @@ def record(
     root: Annotated[
         Path | None, typer.Option(help="What module names are relative to; the current folder if left out.")
     ] = None,
+    probes: Annotated[
+        bool, typer.Option(help="Also record what configure, CMake, Meson and the like compile to learn of it.")
+    ] = False,
 ) -> None:
     """Run a build and keep what it compiles as a corpus, at the level that is asked for.
 
     The build is the command after `--`. It finds the chosen clang under the name of every common compiler, and in CC
-    and CXX. Exit status: the build's own if that is not 0, else 1 if something could not be recorded.
+    and CXX. The bundled clang brings headers of libc and libc++ and sees no libraries of the system: choose another
+    with --clang for a build that needs these. Exit status: the build's own if that is not 0, else 1 if something could
+    not be recorded.
     """
-    build = record_build(command, output, optimize=optimize, toolchain=find_toolchain(clang), root=root)
+    build = record_build(command, output, optimize=optimize, toolchain=find_toolchain(clang), root=root, probes=probes)
     recording = build.recording
     console = Console(stderr=True, highlight=False)
     console.print(f"{output}: {len(recording.modules)} modules, {recording.lines} lines of source, -{optimize}")
     if recording.replaced:
         console.print(f"{recording.replaced} objects were compiled again later; the last compile is kept")
+    if recording.duplicates:
+        console.print(
+            f"{recording.duplicates} compiles gave the bitcode of another one and are no modules of their own"
+        )
+    if recording.left_out:
+        console.print(f"seen and not recorded: {counted(recording.left_out)}", markup=False)
     print_failures(console, recording.failures)
     if build.status != 0:
-        console.print(f"the build ended with status {build.status}; the corpus holds what it compiled until then")
+        how = f"was ended by signal {-build.status}" if build.status < 0 else f"ended with status {build.status}"
+        console.print(f"the build {how}; the corpus holds what it compiled until then")
     raise typer.Exit(
         build.status if build.status > 0 else 128 - build.status if build.status else FAILED * bool(recording.failures)
     )

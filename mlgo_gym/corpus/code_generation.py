@@ -26,6 +26,9 @@ _DROPPED_JOINED = (
     "-fdebug-compilation-dir=", "-fcoverage-compilation-dir=", "-fmacro-prefix-map=", "-fdebug-prefix-map=",
     "-fcoverage-prefix-map=", "-ffile-prefix-map=", "-fmodule", "-fimplicit-module", "-fno-implicit-module",
     "-fchar8_t", "-fno-char8_t", "-ftime-trace", "-fcrash-diagnostics-dir=", "-object-file-name=",
+    "-coverage-notes-file=", "-coverage-data-file=", "-femit-coverage-", "-coverage-version=", "-stats-file=",
+    "-fsanitize-ignorelist=", "-fsanitize-system-ignorelist=", "-fprofile-list=", "-fxray-always-instrument=",
+    "-fxray-never-instrument=", "-fxray-attr-list=", "-frandomize-layout-seed-file=",
 )  # fmt: skip
 
 

@@ -235,7 +235,14 @@ class Corpus:
 
         Flags can have clang write any file and load any program; see SECURITY.md.
         """
-        return Corpus(self.name, TrustedModules(self._modules), path=self.path, names=self.names, origin=self._origin)
+        return Corpus(
+            self.name,
+            TrustedModules(self._modules),
+            path=self.path,
+            names=self.names,
+            origin=self._origin,
+            prefix=self.prefix,
+        )
 
     @cached_property
     def _known(self) -> Container[str]:

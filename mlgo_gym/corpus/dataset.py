@@ -14,16 +14,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
+from mlgo_gym.corpus.build_log import explain_build
 from mlgo_gym.corpus.catalogue import Archive, Dataset, find_dataset
 from mlgo_gym.corpus.driver_options import PORTABLE_TARGET
+from mlgo_gym.corpus.pins import missing_files, wrong_digest
 from mlgo_gym.corpus.record import record_build
 from mlgo_gym.corpus.recorder import LEVELS, Recorder, RecordFailure, Recording
 from mlgo_gym.corpus.shim import record_compile
 from mlgo_gym.corpus.sources import compile_commands, fetch_archives, unpack_sources
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.storage.cache import cache_directory, key_of, write_atomically
 
@@ -46,6 +48,7 @@ class DatasetReport:
         seconds: how long it took to unpack, compile and record, without the download, when it was made.
         processor_seconds: the processor time of this process's children meanwhile: of the compilers.
         jobs: how many compilers ran at once; None where the package's own build decided.
+        left_out: how many compiles were seen and not recorded, by reason.
     """
 
     name: str
@@ -57,6 +60,7 @@ class DatasetReport:
     seconds: float
     processor_seconds: float
     jobs: int | None
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 def fetch_dataset(
@@ -69,7 +73,8 @@ def fetch_dataset(
 ) -> Path:
     """Return the corpus folder of a dataset; fetched, compiled and recorded when it is not in the cache.
 
-    Any number of processes can ask at once: one makes it, the others wait. It appears whole, or not at all.
+    Any number of processes can ask at once: one makes it, the others wait. What was made and lacks something, because
+    a compiler was killed or a file was deleted, is made again.
 
     Args:
         name: a name in the catalogue, or `pypi:NAME==VERSION` for any source distribution with C or C++ in it, which
@@ -90,13 +95,32 @@ def fetch_dataset(
     toolchain = toolchain or find_toolchain()
     dataset = _from_index(name) if name.startswith("pypi:") else find_dataset(name)
     folder = dataset_folder(dataset, optimize, toolchain)
-    if (folder / REPORT_FILE).exists():
+    if not lacks(dataset, folder):
         return folder
     jobs = jobs or os.cpu_count() or 1
-    with _locked(folder):
-        if not (folder / REPORT_FILE).exists():
-            _make(dataset, folder, optimize, toolchain, jobs, progress)
+    try:
+        with _locked(folder):
+            if lacks(dataset, folder):
+                _make(dataset, folder, optimize, toolchain, jobs, progress)
+    except OSError as error:
+        raise CorpusError(
+            f"{name} was to be made in {cache_directory()}: {error}; make room or the folder writable, or set "
+            "$MLGO_CACHE to another"
+        ) from error
     return folder
+
+
+def lacks(dataset: Dataset, folder: Path) -> list[str]:
+    """Return what a dataset in the cache lacks, or was not compiled because its compiler was killed; all of it, if so.
+
+    A dataset that lacks something is made anew by `fetch_dataset`, and replaced once that is done.
+    """
+    try:
+        report = json.loads((folder / REPORT_FILE).read_bytes())
+    except (OSError, ValueError):
+        return [REPORT_FILE]
+    killed = [failure["source"] for failure in report["failures"] if failure.get("killed")]
+    return killed or missing_files(folder, dataset)
 
 
 def dataset_folder(dataset: Dataset, optimize: str, toolchain: Toolchain) -> Path:
@@ -110,7 +134,7 @@ def read_report(name: str, folder: Path) -> DatasetReport:
     """Return how the dataset in `folder`, as `fetch_dataset` returns it, was made."""
     content = json.loads((folder / REPORT_FILE).read_bytes())
     content["failures"] = tuple(RecordFailure(**failure) for failure in content["failures"])
-    known = {field.name: content[field.name] for field in fields(DatasetReport) if field.name in content}
+    known = {each.name: content[each.name] for each in fields(DatasetReport) if each.name in content}
     return DatasetReport(name=name, folder=folder, **known)
 
 
@@ -141,20 +165,27 @@ def _make(
             recording = _compile(dataset, source, work / "corpus", optimize, toolchain, metadata, jobs, progress)
         else:
             recording = _build(dataset, source, work, optimize, toolchain, metadata)
+        failures = list(recording.failures)
         if not recording.modules:
-            first = recording.failures[0]
-            raise CorpusError(f"{dataset.name}: nothing in it compiles; {first.source}: {first.message}")
+            raise CorpusError(f"{dataset.name}: nothing in it compiles; {failures[0].source}: {failures[0].message}")
+        different = wrong_digest(recording.corpus, dataset, optimize, toolchain)
+        if different is not None and not failures:
+            failures.append(RecordFailure(dataset.name, different))
         report = {
             "modules": len(recording.modules),
             "lines": recording.lines,
             "languages": recording.languages,
-            "failures": [{"source": failure.source, "message": failure.message} for failure in recording.failures],
+            "failures": [asdict(failure) for failure in failures],
+            "left_out": dict(recording.left_out),
             "archive_sha256": archive.sha256,
             "seconds": round(time.monotonic() - started, 1),
             "processor_seconds": round(_processor_seconds() - used, 1),
             "jobs": jobs if dataset.parts else None,
         }
         write_atomically(recording.corpus / REPORT_FILE, (json.dumps(report, indent=2) + "\n").encode())
+        if folder.exists():
+            # It lacks something. Whoever reads it now keeps what is open, and finds all of it the next time.
+            folder.rename(work / "replaced")
         recording.corpus.rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -180,8 +211,11 @@ def _compile(
         # The largest first, so that none of them is left for the end.
         commands.sort(key=lambda command: -(source / command[1]).stat().st_size)
 
+        killed: list[list[str]] = []
+
         def compile_one(command: list[str]) -> None:
-            record_compile(recorder.settings, command, str(source), "c")
+            if record_compile(recorder.settings, command, str(source), "c", once_more=True):
+                killed.append(command)
 
         with ThreadPoolExecutor(jobs) as pool:
             try:
@@ -190,7 +224,11 @@ def _compile(
                         progress(done, len(commands))
             finally:
                 pool.shutdown(cancel_futures=True)  # an interruption waits for no compile that has not begun
-        return recorder.collect(output, metadata)
+        for command in killed:
+            # Most likely memory was short while several ran.
+            record_compile(recorder.settings, command, str(source), "c")
+        # What a dataset holds is pinned: also what is there twice.
+        return recorder.collect(output, metadata, keep_duplicates=True)
 
 
 def _from_index(name: str) -> Dataset:
@@ -198,6 +236,7 @@ def _from_index(name: str) -> Dataset:
     if match is None:
         raise CorpusError(f"{name}: pypi:NAME==VERSION was wanted, as in pypi:zstandard==0.25.0; give a version")
     package, version = match.groups()
+    package = re.sub(r"[-_.]+", "-", package).lower()  # PEP 503
     return Dataset(f"pypi-{package}", Archive(package, version, sha256=""), licence="", summary="")
 
 
@@ -218,22 +257,24 @@ def _build(
             f"module: {made.stderr or made.stdout}"
         )
     wheel = [str(environment / "bin" / "python"), "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(work / "wheel")]
-    log = work / "build.log"
-    build = record_build(
-        [*wheel, str(source)],
-        work / "corpus",
-        optimize=optimize,
-        toolchain=toolchain,
-        folder=source,
-        metadata=metadata,
-        log=log,
-    )
+    what = f"{dataset.archive.package} {dataset.archive.version}"
+    log = cache_directory() / "logs" / f"{dataset.name}-{dataset.archive.version}-{optimize}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        build = record_build(
+            [*wheel, str(source)],
+            work / "corpus",
+            optimize=optimize,
+            toolchain=toolchain,
+            folder=source,
+            metadata=metadata,
+            log=log,
+        )
+    except NothingCompiledError as error:
+        raise CorpusError(f"{what}: {explain_build(error.status, log, toolchain)}") from error
     if build.status == 0:
         return build.recording
-    words = log.read_text(encoding="utf-8", errors="replace")[-4000:]
-    failure = RecordFailure(
-        f"the build of {dataset.archive.package} {dataset.archive.version}", f"exit status {build.status}: {words}"
-    )
+    failure = RecordFailure(f"the build of {what}", explain_build(build.status, log, toolchain))
     return replace(build.recording, failures=(*build.recording.failures, failure))
 
 

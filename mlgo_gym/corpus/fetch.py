@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING
 
 from mlgo_gym.errors import CorpusError, MissingExtraError, UnreachableError
@@ -17,6 +19,12 @@ from mlgo_gym.storage.cache import cache_directory
 
 if TYPE_CHECKING:
     from pypi_simple import DistributionPackage, PyPISimple
+
+
+DELAYS = (1.0, 4.0, 15.0)
+"""How long to wait, in seconds, before a download that broke off is tried again."""
+
+_PART = ".part-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +101,26 @@ def _download(client: PyPISimple, file: DistributionPackage, wanted: str, sha256
         return SourceArchive(known, expected)
     folder = cache_directory() / "downloads" / expected
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=".part-", dir=folder)
+    _sweep(folder)
+    try:
+        for delay in (*DELAYS, None):
+            try:
+                return SourceArchive(_download_once(client, file, expected, folder), expected)
+            except _passing_errors() as error:  # noqa: PERF203 - an attempt is a download
+                if delay is None or not _may_pass(error):
+                    raise
+                sleep(delay)
+        raise AssertionError("the last attempt returns or raises")
+    finally:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _download_once(client: PyPISimple, file: DistributionPackage, expected: str, folder: Path) -> Path:
+    descriptor, temporary = tempfile.mkstemp(prefix=f"{_PART}{os.getpid()}-", dir=folder)
     try:
         digest = hashlib.sha256()
-        with client.s.get(file.url, stream=True, timeout=60) as answer, os.fdopen(descriptor, "wb") as out:
+        with os.fdopen(descriptor, "wb") as out, client.s.get(file.url, stream=True, timeout=60) as answer:
             answer.raise_for_status()
             for chunk in answer.iter_content(1 << 16):
                 digest.update(chunk)
@@ -110,16 +134,35 @@ def _download(client: PyPISimple, file: DistributionPackage, wanted: str, sha256
         Path(temporary).replace(target)
     finally:
         Path(temporary).unlink(missing_ok=True)
-        if not any(folder.iterdir()):
-            folder.rmdir()
-    return SourceArchive(target, expected)
+    return target
+
+
+def _passing_errors() -> type[Exception]:
+    import requests
+
+    return requests.RequestException  # type: ignore[no-any-return] # mypy knows no types of it
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return whether what went wrong with a download may go well the next time: no refusal, such as 404."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return status is None or status >= 500 or status == 429
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed processes have left of downloads."""
+    for path in folder.glob(f"{_PART}*"):
+        owner = path.name.removeprefix(_PART).partition("-")[0]
+        if not owner.isdigit() or not Path("/proc", owner).exists():
+            path.unlink(missing_ok=True)
 
 
 def _cached(sha256: str) -> Path | None:
     for path in (cache_directory() / "downloads" / sha256).glob("[!.]*"):
         if hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
             return path
-        path.unlink()
+        with suppress(OSError):  # a shared cache may be one that others write
+            path.unlink()
     return None
 
 

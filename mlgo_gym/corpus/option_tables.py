@@ -67,7 +67,9 @@ _TEXTS = frozenset(
 _READ = frozenset(
     """
     CodeGenOpts.ProfileInstrumentUsePath CodeGenOpts.SampleProfileFile CodeGenOpts.MemoryProfileUsePath
-    CodeGenOpts.ProfileRemappingFile
+    CodeGenOpts.ProfileRemappingFile CodeGenOpts.SanitizeCoverageAllowlistFiles
+    CodeGenOpts.SanitizeCoverageIgnorelistFiles CodeGenOpts.SanitizeMetadataIgnorelistFiles
+    CodeGenOpts.MSSecureHotPatchFunctionsFile
     """.split()  # noqa: SIM905 - a word list
 )
 """Options that name a file which shapes the code: the corpus has to hold it."""

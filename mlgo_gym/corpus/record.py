@@ -6,25 +6,29 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from mlgo_gym.corpus import shim
 from mlgo_gym.corpus.driver_options import bundled_target, driver_options
 from mlgo_gym.corpus.recorder import Recorder, Recording, check_output
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
 from mlgo_gym.storage.cache import cache_directory, key_of
 
 _C_NAMES = ("cc", "gcc", "clang", "c99", "c11")
 _CXX_NAMES = ("c++", "g++", "clang++")
 _COMPILER_NAME = re.compile(r"(?:[\w.]+-)*(cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-[\d.]+)?")
+_GRACE = 10.0
 _ARCHIVERS = {
     "ar": ("ar", "gcc-ar", "llvm-ar"),
     "ranlib": ("ranlib", "gcc-ranlib", "llvm-ranlib"),
@@ -55,12 +59,15 @@ def record_build(
     environment: Mapping[str, str] | None = None,
     metadata: Mapping[str, object] | None = None,
     log: Path | None = None,
+    probes: bool = False,
 ) -> RecordedBuild:
     """Run a build and make a corpus of what it compiles.
 
     The build finds shims under the names of all common compilers, on `PATH` and in `CC` and `CXX`. They run the
     toolchain's clang as the build asked, and record each C and C++ source that became an object, at another
-    optimisation level if need be. A build that fails leaves the corpus of what it did compile.
+    optimisation level if need be. A build that fails, or is interrupted (Ctrl-C, SIGTERM), leaves the corpus of what it
+    did compile. Of compiles with the same bitcode and flags one is kept. A profile, or another file that flags name, is
+    kept in the corpus; what the build's flags have the compiler write beside the object is the build's own alone.
 
     A module, compiled with its recorded flags, has the executable sections of its source compiled with the flags of
     the build at the recorded level, byte for byte (`benchmarks/text_identity.py` tries 92 flags), but for these:
@@ -80,25 +87,67 @@ def record_build(
         environment: variables to set for the build.
         metadata: what to say of every module: `project`, `licence`, ….
         log: a file for what the build prints, in place of standard output and error.
+        probes: whether to record what configure, CMake, Meson and the like compile to learn of the compiler.
 
     Raises:
-        CorpusError: the command cannot be started, it compiled nothing, or `output` is in use.
+        NothingCompiledError: it compiled nothing.
+        CorpusError: the command cannot be started, or `output` is in use.
         ToolchainError: there is no usable clang.
     """
     check_output(output)
     toolchain = toolchain or find_toolchain()
     folder = (folder or Path.cwd()).resolve()
-    with Recorder(toolchain, optimize, root or folder) as recorder:
+    with Recorder(toolchain, optimize, root or folder, probes=probes) as recorder:
         variables = {**os.environ, **build_environment(toolchain), **(environment or {})}
         variables[shim.SETTINGS_VARIABLE] = str(recorder.write_settings())
         try:
             with nullcontext(None) if log is None else log.open("wb") as out:
-                status = subprocess.run(
-                    list(command), cwd=folder, env=variables, stdout=out, stderr=out, check=False
-                ).returncode
+                status = _run_build(command, folder, variables, out)
         except OSError as error:
             raise CorpusError(f"the build cannot be started: {error}; give a command that runs in {folder}") from error
-        return RecordedBuild(status, recorder.collect(output, metadata))
+        try:
+            return RecordedBuild(status, recorder.collect(output, metadata))
+        except NothingCompiledError as error:
+            raise NothingCompiledError(f"the build ended with status {status}; {error}", status) from error
+
+
+def _run_build(command: Sequence[str], folder: Path, environment: Mapping[str, str], out: IO[bytes] | None) -> int:
+    """Run a build and return its exit status; an interruption ends all of it, and is its status."""
+    build = subprocess.Popen(list(command), cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True)
+    try:
+        with _terminations_raised():
+            return build.wait()
+    except KeyboardInterrupt as interruption:
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(build.pid, how)
+            with suppress(subprocess.TimeoutExpired):
+                build.wait(timeout=_GRACE)
+        with suppress(ProcessLookupError):
+            os.killpg(build.pid, signal.SIGKILL)
+        return -interruption.args[0] if interruption.args else -signal.SIGINT
+    except BaseException:
+        with suppress(ProcessLookupError):
+            os.killpg(build.pid, signal.SIGKILL)
+        build.wait()
+        raise
+
+
+@contextmanager
+def _terminations_raised() -> Iterator[None]:
+    """Have SIGTERM raise KeyboardInterrupt with its number, where this is the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _frame: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def build_environment(toolchain: Toolchain) -> dict[str, str]:

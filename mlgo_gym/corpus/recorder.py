@@ -12,16 +12,19 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from mlgo_gym.corpus.allowed import kept_arguments, refused_argument
 from mlgo_gym.corpus.code_generation import code_generation_flags
 from mlgo_gym.corpus.description import write_command, write_description, write_metadata
 from mlgo_gym.corpus.driver_options import driver_options
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.corpus.inputs import keep_inputs
+from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
+from mlgo_gym.storage.leftovers import make_own_folder
 
 LEVELS = ("Oz", "Os", "O2", "O3")
 """The optimisation levels that a corpus can be recorded at."""
@@ -37,10 +40,12 @@ class RecordFailure:
     Attributes:
         source: its path relative to the root of the build where it lies below that.
         message: what the compiler said, or what is wrong with the recording.
+        killed: whether the compiler was killed, most likely for want of memory, so that another try may go well.
     """
 
     source: str
     message: str
+    killed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class Recording:
         replaced: how many recordings a later compile of the same source to the same object replaced.
         lines: source lines of the modules, counting each source once.
         languages: modules per source language, `C` and `C++`.
+        duplicates: how many compiles gave the bitcode and the flags of another one, and are no modules of their own.
+        left_out: how many compiles were seen and not recorded, by reason.
     """
 
     corpus: Path
@@ -62,6 +69,8 @@ class Recording:
     replaced: int
     lines: int
     languages: Mapping[str, int]
+    duplicates: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 class Recorder:
@@ -73,6 +82,7 @@ class Recorder:
         root: the folder that names and sources are relative to.
         target: what the bundled compiler compiles for; `bundled_target()` if None. Another clang has its own.
         parent: where to make the folder for recordings; among temporary files if None.
+        probes: whether to record the questions of build systems to their compilers too.
 
     Attributes:
         settings: what `mlgo_gym.corpus.shim.record_compile` wants to know.
@@ -89,6 +99,7 @@ class Recorder:
         *,
         target: str | None = None,
         parent: Path | None = None,
+        probes: bool = False,
     ) -> None:
         if optimize not in LEVELS:
             raise CorpusError(
@@ -97,7 +108,7 @@ class Recorder:
         self._optimize = optimize
         self._compiler = f"clang {toolchain.version_text}"
         self._root = root.resolve()
-        self._folder = Path(tempfile.mkdtemp(prefix="mlgo-gym-record-", dir=parent))
+        self._folder = make_own_folder(parent or Path(tempfile.gettempdir()), "mlgo-gym-record-")
         (self._folder / "records").mkdir()
         options = driver_options(toolchain, target)
         level = [f"-{optimize}", "-w", "-g0", "-fno-lto", "-fintegrated-as"]
@@ -108,6 +119,8 @@ class Recorder:
             "after": [*options.after, *level, *(f"-fmacro-prefix-map={folder}/=" for folder in folders)],
             "records": str(self._folder / "records"),
             "temporary": tempfile.gettempdir(),
+            "root": str(self._root),
+            "probes": probes,
         }
 
     def __enter__(self) -> Recorder:
@@ -122,30 +135,44 @@ class Recorder:
         path.write_text(json.dumps(self.settings), encoding="utf-8")
         return path
 
-    def collect(self, output: Path, metadata: Mapping[str, object] | None = None) -> Recording:
+    def collect(
+        self, output: Path, metadata: Mapping[str, object] | None = None, *, keep_duplicates: bool = False
+    ) -> Recording:
         """Make a corpus of everything recorded so far. It appears at `output` whole, or not at all.
 
         Args:
             output: a folder that does not exist, or is empty.
             metadata: what to say of every module beside what is known of each: `project`, `licence`, ….
+            keep_duplicates: whether compiles that gave the same bitcode and flags are modules of their own.
 
         Raises:
-            CorpusError: nothing was recorded, or `output` holds files.
+            NothingCompiledError: nothing was recorded.
+            CorpusError: `output` holds files.
         """
         check_output(output)
-        records, failures, replaced = self._read()
+        records, failures, replaced, left_out = self._read()
         if not records and not failures:
-            raise CorpusError(
+            seen = f" Seen and not recorded: {counted(left_out)}." if left_out else ""
+            raise NothingCompiledError(
                 "no compile of a C or C++ source was seen: the build was up to date, or it calls its compiler by a "
-                "path that no shim stands for; clean it first, and let it take the compiler from CC and CXX"
+                f"path that no shim stands for; clean it first, and let it take the compiler from CC and CXX.{seen}",
+                0,
             )
         output.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+        staging = make_own_folder(output.parent, f".{output.name}.")
         try:
             staging.chmod(0o755)
             kept = {}
+            duplicates = 0
+            known: set[tuple[str, tuple[str, ...]]] = set()
             for name, record in self._named(records):
-                problem = self._write(staging, name, record, metadata or {})
+                flags = code_generation_flags(record["command"])
+                content = (hashlib.sha256(record["bitcode"].read_bytes()).hexdigest(), flags)
+                if content in known and not keep_duplicates:
+                    duplicates += 1
+                    continue
+                known.add(content)
+                problem = self._write(staging, name, record, flags, metadata or {})
                 if problem is None:
                     kept[name] = record
                 else:
@@ -159,25 +186,40 @@ class Recorder:
             raise
         lines = {record["source"]: record["lines"] for record in kept.values()}
         languages = Counter(_LANGUAGES[record["language"]] for record in kept.values())
-        return Recording(output, tuple(kept), tuple(failures), replaced, sum(lines.values()), languages)
+        return Recording(
+            output, tuple(kept), tuple(failures), replaced, sum(lines.values()), languages, duplicates, left_out
+        )
 
-    def _read(self) -> tuple[list[dict[str, Any]], list[RecordFailure], int]:
+    def _read(self) -> tuple[list[dict[str, Any]], list[RecordFailure], int, Counter[str]]:
         failures: list[RecordFailure] = []
         records: dict[tuple[str, str], dict[str, Any]] = {}
         seen = 0
+        left_out: Counter[str] = Counter()
         for folder in sorted((self._folder / "records").glob("[0-9]*")):
             failure = folder / "failure.json"
             if failure.exists():
                 found = json.loads(failure.read_bytes())
-                failures.append(RecordFailure(self._relative(found["source"]), found["message"]))
+                killed = bool(found.get("killed"))
+                failures.append(RecordFailure(self._relative(found["source"]), found["message"], killed))
+                continue
+            note = folder / "left-out.json"
+            if note.exists():
+                left_out[json.loads(note.read_bytes())["reason"]] += 1
                 continue
             record = json.loads((folder / "record.json").read_bytes())
             record["bitcode"] = folder / "module.bc"
             records[record["object"] or "", record["source"]] = record
             seen += 1
-        return list(records.values()), failures, seen - len(records)
+        return list(records.values()), failures, seen - len(records), left_out
 
-    def _write(self, folder: Path, name: str, record: Mapping[str, Any], metadata: Mapping[str, object]) -> str | None:
+    def _write(
+        self,
+        folder: Path,
+        name: str,
+        record: Mapping[str, Any],
+        flags: tuple[str, ...],
+        metadata: Mapping[str, object],
+    ) -> str | None:
         """Write the files of a module; return what is wrong with it instead, if anything is."""
         facts = read_bitcode(record["bitcode"])
         found = facts.prevailing_level
@@ -186,10 +228,17 @@ class Recorder:
                 f"it was to be recorded at -{self._optimize}, and the attributes of its {facts.functions} functions "
                 f"show -{found} (minsize on {facts.minsize}, optsize on {facts.optsize}, optnone on {facts.optnone})"
             )
+        try:
+            flags = keep_inputs(flags, Path(record["folder"]), folder)
+        except CorpusError as error:
+            return str(error)
+        refused = refused_argument(flags, tuple(file for _, file in kept_arguments(flags)))
+        if refused is not None:
+            return f"its flag {refused!r} may do more than shape code, so that a corpus cannot have it; build without"
         bitcode = folder / f"{name}.bc"
         bitcode.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(record["bitcode"], bitcode)
-        write_command(folder / f"{name}.cmd", code_generation_flags(record["command"]))
+        write_command(folder / f"{name}.cmd", flags)
         known = {
             "source": self._relative(record["source"]),
             "source_sha256": record["source_sha256"],
@@ -230,6 +279,11 @@ class Recorder:
     def _relative(self, path: str) -> str:
         resolved = Path(os.path.normpath(path))
         return str(resolved.relative_to(self._root)) if resolved.is_relative_to(self._root) else str(resolved)
+
+
+def counted(left_out: Mapping[str, int]) -> str:
+    """Return numbers by reason in one line, the largest first."""
+    return ", ".join(f"{number} of {reason}" for reason, number in Counter(left_out).most_common())
 
 
 def check_output(output: Path) -> None:

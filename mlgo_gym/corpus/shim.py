@@ -12,7 +12,7 @@ import sys
 from itertools import count
 
 # pathlib and typing would double the time that a shim takes to start.
-# ruff: noqa: PTH102, PTH104, PTH109, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
+# ruff: noqa: PTH102, PTH104, PTH106, PTH107, PTH109, PTH110, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,16 @@ SETTINGS_VARIABLE = "MLGO_RECORD"
 SOURCE_SUFFIXES = (".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".i", ".ii")
 """What clang takes for C or C++ without being told."""
 
+OTHER_SUFFIXES = {
+    **dict.fromkeys((".m", ".mm", ".mi", ".mii"), "Objective-C"),
+    **dict.fromkeys((".s", ".S", ".sx", ".asm"), "assembly"),
+    **dict.fromkeys((".cppm", ".ixx", ".ccm", ".cxxm", ".pcm"), "a C++ module"),
+    **dict.fromkeys((".cu", ".hip", ".cl"), "code for GPUs"),
+}
+"""What is counted as seen and not recorded, by how the names of sources end."""
+
 _LANGUAGES = {"c": "c", "cpp-output": "c", "c++": "c++", "c++-cpp-output": "c++"}
-_PROBE_NAMES = ("conftest", "_configtest", "CMakeCCompilerABI", "CMakeCXXCompilerABI", "sanitycheck")
+_PROBE_NAMES = ("conftest", "_configtest", "CMakeCCompilerABI", "CMakeCXXCompilerABI", "sanitycheck", "ztest")
 _PROBE_FOLDERS = (
     "/CMakeFiles/CMakeTmp/",
     "/CMakeFiles/CMakeScratch/",
@@ -44,7 +52,15 @@ _COMPILE_ONLY = frozenset(
     """.split()  # noqa: SIM905 - a word list
 )
 _HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".H", ".pch", ".gch")
-_NOT_RECORDED = ("-march=native", "-mtune=native", "-mcpu=native", "-fembed-bitcode", "-save-temps", "--save-temps")
+_NOT_RECORDED = (
+    "-march=native", "-mtune=native", "-mcpu=native", "-fembed-bitcode", "-save-temps", "--save-temps", "-save-stats",
+    "--save-stats", "--coverage", "-coverage", "-fprofile-arcs", "-ftest-coverage", "-fsave-optimization-record",
+    "-foptimization-record", "-fproc-stat-report", "-ftime-trace", "-fstack-usage", "-gsplit-dwarf",
+    "-gen-cdb-fragment",
+)  # fmt: skip
+"""Driver options that hold for one machine alone, or write further files: the build's own compile has written those."""
+
+_NOT_RECORDED_WITH_VALUE = ("-MJ", "--serialize-diagnostics")
 _SIDE_OUTPUTS_WITH_VALUE = (
     "-dependency-file",
     "-MT",
@@ -57,7 +73,7 @@ _SIDE_OUTPUTS_WITH_VALUE = (
     "-split-dwarf-file",
     "-split-dwarf-output",
 )
-_SIDE_OUTPUTS_JOINED = ("-ftime-trace", "-fcrash-diagnostics-dir=")
+_SIDE_OUTPUTS_JOINED = ("-ftime-trace", "-fcrash-diagnostics-dir=", "-stats-file=", "-coverage-", "-femit-coverage-")
 _numbers = count()
 
 
@@ -105,29 +121,64 @@ def _groups(argv: Sequence[str]) -> tuple[str, list[str], list[str], list[str], 
     return argv[0], words[0], words[1], words[2], list(argv[position:])
 
 
-def record_compile(settings: dict[str, Any], arguments: Sequence[str], folder: str, mode: str) -> None:
+def record_compile(
+    settings: dict[str, Any], arguments: Sequence[str], folder: str, mode: str, *, once_more: bool = False
+) -> bool:
     """Leave a folder in `settings["records"]` for each source that a driver command line compiles to an object.
 
-    It holds `module.bc` and `record.json`, or only `failure.json` where the front end refused the source.
+    It holds `module.bc` and `record.json`; or only `failure.json` where the front end refused the source; or
+    `left-out.json` where it is none that is recorded, which says why.
 
     Args:
         settings: `clang` (the words that start it), `before` and `after` (driver options that the build's own override
             and that override the build's), `headers` (`-cc1` options by language), `records` (the folder to leave
-            recordings in), `temporary` (the folder for temporary files: a source right in it is a probe).
+            recordings in), `temporary` (the folder for temporary files: a source in it is a probe), `root` (that of the
+            build), `probes` (whether to record probes too).
         arguments: the command line of the build, without its first word.
         folder: where it runs.
         mode: `c` or `c++`, the language that the driver assumes.
+        once_more: whether the caller tries again when a compiler is killed, and nothing is to be left then.
+
+    Returns:
+        whether a compiler was killed.
     """
+    killed = False
     lines, problem = compile_commands(settings, list(arguments), folder, mode)
     if problem is not None:
         _keep_failure(os.path.dirname(settings["records"]), " ".join(arguments)[:500], problem)
     for line in lines:
-        language = _LANGUAGES.get(_value(line, "-x") or "")
+        language = _value(line, "-x") or ""
         source = os.path.join(folder, line[-1])
-        if language is None or "-emit-obj" not in line or _value(line, "-o") == os.devnull:
-            continue
-        if os.path.isfile(source) and not _is_probe(settings, source, folder):
-            _record(settings, line, folder, source, language, arguments)
+        reason = _left_out_because(settings, line, language, source, folder)
+        if reason is None:
+            killed |= _record(settings, line, folder, source, _LANGUAGES[language], arguments, once_more=once_more)
+        elif reason:
+            _keep_note(settings, source, reason)
+    for word in arguments:
+        if word.endswith(tuple(OTHER_SUFFIXES)) and not word.startswith("-"):
+            _keep_note(settings, os.path.join(folder, word), OTHER_SUFFIXES[os.path.splitext(word)[1]])
+    return killed
+
+
+def _left_out_because(settings: dict[str, Any], line: list[str], language: str, source: str, folder: str) -> str | None:
+    """Return why a compile is not recorded: None where it is, and nothing where it makes no code."""
+    if language not in _LANGUAGES:
+        return "" if source.endswith(tuple(OTHER_SUFFIXES)) else f"the language {language}"
+    if line[-1] == "-":
+        return "a source on standard input"
+    if not settings.get("probes") and _is_probe(settings, source, folder):
+        return "a probe of the build system"
+    if "-S" in line:
+        return "compiled to assembly (-S)"
+    if "-emit-llvm-bc" in line or "-emit-llvm" in line:
+        return "compiled to LLVM's own form (-emit-llvm)"
+    if "-emit-obj" not in line or _value(line, "-o") == os.devnull or not os.path.isfile(source):
+        return ""
+    return None
+
+
+def _keep_note(settings: dict[str, Any], source: str, reason: str) -> None:
+    _keep(settings["records"], "left-out.json", {"source": source, "reason": reason})
 
 
 def _record(
@@ -137,7 +188,9 @@ def _record(
     source: str,
     language: str,
     arguments: Sequence[str],
-) -> None:
+    *,
+    once_more: bool,
+) -> bool:
     import hashlib
     import json
     import time
@@ -150,8 +203,14 @@ def _record(
     front_end = [word for word in _with_plain_headers(without_side_outputs(line[:-1]), folder) if word != "-emit-obj"]
     front_end += ["-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes"]
     status, words = _run([*settings["clang"], *front_end, "-o", bitcode, line[-1]], folder)
+    if status < 0 and once_more:
+        if os.path.exists(bitcode):
+            os.remove(bitcode)
+        os.rmdir(scratch)
+        return True
     if status != 0:
-        _write_json(f"{scratch}/failure.json", {"source": source, "message": words.strip()})
+        message = f"the compiler was killed by signal {-status} {words.strip()}" if status < 0 else words.strip()
+        _write_json(f"{scratch}/failure.json", {"source": source, "message": message, "killed": status < 0})
     else:
         with open(source, "rb") as file:
             text = file.read()
@@ -170,6 +229,7 @@ def _record(
         with open(f"{scratch}/record.json", "w", encoding="utf-8") as out:
             json.dump(record, out)
     os.rename(scratch, os.path.join(settings["records"], name))
+    return status < 0
 
 
 def compile_commands(
@@ -177,7 +237,7 @@ def compile_commands(
 ) -> tuple[list[list[str]], str | None]:
     """Return the `-cc1` command lines that the driver would run, from `-cc1` on, or what it complains of."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    kept = [word for word in arguments[:end] if not word.startswith(_NOT_RECORDED)]
+    kept = without_outputs(arguments[:end])
     driver = [*settings["clang"], f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}", "-###", *settings["before"]]
     status, words = _run([*driver, *kept, *settings["after"], *arguments[end:]], folder)
     return cc1_lines(words), words.strip() if status != 0 else None
@@ -229,6 +289,18 @@ def _expand(arguments: Sequence[str], folder: str) -> list[str]:
     return expanded
 
 
+def without_outputs(arguments: list[str]) -> list[str]:
+    """Return a driver's arguments without those that hold for one machine alone, or have it write further files."""
+    kept: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word in _NOT_RECORDED_WITH_VALUE:
+            next(words, None)
+        elif not word.startswith((*_NOT_RECORDED, *_NOT_RECORDED_WITH_VALUE)):
+            kept.append(word)
+    return kept
+
+
 def without_side_outputs(line: list[str]) -> list[str]:
     """Return a `-cc1` line without its output, and without options that write any other file."""
     kept: list[str] = []
@@ -267,15 +339,18 @@ def _value(line: list[str], option: str) -> str | None:
 
 
 def _may_name_source(argument: str) -> bool:
-    return argument.endswith(SOURCE_SUFFIXES) or argument.startswith(("-x", "--language"))
+    return argument.endswith((*SOURCE_SUFFIXES, *OTHER_SUFFIXES)) or argument.startswith(("-x", "--language"))
 
 
 def _is_probe(settings: dict[str, Any], source: str, folder: str) -> bool:
     """Tell whether a compile only asks what the compiler can do, as configure, CMake, Meson and setuptools do."""
     if os.path.basename(source).startswith(_PROBE_NAMES):
         return True
-    if os.path.dirname(source) == settings["temporary"]:
+    temporary, root = settings["temporary"], settings.get("root")
+    if os.path.dirname(source) == temporary:
         return True
+    if root and source.startswith(os.path.join(temporary, "tmp")) and not source.startswith(f"{root}/"):
+        return True  # as Meson's and setuptools' questions, in a folder that Python's tempfile has named
     return any(probe in f"{source}/" or probe in f"{folder}/" for probe in _PROBE_FOLDERS)
 
 
@@ -297,16 +372,20 @@ def _run(command: list[str], folder: str) -> tuple[int, str]:
 
 
 def _keep_failure(recording: str, source: str, message: str) -> None:
+    try:
+        _keep(os.path.join(recording, "records"), "failure.json", {"source": source, "message": message})
+    except OSError as error:
+        print(f"mlgo-gym: not recorded: {source}: {message}; {error}", file=sys.stderr)  # noqa: T201
+
+
+def _keep(records: str, file: str, content: dict[str, object]) -> None:
     import time
 
     name = f"{time.time_ns():020d}-{os.getpid()}-{next(_numbers)}"
-    scratch = os.path.join(recording, "records", f".{name}")
-    try:
-        os.mkdir(scratch)
-        _write_json(f"{scratch}/failure.json", {"source": source, "message": message})
-        os.rename(scratch, os.path.join(recording, "records", name))
-    except OSError as error:
-        print(f"mlgo-gym: not recorded: {source}: {message}; {error}", file=sys.stderr)  # noqa: T201
+    scratch = os.path.join(records, f".{name}")
+    os.mkdir(scratch)
+    _write_json(f"{scratch}/{file}", content)
+    os.rename(scratch, os.path.join(records, name))
 
 
 def _write_json(path: str, content: dict[str, object]) -> None:

@@ -11,7 +11,7 @@ from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.session.session import Session
 from mlgo_gym.session.work import Work, complete
-from mlgo_gym.storage.cache import cache_directory, write_atomically
+from mlgo_gym.storage.cache import UNWRITABLE, cache_directory, write_atomically
 
 _EMIT_OBJECT = "-emit-obj"
 
@@ -39,7 +39,13 @@ def preoptimize(compilation: Compilation) -> Work[Compilation]:
         command = [*compilation.toolchain.command, *flags, "-emit-llvm-uselists", *compilation.inputs]
         with Session(command, confined=compilation.confined) as session:
             yield session
-            write_atomically(path, session.finish(0.0).object_bytes)
+            optimized = session.finish(0.0).object_bytes
+        try:
+            write_atomically(path, optimized)
+        except OSError as error:
+            if error.errno not in UNWRITABLE:
+                raise
+            return compilation  # in full every time, where nothing can be kept
     return replace(
         compilation,
         module=replace(compilation.module, bitcode=path),

@@ -64,11 +64,8 @@ class Session:
             self._connection = Connection.make(
                 self.advisors, optimization_record=optimization_record, stderr_file=contexts
             )
-            self.command = (
-                *command,
-                *(inline_contexts.FLAGS if contexts else ()),
-                *self._connection.arguments(self.advisors),
-            )
+            followed = inline_contexts.FLAGS if contexts else ()
+            self.command = (*command, *followed, *self._connection.arguments(self.advisors))
             self._process = CompilerProcess.start(
                 self.command,
                 stdout=self._connection.output,
@@ -90,8 +87,7 @@ class Session:
         self._waiting: int | None = None
         self._ready: deque[Decision] = deque()
         self._stderr = stderr
-        self._host = os.getpid()
-        self._process = None
+        self._host, self._process = os.getpid(), None
         self._connection = Connection()
         self._poll = select.poll()
         self._core: SharedAffinity | None = None

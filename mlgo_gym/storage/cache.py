@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import secrets
+import warnings
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import platformdirs
+
+UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT})
+"""How writing fails into a folder that others share, or on a disk that is full."""
 
 
 def cache_directory() -> Path:
@@ -57,10 +63,24 @@ class JsonCache:
         """Return the record of a key, or None when there is none, or none that can be read."""
         try:
             record = json.loads(self._path(key).read_bytes())
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError):
             return None
         return record if isinstance(record, dict) else None
 
     def put(self, key: str, record: dict[str, Any]) -> None:
-        """Keep a record; the last of several concurrent writers wins."""
-        write_atomically(self._path(key), json.dumps(record, sort_keys=True).encode())
+        """Keep a record; the last of several concurrent writers wins. Where nothing can be written, none is kept."""
+        try:
+            write_atomically(self._path(key), json.dumps(record, sort_keys=True).encode())
+        except OSError as error:
+            if error.errno not in UNWRITABLE:
+                raise
+            _say_unwritable(str(cache_directory()), str(error.strerror))
+
+
+@lru_cache(maxsize=8)
+def _say_unwritable(folder: str, why: str) -> None:
+    warnings.warn(
+        f"the cache {folder} cannot be written ({why}): what is measured is not kept, and measured again the next "
+        "time; make it writable, or set $MLGO_CACHE to a folder that is",
+        stacklevel=4,
+    )

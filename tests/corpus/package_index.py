@@ -20,11 +20,12 @@ def source_distribution(files: Mapping[str, str], top: str = "tiny-1.0") -> byte
     return buffer.getvalue()
 
 
-def add_file(archive: tarfile.TarFile, name: str, content: bytes = b"") -> None:
-    """Add a regular file to an archive under any name."""
+def add_file(archive: tarfile.TarFile, name: str, content: bytes = b"") -> tarfile.TarInfo:
+    """Add a regular file to an archive under any name, and return its entry."""
     member = tarfile.TarInfo(name)
     member.size = len(content)
     archive.addfile(member, io.BytesIO(content))
+    return member
 
 
 class PackageIndex:

@@ -135,9 +135,10 @@ def test_a_wrong_digest_leaves_nothing(
 
 
 def test_a_truncated_download_leaves_nothing_and_can_be_fetched_again(
-    index: PackageIndex, toolchain: Toolchain, own_cache: Path
+    index: PackageIndex, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.cut = 20
+    monkeypatch.setattr(fetch, "sleep", lambda seconds: None)
     with pytest.raises(CorpusError, match=r"tiny 1\.0 was to be fetched, and the package index cannot be used"):
         fetch_dataset("tiny", toolchain=toolchain)
     assert kept_files(own_cache) == []

@@ -52,9 +52,12 @@ def test_another_digest_than_the_pinned_one_is_refused_and_nothing_is_kept(
     assert kept_files(own_cache) == []
 
 
-def test_a_truncated_download_is_refused_and_nothing_is_kept(index: PackageIndex, own_cache: Path) -> None:
+def test_a_truncated_download_is_refused_and_nothing_is_kept(
+    index: PackageIndex, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     digest = index.add(NAME, source_distribution({"a.c": "int a;\n"}))
     index.cut = 10
+    monkeypatch.setattr(fetch, "sleep", lambda seconds: None)
     with pytest.raises(CorpusError):
         fetch_source("tiny", "1.0", digest)
     assert kept_files(own_cache) == []

@@ -44,12 +44,13 @@ def test_links_that_stay_inside_are_kept(tmp_path: Path) -> None:
     assert (folder / "b.c").read_text() == (folder / "lib" / "c.c").read_text() == "int a;\n"
 
 
-def add_link(archive: tarfile.TarFile, name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> None:
-    """Add a link to an archive."""
+def add_link(archive: tarfile.TarFile, name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+    """Add a link to an archive, and return its entry."""
     member = tarfile.TarInfo(name)
     member.type = kind
     member.linkname = target
     archive.addfile(member)
+    return member
 
 
 def add_device(archive: tarfile.TarFile) -> None:
