@@ -140,7 +140,7 @@ def _download_once(client: PyPISimple, file: DistributionPackage, expected: str,
 def _passing_errors() -> type[Exception]:
     import requests
 
-    return requests.RequestException  # type: ignore[no-any-return] # mypy knows no types of it
+    return requests.RequestException
 
 
 def _may_pass(error: Exception) -> bool:

@@ -156,7 +156,7 @@ def test_a_confined_clang_gives_the_same_object_and_can_be_copied(calls: Path, t
     command = plan(Module("calls", calls, BENIGN), toolchain).command
     objects = []
     for is_confined in (False, True):
-        with Session(command, [INLINING], record=True, confined=is_confined) as session:
+        with Session(command, [INLINING], optimization_record=True, confined=is_confined) as session:
             assert session.wait(30) is not None
             with session.fork() as twin:
                 for one in (twin, session):

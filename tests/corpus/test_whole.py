@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mlgo_gym.corpus import dataset as datasets
 from mlgo_gym.corpus import fetch, pins, shim
-from mlgo_gym.corpus.catalogue import dataset_names, find_dataset
+from mlgo_gym.corpus.catalogue import Dataset, Part, dataset_names, find_dataset
 from mlgo_gym.corpus.dataset import REPORT_FILE, dataset_folder, fetch_dataset, lacks, read_report
 from mlgo_gym.corpus.description import read_description, write_description
 from mlgo_gym.corpus.pins import corpus_digest, find_pins, missing_files, write_pins, wrong_digest
@@ -21,9 +22,13 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import JsonCache
 from mlgo_gym.storage.leftovers import make_own_folder
 from tests.corpus.package_index import PackageIndex, serve, source_distribution
-from tests.corpus.test_dataset import FILES, pinned, use
+from tests.corpus.test_dataset import pinned, use
 
-WELL = {name: text for name, text in FILES.items() if name != "src/bad.c"}
+WELL = {
+    "src/good.c": "int good(int x) { return x * 3; }\n",
+    "src/more.c": "int more(int x) { return x * 5; }\n",
+    "src/windows.c": "#error not here\n",
+}
 
 
 @pytest.fixture
@@ -32,8 +37,15 @@ def index(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageI
     with serve() as served:
         monkeypatch.setenv("PIP_INDEX_URL", served.url)
         monkeypatch.setattr(fetch, "_pip_setting", lambda name: None)
-        use(monkeypatch, pinned(served.add("tiny-1.0.tar.gz", source_distribution(WELL))))
+        entry = pinned(served.add("tiny-1.0.tar.gz", source_distribution(WELL)))
+        use(monkeypatch, replace(entry, parts=(Part(sources=("src/*.c",)),)))
         yield served
+
+
+def in_the_catalogue() -> Dataset:
+    """Return the entry `tiny` as the fixture has put it there."""
+    find: Callable[[str], Dataset] = vars(datasets)["find_dataset"]
+    return find("tiny")
 
 
 def test_the_catalogue_pins_what_its_datasets_hold() -> None:
@@ -49,7 +61,7 @@ def test_a_dataset_that_lacks_a_pinned_module_or_a_file_says_so_and_is_completed
     index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder = fetch_dataset("tiny", toolchain=toolchain)
-    dataset = datasets.find_dataset("tiny")
+    dataset = in_the_catalogue()
     monkeypatch.setattr(pins, "_FOLDER", tmp_path / "pins")
     write_pins(dataset, {"Oz": folder}, toolchain.version_text)
     pins._read.cache_clear()
@@ -94,14 +106,14 @@ def test_what_stays_killed_is_missing_and_the_next_fetch_completes_it(
     real = shim._run
 
     def run(command: list[str], folder: str) -> tuple[int, str]:
-        return (-9, "") if "-emit-llvm-bc" in command and command[-1].endswith(".cpp") else real(command, folder)
+        return (-9, "") if "-emit-llvm-bc" in command and command[-1].endswith("more.c") else real(command, folder)
 
     monkeypatch.setattr(shim, "_run", run)
     folder = fetch_dataset("tiny", toolchain=toolchain)
     (failure,) = read_report("tiny", folder).failures
     assert failure.killed
     assert "signal 9" in failure.message
-    assert lacks(datasets.find_dataset("tiny"), folder) == [failure.source]
+    assert lacks(in_the_catalogue(), folder) == [failure.source]
     monkeypatch.setattr(shim, "_run", real)
     assert read_report("tiny", fetch_dataset("tiny", toolchain=toolchain)).failures == ()
 
@@ -113,7 +125,7 @@ def test_reports_of_former_releases_are_read(index: PackageIndex, toolchain: Too
     del report["left_out"]
     report["failures"] = [{"source": "a.c", "message": "no"}]
     path.write_text(json.dumps(report))
-    assert lacks(datasets.find_dataset("tiny"), folder) == []
+    assert lacks(in_the_catalogue(), folder) == []
     assert not read_report("tiny", folder).failures[0].killed
 
 
@@ -139,7 +151,7 @@ def test_a_full_disk_is_an_error_in_words_and_tears_nothing(
     monkeypatch.setattr(datasets, "write_atomically", full)
     with pytest.raises(CorpusError, match=r"No space left on device; make room .* \$MLGO_CACHE"):
         fetch_dataset("tiny", toolchain=toolchain)
-    folder = dataset_folder(datasets.find_dataset("tiny"), "Oz", toolchain)
+    folder = dataset_folder(in_the_catalogue(), "Oz", toolchain)
     assert not folder.exists()
     assert [path.name for path in folder.parent.iterdir()] == [f".{folder.name}.lock"]
 
