@@ -9,14 +9,15 @@ import typer
 
 
 def replay(
-    folder: Annotated[Path, typer.Argument(help="The --output of `trace`.")],
+    folder: Annotated[Path, typer.Argument(help="The --output of `trace`, or a recipe that `search` wrote.")],
     *,
     corpus: Annotated[str | None, typer.Option(help="Where the corpus is now.", show_default="where it was")] = None,
     clang: Annotated[str | None, typer.Option(help="The clang to use, of the version that made the trace.")] = None,
 ) -> None:
-    """Run the episodes of a trace again, and compare what is measured with what was.
+    """Run the episodes of a trace, or a recipe, again, and compare what is measured with what was.
 
-    The answers are sent ahead, so that clang never waits.
+    The answers of a trace are sent ahead, so that clang never waits. For a
+    recipe the corpus must be named.
 
     Exit status 1: an episode was not reproduced.
     """
@@ -24,6 +25,23 @@ def replay(
     from mlgo_gym.cli.verdicts import conclude
     from mlgo_gym.trajectories import replay as run_again
 
+    if folder.is_file():
+        _replay_recipe(folder, corpus, clang)
+        return
     with progress_over(None, "Episodes") as advance:
         verdicts = run_again(folder, corpus=corpus, clang=clang, progress=lambda _: advance())
     conclude(verdicts)
+
+
+def _replay_recipe(path: Path, corpus: str | None, clang: str | None) -> None:
+    from mlgo_gym.envs import InlineEnv
+    from mlgo_gym.errors import MlgoError
+    from mlgo_gym.search.recipe_making import replay_recipe
+    from mlgo_gym.storage.recipe import read_recipe
+
+    if corpus is None:
+        raise MlgoError("a recipe names its module and not where that is: name the corpus with --corpus")
+    recipe = read_recipe(path)
+    compiled = replay_recipe(InlineEnv(corpus=corpus, clang=clang), recipe)
+    change = compiled.text / max(recipe.baseline_text, 1) - 1
+    typer.echo(f"{recipe.module}: {compiled.text} bytes, {change:+.2%} against clang, as the recipe says")

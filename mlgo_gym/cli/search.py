@@ -13,10 +13,12 @@ def search(
     environment: Annotated[str, typer.Argument(help="The environment, for instance mlgo/Inline-v0.")],
     *,
     corpus: Annotated[str, typer.Option(help="builtin, a dataset, a folder, a .bc file, or several.")] = "builtin",
-    algorithm: Annotated[str, typer.Option(help="greedy, random, hill_climb, beam or mcts.")] = "greedy",
+    algorithm: Annotated[str, typer.Option(help="greedy, random, hill_climb, beam, mcts or bundles.")] = "greedy",
     compiles: Annotated[int | None, typer.Option(min=1, help="The most compiles per module.")] = 50,
     seconds: Annotated[float | None, typer.Option(help="The most time per module.")] = None,
     module: Annotated[list[str] | None, typer.Option(help="Search this module alone; may be given again.")] = None,
+    start: Annotated[str, typer.Option(help="With bundles: the policy whose decisions it begins with.")] = "default",
+    recipes: Annotated[Path | None, typer.Option(help="A folder for recipes, one for each smaller module.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many processes.")] = 1,
     seed: Annotated[int, typer.Option(help="The source of chance.")] = 0,
     clang: Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")] = None,
@@ -28,14 +30,16 @@ def search(
 ) -> None:
     """Search the decisions of each module of a corpus for those that cost least.
 
-    Every result is verified by replaying its decisions in a fresh clang. Exit
+    Every result is verified by replaying its decisions in a fresh clang. A
+    recipe is a text file of a module's decisions; `replay` runs it again. Exit
     status 1: a module failed, or a replay cost something else.
     """
     from mlgo_gym.cli.evaluate import parse_settings
     from mlgo_gym.search import CorpusSearch
 
     arguments = {"corpus": corpus, **({} if clang is None else {"clang": clang}), **parse_settings(settings or ())}
-    search = CorpusSearch(environment, arguments, algorithm, compiles, seconds, seed, tuple(module or ()))
+    names = tuple(module or ())
+    search = CorpusSearch(environment, arguments, algorithm, compiles, seconds, seed, names, start, recipes)
     results = []
     typer.echo(f"{'module':40} {'decisions':>9} {'compiles':>8} {'clang':>10} {'found':>10} {'change':>8}")
     for result in search.run(output, jobs):

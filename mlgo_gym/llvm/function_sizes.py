@@ -92,6 +92,29 @@ def function_sizes(data: bytes) -> FunctionSizes:
     return FunctionSizes(functions, aliases, text - sum(functions.values()), text)
 
 
+def size_changes(before: FunctionSizes, after: FunctionSizes) -> dict[str, int]:
+    """Return by how many bytes each function has grown, where that is not 0.
+
+    A function that is in one object alone has all its bytes as its change. One that is counted under another of its
+    names in the second object is still the same; its change stands under its name in the first.
+    """
+    old, new = before.functions, after.functions
+    renamed: dict[str, str] = {}
+    for sizes, other in ((before, after), (after, before)):
+        for name in sizes.functions.keys() - other.functions.keys():
+            counterpart = other.aliases.get(name)
+            if counterpart is not None and counterpart not in sizes.functions:
+                first, second = (name, counterpart) if sizes is before else (counterpart, name)
+                renamed[second] = first
+    changes = dict.fromkeys(old, 0)
+    for name, size in old.items():
+        changes[name] -= size
+    for name, size in new.items():
+        target = renamed.get(name, name)
+        changes[target] = changes.get(target, 0) + size
+    return {name: change for name, change in changes.items() if change}
+
+
 def _function_symbols(elf: ElfFile, table: int) -> tuple[list[str], list[int], list[int], list[int]]:
     """Return name, section, start and size of every function symbol."""
     dtype = np.dtype([(name, elf.order + kind) for name, kind in (_SYMBOL_WIDE if elf.wide else _SYMBOL_NARROW)])

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.search.beam import beam
 from mlgo_gym.search.budget import Budget
+from mlgo_gym.search.bundles import bundles
 from mlgo_gym.search.greedy import greedy
 from mlgo_gym.search.hill_climb import hill_climb
 from mlgo_gym.search.mcts import mcts
@@ -24,8 +26,13 @@ ALGORITHMS: dict[str, Algorithm] = {
     "hill_climb": hill_climb,
     "beam": beam,
     "mcts": mcts,
+    "bundles": bundles,
 }
 """The searches by the names that the command line takes."""
+
+
+FROM_ANY_START = ("bundles",)
+"""The searches that can begin with the decisions of any policy."""
 
 
 def search_module(
@@ -37,6 +44,7 @@ def search_module(
     seconds: float | None = None,
     seed: int = 0,
     function: str | None = None,
+    start: str = "default",
 ) -> SearchResult:
     """Search one module, or a function of it, for the decisions that cost least, and verify them by replay.
 
@@ -50,16 +58,24 @@ def search_module(
         seconds: the most time; None is no limit.
         seed: seeds the random generator.
         function: with the scope of a function, which one.
+        start: the policy whose decisions the search begins with; another than clang's own for those of
+            `FROM_ANY_START`.
 
     Raises:
-        MlgoError: an unknown search, or an environment whose actions cannot be tried one by one.
+        MlgoError: an unknown search, a start that it cannot begin with, or an environment whose actions cannot be tried
+            one by one.
         CorpusError: the module has no decision.
         CompilerError: a compile failed.
     """
     if algorithm not in ALGORITHMS:
         raise MlgoError(f"the search must be one of {', '.join(ALGORITHMS)}; found {algorithm!r}")
+    if start != "default" and algorithm not in FROM_ANY_START:
+        raise MlgoError(
+            f"a search that begins with any policy must be one of {', '.join(FROM_ANY_START)}; found {algorithm!r}"
+        )
+    policy = None if start == "default" else load_policy(start, env, seed=seed)
     budget = Budget(compiles, seconds)
-    space = SearchSpace(env, module, budget, function)
+    space = SearchSpace(env, module, budget, function, policy)
     best = ALGORITHMS[algorithm](space, seed)
     spent, elapsed, improvements = budget.spent, budget.seconds, tuple(space.improvements)
     replayed = space.replay(best.actions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from mlgo_gym.errors import MlgoError
@@ -35,6 +36,11 @@ class Budget:
     def seconds(self) -> float:
         """How long ago the budget was made."""
         return time.monotonic() - self._start
+
+    @property
+    def remaining(self) -> float:
+        """How many compiles are left; infinite without a limit of compiles."""
+        return math.inf if self._compiles is None else self._compiles - self.spent
 
     @property
     def is_spent(self) -> bool:

@@ -14,8 +14,10 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.parent import end_with_parent
 from mlgo_gym.search.algorithms import search_module
+from mlgo_gym.search.recipe_making import make_recipe
 from mlgo_gym.search.search_result import SearchResult
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
+from mlgo_gym.storage.recipe import write_recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,9 @@ class CorpusSearch:
         compiles: the most compiles per module; None is no limit.
         seconds: the most time per module; None is no limit.
         seed: seeds the random generator.
+        names: the modules to search; all, where there are none.
+        start: the policy whose decisions the search begins with.
+        recipes: a folder for the recipe of each module that was made smaller, `NAME.recipe`; None writes none.
     """
 
     environment: str
@@ -38,6 +43,8 @@ class CorpusSearch:
     seconds: float | None = None
     seed: int = 0
     names: tuple[str, ...] = field(default=())
+    start: str = "default"
+    recipes: Path | None = None
 
     def modules(self) -> list[str]:
         """Return the modules with a decision, the largest first; or those of `names`.
@@ -84,6 +91,7 @@ class CorpusSearch:
             "compiles": self.compiles,
             "seconds": self.seconds,
             "seed": self.seed,
+            "start": self.start,
         }
 
     def _search(self, names: list[str], jobs: int) -> Iterator[SearchResult]:
@@ -105,14 +113,21 @@ class CorpusSearch:
 
     def _one(self, env: CompilerEnv, name: str) -> SearchResult:
         try:
-            return search_module(
+            module = env.corpus.module(name)
+            result = search_module(
                 env,
-                env.corpus.module(name),
+                module,
                 self.algorithm,
                 compiles=self.compiles,
                 seconds=self.seconds,
                 seed=self.seed,
+                start=self.start,
             )
+            if self.recipes is not None and result.cost < result.baseline:
+                path = self.recipes / f"{name}.recipe"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_recipe(make_recipe(env, module, result.actions), path)
+            return result
         except MlgoError as error:
             return SearchResult(name, self.algorithm, (), 0.0, 0.0, 0, 0.0, verified=False, error=str(error))
 

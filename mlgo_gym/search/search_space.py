@@ -12,6 +12,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.outcome import costs
 from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.search.budget import Budget
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.work import complete
@@ -125,6 +126,7 @@ class SearchSpace:
         module: the module.
         budget: what the search may spend.
         function: with the scope of a function, which one.
+        start: whose decisions the search begins with, where it can begin with any; None is clang's own.
 
     Attributes:
         size: the number of actions.
@@ -134,7 +136,14 @@ class SearchSpace:
         MlgoError: the environment's actions are not discrete, so they cannot be tried one by one.
     """
 
-    def __init__(self, env: CompilerEnv, module: Module, budget: Budget, function: str | None = None) -> None:
+    def __init__(
+        self,
+        env: CompilerEnv,
+        module: Module,
+        budget: Budget,
+        function: str | None = None,
+        start: Policy | None = None,
+    ) -> None:
         space = env.action_space
         if not isinstance(space, gym.spaces.Discrete):
             raise MlgoError(f"a search tries actions one by one: it needs a Discrete action space, found {space}")
@@ -144,8 +153,27 @@ class SearchSpace:
         self.module = module
         self.budget = budget
         self.function = function
+        self.start = start
         self._maker = env.maker
         self.improvements: list[tuple[int, float]] = []
+
+    def start_action(self, decision: Decision, number: int) -> int:
+        """Return what the policy that the search begins with does at a decision.
+
+        Args:
+            decision: the decision.
+            number: its number in the compile, from 0.
+        """
+        default = self.task.default_action(decision)
+        if self.start is None:
+            return int(default)
+        info = {
+            "module": self.module.name,
+            "context": decision.context,
+            "decision": number,
+            "default_action": default,
+        }
+        return int(self.start.act(self.task.observe(decision), info))
 
     def note(self, leaf: Leaf) -> None:
         """Count a compile."""

@@ -1,0 +1,160 @@
+"""How far an inlining decision reaches: into which functions its caller's code goes, and whose last call it was."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from mlgo_gym.episode.placed_compile import PlacedDecision
+
+
+class Reach:
+    """What the decisions of some compiles of one module say about which function's bytes depend on which.
+
+    Args:
+        compiles: the decisions of each.
+    """
+
+    def __init__(self, compiles: Iterable[Iterable[PlacedDecision]]) -> None:
+        self._into: dict[str, set[str]] = defaultdict(set)
+        for decisions in compiles:
+            for decision in decisions:
+                if decision.answer:
+                    self._into[decision.callee].update(decision.functions)
+        self._known: dict[str, dict[str, int]] = {}
+
+    def of(self, function: str) -> Mapping[str, int]:
+        """Return the functions whose bytes a function's code is part of, and through how many others it came there.
+
+        The function itself is there with 0.
+        """
+        found = self._known.get(function)
+        if found is None:
+            found = {function: 0}
+            edge = [function]
+            distance = 0
+            while edge:
+                distance += 1
+                edge = [into for name in edge for into in self._into.get(name, ()) if into not in found]
+                found.update(dict.fromkeys(edge, distance))
+            self._known[function] = found
+        return found
+
+    def of_component(self, functions: Sequence[str]) -> dict[str, int]:
+        """Return what `of()` returns for several functions at once, with the least number for each."""
+        if len(functions) == 1:
+            return dict(self.of(functions[0]))
+        found: dict[str, int] = {}
+        for function in functions:
+            for name, distance in self.of(function).items():
+                found[name] = min(distance, found.get(name, distance))
+        return found
+
+
+def kept_calls(decisions: Iterable[PlacedDecision]) -> dict[str, Counter[str]]:
+    """Return for each function that is called how many calls of it are kept in each component."""
+    kept: dict[str, Counter[str]] = defaultdict(Counter)
+    for decision in decisions:
+        if not decision.answer:
+            kept[decision.callee][decision.component] += 1
+    return kept
+
+
+def _follow(
+    before: Sequence[PlacedDecision],
+    after: Sequence[PlacedDecision],
+    causes: Sequence[Sequence[PlacedDecision]],
+    about: Mapping[str, set[int]],
+    found: Mapping[str, Mapping[int, int]],
+    spread: Callable[[str, int, int], None],
+) -> None:
+    """Let causes reach what was decided otherwise because of them: calls of their callees, or of what they reach."""
+    chosen = {decision[:3] for cause in causes for decision in cause}
+    known = {(*decision[:3], decision.callee): decision.answer for decision in before}
+    for decision in after:
+        was = known.get((*decision[:3], decision.callee))
+        if was is None or was == decision.answer or decision[:3] in chosen:
+            continue
+        blamed = dict.fromkeys(about.get(decision.callee, ()), 0) | dict(found.get(decision.callee, {}))
+        for number, distance in blamed.items():
+            spread(decision.component, number, distance + 1)
+
+
+def explain(
+    before: Sequence[PlacedDecision],
+    after: Sequence[PlacedDecision],
+    changes: Mapping[str, int],
+    causes: Sequence[Sequence[PlacedDecision]],
+    present: Mapping[str, int],
+) -> dict[str, dict[int, int]]:
+    """Return for each function that changed which causes can have changed it.
+
+    A cause reaches the function that its call stands in, and those that this one is inlined into. A function that came
+    or went is a matter of the causes that reach a component that keeps more or fewer calls of it, or that came or went
+    itself. Where a call of the same callee, or of a function that a cause reaches, was decided otherwise too, that is
+    the cause's doing. A function that no cause reaches is a matter of those that reach a function that it calls: what
+    is known of a callee shapes its callers.
+
+    Args:
+        before: the decisions of one compile.
+        after: those of another.
+        changes: by how many bytes each function has changed, where it has.
+        causes: the decisions that were made otherwise, grouped by what belongs together; by those of either compile.
+        present: the bytes of each function of the first compile.
+
+    Returns:
+        The numbers of the causes, each with a distance: through how many functions it was inlined; 0 for the function
+        that its call stands in. Functions that none explains are left out.
+    """
+    reach = Reach((before, after))
+    found: dict[str, dict[int, int]] = {}
+
+    def note(function: str, cause: int, distance: int) -> bool:
+        known = found.setdefault(function, {})
+        if cause in known and known[cause] <= distance:
+            return False
+        known[cause] = distance
+        return True
+
+    def spread(component: str, cause: int, start: int) -> None:
+        for function, distance in reach.of_component(component.split(", ")).items():
+            note(function, cause, start + distance)
+
+    about: dict[str, set[int]] = defaultdict(set)
+    for number, cause in enumerate(causes):
+        for decision in cause:
+            about[decision.callee].add(number)
+        for component in {decision.component for decision in cause}:
+            spread(component, number, 0)
+    _follow(before, after, causes, about, found, spread)
+    kept = kept_calls(before), kept_calls(after)
+    came_or_went = {name for name, change in changes.items() if name not in present or change == -present.get(name, 0)}
+    for number, cause in enumerate(causes):
+        for decision in cause:
+            if decision.callee in came_or_went:
+                note(decision.callee, number, 1)
+    goes_on = True
+    while goes_on:
+        goes_on = False
+        for name in came_or_went:
+            components = kept[0].get(name, Counter()).keys() | kept[1].get(name, Counter()).keys()
+            for component in components:
+                functions = component.split(", ")
+                same = kept[0].get(name, Counter())[component] == kept[1].get(name, Counter())[component]
+                if same and came_or_went.isdisjoint(functions):
+                    continue
+                for function in functions:
+                    for cause_number, distance in list(found.get(function, {}).items()):
+                        goes_on |= function != name and note(name, cause_number, distance + 1)
+    explained = {name: found[name] for name in changes if name in found}
+    unexplained = changes.keys() - explained.keys()
+    if unexplained:
+        for calls in kept:
+            for callee, components_of in calls.items():
+                for component in components_of:
+                    for function in component.split(", "):
+                        if function in unexplained and callee in found:
+                            explained.setdefault(function, {}).update(
+                                {number: distance + 1 for number, distance in found[callee].items()}
+                            )
+    return explained

@@ -1,0 +1,79 @@
+"""Recipes: what is written is read again, and what is none is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.storage.recipe import Recipe, Visit, gather, read_recipe, write_recipe
+
+RECIPE = Recipe(
+    module="c/deflate",
+    digest="3f" * 32,
+    clang="22.1.8",
+    flags=("-cc1", "-Oz", "-DX=a b"),
+    text=10240,
+    baseline_text=11264,
+    visits=(Visit("fast", 0, (0, 1, 1)), Visit("ping, pong", 0, (1,)), Visit("fast", 1, (0,))),
+)
+
+names = st.text(st.characters(codec="utf-8"), min_size=1)
+
+
+def test_a_recipe_is_a_text_that_a_person_can_read(tmp_path: Path) -> None:
+    write_recipe(RECIPE, tmp_path / "recipe")
+    lines = (tmp_path / "recipe").read_text().splitlines()
+    assert lines[0] == "mlgo-gym recipe 1"
+    assert lines[-3:] == ["0 011 fast", "0 1 ping, pong", "1 0 fast"]
+
+
+@given(module=names, components=st.lists(names, max_size=4))
+def test_what_is_written_is_read_again(
+    tmp_path_factory: pytest.TempPathFactory, module: str, components: list[str]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "recipe"
+    visits = tuple(Visit(component, number, (0, 1)) for number, component in enumerate(components))
+    recipe = Recipe(module, "00", "22.1.8", (), 1, 2, visits)
+    write_recipe(recipe, path)
+    assert read_recipe(path) == recipe
+
+
+def test_all_answers_in_a_row_are_those_to_all_questions() -> None:
+    assert RECIPE.answers == (0, 1, 1, 1, 0)
+    assert RECIPE.by_context()["fast", 1] == (0,)
+
+
+def test_decisions_are_gathered_by_visits() -> None:
+    decisions = [("f", 0, 0), ("f", 0, 1), ("g", 0, 1), ("f", 1, 0)]
+    assert gather(decisions) == (Visit("f", 0, (0, 1)), Visit("g", 0, (1,)), Visit("f", 1, (0,)))
+
+
+def test_a_recipe_is_for_one_bitcode_and_one_compiler() -> None:
+    RECIPE.check("3f" * 32, "22.1.8")
+    with pytest.raises(MlgoError, match="search again"):
+        RECIPE.check("00", "22.1.8")
+    with pytest.raises(MlgoError, match=r"for clang 22\.1\.8"):
+        RECIPE.check("3f" * 32, "19.1.7")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "was to be a recipe and begin with"),
+        ("mlgo-gym recipe 1\nmodule m\n\n", "is not as it should be"),
+        ("mlgo-gym recipe 1\nmodule m\ndigest d\nclang c\nflags []\ntext 1 2\n\n0 2 f\n", "answers of 0 and 1"),
+    ],
+)
+def test_what_is_no_recipe_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "recipe").write_text(text)
+    with pytest.raises(MlgoError, match=words):
+        read_recipe(tmp_path / "recipe")
+
+
+def test_a_recipe_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(MlgoError, match="was to be read from"):
+        read_recipe(tmp_path / "nothing")
