@@ -60,7 +60,7 @@ class Bundles:
         self._space = space
         self._compilation = space.setup.compilation(space.module)
         self._timeout = space.setup.settings.timeout
-        baseline = measure_baseline(self._compilation, self._timeout, record=space.task.record)
+        baseline = measure_baseline(self._compilation, self._timeout)
         self._baseline = space.task.outcome(baseline, space.setup.metric, None)
         self._generator = np.random.default_rng(seed)
         self._fingerprints = Fingerprints(space.task.headers[0])

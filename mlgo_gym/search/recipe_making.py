@@ -25,7 +25,7 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...]) -> R
     """
     compilation, task, timeout = env.compilation(module), env.task, env.setup.settings.timeout
     compiled = _compile(env, module, actions)
-    baseline = measure_baseline(compilation, timeout, record=task.record)
+    baseline = measure_baseline(compilation, timeout)
     assert baseline.sizes is not None, "a plain compile goes to its end"
     return Recipe(
         module=module.name,

@@ -90,7 +90,7 @@ def test_credit_said_to_be_exact_is_what_undoing_the_decision_costs(env: InlineE
     generator = random.Random(2)
     exact = agreed = signs = others = 0
     for _ in range(3):
-        episode = compiled(env, at_random(generator, 0.06))
+        episode = compiled(env, at_random(generator, 0.15))
         found = credit(reference, episode)
         for number in differing(reference, episode):
             undone = compiled(env, flipping({number}, episode))

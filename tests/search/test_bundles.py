@@ -58,7 +58,7 @@ def test_it_refuses_what_it_cannot_attribute(bitcode: Path) -> None:
     env = InlineEnv(corpus=str(bitcode), metric="object")
     with pytest.raises(MlgoError, match="needs the metric 'text'"):
         search_module(env, env.corpus[0], "bundles", compiles=2)
-    other = RegAllocEvictEnv(corpus=str(bitcode), metric="text")
+    other = RegAllocEvictEnv(corpus=str(bitcode), reward="text")
     with pytest.raises(MlgoError, match="use mlgo/Inline-v0"):
         search_module(other, other.corpus[0], "bundles", compiles=2)
 
@@ -79,7 +79,7 @@ def test_a_recipe_comes_out_again_and_is_refused_for_anything_else(env: InlineEn
 
 def test_a_search_over_a_corpus_writes_recipes(bitcode: Path, tmp_path: Path) -> None:
     search = CorpusSearch(
-        "mlgo/Inline-v0", {"corpus": str(bitcode)}, "bundles", compiles=10, recipes=tmp_path / "recipes"
+        "mlgo/Inline-v0", {"corpus": str(bitcode)}, "bundles", compiles=25, recipes=tmp_path / "recipes"
     )
     (result,) = search.run()
     recipe = read_recipe(tmp_path / "recipes" / f"{result.module}.recipe")
