@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.errors import ActionError, CompilerError, MlgoError
 from mlgo_gym.llvm.log_reader import read_log
 from mlgo_gym.trajectories import replay, trace
 from mlgo_gym.trajectories.trace_folder import TracedEpisode, log_name, read_trace
@@ -129,6 +129,47 @@ def test_decisions_handed_over_are_made_again(corpus: Path, tmp_path: Path) -> N
     assert [episode.decisions for episode in episodes] == [3, 3]
     assert all(episode.handed_over for episode in episodes)
     assert not any(verdict.problem for verdict in replay(tmp_path / "t"))
+
+
+@pytest.fixture
+def half_broken(calls: Path, broken: Path, tmp_path: Path) -> str:
+    """A folder with a module that clang compiles and one that it cannot read."""
+    folder = tmp_path / "half_broken"
+    folder.mkdir()
+    folder.joinpath("calls.bc").write_bytes(calls.read_bytes())
+    folder.joinpath("broken.bc").write_bytes(broken.read_bytes())
+    return str(folder)
+
+
+def test_a_compile_that_fails_is_told_and_fails_again(half_broken: str, tmp_path: Path) -> None:
+    failed, done = trace("mlgo/Inline-v0", POLICY, corpus=half_broken, output=tmp_path / "t")
+    assert (failed.module, failed.decisions, failed.logs) == ("broken", 0, ())
+    assert failed.error is not None
+    assert "Invalid encoding" in failed.error["stderr"]
+    assert (done.module, done.error) == ("calls", None)
+    assert [verdict.problem for verdict in replay(tmp_path / "t")] == ["", ""]
+
+
+def test_a_failure_that_does_not_come_again_is_seen(half_broken: str, calls: Path, tmp_path: Path) -> None:
+    trace("mlgo/Inline-v0", POLICY, corpus=half_broken, output=tmp_path / "t")
+    Path(half_broken, "broken.bc").write_bytes(calls.read_bytes())
+    assert "more than the 0 questions" in replay(tmp_path / "t")[0].problem
+
+
+def test_where_failures_are_to_raise_a_trace_raises(half_broken: str, tmp_path: Path) -> None:
+    with pytest.raises(CompilerError, match="Invalid encoding"):
+        trace("mlgo/Inline-v0", POLICY, corpus=half_broken, output=tmp_path / "t", env_kwargs={"on_error": "raise"})
+
+
+def test_an_illegal_action_is_replaced_or_refused_as_the_environment_has_it(calls: Path, tmp_path: Path) -> None:
+    code = tmp_path / "wrong.py"
+    code.write_text("class Wrong:\n    def act(self, observation, info):\n        return 7\n")
+    arguments: dict[str, Any] = {"policy": f"{code}:Wrong", "corpus": str(calls)}
+    (replaced,) = trace("mlgo/Inline-v0", output=tmp_path / "lenient", **arguments)
+    (default,) = trace("mlgo/Inline-v0", "default", corpus=str(calls), output=tmp_path / "default")
+    assert replaced.measures == default.measures
+    with pytest.raises(ActionError, match="action 7 is not legal at this decision"):
+        trace("mlgo/Inline-v0", output=tmp_path / "strict", env_kwargs={"strict": True}, **arguments)
 
 
 @pytest.mark.parametrize("environment", ["mlgo/RegAllocPriority-v0", "mlgo/Joint-v0"])
