@@ -17,59 +17,112 @@ from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.network import Network
 from mlgo_gym.wrappers import fit_normalization, vector
 
-ENVS, LENGTH, EPOCHS, BATCHES, CLIP, ENTROPY = 4, 256, 4, 4, 0.2, 0.01
+NUM_ENVS = 4
+ROLLOUT_STEPS = 256
+UPDATE_EPOCHS = 4
+MINIBATCHES = 4
+LEARNING_RATE = 3e-4
+GAE_LAMBDA = 0.95
+CLIP = 0.2
+ENTROPY_COEFFICIENT = 0.01
 
 
 def mlp(inputs: int, outputs: int) -> nn.Sequential:
     """Return a network with two hidden layers."""
-    return nn.Sequential(nn.Linear(inputs, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, outputs))
+    return nn.Sequential(
+        nn.Linear(inputs, 64),
+        nn.Tanh(),
+        nn.Linear(64, 64),
+        nn.Tanh(),
+        nn.Linear(64, outputs),
+    )
 
 
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "cleanrl_ppo.safetensors") -> None:
     """Train for a number of decisions, and print a table of the policy before, after, and clang."""
-    train, test = (open_corpus(corpus, toolchain=find_toolchain()).split(part) for part in ("train", "test"))
-    normal = fit_normalization(gym.make("mlgo_gym:mlgo/Inline-v0", corpus=train), observations=min(int(steps), 2_000))
-    inner = gym.make_vec("mlgo/Inline-v0", num_envs=ENVS, corpus=train, autoreset_mode="SameStep")
-    envs = vector.NormalizeFeatures(inner, normal)
+    modules = open_corpus(corpus, toolchain=find_toolchain())
+    train, test = modules.split("train"), modules.split("test")
+
+    # The network sees features of about the same size; what was fitted goes into the file with its weights.
+    single = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=train)
+    normalization = fit_normalization(single, observations=min(int(steps), 2_000))
+    single.close()
+    envs = vector.NormalizeFeatures(
+        gym.make_vec("mlgo/Inline-v0", num_envs=NUM_ENVS, corpus=train, autoreset_mode="SameStep"),
+        normalization,
+    )
+
     torch.manual_seed(0)
-    actor, critic = mlp(len(normal.names), 2), mlp(len(normal.names), 1)
-    optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=3e-4)
+    features = len(normalization.names)
+    actor, critic = mlp(features, 2), mlp(features, 1)
+    optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=LEARNING_RATE)
 
     def save(name: str) -> str:
+        """Write the actor to a file, and return the policy's specification."""
         state = {key: value.numpy() for key, value in actor.state_dict().items()}
-        Network.from_state(state, "024", normal.names, activation="tanh", normalization=normal).save(name)
+        network = Network.from_state(
+            state,
+            "024",  # the layers of `mlp()` that have weights
+            normalization.names,
+            activation="tanh",
+            normalization=normalization,
+        )
+        network.save(name)
         return f"mlp:{name}"
 
     untrained = save(f"{file}.untrained")
-    length = max(1, min(LENGTH, int(steps) // ENVS))
-    now = torch.from_numpy(envs.reset(seed=0)[0])
-    for _ in range(max(1, int(steps) // (length * ENVS))):
-        rows = []
-        for _ in range(length):
+    rollout_steps = max(1, min(ROLLOUT_STEPS, int(steps) // NUM_ENVS))
+    updates = max(1, int(steps) // (rollout_steps * NUM_ENVS))
+    first, _ = envs.reset(seed=0)
+    observation = torch.from_numpy(first)
+
+    for _ in range(updates):
+        # Act, and keep what is needed to learn from it.
+        observations, actions, log_probs, values, rewards, ends = [], [], [], [], [], []
+        for _ in range(rollout_steps):
             with torch.no_grad():
-                choice, value = distributions.Categorical(logits=actor(now)), critic(now)[:, 0]
+                choice = distributions.Categorical(logits=actor(observation))
+                value = critic(observation)[:, 0]
             action = choice.sample()
-            after, reward, terminated, truncated, _ = envs.step(action.numpy())
-            reward, ended = torch.from_numpy(reward).float(), torch.from_numpy(terminated | truncated).float()
-            rows.append((now, action, choice.log_prob(action), value, reward, ended))
-            now = torch.from_numpy(after)
-        seen, taken, log_probs, values, rewards, ends = (torch.stack(column) for column in zip(*rows, strict=True))
+            following, reward, terminated, truncated, _ = envs.step(action.numpy())
+            observations.append(observation)
+            actions.append(action)
+            log_probs.append(choice.log_prob(action))
+            values.append(value)
+            rewards.append(torch.from_numpy(reward).float())
+            ends.append(torch.from_numpy(terminated | truncated).float())
+            observation = torch.from_numpy(following)
+
+        # Generalized advantage estimation, undiscounted: rewards come at the end of an episode.
+        advantages = [torch.zeros(NUM_ENVS)] * rollout_steps
+        advantage = torch.zeros(NUM_ENVS)
         with torch.no_grad():
-            following, advantage, advantages = critic(now)[:, 0], torch.zeros(ENVS), torch.zeros_like(values)
-        for t in reversed(range(length)):  # generalized advantage estimation, undiscounted: rewards come at the end
-            delta = rewards[t] + (1 - ends[t]) * following - values[t]
-            advantages[t] = advantage = delta + 0.95 * (1 - ends[t]) * advantage
-            following = values[t]
-        data = [part.flatten(0, 1) for part in (seen, taken, log_probs, advantages, advantages + values)]
-        for batch in [part for _ in range(EPOCHS) for part in torch.randperm(len(data[0])).chunk(BATCHES)]:
-            states, actions, before, gains, targets = (part[batch] for part in data)
-            choice = distributions.Categorical(logits=actor(states))
-            ratio, gains = (choice.log_prob(actions) - before).exp(), (gains - gains.mean()) / (gains.std() + 1e-8)
-            gain = torch.min(ratio * gains, ratio.clamp(1 - CLIP, 1 + CLIP) * gains).mean()
-            loss = (critic(states)[:, 0] - targets).pow(2).mean() / 2 - gain - ENTROPY * choice.entropy().mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            next_value = critic(observation)[:, 0]
+        for step in reversed(range(rollout_steps)):
+            goes_on = 1 - ends[step]
+            delta = rewards[step] + goes_on * next_value - values[step]
+            advantage = delta + GAE_LAMBDA * goes_on * advantage
+            advantages[step] = advantage
+            next_value = values[step]
+
+        # Learn from it, several times in random minibatches.
+        seen, taken, before = torch.cat(observations), torch.cat(actions), torch.cat(log_probs)
+        gains = torch.cat(advantages)
+        targets = gains + torch.cat(values)
+        for _ in range(UPDATE_EPOCHS):
+            for batch in torch.randperm(len(seen)).chunk(MINIBATCHES):
+                choice = distributions.Categorical(logits=actor(seen[batch]))
+                ratio = (choice.log_prob(taken[batch]) - before[batch]).exp()
+                gain = (gains[batch] - gains[batch].mean()) / (gains[batch].std() + 1e-8)
+                clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
+                policy_loss = -torch.min(ratio * gain, clipped * gain).mean()
+                value_loss = (critic(seen[batch])[:, 0] - targets[batch]).pow(2).mean() / 2
+                entropy = choice.entropy().mean()
+                loss = policy_loss + value_loss - ENTROPY_COEFFICIENT * entropy
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
     envs.close()
     policies = {"untrained": untrained, "trained": save(file), "clang": "default"}
     print(evaluate("mlgo/Inline-v0", corpus=test, policies=policies))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -36,6 +40,37 @@ def small(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.libraries
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", NEEDS)
+def test_an_example_trains_and_compares_itself_with_clang(name: str, small: Path, tmp_path: Path) -> None:
+    missing = [module for module in NEEDS[name] if importlib.util.find_spec(module) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} is not installed")
+    answer = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), str(small), "64"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert answer.returncode == 0, answer.stderr
+    rows = {words[0]: words for words in map(str.split, answer.stdout.splitlines()) if words}
+    trained = TRAINED.get(name, {"trained"})
+    assert {row: int(rows[row][1]) for row in ("untrained", *trained, "clang")} == dict.fromkeys(
+        ("untrained", *trained, "clang"), 4
+    )
+    weights = [_weights(path) for path in tmp_path.iterdir() if path.is_file()]
+    assert len(set(weights)) == len(weights) == 1 + len(trained)  # it has learned something, good or bad
+    if name == "maskable_ppo.py":
+        assert "0 illegal actions in 64 steps" in answer.stdout
+
+
+def _weights(path: Path) -> bytes:
+    if not zipfile.is_zipfile(path):
+        return path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        return archive.read("policy.pth")
+
+
 @pytest.mark.parametrize("name", NEEDS)
 def test_an_example_says_how_to_install_it(name: str) -> None:
     lines = (EXAMPLES / name).read_text().splitlines()
