@@ -208,7 +208,7 @@ def test_a_strict_environment_raises_before_anything_is_sent(varied: str) -> Non
     envs = make(EVICT, varied, 2, strict=True)
     _, info = envs.reset(seed=1)
     illegal = int(np.flatnonzero(info["action_mask"][1] == 0)[0])
-    with pytest.raises(ActionError, match=f"action {illegal} is not legal at the decision of environment 1"):
+    with pytest.raises(ActionError, match=f"environment 1: action {illegal} is not legal at this decision"):
         envs.step([info["default_action"][0], illegal])
     *_, info = envs.step(info["default_action"])
     assert info["decision"].tolist() == [1, 1]
