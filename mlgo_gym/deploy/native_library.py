@@ -71,7 +71,6 @@ def build_native_library(network: Path, library: Path, compiler: Sequence[str]) 
         compiler: the words that start the clang that compiles it.
 
     Raises:
-        MissingExtraError: safetensors is not installed.
         PolicyError: there is no such network, or it decides something else.
         ToolchainError: the clang cannot make a shared library.
     """

@@ -12,9 +12,10 @@ import gymnasium as gym
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.always import AlwaysPolicy
+from mlgo_gym.policies.box import BoxedPolicy, box_file, boxed_policies
 from mlgo_gym.policies.default import DefaultPolicy
 from mlgo_gym.policies.first_legal import FirstLegalPolicy
-from mlgo_gym.policies.model_files import MODEL_POLICIES, is_model, load_model, model_digest
+from mlgo_gym.policies.model_files import MODEL_POLICIES, file_digest, is_model, load_model, model_digest
 from mlgo_gym.policies.never import NeverPolicy
 from mlgo_gym.policies.never_evict import NeverEvictPolicy
 from mlgo_gym.policies.plain_clang import PREFIX as PLAIN_CLANG
@@ -41,7 +42,8 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
 
     Args:
         spec: a builtin name (`default`, `never`, `always`, `random`, `threshold:NUMBER`, `first_legal`,
-            `never_evict`, `size_order`), a model in a file (`mlp:FILE` and its like), or `package.module:Name` or
+            `never_evict`, `size_order`), a policy in the box (`inline-oz`, …), a model in a file (`mlp:FILE` and its
+            like), or `package.module:Name` or
             `path/to/file.py:Name`, where Name is a policy, or a class or function that makes one; it is given the
             environment if it has a parameter `env`.
         env: the environment, wrapped or not, that the policy is for.
@@ -66,12 +68,14 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
             return RandomPolicy(inner, seed)
         policy: Policy = {**_OF_AN_ENVIRONMENT, **inner.task.policies}[name](inner)
         return policy
+    if spec in boxed_policies():
+        return BoxedPolicy(inner, spec)
     if spec.startswith(PLAIN_CLANG):
         raise PolicyError(f"{spec!r} answers no decisions, it is another compile; only an evaluation can use it")
     if is_model(spec):
         return load_model(spec, inner)
     if not colon:
-        raise _unknown(spec, (*BUILTIN_POLICIES, *inner.task.policies))
+        raise _unknown(spec, (*BUILTIN_POLICIES, *inner.task.policies, *boxed_policies()))
     return _users_policy(spec, inner)
 
 
@@ -81,6 +85,8 @@ def policy_identity(spec: str) -> str:
     Raises:
         PolicyError: it names a file or a module that does not exist.
     """
+    if spec in boxed_policies():
+        return f"{spec} {file_digest(box_file(spec))}"
     # What has no colon is a name, of this package's or a task's own.
     if spec.startswith(PLAIN_CLANG) or ":" not in spec or spec.partition(":")[0] in BUILTIN_POLICIES:
         return spec

@@ -73,7 +73,11 @@ def model_digest(spec: str) -> str:
     Raises:
         PolicyError: there is no such file.
     """
-    path = _path(spec)
+    return file_digest(_path(spec))
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file, or of all files of a folder, in hexadecimal."""
     files = [path] if path.is_file() else sorted(part for part in path.rglob("*") if part.is_file())
     digest = hashlib.sha256()
     for file in files:

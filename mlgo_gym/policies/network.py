@@ -15,6 +15,7 @@ import numpy.typing as npt
 from mlgo_gym.errors import MissingExtraError, PolicyError
 from mlgo_gym.policies.normalization import Floats, Normalization
 from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.tensors import read_tensors
 
 FORMAT = "mlgo-gym network 1"
 
@@ -197,22 +198,12 @@ class Network:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Network:
-        """Read what `save()` wrote; nothing in the file can run.
+        """Read what `save()` wrote; nothing in the file can run, and nothing beyond NumPy is needed.
 
         Raises:
-            MissingExtraError: safetensors is not installed.
             PolicyError: there is no such file, or it is no network.
         """
-        try:
-            from safetensors import SafetensorError, safe_open
-        except ImportError:
-            raise MissingExtraError("a network's file", "mlp") from None
-        try:
-            with safe_open(os.fspath(path), framework="np") as file:
-                metadata = file.metadata() or {}
-                state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no dictionary
-        except (OSError, SafetensorError) as error:
-            raise PolicyError(f"{path} was to be a network in safetensors, and cannot be read: {error}") from error
+        state, metadata = read_tensors(path)
         if metadata.get("format") != FORMAT:
             raise PolicyError(
                 f"{path} was to be a network ({FORMAT!r} in its metadata), and says {metadata.get('format')!r}; write "
@@ -221,8 +212,13 @@ class Network:
         try:
             features = json.loads(metadata["features"])
             data = json.loads(metadata["normalization"]) if "normalization" in metadata else None
-        except (KeyError, ValueError) as error:
+        except (KeyError, ValueError, RecursionError) as error:
             raise PolicyError(f"the metadata of {path} are damaged: {error!r}; write it again") from error
+        if not isinstance(features, list) or not all(isinstance(name, str) for name in features):
+            raise PolicyError(f"the features of {path} were to be a list of names, found {features!r}; write it again")
+        unsound = [name for name, tensor in state.items() if not np.isfinite(tensor).all()]
+        if unsound:
+            raise PolicyError(f"{path} has numbers that are not finite in {', '.join(unsound)}; train it again")
         normalization = None if data is None else Normalization.from_json(data)
         layers = [str(number) for number in range(len(state) // 2)]
         return cls.from_state(

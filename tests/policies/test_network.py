@@ -120,7 +120,13 @@ def test_a_normalization_of_other_features_is_refused(rows: np.ndarray) -> None:
         Network(("a", "c", "b"), one.weights, one.biases, "tanh", one.normalization)
 
 
-def test_without_safetensors_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_safetensors_networks_are_read_and_writing_names_the_extra(
+    rows: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, path = network(rows), tmp_path / "n.safetensors"
+    one.save(path)
     monkeypatch.setitem(sys.modules, "safetensors", None)
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'mlgo-gym\[mlp\]'"):
-        Network.load(tmp_path)
+        one.save(path)
+    assert Network.load(path).features == NAMES

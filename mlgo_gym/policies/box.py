@@ -1,0 +1,86 @@
+"""The policies in the box: trained networks that come with the package, such as `inline-oz`.
+
+Each is three files of `mlgo_gym/policies/box/`: the network (`NAME.safetensors`), and its model card for people
+(`NAME.md`) and for programs (`NAME.json`). What is in the folder is what there is: a network that is put there can be
+used at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import PolicyError
+from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.policies.fitting import check_advisor, check_yes_or_no, misfit
+from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.network import Network
+
+BOX = Path(__file__).with_name("box")
+"""The folder of the networks."""
+
+_INLINING = "inline-"
+
+
+def boxed_policies() -> tuple[str, ...]:
+    """Return the names of the policies in the box."""
+    return tuple(sorted(path.stem for path in BOX.glob("*.safetensors")))
+
+
+def box_file(name: str) -> Path:
+    """Return the network's file of a policy in the box.
+
+    Raises:
+        PolicyError: there is no such policy in the box.
+    """
+    if name not in boxed_policies():
+        raise PolicyError(f"the policy {name!r} is not in the box; there are {', '.join(boxed_policies()) or 'none'}")
+    return BOX / f"{name}.safetensors"
+
+
+class BoxedPolicy:
+    """A network from the box, in an environment that asks what it was trained to answer.
+
+    Args:
+        env: the environment, with observations of any form.
+        name: one of `boxed_policies()`.
+
+    Attributes:
+        name: as given.
+
+    Raises:
+        PolicyError: there is no such policy, the environment asks about other decisions, or its compiler lacks
+            features that the network knows.
+    """
+
+    def __init__(self, env: CompilerEnv, name: str) -> None:
+        self.name = name
+        network = Network.load(box_file(name))
+        if name.startswith(_INLINING):
+            check_advisor(name, env, INLINING)
+            check_yes_or_no(name, env)
+        missing = [feature for feature in network.features if feature not in env.feature_names]
+        if missing:
+            raise misfit(
+                name,
+                f"the features {', '.join(missing)} among others",
+                f"the {len(env.feature_names)} features of clang {env.toolchain.version_text}; it was trained with clang 22.1.8, "
+                "which is bundled, and inlining has these features from clang 19 on",
+            )
+        self._policy = MlpPolicy(env, network)
+
+    def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
+        """Return the network's choice, an element of the action space."""
+        return self._policy.act(observation, info)
+
+    def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Return the network's choice at each decision, bit for bit that of `act()`."""
+        return self._policy.act_batch(observations, infos)
+
+    def logits(self, observations: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """Return how much the network prefers yes to no; see `MlpPolicy.logits()`."""
+        return self._policy.logits(observations)
