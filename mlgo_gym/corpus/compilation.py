@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mlgo_gym.corpus.allowed import check_arguments, refused_argument
 from mlgo_gym.corpus.driver_line import cc1_line
+from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
@@ -22,6 +23,7 @@ _LEFT_OUT = frozenset({"-o", "-x", "-main-file-name", "-resource-dir"})
 _LEFT_OUT_JOINED = ("-fdebug-compilation-dir=", "-fcoverage-compilation-dir=")
 """What the driver adds that names files and folders of one machine; it does not matter once there is bitcode."""
 
+_EMBEDDING = ("-fembed-bitcode", "-lto-embed-bitcode")
 _OVERRIDE_ME = "<UNSPECIFIED>"
 
 _expansions = JsonCache("driver-flags")
@@ -84,6 +86,7 @@ def plan(module: Module, toolchain: Toolchain, extra_flags: Sequence[str] = ()) 
         )
     if module.thinlto_index is not None:
         recorded = tuple(flag for flag in recorded if not flag.startswith("-fthinlto-index="))
+    recorded = without_embedding(recorded)
     trusted = module.trusted or not module.flags
     if not trusted:
         check_arguments(recorded, f"module {module.name!r}", module.inputs)
@@ -98,6 +101,13 @@ def plan(module: Module, toolchain: Toolchain, extra_flags: Sequence[str] = ()) 
     flags = (*recorded, "-w", *extra_flags)
     confined = _is_compiled(toolchain.binary) and refused_argument(flags, module.inputs) is None
     return Compilation(toolchain, module, flags, tuple(inputs), confined)
+
+
+def without_embedding(flags: tuple[str, ...]) -> tuple[str, ...]:
+    """Return flags without those that put bitcode into the object, as a build for extraction has: it is no code."""
+    if any(flag.startswith(_EMBEDDING) for flag in flags):
+        return edit_flags(flags, delete=_EMBEDDING)
+    return flags
 
 
 def default_flags(module: Module) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import random
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -14,6 +15,7 @@ from typing import Literal, overload
 from mlgo_gym.corpus.flags import check_edits
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules import ENDLESS, EditedModules, JoinedModules, Modules, TrustedModules
+from mlgo_gym.corpus.related import Facts, facts_of, first_of_each
 from mlgo_gym.corpus.sampling import PARTS, Part, draw, draw_stratified, is_part
 from mlgo_gym.errors import CorpusError
 
@@ -166,12 +168,14 @@ class Corpus:
         """Return the part of the corpus for training, the rest for testing, or a part of the part for training.
 
         A hash of a module's name in its own corpus, or of its project, decides: a module is on the same side alone
-        and in a joined corpus, at every optimisation level, and whatever else is added.
+        and in a joined corpus, at every optimisation level, and whatever else is added. Modules of one source, as a
+        build compiles it twice for a static and a shared library, and modules with the same content are on one side:
+        the name of the first of them decides for all.
 
         Args:
             part: `"train"` or `"test"`; or `"fit"` or `"valid"`, into which `"train"` falls where something is to be
                 chosen on modules that were not learned from, and the test kept for the end.
-            by: what stays together: nothing but the module, or its whole project.
+            by: what stays together: the module with others of its source or its content, or its whole project.
             test_fraction: the part for testing, 0 to 1.
             valid_fraction: the part of the rest that is for validation, 0 to 1.
 
@@ -184,8 +188,29 @@ class Corpus:
                 f"a split is one of {', '.join(PARTS)}, by 'module' or 'project', with fractions of 0 to 1; found "
                 f"{part!r}, {by!r}, {test_fraction!r}, {valid_fraction!r}"
             )
-        key = 0 if by == "project" else 1
-        return self._select([name for name in self._all_names() if is_part(self.origin(name)[key], part, *fractions)])
+        names = self._all_names()
+        if by == "project":
+            return self._select([name for name in names if is_part(self.origin(name)[0], part, *fractions)])
+        keys = self._split_keys(names)
+        return self._select([name for name in names if is_part(keys[name], part, *fractions)])
+
+    def _split_keys(self, names: Sequence[str]) -> dict[str, str]:
+        """Return the key of each module's side: its name in its own corpus, or the first of those related to it."""
+        by_corpus: dict[str, dict[str, str]] = {}
+        for name in names:
+            local = self.origin(name)[1]
+            by_corpus.setdefault(name.removesuffix(local), {})[local] = name
+        keys: dict[str, str] = {}
+        for members in by_corpus.values():
+            related = first_of_each((local, self._facts(name)) for local, name in members.items())
+            keys |= {members[local]: first for local, first in related.items()}
+        return keys
+
+    def _facts(self, name: str) -> Facts:
+        try:
+            return facts_of(self._modules.load(name))
+        except (CorpusError, OSError):
+            return ()  # what cannot be read says so when it is asked for
 
     def named(self, name: str) -> Corpus:
         """Return the same modules under another corpus name; in joined corpora their own names stay the same."""
@@ -230,6 +255,13 @@ class Corpus:
         edited = EditedModules(self._modules, tuple(add), tuple(delete), dict(replace or {}))
         return Corpus(self.name, edited, path=self.path, names=self.names, origin=self._origin, prefix=self.prefix)
 
+    def sampler(self, seed: int) -> ModuleSampler:
+        """Return an endless iterator over the modules without replacement: each once, then each again in another order.
+
+        It remembers its place, also when it is pickled, so that a training that goes on does so where it was.
+        """
+        return ModuleSampler(self, seed)
+
     def trusted(self) -> Corpus:
         """Return the same modules, whose flags are run whatever they are: for a corpus whose maker one knows.
 
@@ -268,6 +300,36 @@ class Corpus:
 
 def _within(value: int, least: int, most: int | None) -> bool:
     return least <= value and (most is None or value <= most)
+
+
+class ModuleSampler(Iterator[Module]):
+    """Draws the modules of a corpus without replacement, round after round; made by `Corpus.sampler`.
+
+    Args:
+        corpus: whose modules.
+        seed: what the order of every round depends on.
+
+    Attributes:
+        drawn: how many were drawn so far.
+    """
+
+    def __init__(self, corpus: Corpus, seed: int) -> None:
+        if not len(corpus):
+            raise CorpusError(f"{corpus.name} has no module to draw from; use a larger corpus, or filter less")
+        corpus._all_names()
+        self._corpus = corpus
+        self._seed = seed
+        self._order: tuple[int, list[int]] = (-1, [])
+        self.drawn = 0
+
+    def __next__(self) -> Module:
+        number, place = divmod(self.drawn, len(self._corpus))
+        if self._order[0] != number:
+            order = list(range(len(self._corpus)))
+            random.Random(f"{self._seed} {number}").shuffle(order)  # noqa: S311 - an experiment, not a secret
+            self._order = (number, order)
+        self.drawn += 1
+        return self._corpus[self._order[1][place]]
 
 
 def join_corpora(corpora: Sequence[Corpus]) -> Corpus:

@@ -69,7 +69,8 @@ def extract_corpus(
     """Make a corpus of the object files of a build, and say which are missing in it.
 
     Each module is written whole or not at all, and the description last. A call that was interrupted can be repeated;
-    what is there and as old as its object is kept.
+    what is there and is what the object holds is kept, anything else is written again, and files that another kind of
+    extraction has left beside a module are removed.
 
     Args:
         found: the object files.
@@ -147,14 +148,16 @@ def _extract_embedded(entry: BuildObject, plan: _Plan, reader: SectionReader) ->
         return False
     if not plan.trust:
         check_arguments(take_thinlto_index(flags)[0], str(entry.path))
-    target = plan.output / f"{entry.name}.bc"
-    modified = entry.path.stat().st_mtime_ns
-    if target.exists() and target.stat().st_mtime_ns == modified:
-        return True
+    if not bitcode:
+        raise CorpusError(
+            f"{entry.path}: the section with its bitcode is empty; build with -Xclang -fembed-bitcode=all"
+        )
     if plan.thinlto_build == "distributed":
         _copy_index(entry, command, plan)
-    write_atomically(plan.output / f"{entry.name}.cmd", command)
-    _write_bitcode(target, bitcode, modified)
+    else:
+        (plan.output / f"{entry.name}{INDEX_SUFFIX}").unlink(missing_ok=True)  # of another kind of extraction
+    _write(plan.output / f"{entry.name}.cmd", command)
+    _write_bitcode(plan.output / f"{entry.name}.bc", bitcode, entry.path.stat().st_mtime_ns)
     return True
 
 
@@ -171,14 +174,15 @@ def _copy_index(entry: BuildObject, command: bytes, plan: _Plan) -> None:
         raise CorpusError(
             f"{entry.path}: its ThinLTO index is missing: {error}; give the right --obj_base_dir"
         ) from error
-    write_atomically(plan.output / f"{entry.name}{INDEX_SUFFIX}", data)
+    _write(plan.output / f"{entry.name}{INDEX_SUFFIX}", data)
 
 
 def _extract_local(entry: BuildObject, plan: _Plan) -> bool:
     """Copy a module that lld saved."""
     bitcode = Path(f"{entry.path}{IMPORTED_SUFFIX}")
     target = plan.output / f"{entry.name}.bc"
-    write_atomically(plan.output / f"{entry.name}{INDEX_SUFFIX}", Path(f"{entry.path}{INDEX_SUFFIX}").read_bytes())
+    (plan.output / f"{entry.name}.cmd").unlink(missing_ok=True)  # of another kind of extraction
+    _write(plan.output / f"{entry.name}{INDEX_SUFFIX}", Path(f"{entry.path}{INDEX_SUFFIX}").read_bytes())
     _write_bitcode(target, bitcode.read_bytes(), bitcode.stat().st_mtime_ns)
     return True
 
@@ -186,5 +190,13 @@ def _extract_local(entry: BuildObject, plan: _Plan) -> bool:
 def _write_bitcode(target: Path, data: bytes, modified: int) -> None:
     if not data:
         raise CorpusError(f"{target}: the section with its bitcode is empty; build with -Xclang -fembed-bitcode=all")
+    if _write(target, data):
+        os.utime(target, ns=(modified, modified))
+
+
+def _write(target: Path, data: bytes) -> bool:
+    """Write a file unless it holds just that already; return whether it was written."""
+    if target.is_file() and target.stat().st_size == len(data) and target.read_bytes() == data:
+        return False
     write_atomically(target, data)
-    os.utime(target, ns=(modified, modified))
+    return True

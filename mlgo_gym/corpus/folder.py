@@ -62,6 +62,13 @@ class FolderModules:
         self._override = description.global_command_override or None
         self._thinlto = description.has_thinlto
 
+    def missing_flags(self, most: int = 1000) -> tuple[int, int]:
+        """Return how many of the first modules have no recorded flags, and how many were looked at."""
+        if self._override is not None or self._fallback is not None:
+            return 0, 0
+        names = self.names[:most]
+        return sum(not (self._folder / f"{name}.cmd").is_file() for name in names), len(names)
+
     def load(self, name: str) -> Module:
         """Return a module.
 

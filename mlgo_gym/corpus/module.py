@@ -43,4 +43,8 @@ class Module:
 
 @lru_cache(maxsize=65536)
 def _digest(path: Path, _mtime_ns: int, _size: int) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
+    return digest.hexdigest()

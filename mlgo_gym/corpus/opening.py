@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, cast
@@ -13,14 +14,18 @@ from mlgo_gym.corpus.catalogue import dataset_names
 from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus, join_corpora
 from mlgo_gym.corpus.csmith import csmith_corpus
 from mlgo_gym.corpus.dataset import fetch_dataset
+from mlgo_gym.corpus.description import DESCRIPTION_FILE
 from mlgo_gym.corpus.folder import FolderModules
 from mlgo_gym.corpus.modules import SingleModule
 from mlgo_gym.corpus.sampling import PARTS, Part, is_part
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.errors import CorpusError, CorpusWarning
 from mlgo_gym.llvm.toolchain import Toolchain
 
 CATALOGUE = "catalogue"
 """The name of all datasets of the catalogue together."""
+
+_DATASET = "dataset:"
+"""What makes sure that a name is that of a dataset."""
 
 _PART = re.compile(rf"(.+):({'|'.join(PARTS)})(-projects)?", re.DOTALL)
 
@@ -79,7 +84,15 @@ def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[st
     if name.startswith("csmith:"):
         return csmith_corpus(name.removeprefix("csmith:"), toolchain, optimize=level or DEFAULT_LEVEL)
 
-    if name.startswith("pypi:") or name in dataset_names():
+    if name.startswith(("pypi:", _DATASET)) or name in dataset_names():
+        if name in dataset_names() and (path / DESCRIPTION_FILE).exists():
+            warnings.warn(
+                f"{name} is the dataset, and there is a corpus of that name in this folder too: write ./{name} for "
+                f"that, or {_DATASET}{name} for the dataset",
+                CorpusWarning,
+                stacklevel=4,
+            )
+        name = name.removeprefix(_DATASET)
         folder = fetch_dataset(name, optimize=level or DEFAULT_LEVEL, toolchain=toolchain)
         project = name.removeprefix("pypi:").partition("==")[0]
         return Corpus(text, FolderModules(folder, flags=flags), path=folder, origin=lambda module: (project, module))
@@ -114,6 +127,15 @@ def _open_catalogue(names: Sequence[str], level: str, toolchain: Toolchain) -> C
 def _open_path(path: Path, flags: Sequence[str] | None) -> Corpus:
     if path.is_dir():
         folder = FolderModules(path, flags=flags)
+        missing, looked_at = folder.missing_flags()
+        if 0 < missing < looked_at:
+            warnings.warn(
+                f"{path}: {missing} of the first {looked_at} modules have no recorded flags, and are compiled at the "
+                "level that the attributes of their functions show; `mlgo-gym corpus verify` names them, and flags= "
+                "gives them",
+                CorpusWarning,
+                stacklevel=4,
+            )
         project = folder.project
         origin = None if project is None else (lambda name: (project, name))
         return Corpus(path.resolve().name, folder, path=path, origin=origin)

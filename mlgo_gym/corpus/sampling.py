@@ -98,6 +98,8 @@ def is_part(key: str, part: Part, test_fraction: float = 0.2, valid_fraction: fl
 
 
 def _check(available: int, count: int, replacement: bool) -> None:
+    if count < 0:
+        raise CorpusError(f"a number of modules to draw was wanted, found {count}; give one of at least 0")
     if not available:
         raise CorpusError("there is no module to draw from; use a larger corpus, or filter less")
     if not replacement and count > available:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from subprocess import CompletedProcess
 
-from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.compilation import default_flags, plan
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.flags import split_flags
 from mlgo_gym.corpus.module import Module
@@ -43,16 +43,27 @@ def verify(
         progress: called after each module.
     """
 
+    flagless: dict[str, str] = {}
+
     def look(name: str) -> Problem | None:
         try:
-            text = _problem_of(corpus.module(name), toolchain)
+            module = corpus.module(name)
+            text = _problem_of(module, toolchain)
+            if text is None and module.flags is None:
+                flagless[name] = (
+                    f"it has no recorded flags and is compiled with {' '.join(default_flags(module))}, as the "
+                    "attributes of its functions show; make it again, or open the corpus with flags="
+                )
         except MlgoError as error:
             text = str(error)
         progress()
         return None if text is None else Problem(name, " ".join(text.split()))
 
     with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        return [problem for problem in pool.map(look, corpus.names) if problem is not None]
+        problems = [problem for problem in pool.map(look, corpus.names) if problem is not None]
+    if len(flagless) == len(corpus):
+        return problems  # it never had any, and opening it has said so
+    return [*problems, *(Problem(name, flagless[name]) for name in sorted(flagless))]
 
 
 def _problem_of(module: Module, toolchain: Toolchain) -> str | None:

@@ -6,6 +6,7 @@ llvm/include/llvm/Bitcode/LLVMBitCodes.h. Function bodies, types, constants and 
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -93,13 +94,17 @@ def read_bitcode(path: str | os.PathLike[str]) -> BitcodeFacts:
         CorpusError: the file cannot be read, or is not whole LLVM bitcode; the text names the file.
     """
     try:
-        data = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            if not file.read(1):
+                raise CorpusError(f"{path}: LLVM bitcode was wanted, and the file is empty; make the module again")
+            # What is no bitcode may be large: only what is looked at is read.
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return parse_bitcode(data, path)
     except OSError as error:
         raise CorpusError(f"{path}: bitcode was wanted, and it cannot be read: {error}") from error
-    return parse_bitcode(data, path)
 
 
-def parse_bitcode(data: bytes, origin: str | os.PathLike[str]) -> BitcodeFacts:
+def parse_bitcode(data: bytes | mmap.mmap, origin: str | os.PathLike[str]) -> BitcodeFacts:
     """Return what bitcode in memory says of itself; `origin` is named in errors.
 
     Raises:

@@ -5,6 +5,7 @@ The format is that of LLVM's BitCodeFormat document, and of llvm/include/llvm/Bi
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ class Record:
     blob: bytes = b""
 
 
-def read_stream(data: bytes, wanted: Callable[[Block], bool]) -> Iterator[tuple[Block, Record | None]]:
+def read_stream(data: bytes | mmap.mmap, wanted: Callable[[Block], bool]) -> Iterator[tuple[Block, Record | None]]:
     """Yield the records of a bitstream in order, each with the kind of block it is in; None where a block begins.
 
     Args:
@@ -55,7 +56,7 @@ def read_stream(data: bytes, wanted: Callable[[Block], bool]) -> Iterator[tuple[
 
 
 class _Stream:
-    def __init__(self, data: bytes, wanted: Callable[[Block], bool]) -> None:
+    def __init__(self, data: bytes | mmap.mmap, wanted: Callable[[Block], bool]) -> None:
         self._data = data
         self._wanted = wanted
         self._position = 32
