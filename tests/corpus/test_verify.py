@@ -16,10 +16,11 @@ from mlgo_gym.llvm.toolchain import Toolchain
 
 @pytest.fixture
 def sound(tmp_path: Path, calls: Path, toolchain: Toolchain) -> Corpus:
-    """A corpus of two sound modules, the first with flags."""
+    """A corpus of two sound modules."""
     for name in ("a", "b"):
         shutil.copy(calls, tmp_path / f"{name}.bc")
     write_command(tmp_path / "a.cmd", ["-cc1", "-emit-obj", "-Oz", "-mllvm", "-inline-threshold=5"])
+    write_command(tmp_path / "b.cmd", ["-cc1", "-emit-obj", "-Oz"])
     write_description(tmp_path, ["a", "b"])
     return open_corpus(tmp_path, toolchain=toolchain)
 
