@@ -7,9 +7,9 @@ import signal
 
 from mlgo_clang.conversation import EVICTION, INLINING, Advisor, Compile, Interrupted, die_by
 from mlgo_clang.counters import count
-from mlgo_clang.driver import FAILED, say
+from mlgo_clang.driver import FAILED, become, say
 from mlgo_clang.header import ProtocolError
-from mlgo_clang.policies import PolicyError, eviction_policy, inlining_policy
+from mlgo_clang.policies import PolicyError, eviction_policy, inlining_policy, network_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ def compile_advised(settings: Settings, invocation: Invocation, compiler: Sequen
         rest: the arguments for it.
     """
     command = [*compiler, *rest]
+    if settings.recipes and (status := _compile_by_recipe(settings, invocation, compiler, rest)) is not None:
+        return status
+    if settings.leaves_decisions_to_clang:
+        become(command)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
@@ -42,6 +46,44 @@ def compile_advised(settings: Settings, invocation: Invocation, compiler: Sequen
     return _compile_plainly(settings, invocation, command, problem)
 
 
+def _compile_by_recipe(
+    settings: Settings, invocation: Invocation, compiler: Sequence[str], rest: Sequence[str]
+) -> int | None:
+    """Compile by what search found for the module; None where nothing was done."""
+    from mlgo_clang.recipes import RecipeError, digest_of, front_end_bitcode, read_recipe, search_recipe, was_used
+
+    try:
+        bitcode = front_end_bitcode(compiler, rest)
+        digest = digest_of(bitcode)
+        recipe = read_recipe(settings.recipes, digest)
+        if recipe is None and settings.search:
+            policy = searched_policy(settings, invocation.level)
+            problem = search_recipe(
+                settings.recipes, digest, bitcode, settings.search, settings.clang, policy, [*compiler, *rest]
+            )
+            count("searched")
+            if problem:
+                raise RecipeError(f"the search failed: {problem}")
+            recipe = read_recipe(settings.recipes, digest)
+        if recipe is None:
+            count("without a recipe")
+            return None
+        was_used(settings.recipes, digest)
+        if recipe.answers is None:
+            count("compiled by a recipe")
+            become([*compiler, *rest])
+        problem = _run(compiler, rest, [Advisor(INLINING, recipe.bind)], len(recipe.answers))
+    except (RecipeError, ProtocolError, OSError) as error:
+        problem = str(error)
+    except Interrupted as end:
+        return die_by(end.number)
+    if not problem:
+        count("compiled by a recipe")
+        return 0
+    count("a recipe that did not hold", f"because {problem.splitlines()[0][:200]}")
+    return None
+
+
 def _compile(settings: Settings, invocation: Invocation, compiler: Sequence[str], rest: Sequence[str]) -> str:
     """Compile with advice, and return what went wrong; nothing is said and nothing is left if anything did."""
     advisors = []
@@ -49,6 +91,16 @@ def _compile(settings: Settings, invocation: Invocation, compiler: Sequence[str]
         advisors.append(Advisor(INLINING, inlining_policy(settings.policy, invocation.level, compiler)))
     if settings.eviction_policy != "default":
         advisors.append(Advisor(EVICTION, eviction_policy(settings.eviction_policy, invocation.level, compiler)))
+    problem = _run(compiler, rest, advisors)
+    if not problem:
+        count("compiled with a policy")
+    return problem
+
+
+def _run(
+    compiler: Sequence[str], rest: Sequence[str], advisors: Sequence[Advisor], questions: int | None = None
+) -> str:
+    """Run clang, and return what went wrong: also where it asks not as many questions as it was to."""
     # A terminal is told at once; what is not seen by anybody can be taken back.
     buffered = not os.isatty(2)
     stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2
@@ -56,12 +108,13 @@ def _compile(settings: Settings, invocation: Invocation, compiler: Sequence[str]
     run = Compile([*compiler, "-fno-crash-diagnostics"], rest, advisors, stderr)
     if run.status != 0:
         return f"clang ended with status {run.status} while a policy answered it"
+    if questions not in (None, run.questions):
+        return f"the module asks {run.questions} questions, and its recipe has {questions} answers"
     if buffered:
         os.lseek(stderr, 0, os.SEEK_SET)
         while data := os.read(stderr, 1 << 16):
             while data:
                 data = data[os.write(2, data) :]
-    count("compiled with a policy")
     return ""
 
 
@@ -86,6 +139,16 @@ def _compile_plainly(settings: Settings, invocation: Invocation, command: Sequen
     say(f"warning: {invocation.source} is compiled by clang alone: {problem}")
     count("compiled by clang alone", f"because {problem.splitlines()[0][:200]}")
     return 0
+
+
+def searched_policy(settings: Settings, level: str) -> str:
+    """Return the inlining policy as `mlgo-gym` takes it; nothing where it is clang's own, or cannot be read."""
+    if settings.policy == "default" or settings.policy.partition(":")[0] in ("never", "always", "threshold"):
+        return "" if settings.policy == "default" else settings.policy
+    try:
+        return f"mlp:{network_file(settings.policy, level)}"
+    except PolicyError:
+        return ""
 
 
 def default_output(source: str) -> str:

@@ -57,9 +57,14 @@ class Settings:
             raise UsageError("--mlgo-search keeps what it finds: name a folder with --mlgo-recipes=DIR")
 
     @property
+    def leaves_decisions_to_clang(self) -> bool:
+        """Whether no policy decides anything."""
+        return self.policy == self.eviction_policy == "default"
+
+    @property
     def leaves_all_to_clang(self) -> bool:
-        """Whether nothing but clang ever decides."""
-        return self.policy == self.eviction_policy == "default" and not self.recipes
+        """Whether nothing but clang ever decides, and no recipe either."""
+        return self.leaves_decisions_to_clang and not self.recipes
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[Settings, list[str]]:

@@ -7,10 +7,13 @@ from typing import Annotated
 import typer
 
 from mlgo_gym import __version__
+from mlgo_gym.cli.cc_stats import cc_stats
 from mlgo_gym.cli.corpus import corpus_commands
 from mlgo_gym.cli.docs import docs
 from mlgo_gym.cli.doctor import doctor
 from mlgo_gym.cli.evaluate import evaluate
+from mlgo_gym.cli.export import export_commands
+from mlgo_gym.cli.recipes import recipes_commands
 from mlgo_gym.cli.replay import replay
 from mlgo_gym.cli.report import report
 from mlgo_gym.cli.search import search
@@ -25,6 +28,9 @@ application = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 application.add_typer(corpus_commands, name="corpus")
+application.add_typer(export_commands, name="export")
+application.add_typer(recipes_commands, name="recipes")
+application.command("cc-stats")(cc_stats)
 application.command("docs")(docs)
 application.command("doctor")(doctor)
 application.command("evaluate")(evaluate)

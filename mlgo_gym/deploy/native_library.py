@@ -11,53 +11,23 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlgo_gym.deploy.network_code import FLAGS, forward_pass
-from mlgo_gym.errors import MlgoError, PolicyError, ToolchainError
-from mlgo_gym.policies.network import Network
-
-_INLINING_INPUTS = "int64_t"
+from mlgo_gym.deploy.decision_code import decision_code
+from mlgo_gym.deploy.network_code import FLAGS
+from mlgo_gym.errors import MlgoError, ToolchainError
 
 _DECIDE = """
 const char *const mlgo_inputs = "{inputs}";
 
 long long mlgo_decide(const char *data, long long start, const int *offsets) {{
-  float features[MLGO_FEATURES], outputs[MLGO_OUTPUTS];
-  for (int i = 0; i < MLGO_FEATURES; ++i) {{
+  float features[{count}];
+  for (int i = 0; i < {count}; ++i) {{
     long long value;
     __builtin_memcpy(&value, data + start + offsets[i], sizeof value);
     features[i] = (float)value;
   }}
-  mlgo_forward(features, outputs);
-  return {decision};
+  return mlgo_yes(features);
 }}
 """
-
-_DECLARATIONS = "double log1p(double);\ndouble tanh(double);\ndouble expm1(double);\nfloat copysignf(float, float);\n"
-
-
-def decision_code(network: Network) -> str:
-    """Return the C expression of the decision, 0 or 1, of `outputs`: as `mlgo_gym.policies.choice` takes it.
-
-    Raises:
-        PolicyError: the network does not decide between two actions.
-    """
-    if network.outputs == 1:
-        return "outputs[0] > 0"
-    if network.outputs == 2:
-        # The first of equals, as argmax has it.
-        return "outputs[1] > outputs[0]"
-    raise PolicyError(f"a network that says no or yes was wanted, and this one has {network.outputs} outputs")
-
-
-def library_code(network: Network) -> str:
-    """Return the C of a library that answers the inlining advisor.
-
-    Raises:
-        PolicyError: the network does not decide between two actions.
-    """
-    inputs = " ".join(f"{name}:{_INLINING_INPUTS}" for name in network.features)
-    decide = _DECIDE.format(inputs=inputs, decision=decision_code(network))
-    return _DECLARATIONS + forward_pass(network) + decide
 
 
 def build_native_library(network: Path, library: Path, compiler: Sequence[str]) -> None:
@@ -74,7 +44,9 @@ def build_native_library(network: Path, library: Path, compiler: Sequence[str]) 
         PolicyError: there is no such network, or it decides something else.
         ToolchainError: the clang cannot make a shared library.
     """
-    code = library_code(Network.load(network))
+    policy = decision_code(network.name, network)
+    inputs = " ".join(f"{name}:int64_t" for name in policy.features)
+    code = policy.code + _DECIDE.format(inputs=inputs, count=len(policy.features))
     library.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=library.parent) as folder:
         source = Path(folder, "policy.c")

@@ -7,7 +7,7 @@ where a decision is a matter of the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ def forward_pass(network: Network) -> str:
     Args:
         network: the network; `features` are its raw features in its order.
 
-    The code declares nothing of libm: whoever includes it declares `log1p`, `tanh`, `expm1` and `copysignf`.
+    The code needs no header, but a declaration of what it takes from libm: `log1p`, `tanh`, `expm1` and `copysignf`.
     """
     parts = [f"enum {{ MLGO_FEATURES = {len(network.features)}, MLGO_OUTPUTS = {network.outputs} }};"]
     widths = [len(network.features), *(bias.shape[0] for bias in network.biases)]
@@ -110,8 +110,3 @@ def _number(value: np.float32) -> str:
     """Return a number as C writes it exactly: nine digits tell any two float32 apart."""
     text = f"{float(value):.9g}"
     return f"{text}f" if any(character in text for character in ".en") else f"{text}.0f"
-
-
-def names_in_c(names: Sequence[str]) -> str:
-    """Return names as the elements of a C array of strings."""
-    return ", ".join(f'"{name}"' for name in names)

@@ -1,0 +1,28 @@
+"""`mlgo-gym cc-stats`: what became of the compiles of `mlgo-clang`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def cc_stats(
+    *,
+    zero: Annotated[bool, typer.Option("--zero", help="Count from 0 again.")] = False,
+) -> None:
+    """Show how many compiles of mlgo-clang went through a policy, and how many did not, and why.
+
+    The counters are in the cache folder, one file for all builds.
+    """
+    from mlgo_clang.counters import counters_path, parse
+
+    path = Path(counters_path())
+    counters = parse(path.read_bytes()) if path.exists() else {}
+    if not counters:
+        typer.echo("nothing was compiled by mlgo-clang")
+    for name, number in sorted(counters.items(), key=lambda item: (item[0].startswith("because "), -item[1])):
+        typer.echo(f"{number:8}  {name}")
+    if zero:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,65 @@
+"""`mlgo-gym recipes`: what search found for the modules of builds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+recipes_commands = typer.Typer(name="recipes", help="What search found for builds.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(help="The folder, as in mlgo-clang's --mlgo-recipes=.")]
+
+FAILED = 1
+"""The exit status when a recipe does not hold."""
+
+
+@recipes_commands.command("list")
+def list_recipes(folder: Folder) -> None:
+    """Show each recipe: bytes of clang alone, bytes by the recipe, decisions, and the compiles that it took to find."""
+    from mlgo_gym.deploy.recipe_folder import stored_recipes
+
+    typer.echo(f"{'module':16} {'clang':>10} {'recipe':>10} {'change':>8} {'decisions':>9} {'compiles':>8}")
+    clang = text = 0
+    for path, recipe in stored_recipes(folder):
+        if recipe is None:
+            typer.echo(f"{path.stem[:16]:16} damaged")
+            continue
+        clang, text = clang + recipe.clang_text, text + recipe.text
+        typer.echo(
+            f"{recipe.module[:16]:16} {recipe.clang_text:10} {recipe.text:10} "
+            f"{recipe.text / max(recipe.clang_text, 1) - 1:+8.2%} {len(recipe.answers or ''):9} {recipe.compiles:8}"
+        )
+    typer.echo(f"{'total':16} {clang:10} {text:10} {text / max(clang, 1) - 1:+8.2%}")
+
+
+@recipes_commands.command("verify")
+def verify(
+    folder: Folder,
+    clang: Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")] = None,
+) -> None:
+    """Compile each module by its recipe, and compare the bytes. Exit status 1: one does not hold."""
+    from mlgo_gym.deploy.recipe_folder import stored_recipes, verify_recipe
+    from mlgo_gym.llvm.toolchain import find_toolchain
+
+    toolchain = find_toolchain(clang)
+    good = bad = 0
+    for path, recipe in stored_recipes(folder):
+        problem = "it is damaged" if recipe is None else verify_recipe(folder, recipe, toolchain)
+        good, bad = good + (not problem), bad + bool(problem)
+        if problem:
+            typer.echo(f"{path.stem[:16]}: {problem}")
+    typer.echo(f"{good} recipes hold, {bad} do not")
+    raise typer.Exit(FAILED if bad else 0)
+
+
+@recipes_commands.command("prune")
+def prune(
+    folder: Folder,
+    days: Annotated[float, typer.Option(help="Remove what was not used for so many days.")] = 90,
+) -> None:
+    """Remove recipes that are damaged, or were not used for a while."""
+    from mlgo_gym.deploy.recipe_folder import prune_recipes
+
+    typer.echo(f"{prune_recipes(folder, days)} recipes removed")

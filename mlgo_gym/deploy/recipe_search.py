@@ -1,0 +1,126 @@
+"""Search the decisions of one module for `mlgo-clang`, and keep what was found as a recipe.
+
+It is a program: `python -m mlgo_gym.deploy.recipe_search FOLDER DIGEST COMPILES CLANG POLICY COMMAND…`, which reads the
+bitcode from its standard input.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from mlgo_clang.recipes import FORMAT
+from mlgo_gym.corpus.code_generation import code_generation_flags
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.deploy.recipe_folder import StoredRecipe, write_recipe
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.evaluation.episode_runner import make_environment
+from mlgo_gym.policies.loading import load_policy
+from mlgo_gym.search import search_module
+
+ALGORITHM = "greedy"
+"""The search that finds most with few compiles (docs/search.md)."""
+
+
+def search_recipe(
+    digest: str, bitcode: Path, flags: Sequence[str], clang: str, policy: str, compiles: int
+) -> StoredRecipe:
+    """Return the best decisions that a search, or a policy, takes in a module.
+
+    Args:
+        digest: that of the module.
+        bitcode: the module, before any optimisation.
+        flags: its `-cc1` arguments.
+        clang: the compiler.
+        policy: what decides without a recipe; what it does counts as one compile.
+        compiles: how many compiles the search may take.
+
+    Raises:
+        MlgoError: the module cannot be searched.
+    """
+    arguments = {"corpus": str(bitcode), "clang": clang, "flags": list(flags)}
+    env = make_environment("mlgo/Inline-v0", arguments)
+    try:
+        module = next(iter(env.corpus))
+        try:
+            result = search_module(env, module, ALGORITHM, compiles=max(compiles - 1, 1))
+        except CorpusError:
+            # There is nothing to decide: clang alone makes the object.
+            return StoredRecipe(FORMAT, digest, None, 0, 0, 0, env.toolchain.version_text, tuple(flags))
+        best, answers = int(result.cost), result.actions
+        if policy:
+            cost, actions = _episode(env, module, policy)
+            if cost < best:
+                best, answers = cost, actions
+        baseline = int(result.baseline)
+        kept = "".join(map(str, answers)) if best < baseline and result.verified else None
+        return StoredRecipe(
+            FORMAT,
+            digest,
+            kept,
+            min(best, baseline),
+            baseline,
+            result.compiles + 1,
+            env.toolchain.version_text,
+            tuple(flags),
+        )
+    finally:
+        env.close()
+
+
+def _episode(env: CompilerEnv, module: Module, spec: str) -> tuple[int, tuple[int, ...]]:
+    """Return what a policy makes of a module, in bytes, and its answers."""
+    policy = load_policy(spec, env)
+    observation, info = env.reset(options={"module": module.name})
+    actions = []
+    over = False
+    while not over:
+        actions.append(int(policy.act(observation, info)))
+        observation, _, terminated, truncated, info = env.step(actions[-1])
+        over = terminated or truncated
+    if "error" in info:
+        raise MlgoError(f"the policy {spec} was to answer a whole compile: {info['error']}")
+    return int(info["text_size"]), tuple(actions)
+
+
+def cc1_flags(command: Sequence[str]) -> tuple[str, ...]:
+    """Return the `-cc1` arguments with which a driver's command line compiles the bitcode of its source.
+
+    Raises:
+        MlgoError: the driver does not say.
+    """
+    asked = [command[0], *command[1:]]
+    # `zig clang` takes its first word as the name of the tool.
+    place = 2 if len(asked) > 1 and asked[1] == "clang" else 1
+    asked.insert(place, "-###")
+    result = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    lines = [line for line in result.stderr.splitlines() if '"-cc1"' in line]
+    if result.returncode != 0 or len(lines) != 1:
+        raise MlgoError(f"clang was to name its -cc1 line; it said: {result.stderr.strip()[-500:]}")
+    words = shlex.split(lines[0])
+    return code_generation_flags(words[words.index("-cc1") :])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Search a module and keep the recipe; return the exit status."""
+    folder, digest, compiles, clang, policy, *command = arguments
+    data = sys.stdin.buffer.read()
+    try:
+        with tempfile.TemporaryDirectory(prefix="mlgo-gym-recipe-") as temporary:
+            bitcode = Path(temporary, "module.bc")
+            bitcode.write_bytes(data)
+            found = search_recipe(digest, bitcode, cc1_flags(command), clang, policy, int(compiles))
+        write_recipe(Path(folder), found, data)
+    except (MlgoError, OSError) as error:
+        print(error, file=sys.stderr)  # noqa: T201 - for mlgo-clang, which shows it
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,139 @@
+// An inlining policy inside clang, opt and lld: the policy @NAME@, written by `mlgo-gym export plugin`.
+//
+// LLVM asks a PluginInlineAdvisorAnalysis for the inline advisor before it looks at any other mode. This one is LLVM's own
+// MLInlineAdvisor, which computes the features, with a model runner of our own, which decides.
+
+#include <math.h>
+
+#include "llvm/Analysis/AssumptionCache.h"
+#include "llvm/Analysis/BlockFrequencyInfo.h"
+#include "llvm/Analysis/InlineAdvisor.h"
+#include "llvm/Analysis/InlineCost.h"
+#include "llvm/Analysis/InlineModelFeatureMaps.h"
+#include "llvm/Analysis/MLInlineAdvisor.h"
+#include "llvm/Analysis/MLModelRunner.h"
+#include "llvm/Analysis/OptimizationRemarkEmitter.h"
+#include "llvm/Analysis/ProfileSummaryInfo.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/Analysis/TargetTransformInfo.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Passes/PassBuilder.h"
+#if __has_include("llvm/Plugins/PassPlugin.h")
+#include "llvm/Plugins/PassPlugin.h"
+#else
+#include "llvm/Passes/PassPlugin.h"
+#endif
+
+static_assert(LLVM_VERSION_MAJOR == @MAJOR@, "this plugin was written for LLVM @MAJOR@: export it anew");
+
+// ---- the policy: its features, and its weights ----------------------------------------------------------------------
+@POLICY@
+// ---- the advisor ----------------------------------------------------------------------------------------------------
+
+using namespace llvm;
+
+namespace {
+
+// Where LLVM @MAJOR@ keeps each feature of the policy; -1 is clang's own decision.
+constexpr int Positions[] = {@POSITIONS@};
+constexpr size_t Count = @COUNT@;
+
+class PolicyRunner final : public MLModelRunner {
+public:
+  PolicyRunner(LLVMContext &Context, const std::vector<TensorSpec> &Features)
+      : MLModelRunner(Context, Kind::Release, Features.size()) {
+    for (size_t I = 0; I < Features.size(); ++I)
+      setUpBufferForTensor(I, Features[I], nullptr);
+  }
+
+  int64_t Default = 0;
+
+private:
+  void *evaluateUntyped() override {
+    float Values[Count + 1] = {};
+    for (size_t I = 0; I < Count; ++I)
+      Values[I] = static_cast<float>(Positions[I] < 0 ? Default : *getTensor<int64_t>(Positions[I]));
+    Decision = mlgo_yes(Values);
+    return &Decision;
+  }
+
+  int64_t Decision = 0;
+};
+
+// What getDefaultInlineAdvice of llvm/lib/Analysis/InlineAdvisor.cpp does, which no library exports.
+bool decidesClang(CallBase &Call, FunctionAnalysisManager &FAM, const InlineParams &Params) {
+  Function &Caller = *Call.getCaller();
+  Function &Callee = *Call.getCalledFunction();
+  auto &Remarks = FAM.getResult<OptimizationRemarkEmitterAnalysis>(Caller);
+  auto &Target = FAM.getResult<TargetIRAnalysis>(Callee);
+  auto *Profile = FAM.getResult<ModuleAnalysisManagerFunctionProxy>(Caller).getCachedResult<ProfileSummaryAnalysis>(
+      *Caller.getParent());
+  auto Assumptions = [&](Function &F) -> AssumptionCache & { return FAM.getResult<AssumptionAnalysis>(F); };
+  auto Frequencies = [&](Function &F) -> BlockFrequencyInfo & { return FAM.getResult<BlockFrequencyAnalysis>(F); };
+  auto Library = [&](Function &F) -> const TargetLibraryInfo & { return FAM.getResult<TargetLibraryAnalysis>(F); };
+  auto Cost = [&](CallBase &CB) {
+    return getInlineCost(CB, Params, Target, Assumptions, Library, Frequencies, Profile, nullptr);
+  };
+  bool Deferral = Params.EnableDeferral.value_or(false);
+#if LLVM_VERSION_MAJOR >= 20
+  return shouldInline(Call, Target, Cost, Remarks, Deferral).has_value();
+#else
+  return shouldInline(Call, Cost, Remarks, Deferral).has_value();
+#endif
+}
+
+class PolicyAdvisor final : public MLInlineAdvisor {
+public:
+  PolicyAdvisor(Module &M, ModuleAnalysisManager &MAM, std::function<bool(CallBase &)> Default)
+#if LLVM_VERSION_MAJOR >= 21
+      : MLInlineAdvisor(
+            M, MAM,
+            [&M](const std::vector<TensorSpec> &Features) {
+              return std::make_unique<PolicyRunner>(M.getContext(), Features);
+            },
+            Default) {
+  }
+#else
+      : MLInlineAdvisor(M, MAM, std::make_unique<PolicyRunner>(M.getContext(), FeatureMap), Default) {
+  }
+#endif
+
+private:
+  std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &Call, OptimizationRemarkEmitter &Remarks) override {
+    if (@WANTS_DEFAULT@)
+      static_cast<PolicyRunner &>(*ModelRunner).Default = GetDefaultAdvice(Call);
+    return MLInlineAdvisor::getAdviceFromModel(Call, Remarks);
+  }
+};
+
+// A factory is given no manager of module analyses. Each thread of a ThinLTO link has one of its own.
+thread_local ModuleAnalysisManager *Manager = nullptr;
+
+// A policy for size is for what is compiled for size: of -O2, or of an LTO link of such modules, clang decides itself.
+bool isForSize(const Module &M) {
+  size_t Small = 0, All = 0;
+  for (const Function &F : M)
+    if (!F.isDeclaration()) {
+      ++All;
+      Small += F.hasOptSize();
+    }
+  return 2 * Small > All;
+}
+
+InlineAdvisor *makeAdvisor(Module &M, FunctionAnalysisManager &FAM, InlineParams Params, InlineContext Context) {
+  if (!Manager || !isForSize(M))
+    return new DefaultInlineAdvisor(M, FAM, Params, Context);
+  return new PolicyAdvisor(M, *Manager, [&FAM, Params](CallBase &Call) { return decidesClang(Call, FAM, Params); });
+}
+
+} // namespace
+
+extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
+  return {LLVM_PLUGIN_API_VERSION, "mlgo-inline", "@NAME@", [](PassBuilder &Builder) {
+            Builder.registerAnalysisRegistrationCallback([](ModuleAnalysisManager &MAM) {
+              Manager = &MAM;
+              MAM.registerPass([] { return PluginInlineAdvisorAnalysis(makeAdvisor); });
+            });
+          }};
+}

@@ -1,0 +1,46 @@
+// An inlining policy for LLVM's release mode: the policy @NAME@, written by `mlgo-gym export llvm-header`.
+//
+// Build LLVM with -DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=<this file>, and an object file of an
+// empty source for -DLLVM_OVERRIDE_MODEL_OBJECT_INLINERSIZEMODEL=; then `clang -Oz -mllvm -enable-ml-inliner=release`.
+#ifndef MLGO_INLINER_SIZE_MODEL_H
+#define MLGO_INLINER_SIZE_MODEL_H
+
+#include <cstdint>
+#include <math.h>
+#include <string>
+
+namespace mlgo_policy {
+@POLICY@
+} // namespace mlgo_policy
+
+namespace llvm {
+
+// What ReleaseModeModelRunner (llvm/Analysis/ReleaseModeModelRunner.h) asks of a compiled model.
+class @CLASS@ {
+public:
+  int LookupArgIndex(const std::string &Name) const {
+    static const char *const Names[] = {@FEATURES@};
+    for (int I = 0; I < Count; ++I)
+      if (Name == Names[I])
+        return I;
+    return -1;
+  }
+  int LookupResultIndex(const std::string &Name) const { return Name == "fetch_inlining_decision" ? 0 : -1; }
+  void *arg_data(int Index) { return &Features[Index]; }
+  void *result_data(int) { return &Decision; }
+  void Run() {
+    float Values[Count + 1] = {};
+    for (int I = 0; I < Count; ++I)
+      Values[I] = static_cast<float>(Features[I]);
+    Decision = mlgo_policy::mlgo_yes(Values);
+  }
+
+private:
+  static constexpr int Count = @COUNT@;
+  int64_t Features[Count + 1] = {};
+  int64_t Decision = 0;
+};
+
+} // namespace llvm
+
+#endif // MLGO_INLINER_SIZE_MODEL_H

@@ -1,0 +1,134 @@
+"""Recipes in builds: found, replayed, and never used for another module."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mlgo_clang.counters import counters_path, parse
+from mlgo_clang.recipes import RecipeError, parse_recipe
+from mlgo_gym.deploy.recipe_folder import prune_recipes, stored_recipes, verify_recipe
+from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.toolchain import Toolchain
+from tests.mlgo_clang.conftest import DRIVERS, Run
+
+PROGRAM = """#include <stdio.h>
+static int g(int x) { int s = 0; for (int i = 0; i < x; i++) s += i * x; return s; }
+static int h(int x) { return g(x) + g(x + 1); }
+int main(int c, char **v) { printf("%d\\n", h(c) + g(c) + h(2)); return h(c) > 3; }
+"""
+
+
+@pytest.fixture(scope="session")
+def searched(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a program, its object and, in `recipes`, what a search or the policy `never` found."""
+    folder = tmp_path_factory.mktemp("searched")
+    (folder / "calls.c").write_text(PROGRAM)
+    arguments = ["--mlgo-recipes=recipes", "--mlgo-policy=never", "--mlgo-search=5", "-Oz", "-c", "calls.c"]
+    subprocess.run([str(DRIVERS["gcc"]), *arguments], cwd=folder, check=True)
+    return folder
+
+
+@pytest.fixture
+def recipes(searched: Path, project: Path, own_cache: Path) -> Path:
+    """A folder with the recipe of the program that is now in the project's folder."""
+    shutil.copy(searched / "calls.c", project)
+    shutil.copytree(searched / "recipes", project.parent / "recipes")
+    return project.parent / "recipes"
+
+
+def counted(name: str) -> int:
+    return parse(Path(counters_path()).read_bytes()).get(name, 0)
+
+
+def compile_by(run: Run, recipes: Path, *arguments: str) -> None:
+    result = run(f"--mlgo-recipes={recipes}", "--mlgo-policy=default", "-Oz", *arguments, "-c", "calls.c")
+    assert (result.returncode, result.stderr) == (0, b"")
+
+
+def test_what_search_found_is_replayed(run: Run, project: Path, recipes: Path, searched: Path) -> None:
+    found = (searched / "calls.o").read_bytes()
+    compile_by(run, recipes)
+    assert (project / "calls.o").read_bytes() == found
+    assert (counted("searched"), counted("compiled by a recipe")) == (0, 1)
+    ((_, recipe),) = stored_recipes(recipes)
+    assert recipe is not None
+    assert object_sizes(found).text == recipe.text < recipe.clang_text
+    run("--mlgo-policy=default", "-Oz", "-c", "calls.c")
+    assert object_sizes((project / "calls.o").read_bytes()).text == recipe.clang_text
+
+
+def test_what_changes_no_module_needs_no_other_recipe(run: Run, project: Path, recipes: Path) -> None:
+    source = project / "calls.c"
+    source.write_text(f"// A comment.\n\n{source.read_text()}")
+    compile_by(run, recipes, "-g", "-MMD", "-MF", "calls.d", "-o", "elsewhere.o")
+    assert counted("compiled by a recipe") == 1
+    assert (project / "elsewhere.o").exists()
+    assert (project / "calls.d").exists()
+
+
+def test_a_changed_module_goes_through_the_policy_and_is_counted(run: Run, project: Path, recipes: Path) -> None:
+    source = project / "calls.c"
+    source.write_text(source.read_text() + "int third(int n) { return g(n) + 1; }\n")
+    compile_by(run, recipes)
+    assert (counted("without a recipe"), counted("compiled by a recipe")) == (1, 0)
+
+
+def test_a_recipe_of_another_module_is_not_used(run: Run, project: Path, recipes: Path) -> None:
+    run("--mlgo-policy=default", "-Oz", "-c", "calls.c")
+    plain = (project / "calls.o").read_bytes()
+    (path,) = recipes.glob("*.json")
+    for change in (
+        {"module": "0" * 64},
+        {"answers": "01"},
+        {"answers": json.loads(path.read_bytes())["answers"] + "1"},
+        {"answers": "2"},
+        {"format": "another"},
+    ):
+        original = path.read_bytes()
+        path.write_text(json.dumps({**json.loads(original), **change}))
+        before = counted("a recipe that did not hold")
+        compile_by(run, recipes)
+        assert (project / "calls.o").read_bytes() == plain, change
+        assert counted("a recipe that did not hold") == before + 1, change
+        path.write_bytes(original)
+
+
+def test_a_module_without_a_decision_has_a_recipe_too(run: Run, project: Path, recipes: Path) -> None:
+    (project / "calls.c").write_text("int alone(int x) { return x + 1; }\n")
+    for _ in range(2):
+        result = run(f"--mlgo-recipes={recipes}", "--mlgo-policy=default", "--mlgo-search=5", "-Oz", "-c", "calls.c")
+        assert (result.returncode, result.stderr) == (0, b"")
+    assert counted("searched") == 1
+    assert sorted(recipe.answers is None for _, recipe in stored_recipes(recipes) if recipe) == [False, True]
+
+
+def test_recipes_are_verified_and_pruned(recipes: Path, toolchain: Toolchain) -> None:
+    ((path, recipe),) = stored_recipes(recipes)
+    assert recipe is not None
+    assert verify_recipe(recipes, recipe, toolchain) == ""
+    shutil.copy(path.with_suffix(".bc"), recipes / "orphan.bc")
+    (recipes / f"{'0' * 64}.json").write_text("{")
+    assert prune_recipes(recipes, days=30) == 1
+    assert sorted(found.suffix for found in recipes.iterdir()) == [".bc", ".json"]
+    path.with_suffix(".bc").write_bytes(b"BC")
+    assert verify_recipe(recipes, recipe, toolchain) == "its module is another"
+    path.with_suffix(".bc").unlink()
+    assert verify_recipe(recipes, recipe, toolchain) == "its module is not there"
+    assert prune_recipes(recipes, days=0) == 1
+    assert list(recipes.iterdir()) == []
+    with pytest.raises(MlgoError, match="-1"):
+        prune_recipes(recipes, days=-1)
+    with pytest.raises(CorpusError, match="was to be a folder"):
+        list(stored_recipes(recipes / "nowhere"))
+
+
+def test_what_is_no_recipe_is_refused() -> None:
+    for content in (b"", b"[]", b'{"format": "mlgo-gym recipe 1"}'):
+        with pytest.raises(RecipeError, match="another form"):
+            parse_recipe(content, "0")
