@@ -19,7 +19,7 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.recipe_folder import StoredRecipe, write_recipe
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CorpusError, MlgoError
-from mlgo_gym.evaluation.episode_runner import make_environment
+from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.search import search_module
 
