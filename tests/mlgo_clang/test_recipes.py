@@ -43,7 +43,8 @@ def recipes(searched: Path, project: Path, own_cache: Path) -> Path:
 
 
 def counted(name: str) -> int:
-    return parse(Path(counters_path()).read_bytes()).get(name, 0)
+    path = Path(counters_path())
+    return parse(path.read_bytes()).get(name, 0) if path.exists() else 0
 
 
 def compile_by(run: Run, recipes: Path, *arguments: str) -> None:
