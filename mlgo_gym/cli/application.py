@@ -13,11 +13,13 @@ from mlgo_gym.cli.docs import docs
 from mlgo_gym.cli.doctor import doctor
 from mlgo_gym.cli.evaluate import evaluate
 from mlgo_gym.cli.export import export_commands
+from mlgo_gym.cli.label import label
 from mlgo_gym.cli.recipes import recipes_commands
 from mlgo_gym.cli.replay import replay
 from mlgo_gym.cli.report import report
 from mlgo_gym.cli.search import search
 from mlgo_gym.cli.trace import trace
+from mlgo_gym.cli.train import train_commands
 from mlgo_gym.cli.validate import validate
 
 application = typer.Typer(
@@ -31,9 +33,11 @@ application.add_typer(corpus_commands, name="corpus")
 application.add_typer(export_commands, name="export")
 application.add_typer(recipes_commands, name="recipes")
 application.command("cc-stats")(cc_stats)
+application.add_typer(train_commands, name="train")
 application.command("docs")(docs)
 application.command("doctor")(doctor)
 application.command("evaluate")(evaluate)
+application.command("label")(label)
 application.command("replay")(replay)
 application.command("report")(report)
 application.command("trace")(trace)

@@ -68,8 +68,8 @@ class BoxedPolicy:
             raise misfit(
                 name,
                 f"the features {', '.join(missing)} among others",
-                f"the {len(env.feature_names)} features of clang {env.toolchain.version_text}; it was trained with clang 22.1.8, "
-                "which is bundled, and inlining has these features from clang 19 on",
+                f"the {len(env.feature_names)} features of clang {env.toolchain.version_text}; it was "
+                "trained with the bundled clang 22.1.8, and clang has these features from 19 on",
             )
         self._policy = MlpPolicy(env, network)
 

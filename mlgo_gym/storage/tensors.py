@@ -50,7 +50,9 @@ def parse_tensors(data: bytes) -> tuple[Tensors, dict[str, str]]:
         raise PolicyError(f"it has {len(data)} bytes, and begins with {_LENGTH} of length")
     length = int.from_bytes(data[:_LENGTH], "little")
     if length > min(len(data) - _LENGTH, _LONGEST_HEADER):
-        raise PolicyError(f"its header was to have {length} bytes, and there are {len(data) - _LENGTH} behind the length")
+        raise PolicyError(
+            f"its header was to have {length} bytes, and there are {len(data) - _LENGTH} behind the length"
+        )
     try:
         header = json.loads(data[_LENGTH : _LENGTH + length].decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:

@@ -65,7 +65,9 @@ def test_what_is_not_in_the_box_is_refused_with_what_is(env: CompilerEnv, own_bo
 
 def test_a_compiler_without_its_features_is_refused(env: CompilerEnv, own_box: Path) -> None:
     prefers("feature_of_tomorrow", 1.0).save(own_box / "inline-test.safetensors")
-    with pytest.raises(PolicyError, match="feature_of_tomorrow among others, and this one has the 39 features of clang"):
+    with pytest.raises(
+        PolicyError, match="feature_of_tomorrow among others, and this one has the 39 features of clang"
+    ):
         load_policy("inline-test", env)
 
 

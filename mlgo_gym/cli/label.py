@@ -1,0 +1,84 @@
+"""`mlgo-gym label`: what decisions are worth, as a data set to learn from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def label(
+    corpus: Annotated[str, typer.Argument(help="A dataset, a folder, a .bc file, or several with commas between.")],
+    *,
+    output: Annotated[Path, typer.Option(help="The folder of labels; what is there already is not made again.")],
+    policy: Annotated[str, typer.Option(help="The policy that the labels are taken around.")] = "default",
+    environment: Annotated[
+        str, typer.Option(help="mlgo/Inline-v0, or mlgo/InlineIR2Vec-v0 for histograms of opcodes too.")
+    ] = "mlgo/Inline-v0",
+    compiles: Annotated[int, typer.Option(min=1, help="The most compiles of each module.")] = 40,
+    seconds: Annotated[float | None, typer.Option(help="The most processor time of each module.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="How many processes.")] = 1,
+    seed: Annotated[int, typer.Option(help="What is flipped, and the order of the modules.")] = 0,
+    check: Annotated[int, typer.Option(min=0, help="Measure so many labels of each module again, alone.")] = 0,
+    largest: Annotated[int | None, typer.Option(help="Leave out modules with more bytes of bitcode.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
+    clang: Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
+    ] = None,
+) -> None:
+    """Measure the bytes of "inline" minus "do not" for many decisions around a policy.
+
+    One compile flips many decisions that have nothing to do with each other.
+    The same command goes on where it was ended. Learn from the labels with
+    `mlgo-gym train imitation`.
+
+    Exit status 1: a module failed.
+    """
+    from mlgo_gym.cli.evaluate import parse_settings
+    from mlgo_gym.cli.progress import progress_over
+    from mlgo_gym.training.labelling import Labelling
+
+    arguments = {**({} if clang is None else {"clang": clang}), **parse_settings(settings or ())}
+    labelling = Labelling(corpus, policy, environment, arguments, compiles, seconds, seed, check, largest, limit)
+    lines = []
+    with progress_over(len(labelling.modules(labelling.make())), "Modules") as advance:
+        for line in labelling.run(output, jobs):
+            lines.append(line)
+            advance()
+            if "error" in line:
+                typer.echo(f"mlgo-gym: {line['module']} has no labels: {line['error'].splitlines()[0]}", err=True)
+    _report(lines)
+    raise typer.Exit(1 if any("error" in line for line in lines) else 0)
+
+
+def _report(lines: list[dict[str, Any]]) -> None:
+    good = [line for line in lines if "error" not in line]
+    total = {
+        name: sum(line[name] for line in good)
+        for name in ("labels", "decisions", "compiles", "flips", "missed", "ambiguous", "unbalanced", "seconds")
+    }
+    typer.echo(
+        f"{total['labels']} labels of {total['decisions']} decisions in {len(good)} modules; {total['compiles']} "
+        f"compiles, {total['seconds']:.0f} s of processor time"
+    )
+    typer.echo(
+        f"{total['flips']} flips: {total['missed']} did not come up again, {total['ambiguous']} ambiguous; "
+        f"{total['unbalanced']} compiles thrown away"
+    )
+    pairs = [pair for line in good for pair in line["checked"]]
+    if pairs:
+        exact = sum(label == alone for label, alone in pairs)
+        near = sum(abs(label - alone) <= NEAR for label, alone in pairs)
+        signs = [(label > 0) == (alone > 0) for label, alone in pairs if abs(label) > NEAR and abs(alone) > NEAR]
+        typer.echo(
+            f"{len(pairs)} labels against single flips: {exact / len(pairs):.0%} exact, {near / len(pairs):.0%} within "
+            f"{NEAR} bytes"
+            + (f"; of {len(signs)} beyond that {sum(signs) / len(signs):.0%} of one sign" if signs else "")
+        )
+
+
+NEAR = 16
+"""The bytes that padding between functions can make."""

@@ -1,0 +1,124 @@
+"""Imitation of another policy: behaviour cloning, and DAgger (Ross, Gordon and Bagnell 2011) for what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.policies import Policy, load_policy
+from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.normalization import Floats, Normalization
+from mlgo_gym.policies.observation_samples import check_flat, flat_part
+from mlgo_gym.training.curves import silent
+from mlgo_gym.training.distillation import DEFAULT, NetworkSettings, fit, to_network, torch_library
+
+NETWORK = NetworkSettings(steps=2000)
+"""The network that is trained unless another is asked for."""
+
+
+def imitate(
+    env: gym.Env[Any, Any],
+    expert: str | Policy = "default",
+    *,
+    rounds: int = 3,
+    episodes: int = 16,
+    per_episode: int = 2000,
+    settings: NetworkSettings = NETWORK,
+    leave_out: Sequence[str] = (DEFAULT,),
+    seed: int = 0,
+    note: Callable[[int, float], None] = silent,
+) -> Network:
+    """Return a network that decides as an expert does: where learning by trial starts.
+
+    In the first round the expert decides, in the others the network of the round before, so that it learns from the
+    expert what to do in those states that it comes to itself; all rounds are learned from together. The same seed
+    gives the same network.
+
+    Args:
+        env: an environment of mlgo-gym with a Discrete action space and flat observations, wrapped or not; it is reset.
+        expert: a policy, or what `load_policy` takes; `"default"` is clang.
+        rounds: 1 is behaviour cloning alone.
+        episodes: the episodes of each round; their modules are drawn from the environment's corpus.
+        per_episode: at most so many decisions of one episode are kept.
+        settings: the network, and for how long it is trained in each round.
+        leave_out: features that the network does not see. By default clang's own choice: who sees that learns nothing
+            else of clang.
+        seed: the modules, the first weights and the batches.
+        note: called after each round with its number and how often the network agreed with the expert in it.
+
+    Returns:
+        A network with one output for each action, the logits of a softmax policy.
+
+    Raises:
+        MissingExtraError: PyTorch is not installed.
+        MlgoError: the environment has other actions or observations, or a number is below 1.
+    """
+    torch = torch_library()
+    inner = env.unwrapped
+    if not isinstance(inner, CompilerEnv) or not isinstance(inner.action_space, gym.spaces.Discrete):
+        raise MlgoError(f"an environment of mlgo-gym with a Discrete action space was wanted, found {inner}")
+    if min(rounds, episodes, per_episode) < 1:
+        raise MlgoError(f"one or more was wanted, found {rounds} rounds of {episodes} episodes of {per_episode}")
+    check_flat(inner.observation_space)
+    teacher = load_policy(expert, env, seed=seed) if isinstance(expert, str) else expert
+    columns = [number for number, name in enumerate(inner.feature_names) if name not in leave_out]
+    names = tuple(inner.feature_names[number] for number in columns)
+    inner.reset(seed=seed)
+    observed: list[Floats] = []
+    wanted: list[int] = []
+    network: Network | None = None
+    for number in range(rounds):
+        acting: Policy = teacher if network is None else MlpPolicy(inner, network)
+        agreed = met = 0
+        for _ in range(episodes):
+            same, count = _play(inner, acting, teacher, columns, observed, wanted, per_episode)
+            agreed, met = agreed + same, met + count
+        rows, answers = np.stack(observed), torch.tensor(wanted)
+        normalization = Normalization.fit(rows, names, "log_standard")
+        inputs = torch.from_numpy(normalization(rows))
+
+        def loss(model: Any, chosen: Any, inputs: Any = inputs, answers: Any = answers) -> Any:
+            return torch.nn.functional.cross_entropy(model(inputs[chosen]), answers[chosen])
+
+        model = fit(len(names), int(inner.action_space.n), settings, len(rows), loss, seed=seed)
+        network = to_network(model, names, normalization)
+        note(number, agreed / max(met, 1))
+    assert network is not None
+    return network
+
+
+def _play(
+    env: CompilerEnv,
+    acting: Policy,
+    expert: Policy,
+    columns: list[int],
+    observed: list[Floats],
+    wanted: list[int],
+    most: int,
+) -> tuple[int, int]:
+    """Play an episode, add its decisions and the expert's answers; return how often both agreed, and of how many."""
+    observation, info = env.reset()
+    agreed = count = 0
+    over = False
+    while not over:
+        answer = int(expert.act(observation, info))
+        action = answer if acting is expert else _legal(acting.act(observation, info), answer, info)
+        if count < most:
+            observed.append(flat_part(observation)[columns])
+            wanted.append(answer)
+        agreed += action == answer
+        count += 1
+        observation, _, terminated, truncated, info = env.step(action)
+        over = terminated or truncated
+    return agreed, count
+
+
+def _legal(action: Any, answer: int, info: Mapping[str, Any]) -> int:
+    mask = info.get("action_mask")
+    return int(action) if mask is None or mask[int(action)] else answer

@@ -1,0 +1,244 @@
+"""A folder of labels: a header, one Parquet file for each finished module, and a line about each in `modules.jsonl`.
+
+Files are only ever added. A module counts once its line is there; what a kill left behind is written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgo_gym.errors import MissingExtraError, MlgoError
+from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
+from mlgo_gym.training.label_module import ModuleLabels
+
+FORMAT = 1
+_HEADER, _LINES, _PARTS = "labels.json", "modules.jsonl", "parts"
+_FACTS = ("answer", "bytes", "text", "decisions", "module", "project", "context", "visit", "position", "callee")
+"""The columns that are no features."""
+
+
+def _parquet() -> tuple[Any, Any]:
+    try:
+        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise MissingExtraError("labels in Parquet files", "training") from error
+
+
+class LabelStore:
+    """Adds the labels of modules to a folder.
+
+    Args:
+        folder: the folder; made if need be.
+        header: what the labels depend on, JSON-able.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+        MlgoError: the folder has labels that depend on something else, or another process adds to it now.
+    """
+
+    def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:
+        self._arrow, self._parquet = _parquet()
+        self._folder = folder
+        self._lines = JsonLines(folder / _LINES)
+        try:
+            wanted = {"format": FORMAT, **header}
+            if self._lines.is_empty:
+                write_atomically(folder / _HEADER, (json.dumps(wanted, indent=1) + "\n").encode())
+            found = read_header(folder)
+            if found != wanted:
+                differing = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
+                there, here = ({name: each.get(name) for name in differing} for each in (found, wanted))
+                raise MlgoError(
+                    f"{folder} has labels of another kind: {there} there, {here} now; choose another output"
+                )
+        except BaseException:
+            self._lines.close()
+            raise
+
+    @property
+    def done(self) -> dict[str, dict[str, Any]]:
+        """The line about each module that is finished."""
+        return {line["module"]: line for line in read_lines(self._folder)}
+
+    def add(self, module: str, project: str, labels: ModuleLabels, dtype: np.dtype[Any]) -> dict[str, Any]:
+        """Write the labels of a module, and return the line about it.
+
+        Args:
+            module: its name.
+            project: its project.
+            labels: what was measured.
+            dtype: that of an observation, as the compiler's header has it.
+        """
+        if labels.labels:
+            buffer = io.BytesIO()
+            self._parquet.write_table(self._table(module, project, labels, dtype), buffer, compression="zstd")
+            write_atomically(self._folder / _PARTS / f"{_digest(module)}.parquet", buffer.getvalue())
+        counts = {name: getattr(labels, name) for name in ModuleLabels.__slots__ if name != "labels"}
+        line = {"module": module, "project": project, "labels": len(labels.labels), **counts}
+        self._lines.append(line)
+        return line
+
+    def fail(self, module: str, project: str, error: str) -> dict[str, Any]:
+        """Note that a module has no labels, and return the line about it."""
+        line = {"module": module, "project": project, "labels": 0, "error": error}
+        self._lines.append(line)
+        return line
+
+    def _table(self, module: str, project: str, labels: ModuleLabels, dtype: np.dtype[Any]) -> Any:
+        decisions = [label.decision for label in labels.labels]
+        records = np.frombuffer(b"".join(decision.payload for decision in decisions), dtype)
+        columns: dict[str, Any] = {}
+        for name in dtype.names or ():
+            values = records[name].reshape(len(records), -1)
+            # A histogram is a list in each row, everything else a number.
+            columns[name] = self._arrow.array(values[:, 0].copy() if values.shape[1] == 1 else values.tolist())
+        size = len(decisions)
+        facts: Sequence[Any] = (
+            np.array([decision.answer for decision in decisions], np.int8),
+            np.array([label.bytes for label in labels.labels], np.int64),
+            np.full(size, labels.text, np.int64),
+            np.full(size, labels.decisions, np.int32),
+            [module] * size,
+            [project] * size,
+            [_text(decision.component) for decision in decisions],
+            np.array([decision.visit for decision in decisions], np.int32),
+            np.array([decision.position for decision in decisions], np.int32),
+            [_text(decision.callee) for decision in decisions],
+        )
+        columns.update(zip(_FACTS, map(self._arrow.array, facts), strict=True))
+        return self._arrow.table(columns)
+
+    def close(self) -> None:
+        """Let others write. Idempotent."""
+        self._lines.close()
+
+
+def _digest(module: str) -> str:
+    return hashlib.sha256(module.encode(errors="surrogateescape")).hexdigest()[:24]
+
+
+def _text(name: str) -> str:
+    return name.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def read_header(folder: Path) -> dict[str, Any]:
+    """Return what the labels of a folder depend on.
+
+    Raises:
+        MlgoError: it is no folder of labels.
+    """
+    try:
+        header = json.loads((folder / _HEADER).read_bytes())
+    except (OSError, ValueError) as error:
+        raise MlgoError(
+            f"{folder} was to be a folder of labels, and is none: {error}; make one: mlgo-gym label"
+        ) from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise MlgoError(f"{folder} was to have labels of format {FORMAT}; make them again: mlgo-gym label")
+    return header
+
+
+def read_lines(folder: Path) -> Iterable[dict[str, Any]]:
+    """Yield the line about each finished module of a folder."""
+    for _, line in read_json_lines(folder / _LINES):
+        yield line
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Labels that were read.
+
+    Attributes:
+        features: the names of the columns of `observations`; element i of a histogram is `NAME[i]`.
+        observations: float64 of shape (labels, features); integers beyond 2**53 are rounded.
+        answers: what the policy had answered, int8 of shape (labels,).
+        bytes: inlined minus not inlined, int64 of shape (labels,).
+        text: the bytes of the module under the policy, int64 of shape (labels,).
+        share: the decisions of the module for each of its labels, float64 of shape (labels,).
+        modules: the module of each, with the number of its folder, of shape (labels,).
+        projects: the project of each, of shape (labels,).
+    """
+
+    features: tuple[str, ...]
+    observations: npt.NDArray[np.float64]
+    answers: npt.NDArray[np.int8]
+    bytes: npt.NDArray[np.int64]
+    text: npt.NDArray[np.int64]
+    share: npt.NDArray[np.float64]
+    modules: npt.NDArray[np.str_]
+    projects: npt.NDArray[np.str_]
+
+    def __len__(self) -> int:
+        return len(self.bytes)
+
+    def column(self, name: str) -> npt.NDArray[np.float64]:
+        """Return one feature, float64 of shape (labels,)."""
+        return self.observations[:, self.features.index(name)]
+
+
+def read_labels(folders: Sequence[Path]) -> Labels:
+    """Return the labels of all finished modules of some folders.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+        MlgoError: a folder has no labels, or others than the first in environment or compiler.
+    """
+    arrow, parquet = _parquet()
+    headers = [read_header(folder) for folder in folders]
+    for folder, header in zip(folders, headers, strict=True):
+        for name in ("environment", "clang"):
+            if header.get(name) != headers[0].get(name):
+                raise MlgoError(
+                    f"labels of one {name} were wanted, found {headers[0].get(name)} in {folders[0]} and "
+                    f"{header.get(name)} in {folder}; train on one of them"
+                )
+    names: tuple[str, ...] = ()
+    parts: list[tuple[npt.NDArray[np.float64], dict[str, Any]]] = []
+    for number, folder in enumerate(folders):
+        # Several processes finish modules in any order; what is learned must not depend on it.
+        for line in sorted(read_lines(folder), key=lambda line: str(line["module"])):
+            if not line["labels"]:
+                continue
+            path = folder / _PARTS / f"{_digest(line['module'])}.parquet"
+            try:
+                table = parquet.read_table(path)
+            except (OSError, arrow.ArrowException) as error:
+                raise MlgoError(f"{path} was to hold labels, and cannot be read: {error}; make them again") from error
+            found, matrix = _matrix(table)
+            if names and found != names:
+                raise MlgoError(f"{path} has the features {found}, others have {names}; train on one kind")
+            names = found
+            facts = {name: table.column(name).to_numpy() for name in ("answer", "bytes", "text")}
+            count = len(matrix)
+            facts["share"] = np.full(count, line["decisions"] / count)
+            facts["module"] = np.full(count, f"{number}:{line['module']}")
+            facts["project"] = np.full(count, line["project"])
+            parts.append((matrix, facts))
+    if not parts:
+        raise MlgoError(f"{', '.join(map(str, folders))} have no label yet; let mlgo-gym label finish a module first")
+    observations = np.concatenate([matrix for matrix, _ in parts])
+    order = ("answer", "bytes", "text", "share", "module", "project")
+    return Labels(names, observations, *(np.concatenate([facts[name] for _, facts in parts]) for name in order))
+
+
+def _matrix(table: Any) -> tuple[tuple[str, ...], npt.NDArray[np.float64]]:
+    names: list[str] = []
+    columns = []
+    for name in table.column_names:
+        if name in _FACTS:
+            continue
+        values = np.array(table.column(name).to_pylist(), np.float64).reshape(table.num_rows, -1)
+        names += [name] if values.shape[1] == 1 else [f"{name}[{number}]" for number in range(values.shape[1])]
+        columns.append(values)
+    return tuple(names), np.concatenate(columns, axis=1)

@@ -1,0 +1,152 @@
+"""Labels of a whole corpus, in several processes, with results that survive a kill."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.environment import make_environment
+from mlgo_gym.evaluation.parent import end_with_parent
+from mlgo_gym.policies import Policy, load_policy
+from mlgo_gym.policies.loading import policy_identity
+from mlgo_gym.training.label_module import ModuleLabels, label_module
+from mlgo_gym.training.label_store import LabelStore
+
+
+@dataclass(frozen=True, slots=True)
+class Labelling:
+    """What is to be labelled, and how.
+
+    Attributes:
+        corpus: what `open_corpus` takes.
+        policy: what the labels are taken around, as `load_policy` takes it.
+        environment: the environment's id: `mlgo/Inline-v0`, or `mlgo/InlineIR2Vec-v0` for histograms of opcodes too.
+        arguments: its other arguments, JSON-able.
+        compiles: the most compiles of each module.
+        seconds: the most processor time of each module; None is no limit.
+        seed: which decisions are flipped, and in which order modules are taken.
+        check: so many labels of each module are measured again by a single flip.
+        largest: modules with more bytes of bitcode are left out; None leaves none out.
+        limit: so many modules are taken, drawn at random; None takes all.
+    """
+
+    corpus: str
+    policy: str = "default"
+    environment: str = "mlgo/Inline-v0"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    compiles: int = 40
+    seconds: float | None = None
+    seed: int = 0
+    check: int = 0
+    largest: int | None = None
+    limit: int | None = None
+
+    def make(self) -> CompilerEnv:
+        """Return the environment.
+
+        Raises:
+            MlgoError: it cannot be made.
+        """
+        return make_environment(self.environment, {**self.arguments, "corpus": self.corpus})
+
+    def modules(self, env: CompilerEnv) -> list[str]:
+        """Return the modules to label, in an order drawn at random, so that the first of them stand for all."""
+        names = [name for name in env.corpus.names if self.largest is None or env.corpus.size(name) <= self.largest]
+        random.Random(f"{self.seed}").shuffle(names)  # noqa: S311 - no secret
+        return names[: self.limit]
+
+    def header(self, env: CompilerEnv) -> dict[str, Any]:
+        """Return what the labels depend on."""
+        return {
+            "environment": self.environment,
+            "arguments": dict(self.arguments),
+            "corpus": self.corpus,
+            "clang": env.toolchain.identity,
+            "policy": policy_identity(self.policy),
+            "compiles": self.compiles,
+            "seconds": self.seconds,
+            "seed": self.seed,
+            "check": self.check,
+        }
+
+    def run(self, output: Path, jobs: int = 1) -> Iterator[dict[str, Any]]:
+        """Label every module, and yield the line about each as soon as it is on disk; those of earlier runs first.
+
+        Args:
+            output: the folder of labels; modules that are finished there are not labelled again.
+            jobs: how many processes.
+
+        Raises:
+            MlgoError: the folder has labels of another kind, or the policy does not fit the environment.
+        """
+        env = self.make()
+        load_policy(self.policy, env, seed=self.seed)
+        with closing(LabelStore(output, self.header(env))) as store:
+            done = store.done
+            names = self.modules(env)
+            yield from (done[name] for name in names if name in done)
+            waiting = [name for name in names if name not in done]
+            dtype = env.task.headers[0].dtype
+            for name, result in self._label(env, waiting, jobs):
+                project = env.corpus.project(name)
+                if isinstance(result, str):
+                    yield store.fail(name, project, result)
+                else:
+                    yield store.add(name, project, result, dtype)
+
+    def _label(self, env: CompilerEnv, names: list[str], jobs: int) -> Iterator[tuple[str, ModuleLabels | str]]:
+        if jobs == 1:
+            policy = load_policy(self.policy, env, seed=self.seed)
+            for name in names:
+                yield name, self.one(env, policy, name)
+            return
+        # A worker that is killed takes its compilers with it: each hangs on a pipe of its host.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare, initargs=(self,)) as pool:
+            futures = {pool.submit(_work, name): name for name in names}
+            try:
+                for future in as_completed(futures):
+                    yield futures[future], future.result()
+            finally:
+                for future in futures:
+                    future.cancel()
+
+    def one(self, env: CompilerEnv, policy: Policy, name: str) -> ModuleLabels | str:
+        """Return the labels of one module, or why there are none."""
+        try:
+            return label_module(
+                env.compilation(env.corpus.module(name)),
+                env.task,
+                policy,
+                compiles=self.compiles,
+                seconds=float("inf") if self.seconds is None else self.seconds,
+                seed=self.seed,
+                check=self.check,
+                timeout=env.setup.settings.timeout,
+            )
+        except MlgoError as error:
+            return str(error)
+
+
+_worker: tuple[Labelling, CompilerEnv, Policy] | None = None
+
+
+def _prepare(labelling: Labelling) -> None:
+    global _worker
+    end_with_parent()
+    env = labelling.make()
+    _worker = labelling, env, load_policy(labelling.policy, env, seed=labelling.seed)
+
+
+def _work(name: str) -> ModuleLabels | str:
+    assert _worker is not None
+    labelling, env, policy = _worker
+    return labelling.one(env, policy, name)

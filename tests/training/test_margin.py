@@ -1,0 +1,57 @@
+"""A margin is folded into a network: it deviates from clang where the network was surer than that, and nowhere else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.training.distillation import with_margin
+
+NAMES = ("a", "b", "inlining_default")
+
+
+def observations() -> np.ndarray:
+    generator = np.random.default_rng(0)
+    rows = generator.normal(0, 100, (4000, 3)).astype(np.float32)
+    rows[:, 2] = generator.random(4000) < 0.1
+    return rows
+
+
+def network(hidden: tuple[int, ...], *, normal: bool = True) -> Network:
+    generator = np.random.default_rng(1)
+    shapes = list(zip((3, *hidden), (*hidden, 1), strict=True))
+    return Network(
+        NAMES,
+        tuple(generator.normal(size=shape).astype(np.float32) for shape in shapes),
+        tuple(generator.normal(size=shape[1]).astype(np.float32) for shape in shapes),
+        "relu",
+        Normalization.fit(observations(), NAMES) if normal else None,
+    )
+
+
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 5), (6, 5, 4)])
+@pytest.mark.parametrize("normal", [True, False])
+@pytest.mark.parametrize("margin", [0.0, 0.3, 2.0])
+def test_it_deviates_from_clang_beyond_the_margin_alone(hidden: tuple[int, ...], normal: bool, margin: float) -> None:
+    rows = observations()
+    plain = network(hidden, normal=normal)
+    logits = plain(rows)[:, 0]
+    default = rows[:, 2] == 1
+    wanted = np.where(default, logits > -margin, logits > margin)
+    shifted = with_margin(plain, margin)(rows)[:, 0]
+    clear = np.abs(np.abs(logits) - margin) > 1e-3
+    assert clear.mean() > 0.9
+    assert np.array_equal((shifted > 0)[clear], wanted[clear])
+    if margin:
+        assert np.allclose(shifted, logits + np.where(default, margin, -margin), atol=1e-3, rtol=1e-4)
+
+
+def test_a_network_that_does_not_know_clangs_choice_can_have_none() -> None:
+    blind = Network(("a",), (np.ones((1, 1), np.float32),), (np.ones(1, np.float32),))
+    with pytest.raises(MlgoError, match="the feature inlining_default were wanted"):
+        with_margin(blind, 1.0)
+    with pytest.raises(MlgoError, match="a margin of 0 or more"):
+        with_margin(network((4,)), float("nan"))
