@@ -81,7 +81,8 @@ def test_a_run_that_was_ended_goes_on(labelled: tuple[Labelling, Path], tmp_path
 
 def test_labels_of_another_kind_are_not_mixed_in(labelled: tuple[Labelling, Path]) -> None:
     labelling, folder = labelled
-    with pytest.raises(MlgoError, match=r"labels of another kind: {'policy': 'default'} there, {'policy': 'never'} now"):
+    message = "labels of another kind: {'policy': 'default'} there, {'policy': 'never'} now"
+    with pytest.raises(MlgoError, match=message):
         list(replace(labelling, policy="never").run(folder))
     assert read_header(folder)["policy"] == "default"
 

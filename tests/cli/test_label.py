@@ -1,0 +1,29 @@
+"""`mlgo-gym label`: labels on disk, and what it says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from mlgo_gym.cli.application import application
+from mlgo_gym.training.label_store import read_labels
+
+
+def test_it_labels_a_corpus_and_goes_on_where_it_was(corpus: Path, tmp_path: Path) -> None:
+    command = ["label", str(corpus), "--output", str(tmp_path), "--compiles", "3", "--check", "1"]
+    first = CliRunner().invoke(application, command)
+    assert first.exit_code == 0, first.output
+    labels = read_labels([tmp_path])
+    assert f"{len(labels)} labels of 18 decisions in 3 modules" in first.output
+    assert "2 labels against single flips: 100% exact" in first.output
+    again = CliRunner().invoke(application, command)
+    assert again.output == first.output
+
+
+def test_a_network_cannot_be_trained_on_what_is_no_label(tmp_path: Path) -> None:
+    result = CliRunner().invoke(
+        application, ["train", "imitation", str(tmp_path), "--output", str(tmp_path / "n.safetensors")]
+    )
+    assert result.exit_code != 0
+    assert "was to be a folder of labels" in str(result.exception)
