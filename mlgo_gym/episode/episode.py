@@ -8,6 +8,7 @@ from __future__ import annotations
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.baseline import baseline_session, keep_baseline, known_baseline
 from mlgo_gym.episode.decision_count import keep_decisions
+from mlgo_gym.episode.placed_compile import PlacedCompile, place
 from mlgo_gym.episode.twin import twin_of
 from mlgo_gym.errors import MlgoError, SnapshotError, ToolchainError
 from mlgo_gym.llvm.allocation_remarks import LAST_REMARK, REMARK_FLAGS
@@ -28,6 +29,8 @@ class Episode:
         max_decisions: after so many decisions of the agent, clang's own choices are taken to the end.
         function: ask the agent about this function alone; clang's own choices are taken for all others.
         alone: measure the allocation of that function alone; the compile ends with it.
+        contexts: follow in which functions clang inlines.
+        credit: keep what `placed` is made of; with `contexts` alone.
 
     Attributes:
         decision: what clang waits with; None while it computes, and when the episode is over.
@@ -35,6 +38,8 @@ class Episode:
         handed_over: how many decisions of the agent's clang's own choice answered because the budget was spent.
         measurement: what the compile achieved, once it is over.
         baseline: what the compiler's own heuristic achieves, once the compile is over.
+        placed: the inlining decisions with their places, and the bytes of each function, once the compile is over; None
+            without `credit`.
         fork_method: how `fork()` made this episode: `"snapshot"`, `"replay"`, or None for one that was started.
         fork_reason: why that was no snapshot, for a replay; else empty.
 
@@ -50,9 +55,14 @@ class Episode:
         max_decisions: int | None = None,
         function: str | None = None,
         alone: bool = False,
+        contexts: bool = False,
+        credit: bool = False,
     ) -> None:
         self.function = function
         self.alone = alone
+        self.contexts = contexts
+        self.placed: PlacedCompile | None = None
+        self._made: list[Decision] | None = [] if credit else None
         self.compilation = compilation
         self.task = task
         self.decision: Decision | None = None
@@ -72,7 +82,8 @@ class Episode:
         command, advisors, confined = self.compilation.command, self.task.advisors, self.compilation.confined
         if self.alone:
             return Session((*command, *REMARK_FLAGS), advisors, confined=confined)
-        return Session(command, advisors, optimization_record=self.task.optimization_record, confined=confined)
+        record = self.task.optimization_record
+        return Session(command, advisors, optimization_record=record, confined=confined, contexts=self.contexts)
 
     @property
     def over(self) -> bool:
@@ -119,6 +130,7 @@ class Episode:
         assert self.decision is not None, "fork() copies an episode that waits with a decision"
         twin = twin_of(self)
         twin._answers, twin._unchecked = self._answers.copy(), self._unchecked.copy()
+        twin._made = None if self._made is None else self._made.copy()
         supported, reason = snapshot_support()
         failure = None
         if supported:
@@ -137,7 +149,8 @@ class Episode:
     def _replay(self, timeout: float) -> Session:
         session = self._fresh_session()
         try:
-            ahead = len(self.task.advisors) == 1
+            # Where a decision stands is only heard while clang waits with it.
+            ahead = len(self.task.advisors) == 1 and not self.contexts
             if ahead:
                 session.advise_ahead(self._answers)
             found = session.wait(timeout)
@@ -189,6 +202,8 @@ class Episode:
         if decision is None:
             self._ended()
             return self.over
+        if self._made is not None:
+            self._made.append(decision)
         if decision.advisor in self._unchecked:
             self._check_header(decision.advisor)
         if self.function is not None and decision.context != self.function:
@@ -238,7 +253,13 @@ class Episode:
             if not self.session.ended_early:
                 self.session.finish(0.0)
             return Measurement.of_function(self.function, self.session.heard)
-        return Measurement.of(self.current.finish(0.0))
+        compiled = self.current.finish(0.0)
+        if self._made is not None and self._baseline_session is None:
+            assert self.session.contexts is not None, "credit needs the places of decisions"
+            answers = [int.from_bytes(advice, "little") for advice in self._answers]
+            made = list(zip(self._made, answers, strict=True))
+            self.placed = place(made, self.session.contexts.remarks, compiled, self.task)
+        return Measurement.of(compiled)
 
     def close(self) -> None:
         """End the compile if it still runs. Idempotent."""

@@ -140,6 +140,8 @@ class EpisodeMaker:
             max_decisions=setup.settings.max_decisions,
             function=function,
             alone=setup.measures_functions_alone,
+            contexts=setup.settings.follows_inlining(setup.task),
+            credit=setup.settings.credit,
         )
 
     def _no_decision(self, module: str, function: str | None) -> NoDecisionError:

@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.tasks.reward import REWARDS
 from mlgo_gym.tasks.task import OBSERVATIONS, Task
 
@@ -34,6 +35,8 @@ class EnvOptions(TypedDict, total=False):
     verify_preoptimized: bool
     scope: str
     warm_resets: bool | None
+    contexts: bool
+    credit: bool
     trust: bool
     render_mode: str | None
 
@@ -59,6 +62,8 @@ class Settings:
     verify_preoptimized: bool = False
     scope: str = "module"
     warm_resets: bool | None = None
+    contexts: bool = False
+    credit: bool = False
     trust: bool = False
     render_mode: str | None = None
 
@@ -87,8 +92,14 @@ class Settings:
             raise MlgoError(
                 f"preoptimize=True is for decisions that come after the optimiser; {task.name} decides within it"
             )
+        if self.credit and task.advisors != (INLINING,):
+            raise MlgoError(f"credit=True is for the decisions of inlining alone; {task.name} decides otherwise")
         if self.verify_preoptimized and not self.preoptimizes(task):
             raise MlgoError("verify_preoptimized=True needs preoptimize=True")
+
+    def follows_inlining(self, task: Task) -> bool:
+        """Return whether sessions follow in which functions clang inlines."""
+        return (self.contexts or self.credit) and INLINING in task.advisors
 
     def resets_warm(self, task: Task) -> bool:
         """Return whether clangs wait at the first decisions of modules, to be copied for further episodes.

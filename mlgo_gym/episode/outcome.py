@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from mlgo_gym.episode.credit import credit
 from mlgo_gym.episode.episode import Episode
+from mlgo_gym.episode.placed_compile import PlacedCompile
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.tasks.reward import REWARDS
@@ -47,9 +49,27 @@ def conclude(setup: Setup, episode: Episode) -> Ending:
             info |= {f"{label}{name}": size for name, size in measured.named_sizes().items()}
     info["reduction"] = REWARDS["relative"](outcome, reference)
     info |= setup.task.report(measurement, baseline, episode.function)
+    if episode.placed is not None:
+        info |= _credit(setup, episode, episode.placed)
     if setup.settings.echo_reply:
         info["stderr"] = episode.session.stderr
     return Ending(REWARDS[setup.reward](outcome, reference), False, info)
+
+
+def _credit(setup: Setup, episode: Episode, placed: PlacedCompile) -> dict[str, Any]:
+    """Return the bytes of each function and of each decision against clang's own choices."""
+    reference = setup.reference(episode.compilation)
+    assert episode.baseline is not None
+    assert episode.baseline.sizes is not None
+    saved = credit(reference, placed).bytes
+    if len(saved):
+        # Rarely a plain compile is another than that of its own answers: that is no single decision's doing.
+        saved += (episode.baseline.sizes.text - reference.text) / len(saved)
+    return {
+        "credit": tuple(saved.tolist()),
+        "function_sizes": placed.functions,
+        "baseline_function_sizes": reference.functions,
+    }
 
 
 def fail(setup: Setup, episode: Episode, error: CompilerError) -> Ending:

@@ -98,7 +98,8 @@ def compile_placed(
         asking = ", ".join(advisor.name for advisor in task.advisors)
         raise MlgoError(f"the places of inlining decisions were wanted, and who asks is {asking}: use mlgo/Inline-v0")
     made: list[tuple[Decision, int]] = []
-    with Session(compilation.command, task.advisors, contexts=True) as session:
+    confined = compilation.confined
+    with Session(compilation.command, task.advisors, confined=confined, contexts=True) as session:
         while (decision := session.wait(timeout)) is not None:
             answer = choose(decision)
             advice = task.encode(decision, answer)

@@ -10,6 +10,7 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.episode.decision_count import count_decisions
 from mlgo_gym.episode.options import Settings
+from mlgo_gym.episode.placed_compile import PlacedCompile, compile_placed
 from mlgo_gym.episode.preoptimization import preoptimize, prove
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.llvm.toolchain import find_toolchain
@@ -18,6 +19,9 @@ from mlgo_gym.tasks.task import Task
 
 _ECHO = ("-mllvm", "-interactive-model-runner-echo-reply")
 """Makes clang print the advice that it receives (llvm/lib/Analysis/InteractiveModelRunner.cpp)."""
+
+MOST_REFERENCES = 64
+"""How many modules' compiles of clang's own choices are kept for credit."""
 
 
 class Setup:
@@ -54,6 +58,7 @@ class Setup:
         self.reward = "relative" if named else settings.reward
         self.metric = settings.reward if named else settings.metric or task.default_metric
         self._verified: set[str] = set()
+        self._references: dict[str, PlacedCompile] = {}
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -78,6 +83,21 @@ class Setup:
             CompilerError: the compiler fails on the module.
         """
         return complete(self.plan(module), self.settings.timeout)
+
+    def reference(self, compilation: Compilation) -> PlacedCompile:
+        """Return the compile of clang's own choices, with places and bytes by function; made once and kept.
+
+        Raises:
+            CompilerError: the compile failed.
+        """
+        key = compilation.key("reference")
+        if key not in self._references:
+            if len(self._references) >= MOST_REFERENCES:
+                self._references.pop(next(iter(self._references)))
+            own = self.task.default_action
+            made = compile_placed(compilation, self.task, lambda decision: int(own(decision)), self.settings.timeout)
+            self._references[key] = made
+        return self._references[key]
 
     def plan(self, module: Module) -> Work[Compilation]:
         """Do what `compilation()` does, as work for an event loop too."""

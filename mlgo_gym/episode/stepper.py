@@ -89,6 +89,8 @@ class Stepper:
             "decision": episode.decisions,
             "default_action": task.default_action(decision),
         }
+        if episode.contexts and decision.context:
+            info |= {"visit": decision.visit, "position": decision.number}
         mask = task.action_mask(decision)
         if mask is not None:
             info["action_mask"] = mask

@@ -23,7 +23,7 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...]) -> R
         MlgoError: clang asks more or fewer questions, or decides about something else than inlining.
         CompilerError: the compile failed.
     """
-    compilation, task, timeout = env.compilation(module), env.task, env.setup.settings.timeout
+    compilation, timeout = env.compilation(module), env.setup.settings.timeout
     compiled = _compile(env, module, actions)
     baseline = measure_baseline(compilation, timeout)
     assert baseline.sizes is not None, "a plain compile goes to its end"

@@ -69,7 +69,18 @@ _SHARED = (
     ),
 )
 
-_CONTEXT = InfoKey("context", DECISION, "str", "empty: the inliner's decisions belong to no function")
+_CONTEXT = InfoKey(
+    "context", DECISION, "str", "the functions that the inliner is at, with `contexts=True`; empty without it"
+)
+_PLACE = (
+    InfoKey("visit", DECISION, "int", "how often the inliner was there before", "with `contexts=True`"),
+    InfoKey("position", DECISION, "int", "the number of the decision within this visit", "with `contexts=True`"),
+)
+_CREDIT = (
+    InfoKey("credit", END, "tuple of float", "the bytes that each decision saved, in order", "with `credit=True`"),
+    InfoKey("function_sizes", END, "FunctionSizes", "the bytes of each function", "with `credit=True`"),
+    InfoKey("baseline_function_sizes", END, "FunctionSizes", "those with clang's own choices", "with `credit=True`"),
+)
 _CONTEXTS = InfoKey("context", DECISION, "str", "the function of this decision; empty for inlining")
 _FUNCTION = InfoKey("context", _OVER, "str", "the function that the episode was", 'with `scope="function"`')
 
@@ -95,8 +106,11 @@ def info_keys(task: Task) -> list[InfoKey]:
     """Return the keys of `info` in a task's episodes, in the order in which they come."""
     module, *others = _SHARED
     keys = [module, _CONTEXT if task.advisors == (INLINING,) else _CONTEXTS]
+    keys += _PLACE if INLINING in task.advisors else ()
     keys += [_FUNCTION] if task.has_contexts else []
     keys += [_DEFAULT, *([_MASK] if task.masked else []), *others]
     if task.function_metrics:
         return [*keys, *_ALLOCATION]
+    others_of = _CREDIT if task.advisors == (INLINING,) else ()
+    keys += others_of
     return [replace(key, condition="") if key.condition == _WITH_SIZES else key for key in keys]

@@ -69,6 +69,13 @@ def decision_infos(task: Task, episodes: Sequence[Episode]) -> dict[str, Any]:
         "default_action": np.array([task.default_action(decision) for decision in decisions]),
         "_default_action": present,
     }
+    if episodes and episodes[0].contexts:
+        info |= {
+            "visit": np.array([decision.visit for decision in decisions]),
+            "_visit": present,
+            "position": np.array([decision.number for decision in decisions]),
+            "_position": present,
+        }
     if task.masked:
         info["action_mask"] = np.array([task.action_mask(decision) for decision in decisions])
         info["_action_mask"] = present
