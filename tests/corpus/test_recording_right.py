@@ -30,10 +30,10 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def record(project: Path, script: str, toolchain: Toolchain, **options: bool) -> RecordedBuild:
+def record(project: Path, script: str, toolchain: Toolchain, *, probes: bool = False) -> RecordedBuild:
     """Record a shell script as the build; the corpus is `project/../corpus`."""
     return record_build(
-        ["sh", "-ec", script], project.parent / "corpus", toolchain=toolchain, folder=project, **options
+        ["sh", "-ec", script], project.parent / "corpus", toolchain=toolchain, folder=project, probes=probes
     )
 
 
