@@ -32,8 +32,8 @@ from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, PRIORITY, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.forkable_session import ForkableSession
 from mlgo_gym.session.scratch import scratch_parent
-from mlgo_gym.session.session import Session
 from mlgo_gym.session.snapshot_support import snapshot_support
 
 TIMEOUT = 300.0
@@ -131,7 +131,7 @@ def bitcode_of_size(size: int, toolchain: Toolchain, folder: Path) -> Path:
     return path
 
 
-def random_answer(session: Session, decision: Decision, chance: random.Random) -> bytes:
+def random_answer(session: ForkableSession, decision: Decision, chance: random.Random) -> bytes:
     """Return an answer that clang survives."""
     advisor, header = session.advisors[decision.advisor], session.header(decision.advisor)
     if advisor is PRIORITY:
@@ -168,7 +168,7 @@ def time_forks(role: str, bitcode: Path, toolchain: Toolchain, repeats: int, sam
     command = plan(Module(bitcode.stem, bitcode), toolchain).command
     chance = random.Random(0)
     answers: list[bytes] = []
-    with Session(command, ROLES[role]) as session:
+    with ForkableSession(command, ROLES[role]) as session:
         decision = session.wait(TIMEOUT)
         while decision is not None and len(answers) < PREFIX:
             answers.append(random_answer(session, decision, chance))
@@ -184,7 +184,7 @@ def time_forks(role: str, bitcode: Path, toolchain: Toolchain, repeats: int, sam
             os.waitpid(os.posix_spawn(NOTHING, [NOTHING], os.environ), 0)
             samples.starts.append(milliseconds(begin))
         begin = time.perf_counter()
-        with Session(command, ROLES[role]) as fresh:
+        with ForkableSession(command, ROLES[role]) as fresh:
             fresh.advise_ahead(answers)
             assert fresh.wait(TIMEOUT) == decision
             samples.replays.append(milliseconds(begin))
@@ -229,10 +229,10 @@ class Tree:
 
     def grow(self) -> None:
         """Compile to the end, with forks on the way."""
-        with Session(self.command, self.advisors, optimization_record=True) as root:
+        with ForkableSession(self.command, self.advisors, optimization_record=True) as root:
             self._branch(root, [], root.wait(TIMEOUT))
 
-    def _branch(self, session: Session, answers: list[bytes], decision: Decision | None) -> None:
+    def _branch(self, session: ForkableSession, answers: list[bytes], decision: Decision | None) -> None:
         while decision is not None:
             if self.forks < self.room and self.chance.random() < 0.1:
                 self.forks += 1
@@ -249,7 +249,7 @@ class Tree:
         return sum(self._replay(answers) != found for answers, found in self.leaves)
 
     def _replay(self, answers: list[bytes]) -> bytes:
-        with Session(self.command, self.advisors, optimization_record=True) as session:
+        with ForkableSession(self.command, self.advisors, optimization_record=True) as session:
             if len(self.advisors) == 1:
                 session.advise_ahead(answers)
             else:
@@ -286,7 +286,7 @@ def check_leaks(module: Module, toolchain: Toolchain, forks: int) -> Leaks:
     """Fork a waiting clang many times; every tenth fork answers, every third is forked itself."""
     before = held()
     warm = 0
-    with Session(plan(module, toolchain).command, (INLINING,)) as session:
+    with ForkableSession(plan(module, toolchain).command, (INLINING,)) as session:
         session.wait(TIMEOUT)
         for number in range(forks):
             if number == forks // 10:

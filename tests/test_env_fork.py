@@ -19,7 +19,7 @@ import mlgo_gym
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.errors import ActionError, SnapshotError
-from mlgo_gym.session.session import Session
+from mlgo_gym.session.forkable_session import ForkableSession
 from mlgo_gym.session.snapshot_support import snapshot_support
 from tests.conftest import MakeBitcode
 from tests.fakes.no_ptrace import NO_PTRACE
@@ -41,8 +41,8 @@ def mixed(make_bitcode: MakeBitcode) -> Path:
     return make_bitcode("mixed.c")
 
 
-def refuse(session: Session, timeout: float = 0.0) -> Session:
-    """Take the place of `Session.fork` on a machine that has no snapshots."""
+def refuse(session: ForkableSession, timeout: float = 0.0) -> ForkableSession:
+    """Take the place of `ForkableSession.fork` on a machine that has no snapshots."""
     raise SnapshotError("not here")
 
 
@@ -51,7 +51,7 @@ def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """How forks are made."""
     supported, why = snapshot_support()
     if request.param == "replay":
-        monkeypatch.setattr(Session, "fork", refuse)
+        monkeypatch.setattr(ForkableSession, "fork", refuse)
     elif not supported and "not permitted" in why:
         pytest.skip(why)
     name: str = request.param
@@ -262,7 +262,7 @@ def test_a_replay_that_comes_to_another_decision_is_refused(
     snapshot_support()
     with monkeypatch.context() as patched:
         patched.setattr(episode, "_answers", episode._answers[:1])
-        patched.setattr(Session, "fork", refuse)
+        patched.setattr(ForkableSession, "fork", refuse)
         with pytest.raises(SnapshotError, match="the same 1 answers, and came to another"):
             env.fork()
     assert children() == before

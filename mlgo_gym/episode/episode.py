@@ -13,6 +13,7 @@ from mlgo_gym.episode.twin import twin_of
 from mlgo_gym.errors import MlgoError, SnapshotError, ToolchainError
 from mlgo_gym.llvm.allocation_remarks import LAST_REMARK, REMARK_FLAGS
 from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.forkable_session import ForkableSession
 from mlgo_gym.session.session import Session
 from mlgo_gym.session.snapshot_support import snapshot_support
 from mlgo_gym.session.work import Work
@@ -78,12 +79,14 @@ class Episode:
         self._baseline_session: Session | None = None
         self.session = self._fresh_session()
 
-    def _fresh_session(self) -> Session:
+    def _fresh_session(self) -> ForkableSession:
         command, advisors, confined = self.compilation.command, self.task.advisors, self.compilation.confined
         if self.alone:
-            return Session((*command, *REMARK_FLAGS), advisors, confined=confined)
+            return ForkableSession((*command, *REMARK_FLAGS), advisors, confined=confined)
         record = self.task.optimization_record
-        return Session(command, advisors, optimization_record=record, confined=confined, contexts=self.contexts)
+        return ForkableSession(
+            command, advisors, optimization_record=record, confined=confined, contexts=self.contexts
+        )
 
     @property
     def over(self) -> bool:
@@ -146,7 +149,7 @@ class Episode:
             raise error from failure
         return twin
 
-    def _replay(self, timeout: float) -> Session:
+    def _replay(self, timeout: float) -> ForkableSession:
         session = self._fresh_session()
         try:
             # Where a decision stands is only heard while clang waits with it.

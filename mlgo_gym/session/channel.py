@@ -12,7 +12,7 @@ from mlgo_gym.errors import TrainingLogError
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.training_log import Context, LogDecoder, LogHeader, Observation
 from mlgo_gym.session.decision import Decision
-from mlgo_gym.session.snapshot import FileId, file_id
+from mlgo_gym.session.file_id import FileId, file_id
 
 _READ_SIZE = 1 << 16
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.session.channel import Channel
 from mlgo_gym.session.compiled import Compiled
+from mlgo_gym.session.file_id import FileId, file_id
 from mlgo_gym.session.process import FIRST_EXTRA_DESCRIPTOR
 from mlgo_gym.session.scratch import make_scratch
-from mlgo_gym.session.snapshot import FileId, file_id
 
 
 class Connection:

@@ -8,13 +8,12 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.session.confinement import run_confined
 from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
-from mlgo_gym.session.snapshot import FileId, copy_process, file_id
 
 CPU_SECONDS = 6 * 3600
 """A compiler that has used this much processor time is killed by the kernel."""
@@ -38,13 +37,14 @@ class CompilerProcess:
         pid: the process id, also of its process group.
         pidfd: a descriptor that becomes readable when the process ends.
         exit_status: None while it runs, then the exit status, negative for the number of a signal.
+        guard: our end of the guard pipe.
     """
 
     def __init__(self, pid: int, pidfd: int, guard: int) -> None:
         self.pid = pid
         self.pidfd = pidfd
         self.exit_status: int | None = None
-        self._guard = guard
+        self.guard = guard
 
     @classmethod
     def start(
@@ -121,44 +121,6 @@ class CompilerProcess:
                 os.close(copy)
         return cls(pid, pidfd, write_end)
 
-    def fork(
-        self, reading: int, make_files: Callable[[], tuple[Mapping[FileId, str], str]], timeout: float
-    ) -> CompilerProcess:
-        """Return an exact copy of the process, as well guarded, that waits in the same read.
-
-        Args:
-            reading: a descriptor of the file that it waits for.
-            make_files: returns what the copy opens in place of what, as for `copy_process`, but for the guard; and a
-                free path for the copy's guard.
-            timeout: the longest that it may take, in seconds.
-
-        Raises:
-            SnapshotError: it cannot be copied; it goes on, and no copy is left.
-        """
-        write_end = -1
-
-        def make_all() -> dict[FileId, str]:
-            nonlocal write_end
-            files, guard = make_files()
-            os.mkfifo(guard, 0o600)
-            # That we could read it too does not matter: without a writer it goes off.
-            write_end = os.open(guard, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-            return {**files, file_id(os.fstat(self._guard)): guard}
-
-        try:
-            pid = copy_process(self.pid, file_id(os.fstat(reading)), make_all, GUARD_DESCRIPTOR, timeout)
-            try:
-                pidfd = os.pidfd_open(pid)
-            except BaseException:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                raise
-        except BaseException:
-            if write_end >= 0:
-                os.close(write_end)
-            raise
-        return CompilerProcess(pid, pidfd, write_end)
-
     def poll(self) -> int | None:
         """Reap the process if it has ended and return its exit status, else None."""
         if self.exit_status is None and self.pidfd >= 0:
@@ -193,10 +155,10 @@ class CompilerProcess:
 
     def abandon(self) -> None:
         """Close the descriptors without touching the process: for a forked copy of the host."""
-        for descriptor in (self.pidfd, self._guard):
+        for descriptor in (self.pidfd, self.guard):
             if descriptor >= 0:
                 os.close(descriptor)
-        self.pidfd = self._guard = -1
+        self.pidfd = self.guard = -1
 
 
 def describe_end(status: int | None) -> tuple[str, str]:

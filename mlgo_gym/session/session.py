@@ -12,7 +12,9 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from mlgo_gym.errors import CompilerError, SnapshotError, TrainingLogError
+from typing_extensions import Self
+
+from mlgo_gym.errors import CompilerError, TrainingLogError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session import inline_contexts
@@ -26,11 +28,7 @@ from mlgo_gym.session.host_fork import close_after_fork, forget
 from mlgo_gym.session.inline_contexts import InlineContexts
 from mlgo_gym.session.process import CompilerProcess, describe_end
 from mlgo_gym.session.scratch import scratch_root
-from mlgo_gym.session.snapshot import FileId
 from mlgo_gym.session.standard_error import StandardError
-
-FORK_SECONDS = 10.0
-"""The longest that a fork may take; it takes milliseconds."""
 
 
 class Session:
@@ -96,48 +94,6 @@ class Session:
         for descriptor in self.descriptors():
             self._poll.register(descriptor, select.POLLIN)
         close_after_fork(self)
-
-    def fork(self, timeout: float = FORK_SECONDS) -> Session:
-        """Return an exact, independent copy of the session and its clang, which waits with the same decision.
-
-        It may be made in any thread, any number of times, of copies too; all are closed in any order. It takes a
-        millisecond for 50 MB of memory.
-
-        Args:
-            timeout: the longest that it may take, in seconds.
-
-        Raises:
-            SnapshotError: no decision waits for `advise()`; or this machine, or what clang is doing, does not let it be
-                copied. This session goes on, and no copy is left.
-        """
-        if self._waiting is None or self._process is None or self.exited:
-            raise SnapshotError("a session can be forked while a decision waits for its answer, and none does")
-        if self._process.poll() is not None:
-            raise SnapshotError(f"clang was to wait for an answer, and has ended: {self.failure()}")
-        # clang waits: what it has written and we have not read would be lost to the copy, which gets new files.
-        self._read_all()
-        if self._core is not None:
-            self._core.release()
-        twin = Session.__new__(Session)
-        twin._begin(self.advisors, self.command, self._stderr.copy())
-        twin._waiting = self._waiting
-
-        def make_files() -> tuple[dict[FileId, str], str]:
-            twin._connection, files = self._connection.copy()
-            return files, twin._connection.name("guard")
-
-        try:
-            reading = self._connection.channels[self._waiting].advice
-            twin._process = self._process.fork(reading, make_files, timeout)
-            if twin._connection.all_channels_open():
-                twin._connection.drop_names()
-            twin._watch()
-        except BaseException as error:
-            twin.close()
-            if isinstance(error, OSError):
-                raise SnapshotError(f"a copy of clang was to be watched: {error}") from error
-            raise
-        return twin
 
     @property
     def pid(self) -> int:
@@ -389,7 +345,7 @@ class Session:
         self.exited = True
         self._connection.close()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

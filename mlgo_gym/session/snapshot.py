@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgo_gym.errors import SnapshotError
+from mlgo_gym.session.file_id import FileId, file_id
 from mlgo_gym.session.ptrace import Call, Tracee
 from mlgo_gym.session.syscall_abi import SyscallAbi, syscall_abi
-
-FileId = tuple[int, int]
-"""A file, whatever its name: device and inode."""
 
 _SHORTEST_SLEEP, _LONGEST_SLEEP = 20e-6, 1e-3
 
@@ -32,11 +30,6 @@ _AT_FDCWD = -100
 _FDINFO_SIZE = 4096
 
 _KEPT_FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_CLOEXEC | os.O_DIRECTORY | getattr(os, "O_PATH", 0)
-
-
-def file_id(status: os.stat_result) -> FileId:
-    """Return what identifies the file that a status describes."""
-    return status.st_dev, status.st_ino
 
 
 @dataclass(frozen=True, slots=True)

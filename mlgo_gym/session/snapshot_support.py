@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mlgo_gym.errors import CompilerError, SnapshotError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.session.session import Session
+from mlgo_gym.session.forkable_session import ForkableSession
 
 _PROGRAM = """
 import os, sys
@@ -29,13 +29,13 @@ _SECONDS = 10.0
 
 @lru_cache(maxsize=1)
 def snapshot_support() -> tuple[bool, str]:
-    """Return whether `Session.fork()` works here, and how that was found or why not. Tried once per process."""
+    """Return whether `ForkableSession.fork()` works here, and how that was found or why not. Tried once per process."""
     if sys.platform != "linux":
         return False, f"copies of a running process are made with Linux's ptrace; this is {sys.platform}"
     if not sys.executable:
         return False, "the trial starts a Python, and this Python does not know its own program (sys.executable)"
     try:
-        with Session([sys.executable, "-I", "-S", "-c", _PROGRAM], [INLINING]) as session:
+        with ForkableSession([sys.executable, "-I", "-S", "-c", _PROGRAM], [INLINING]) as session:
             session.wait(_SECONDS)
             begin = time.perf_counter()
             with session.fork(_SECONDS) as twin:
@@ -51,7 +51,7 @@ def snapshot_support() -> tuple[bool, str]:
     return True, f"a tiny program was forked with ptrace in {milliseconds:.1f} ms on {platform.machine()}{untested}"
 
 
-def _answer(session: Session, answer: bytes) -> bytes:
+def _answer(session: ForkableSession, answer: bytes) -> bytes:
     session.advise(answer)
     return session.finish(_SECONDS).object_bytes
 

@@ -21,7 +21,7 @@ from mlgo_gym.errors import CorpusError, UntrustedError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.confinement import confinement_support
-from mlgo_gym.session.session import Session
+from mlgo_gym.session.forkable_session import ForkableSession
 from tests.corpus.strangers import BENIGN, hostile_arguments, make_stranger
 
 confined = pytest.mark.skipif(not confinement_support()[0], reason=confinement_support()[1])
@@ -142,7 +142,7 @@ def test_a_confined_clang_cannot_write_whatever_it_is_told(calls: Path, toolchai
     old.write_text("precious")
     for target in (old, tmp_path / "new"):
         command = (*toolchain.command, *BENIGN, "-stack-usage-file", str(target), "-x", "ir", str(calls))
-        with Session(command, [INLINING], confined=True) as session:
+        with ForkableSession(command, [INLINING], confined=True) as session:
             while session.wait(30) is not None:
                 session.advise(bytes(8))
             with pytest.raises(Exception, match="Permission denied"):
@@ -156,7 +156,7 @@ def test_a_confined_clang_gives_the_same_object_and_can_be_copied(calls: Path, t
     command = plan(Module("calls", calls, BENIGN), toolchain).command
     objects = []
     for is_confined in (False, True):
-        with Session(command, [INLINING], optimization_record=True, confined=is_confined) as session:
+        with ForkableSession(command, [INLINING], optimization_record=True, confined=is_confined) as session:
             assert session.wait(30) is not None
             with session.fork() as twin:
                 for one in (twin, session):
@@ -174,7 +174,7 @@ def test_what_only_shapes_code_is_confined_and_what_the_user_adds_is_the_users_o
     assert plan(module, toolchain, ["-mllvm", "-inline-threshold=5"]).confined
     own = plan(module, toolchain, ["-stack-usage-file", str(tmp_path / "usage")])
     assert not own.confined
-    with Session(own.command, confined=own.confined) as session:
+    with ForkableSession(own.command, confined=own.confined) as session:
         session.finish(30)
     assert (tmp_path / "usage").exists()
 

@@ -13,7 +13,7 @@ from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.session import affinity
 from mlgo_gym.session.affinity import BURST_SECONDS, SharedAffinity
-from mlgo_gym.session.session import Session
+from mlgo_gym.session.forkable_session import ForkableSession
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -30,9 +30,9 @@ def everywhere() -> set[int]:
 
 
 @pytest.fixture
-def asked(compile_calls: Compilation) -> Iterator[Session]:
+def asked(compile_calls: Compilation) -> Iterator[ForkableSession]:
     """A session that waits with its second decision."""
-    with Session(compile_calls.command, [INLINING]) as session:
+    with ForkableSession(compile_calls.command, [INLINING]) as session:
         assert session.wait(LONG) is not None
         session.advise(bytes(8))
         assert session.wait(LONG) is not None
@@ -47,12 +47,12 @@ def silent_pipe() -> tuple[select.poll, int, int]:
 
 
 def test_before_the_first_decision_clang_runs_where_it_likes(compile_calls: Compilation, everywhere: set[int]) -> None:
-    with Session(compile_calls.command, [INLINING]) as session:
+    with ForkableSession(compile_calls.command, [INLINING]) as session:
         assert session.wait(LONG) is not None
         assert os.sched_getaffinity(session.pid) == everywhere
 
 
-def test_the_host_is_bound_only_while_it_waits(asked: Session, everywhere: set[int]) -> None:
+def test_the_host_is_bound_only_while_it_waits(asked: ForkableSession, everywhere: set[int]) -> None:
     asked.advise(bytes(8))
     while asked.wait(LONG) is not None:
         assert os.sched_getaffinity(0) == everywhere
@@ -61,7 +61,7 @@ def test_the_host_is_bound_only_while_it_waits(asked: Session, everywhere: set[i
 
 
 def test_clang_shares_the_processor_of_a_waiting_host(
-    asked: Session, everywhere: set[int], monkeypatch: pytest.MonkeyPatch
+    asked: ForkableSession, everywhere: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = max(everywhere)
     monkeypatch.setattr(affinity, "_current_core", lambda: lambda: core)
@@ -77,7 +77,7 @@ def test_clang_shares_the_processor_of_a_waiting_host(
         os.close(end)
 
 
-def test_a_clang_that_computes_for_long_is_let_go(asked: Session, everywhere: set[int]) -> None:
+def test_a_clang_that_computes_for_long_is_let_go(asked: ForkableSession, everywhere: set[int]) -> None:
     sharing = SharedAffinity(asked.pid)
     poll, *ends = silent_pipe()
     waited: list[float] = []
@@ -93,7 +93,7 @@ def test_a_clang_that_computes_for_long_is_let_go(asked: Session, everywhere: se
         os.close(end)
 
 
-def test_a_copy_runs_where_it_likes(asked: Session, everywhere: set[int]) -> None:
+def test_a_copy_runs_where_it_likes(asked: ForkableSession, everywhere: set[int]) -> None:
     with asked.fork() as fork:
         assert os.sched_getaffinity(fork.pid) == everywhere
         assert os.sched_getaffinity(asked.pid) == everywhere
@@ -106,7 +106,7 @@ def test_where_nothing_may_be_bound_waiting_is_plain_waiting(
         raise PermissionError(1, f"process {pid} may not be bound to {mask}")
 
     monkeypatch.setattr(os, "sched_setaffinity", refuse)
-    with Session(compile_calls.command, [INLINING]) as session:
+    with ForkableSession(compile_calls.command, [INLINING]) as session:
         decisions = 0
         while session.wait(LONG) is not None:
             session.advise(bytes(8))

@@ -12,8 +12,8 @@ from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.forkable_session import ForkableSession
 from mlgo_gym.session.inline_contexts import InlineContexts, InlineSite, callee, without_own_words
-from mlgo_gym.session.session import Session
 from tests.conftest import MakeBitcode
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -39,7 +39,7 @@ def command(toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path_factory: p
     return list(plan(Module("contexts", make_bitcode(source)), toolchain).command)
 
 
-def sites(session: Session, answers: list[bytes] | None = None) -> list[tuple[Decision, str | None]]:
+def sites(session: ForkableSession, answers: list[bytes] | None = None) -> list[tuple[Decision, str | None]]:
     decisions = []
     while (decision := session.wait(LONG)) is not None:
         decisions.append(decision)
@@ -55,7 +55,7 @@ def sites(session: Session, answers: list[bytes] | None = None) -> list[tuple[De
 
 
 def test_every_decision_has_the_component_that_its_call_stands_in(command: list[str]) -> None:
-    with Session(command, [INLINING], contexts=True) as session:
+    with ForkableSession(command, [INLINING], contexts=True) as session:
         found = sites(session)
     places = [(decision.context, decision.visit, decision.number, callee) for decision, callee in found]
     assert places[:2] == [("two", 0, 0, "one"), ("two", 0, 1, "one")]
@@ -66,7 +66,7 @@ def test_every_decision_has_the_component_that_its_call_stands_in(command: list[
 
 def test_every_clang_says_it(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     bitcode = make_bitcode("calls.c", compiler=any_toolchain)
-    with Session(plan(Module("calls", bitcode), any_toolchain).command, [INLINING], contexts=True) as session:
+    with ForkableSession(plan(Module("calls", bitcode), any_toolchain).command, [INLINING], contexts=True) as session:
         found = sites(session)
     assert len(found) > 5
     assert all(decision.context and callee for decision, callee in found)
@@ -75,7 +75,7 @@ def test_every_clang_says_it(any_toolchain: Toolchain, make_bitcode: MakeBitcode
 def test_nothing_of_the_compile_is_changed_by_it(command: list[str]) -> None:
     objects, payloads = [], []
     for contexts in (False, True):
-        with Session(command, [INLINING], contexts=contexts) as session:
+        with ForkableSession(command, [INLINING], contexts=contexts) as session:
             seen = []
             while (decision := session.wait(LONG)) is not None:
                 seen.append(decision.payload)
@@ -87,11 +87,11 @@ def test_nothing_of_the_compile_is_changed_by_it(command: list[str]) -> None:
 
 
 def test_a_place_stays_the_same_when_a_decision_elsewhere_changes(command: list[str]) -> None:
-    with Session(command, [INLINING], contexts=True) as session:
+    with ForkableSession(command, [INLINING], contexts=True) as session:
         found = sites(session)
     answers = [decision.payload[-8:] for decision, _ in found]
     flipped = [struct.pack("<q", 1 - struct.unpack("<q", answers[0])[0]), *answers[1:]]
-    with Session(command, [INLINING], contexts=True) as session:
+    with ForkableSession(command, [INLINING], contexts=True) as session:
         again = []
         while (decision := session.wait(LONG)) is not None:
             again.append(decision)
@@ -102,7 +102,7 @@ def test_a_place_stays_the_same_when_a_decision_elsewhere_changes(command: list[
 
 
 def test_a_copy_of_a_session_goes_on_with_its_places(command: list[str]) -> None:
-    with Session(command, [INLINING], contexts=True) as session:
+    with ForkableSession(command, [INLINING], contexts=True) as session:
         for _ in range(4):
             decision = session.wait(LONG)
             assert decision is not None
@@ -125,14 +125,14 @@ def test_a_copy_of_a_session_goes_on_with_its_places(command: list[str]) -> None
 
 
 def test_what_a_failing_clang_says_is_not_lost_among_code(command: list[str]) -> None:
-    session = Session([*command, "-mllvm", "-no-such-option"], [INLINING], contexts=True)
+    session = ForkableSession([*command, "-mllvm", "-no-such-option"], [INLINING], contexts=True)
     with session, pytest.raises(CompilerError, match="no-such-option") as error:
         session.finish(LONG)
     assert "IR Dump" not in str(error.value)
 
 
 def test_only_what_clang_was_asked_to_say_is_left_out(command: list[str]) -> None:
-    with Session(command, [INLINING], contexts=True) as session:
+    with ForkableSession(command, [INLINING], contexts=True) as session:
         sites(session)
         assert session.stderr == ""
 

@@ -568,3 +568,9 @@ def test_clang_ends_with_its_host_though_a_forked_copy_of_the_host_lives_on(comp
             assert alive(copy)
         finally:
             os.kill(copy, signal.SIGKILL)
+
+
+def test_a_plain_compile_does_not_load_what_copies_processes() -> None:
+    program = "import sys, mlgo_gym.session.session; print([name for name in sys.modules if 'ptrace' in name])"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout == "[]\n"

@@ -22,8 +22,8 @@ from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, PRIORITY, Advis
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.compiled import Compiled
 from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.forkable_session import ForkableSession
 from mlgo_gym.session.ptrace import Tracee
-from mlgo_gym.session.session import Session
 from mlgo_gym.session.snapshot_support import snapshot_support
 from tests.conftest import MakeBitcode
 from tests.fakes import fake_clang
@@ -65,7 +65,7 @@ def legal_answer(advisor: Advisor, decision: Decision, chance: random.Random) ->
     return chance.choice([KEEP, INLINE])
 
 
-def go_on(session: Session, decision: Decision | None, seed: int) -> tuple[list[bytes], Compiled]:
+def go_on(session: ForkableSession, decision: Decision | None, seed: int) -> tuple[list[bytes], Compiled]:
     """Answer at random to the end; return the answers and what clang left."""
     chance = random.Random(seed)
     answers = []
@@ -78,14 +78,14 @@ def go_on(session: Session, decision: Decision | None, seed: int) -> tuple[list[
 
 def replay(command: Sequence[str], advisors: Sequence[Advisor], answers: Sequence[bytes]) -> Compiled:
     """Give the answers to a fresh clang, which must ask for exactly as many."""
-    with Session(command, advisors, optimization_record=True) as session:
+    with ForkableSession(command, advisors, optimization_record=True) as session:
         for answer in answers:
             assert session.wait(LONG) is not None
             session.advise(answer)
         return session.finish(LONG)
 
 
-def advance(session: Session, decisions: int) -> tuple[list[bytes], Decision]:
+def advance(session: ForkableSession, decisions: int) -> tuple[list[bytes], Decision]:
     """Answer some decisions at random; return the answers and the decision after them."""
     answers: list[bytes] = []
     chance = random.Random(decisions)
@@ -100,9 +100,9 @@ def advance(session: Session, decisions: int) -> tuple[list[bytes], Decision]:
 
 
 @pytest.fixture
-def waiting(compile_calls: Compilation) -> Session:
+def waiting(compile_calls: Compilation) -> ForkableSession:
     """A session that waits at its third decision; the test closes it."""
-    session = Session(compile_calls.command, [INLINING])
+    session = ForkableSession(compile_calls.command, [INLINING])
     advance(session, 2)
     return session
 
@@ -115,7 +115,7 @@ def test_a_fork_and_its_original_end_as_a_fresh_clang_with_their_answers(
     any_toolchain: Toolchain, plan_program: Plan, advisors: Sequence[Advisor]
 ) -> None:
     command = plan_program("mixed", any_toolchain).command
-    with Session(command, advisors, optimization_record=True) as session:
+    with ForkableSession(command, advisors, optimization_record=True) as session:
         prefix, decision = advance(session, 2)
         with session.fork() as fork:
             ends = [go_on(each, decision, seed) for seed, each in enumerate((session, fork))]
@@ -123,7 +123,7 @@ def test_a_fork_and_its_original_end_as_a_fresh_clang_with_their_answers(
         assert compiled == replay(command, advisors, prefix + answers)
 
 
-def test_a_fork_waits_with_the_same_decision_and_sees_the_same_next(waiting: Session) -> None:
+def test_a_fork_waits_with_the_same_decision_and_sees_the_same_next(waiting: ForkableSession) -> None:
     with waiting, waiting.fork() as fork:
         assert fork.header() == waiting.header()
         for session in (waiting, fork):
@@ -132,7 +132,7 @@ def test_a_fork_waits_with_the_same_decision_and_sees_the_same_next(waiting: Ses
 
 
 def test_a_fork_in_the_middle_of_a_function_knows_which(toolchain: Toolchain, plan_program: Plan) -> None:
-    with Session(plan_program("mixed", toolchain).command, [PRIORITY]) as session:
+    with ForkableSession(plan_program("mixed", toolchain).command, [PRIORITY]) as session:
         _, decision = advance(session, 1)
         with session.fork() as fork:
             for each in (session, fork):
@@ -145,7 +145,7 @@ def test_a_fork_in_the_middle_of_a_function_knows_which(toolchain: Toolchain, pl
 
 
 def test_what_the_original_does_does_not_reach_the_fork(compile_calls: Compilation) -> None:
-    with Session(compile_calls.command, [INLINING]) as session:
+    with ForkableSession(compile_calls.command, [INLINING]) as session:
         decision = session.wait(LONG)
         with session.fork() as fork:
             answers, compiled = go_on(session, decision, 3)
@@ -159,7 +159,7 @@ def test_advisors_whose_channels_open_after_the_fork_ask_each_copy_alone(
     toolchain: Toolchain, plan_program: Plan
 ) -> None:
     command = plan_program("mixed", toolchain).command
-    with Session(command, ADVISORS) as session:
+    with ForkableSession(command, ADVISORS) as session:
         decision = session.wait(LONG)
         assert decision is not None
         assert session.header(1) is None
@@ -175,7 +175,7 @@ def test_a_session_can_be_forked_after_an_advisor_has_closed_its_channel(
     toolchain: Toolchain, plan_program: Plan
 ) -> None:
     command = plan_program("mixed", toolchain).command
-    with Session(command, ADVISORS, optimization_record=True) as session:
+    with ForkableSession(command, ADVISORS, optimization_record=True) as session:
         decision = session.wait(LONG)
         prefix = []
         while decision is not None and decision.advisor == 0:
@@ -191,7 +191,7 @@ def test_a_session_can_be_forked_after_an_advisor_has_closed_its_channel(
 
 def test_a_warning_written_before_the_fork_is_among_the_last_words_of_both(compile_calls: Compilation) -> None:
     echo = (*compile_calls.command, "-mllvm", "-interactive-model-runner-echo-reply")
-    with Session(echo, [INLINING]) as session:
+    with ForkableSession(echo, [INLINING]) as session:
         prefix, decision = advance(session, 3)
         with session.fork() as fork:
             answers, compiled = go_on(fork, decision, 1)
@@ -209,7 +209,7 @@ def test_every_leaf_of_a_random_tree_of_forks_equals_its_replay(
     leaves: list[tuple[list[bytes], Compiled]] = []
     forked = [0]
 
-    def grow(session: Session, answers: list[bytes], decision: Decision | None) -> None:
+    def grow(session: ForkableSession, answers: list[bytes], decision: Decision | None) -> None:
         while decision is not None:
             if forked[0] < 5 and chance.random() < 0.3:
                 forked[0] += 1
@@ -220,7 +220,7 @@ def test_every_leaf_of_a_random_tree_of_forks_equals_its_replay(
             decision = session.wait(LONG)
         leaves.append((answers, session.finish(LONG)))
 
-    with Session(command, advisors, optimization_record=True) as root:
+    with ForkableSession(command, advisors, optimization_record=True) as root:
         grow(root, [], root.wait(LONG))
     assert len(leaves) == 6
     for answers, compiled in leaves:
@@ -231,7 +231,7 @@ def test_every_leaf_of_a_random_tree_of_forks_equals_its_replay(
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)])
-def test_forks_of_forks_are_closed_in_any_order(waiting: Session, order: tuple[int, ...]) -> None:
+def test_forks_of_forks_are_closed_in_any_order(waiting: ForkableSession, order: tuple[int, ...]) -> None:
     sessions = [waiting, waiting.fork()]
     sessions += [sessions[1].fork(), waiting.fork()]
     assert len({session.pid for session in sessions}) == 4
@@ -240,8 +240,8 @@ def test_forks_of_forks_are_closed_in_any_order(waiting: Session, order: tuple[i
         assert [alive(sessions[later].pid) for later in order[closed + 1 :]] == [True] * (3 - closed)
 
 
-def test_a_fork_can_be_made_in_another_thread_than_the_start(waiting: Session) -> None:
-    forks: list[Session] = []
+def test_a_fork_can_be_made_in_another_thread_than_the_start(waiting: ForkableSession) -> None:
+    forks: list[ForkableSession] = []
     with waiting:
         threads = [threading.Thread(target=lambda: forks.append(waiting.fork())) for _ in range(3)]
         for thread in threads:
@@ -260,7 +260,7 @@ def test_threads_can_fork_different_sessions_at_once(compile_calls: Compilation)
 
     def fork_often() -> None:
         try:
-            with Session(compile_calls.command, [INLINING]) as session:
+            with ForkableSession(compile_calls.command, [INLINING]) as session:
                 session.wait(LONG)
                 for _ in range(20):
                     session.fork().close()
@@ -275,14 +275,14 @@ def test_threads_can_fork_different_sessions_at_once(compile_calls: Compilation)
     assert failures == []
 
 
-def test_a_fork_leads_a_process_group_of_its_own(waiting: Session) -> None:
+def test_a_fork_leads_a_process_group_of_its_own(waiting: ForkableSession) -> None:
     with waiting, waiting.fork() as fork:
         assert os.getpgid(fork.pid) == os.getsid(fork.pid) == fork.pid
         assert fork.pid in children()
 
 
-def test_a_fork_blocks_and_handles_the_signals_that_its_original_does(waiting: Session) -> None:
-    def signals(session: Session) -> list[str]:
+def test_a_fork_blocks_and_handles_the_signals_that_its_original_does(waiting: ForkableSession) -> None:
+    def signals(session: ForkableSession) -> list[str]:
         status = Path(f"/proc/{session.pid}/status").read_text().splitlines()
         return [line for line in status if line.startswith(("SigBlk", "SigIgn", "SigCgt"))]
 
@@ -292,14 +292,14 @@ def test_a_fork_blocks_and_handles_the_signals_that_its_original_does(waiting: S
             assert signals(fork) == signals(waiting) == before
 
 
-def test_the_kernel_limits_a_forks_processor_time_as_the_originals(waiting: Session) -> None:
+def test_the_kernel_limits_a_forks_processor_time_as_the_originals(waiting: ForkableSession) -> None:
     with waiting, waiting.fork() as fork:
         limits = [Path(f"/proc/{session.pid}/limits").read_text() for session in (waiting, fork)]
     assert limits[0] == limits[1]
 
 
-def test_a_fork_holds_no_file_of_the_originals(waiting: Session) -> None:
-    def own_files(session: Session) -> set[tuple[int, int]]:
+def test_a_fork_holds_no_file_of_the_originals(waiting: ForkableSession) -> None:
+    def own_files(session: ForkableSession) -> set[tuple[int, int]]:
         entries = Path(f"/proc/{session.pid}/fd").iterdir()
         statuses = [entry.stat() for entry in entries if 1 <= int(entry.name) <= 3 or ".in" in str(entry.readlink())]
         return {(status.st_dev, status.st_ino) for status in statuses}
@@ -312,7 +312,7 @@ def test_a_fork_holds_no_file_of_the_originals(waiting: Session) -> None:
 # Nothing is left
 
 
-def test_hundreds_of_forks_take_no_more_memory_than_the_first(waiting: Session) -> None:
+def test_hundreds_of_forks_take_no_more_memory_than_the_first(waiting: ForkableSession) -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -325,7 +325,7 @@ def test_hundreds_of_forks_take_no_more_memory_than_the_first(waiting: Session) 
         assert resident() - before < 1 << 20
 
 
-def test_a_forgotten_fork_leaves_nothing(waiting: Session) -> None:
+def test_a_forgotten_fork_leaves_nothing(waiting: ForkableSession) -> None:
     with waiting:
         pid = waiting.fork().pid
         assert ends_within(pid, 1)
@@ -335,8 +335,8 @@ HOST = """
 import sys
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.session.ptrace import Tracee
-from mlgo_gym.session.session import Session
-session = Session(sys.argv[1:], [INLINING])
+from mlgo_gym.session.forkable_session import ForkableSession
+session = ForkableSession(sys.argv[1:], [INLINING])
 session.wait(30)
 forks = [session.fork() for _ in range(3)]
 forks.append(forks[0].fork())
@@ -362,7 +362,7 @@ def test_forks_end_with_a_host_that_is_killed(compile_calls: Compilation) -> Non
 
 
 def test_a_session_without_a_waiting_decision_is_not_forked(compile_calls: Compilation) -> None:
-    with Session(compile_calls.command, [INLINING]) as session:
+    with ForkableSession(compile_calls.command, [INLINING]) as session:
         with pytest.raises(SnapshotError, match="while a decision waits"):
             session.fork()
         assert session.wait(LONG) is not None
@@ -371,13 +371,13 @@ def test_a_session_without_a_waiting_decision_is_not_forked(compile_calls: Compi
             session.fork()
 
 
-def test_a_closed_session_is_not_forked(waiting: Session) -> None:
+def test_a_closed_session_is_not_forked(waiting: ForkableSession) -> None:
     waiting.close()
     with pytest.raises(SnapshotError, match="while a decision waits"):
         waiting.fork()
 
 
-def test_a_clang_that_was_killed_is_not_forked(waiting: Session) -> None:
+def test_a_clang_that_was_killed_is_not_forked(waiting: ForkableSession) -> None:
     with waiting:
         os.kill(waiting.pid, signal.SIGKILL)
         assert ends_within(waiting.pid, 1)
@@ -390,7 +390,7 @@ def is_traced(pid: int) -> bool:
 
 
 def test_a_program_that_computes_is_left_alone_at_the_deadline() -> None:
-    with Session(fake_clang("flood"), [INLINING]) as session:
+    with ForkableSession(fake_clang("flood"), [INLINING]) as session:
         assert session.wait(LONG) is not None
         before = children()
         with pytest.raises(SnapshotError, match=r"it is computing|was to stop for its copy in time"):
@@ -413,8 +413,8 @@ os.write(1, os.read(advice, 8))
 """
 
 
-def odd_program(odd: str, end: str = "") -> Session:
-    return Session([sys.executable, "-I", "-S", "-c", PROGRAM.format(odd=odd, end=end)], [INLINING])
+def odd_program(odd: str, end: str = "") -> ForkableSession:
+    return ForkableSession([sys.executable, "-I", "-S", "-c", PROGRAM.format(odd=odd, end=end)], [INLINING])
 
 
 @pytest.mark.parametrize(
@@ -489,7 +489,7 @@ def test_a_signal_that_the_program_handles_disturbs_no_fork() -> None:
 
 @pytest.mark.parametrize("broken", ["run", "set_registers", "wait_for_interrupt", "_begin_clone", "write_memory"])
 def test_an_error_midway_leaves_no_copy_and_an_original_that_goes_on(
-    waiting: Session, monkeypatch: pytest.MonkeyPatch, broken: str
+    waiting: ForkableSession, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     original, before = getattr(Tracee, broken), children()
 
@@ -510,7 +510,7 @@ def test_an_error_midway_leaves_no_copy_and_an_original_that_goes_on(
             assert go_on(fork, decision, 1) == go_on(waiting, decision, 1)
 
 
-def test_a_fork_without_free_descriptors_is_an_error_that_leaves_nothing(waiting: Session) -> None:
+def test_a_fork_without_free_descriptors_is_an_error_that_leaves_nothing(waiting: ForkableSession) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with waiting:
         before = children()
@@ -553,8 +553,8 @@ import sys
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.errors import SnapshotError
 from mlgo_gym.session.ptrace import Tracee
-from mlgo_gym.session.session import Session
-with Session(sys.argv[1:], [INLINING]) as session:
+from mlgo_gym.session.forkable_session import ForkableSession
+with ForkableSession(sys.argv[1:], [INLINING]) as session:
     session.wait(30)
     try:
         session.fork()
