@@ -84,9 +84,7 @@ class Episode:
         if self.alone:
             return ForkableSession((*command, *REMARK_FLAGS), advisors, confined=confined)
         record = self.task.optimization_record
-        return ForkableSession(
-            command, advisors, optimization_record=record, confined=confined, contexts=self.contexts
-        )
+        return ForkableSession(command, advisors, optimization_record=record, confined=confined, contexts=self.contexts)
 
     @property
     def over(self) -> bool:

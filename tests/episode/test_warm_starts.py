@@ -73,7 +73,9 @@ def test_a_waiting_clang_that_was_killed_is_replaced(pressure: Path) -> None:
     wanted = play(env)
     [waiting] = children() - others
     os.kill(waiting, signal.SIGKILL)
-    with pytest.warns(MlgoWarning, match=r"could not be copied, .* fresh one: .*(SIGKILL|ended while it was being copied)"):
+    with pytest.warns(
+        MlgoWarning, match=r"could not be copied, .* fresh one: .*(SIGKILL|ended while it was being copied)"
+    ):
         assert play(env) == wanted
     env.close()
 
