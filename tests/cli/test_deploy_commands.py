@@ -1,0 +1,56 @@
+"""The commands of the room `deploy`: thin, and clear where something is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mlgo_clang.counters import count
+from mlgo_gym.cli.application import application
+from mlgo_gym.errors import CorpusError, PolicyError, ToolchainError
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(application, arguments, catch_exceptions=True)
+    if isinstance(result.exception, Exception):
+        raise result.exception
+    return result.exit_code, result.output
+
+
+def test_the_counters_of_the_driver_are_shown_and_zeroed(own_cache: Path) -> None:
+    assert run("cc-stats") == (0, "nothing was compiled by mlgo-clang\n")
+    for names in (("left to clang",), ("compiled by clang alone", "because of rain"), ("left to clang",)):
+        count(*names)
+    expected = "       2  left to clang\n       1  compiled by clang alone\n       1  because of rain\n"
+    assert run("cc-stats", "--zero") == (0, expected)
+    assert run("cc-stats") == (0, "nothing was compiled by mlgo-clang\n")
+
+
+def test_a_header_is_exported(tmp_path: Path) -> None:
+    output = tmp_path / "header.h"
+    status, text = run("export", "llvm-header", "--policy", "threshold:20", "--output", str(output))
+    assert (status, text.startswith(f"{output}: threshold:20, ")) == (0, True)
+    assert "(double)features[0] < 20.0" in output.read_text()
+
+
+def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
+    output = str(tmp_path / "output")
+    with pytest.raises(PolicyError, match="no such file"):
+        run("export", "llvm-header", "--policy", "no-such-policy", "--output", output)
+    with pytest.raises(PolicyError, match="takes a number"):
+        run("export", "llvm-header", "--policy", "threshold:many", "--output", output)
+    with pytest.raises(ToolchainError, match="llvm-config-2"):
+        run("export", "plugin", "--policy", "never", "--output", output, "--llvm-config", "llvm-config-2")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_recipes_may_be_empty_but_must_be_there(tmp_path: Path) -> None:
+    assert run("recipes", "prune", str(tmp_path)) == (0, "0 recipes removed\n")
+    assert run("recipes", "verify", str(tmp_path)) == (0, "0 recipes hold, 0 do not\n")
+    (tmp_path / "odd.json").write_text("{}")
+    assert run("recipes", "verify", str(tmp_path)) == (1, "odd: it is damaged\n0 recipes hold, 1 do not\n")
+    assert "odd              damaged" in run("recipes", "list", str(tmp_path))[1]
+    with pytest.raises(CorpusError, match="was to be a folder of recipes"):
+        run("recipes", "list", str(tmp_path / "nowhere"))
