@@ -104,9 +104,25 @@ class CompilerError(MlgoError):
         command: the command line, for running it again by hand.
     """
 
+    message: str
+    kind: str
+    exit_status: int | None
+    stderr: str
+    command: tuple[str, ...]
+
     def __init__(
-        self, message: str, *, kind: str, exit_status: int | None, stderr: str, command: tuple[str, ...] = ()
+        self,
+        message: str | CompilerError,
+        *,
+        kind: str = "exit",
+        exit_status: int | None = None,
+        stderr: str = "",
+        command: tuple[str, ...] = (),
     ) -> None:
+        # Gymnasium's AsyncVectorEnv makes a worker's error anew, by its type, of the error itself.
+        if isinstance(message, CompilerError):
+            kind, exit_status, stderr, command = message.kind, message.exit_status, message.stderr, message.command
+            message = message.message
         super().__init__(f"{message}\n{stderr.rstrip()}" if stderr.strip() else message)
         self.message = message
         self.kind = kind

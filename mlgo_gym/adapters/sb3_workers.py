@@ -1,0 +1,157 @@
+"""`SubprocVecEnv` of stable-baselines3, whose workers say why they fail.
+
+The original's worker dies of an error, and all that the program hears is `ConnectionResetError`. `VecEnvAdapter` needs
+no workers and is faster; this is for environments in wrappers of one's own.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import tempfile
+import traceback
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import gymnasium as gym
+import numpy.typing as npt
+
+from mlgo_gym.errors import MissingExtraError, MlgoError
+
+try:
+    from stable_baselines3.common import vec_env
+    from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+except ImportError as error:
+    raise MissingExtraError("the adapter for stable-baselines3", "sb3") from error
+
+T = TypeVar("T")
+
+Env = gym.Env[Any, Any]
+
+
+class SubprocVecEnv(vec_env.SubprocVecEnv):
+    """Runs each environment in a process of its own, as its namesake does.
+
+    ```python
+    envs = make_vec_env("mlgo_gym:mlgo/Inline-v0", 4, vec_env_cls=SubprocVecEnv)
+    ```
+
+    Args:
+        env_fns: functions that make the environments, for the workers to call.
+        start_method: how the processes are started, one of `multiprocessing.get_all_start_methods()`.
+
+    Raises:
+        MlgoError: a worker failed, here or in any method; the text has its number, its error and its traceback.
+    """
+
+    def __init__(self, env_fns: list[Callable[[], Env]], start_method: str | None = None) -> None:
+        self._reports = Path(tempfile.mkdtemp(prefix="mlgo-gym-workers-"))
+        weakref.finalize(self, shutil.rmtree, self._reports, ignore_errors=True)
+        makers: list[Callable[[], Env]] = [
+            functools.partial(_make, env_fn, self._report(number)) for number, env_fn in enumerate(env_fns)
+        ]
+        with self._told():
+            super().__init__(makers, start_method)
+
+    def _report(self, number: int) -> Path:
+        return self._reports / f"{number}.txt"
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say of a worker that is gone why it went."""
+        try:
+            yield
+        except (EOFError, ConnectionError) as error:
+            self.waiting = False
+            for process in self.processes:
+                process.join(timeout=0.1 if process.is_alive() else None)
+            for number in range(len(self.processes)):
+                if self._report(number).exists():
+                    text = self._report(number).read_text(encoding="utf-8")
+                    raise MlgoError(f"the worker of environment {number} failed: {text}") from error
+            statuses = [process.exitcode for process in self.processes]
+            raise MlgoError(
+                f"a worker ended without a word; their exit statuses are {statuses}, and -9 mostly means that memory "
+                "ran out: run fewer at once"
+            ) from error
+
+    def step_async(self, actions: npt.NDArray[Any]) -> None:
+        """Send the actions, one for each environment."""
+        with self._told():
+            super().step_async(actions)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Return observations, rewards (float32), whether an episode has ended (bool), and one info for each."""
+        with self._told():
+            return super().step_wait()
+
+    def reset(self) -> VecEnvObs:
+        """Begin an episode in every environment and return the first observations, one row for each."""
+        with self._told():
+            return super().reset()
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """Return an attribute of some environments, by default of all."""
+        with self._told():
+            attributes: list[Any] = super().get_attr(attr_name, indices)
+            return attributes
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """Return what a method of some environments returns."""
+        with self._told():
+            results: list[Any] = super().env_method(method_name, *method_args, indices=indices, **method_kwargs)
+            return results
+
+    def close(self) -> None:
+        """End the workers, also after one has failed. Idempotent."""
+        if self.closed:
+            return
+        for remote in self.remotes:
+            with suppress(EOFError, OSError):
+                if self.waiting:
+                    remote.recv()
+                remote.send(("close", None))
+        for process in self.processes:
+            process.join()
+        self.closed = True
+
+
+class _Tell(gym.Wrapper[Any, Any, Any, Any]):
+    """Writes down why a call failed."""
+
+    def __init__(self, env: Env, report: Path) -> None:
+        super().__init__(env)
+        self._report = report
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        return _tell(self._report, lambda: self.env.reset(seed=seed, options=options))
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        return _tell(self._report, lambda: self.env.step(action))
+
+    def get_wrapper_attr(self, name: str) -> Any:
+        found = super().get_wrapper_attr(name)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return _tell(self._report, lambda: found(*args, **kwargs))
+
+        return call
+
+
+def _make(env_fn: Callable[[], Env], report: Path) -> Env:
+    return _Tell(_tell(report, env_fn), report)
+
+
+def _tell(report: Path, work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except Exception as error:
+        report.write_text(f"{type(error).__name__}: {error}\n{traceback.format_exc()}", encoding="utf-8")
+        raise

@@ -1,0 +1,99 @@
+"""Workers that fail say why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.vector import AsyncVectorEnv
+
+import mlgo_gym
+from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
+
+pytest.importorskip("stable_baselines3", reason="the extra sb3 is not installed")
+
+from stable_baselines3 import PPO
+from stable_baselines3.common.env_util import make_vec_env
+
+from mlgo_gym.adapters.sb3_workers import SubprocVecEnv
+
+assert mlgo_gym
+
+INLINE = "mlgo_gym:mlgo/Inline-v0"
+
+
+def workers(**arguments: Any) -> SubprocVecEnv:
+    made = make_vec_env(
+        INLINE, 2, env_kwargs=arguments, vec_env_cls=SubprocVecEnv, vec_env_kwargs={"start_method": "fork"}
+    )
+    assert isinstance(made, SubprocVecEnv)
+    return made
+
+
+@pytest.fixture
+def envs(varied: str) -> Iterator[SubprocVecEnv]:
+    made = workers(corpus=varied, strict=True)
+    yield made
+    made.close()
+
+
+def test_what_works_works_as_before(envs: SubprocVecEnv) -> None:
+    model = PPO("MlpPolicy", envs, n_steps=8, batch_size=8, n_epochs=1, device="cpu")
+    model.learn(16)
+    assert envs.get_attr("metric") == ["text"] * 2
+    assert len(envs.env_method("render")) == 2
+
+
+def test_an_environment_that_cannot_be_made_says_why() -> None:
+    with pytest.raises(MlgoError, match=r"environment \d failed: MlgoError: observation must be one of"):
+        workers(observation="no-such-form")
+
+
+def test_an_episode_that_cannot_begin_says_why() -> None:
+    made = workers(corpus="no-such-corpus")
+    with pytest.raises(MlgoError, match=r"environment \d failed: CorpusError: there is no corpus 'no-such-corpus'"):
+        made.reset()
+    made.close()
+
+
+def test_a_step_that_fails_says_why_and_in_which_environment(envs: SubprocVecEnv) -> None:
+    envs.reset()
+    with pytest.raises(MlgoError, match=r"environment 1 failed: ActionError: action 7 is not legal"):
+        envs.step(np.array([1, 7]))
+
+
+def test_a_method_that_fails_says_why(envs: SubprocVecEnv) -> None:
+    with pytest.raises(MlgoError, match=r"environment 0 failed: ActionError: a fork waits"):
+        envs.env_method("fork", indices=0)
+
+
+def test_a_worker_that_is_killed_leaves_its_exit_status(envs: SubprocVecEnv) -> None:
+    envs.reset()
+    os.kill(envs.processes[1].pid or 0, 9)
+    envs.processes[1].join()
+    with pytest.raises(MlgoError, match=r"without a word; their exit statuses are .*-9"):
+        envs.step(np.array([1, 1]))
+
+
+@pytest.mark.filterwarnings("ignore:.*ERROR")  # Gymnasium's report of its workers
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"corpus": "no-such-corpus"}, CorpusError, "no corpus 'no-such-corpus'"),
+        ({"corpus": "BROKEN", "on_error": "raise"}, CompilerError, "clang"),
+    ],
+    ids=["corpus", "compiler"],
+)
+def test_gymnasiums_workers_raise_our_errors(
+    arguments: dict[str, Any], kind: type[MlgoError], message: str, broken: Path
+) -> None:
+    options = {**arguments, "corpus": arguments["corpus"].replace("BROKEN", str(broken))}
+    envs = AsyncVectorEnv([lambda: gym.make(INLINE, **options)] * 2)
+    with pytest.raises(kind, match=message):
+        envs.reset()
+    envs.close(terminate=True)
