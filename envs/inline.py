@@ -57,7 +57,7 @@ class InlineTask(Task):
         self.layout = FeatureLayout(header)
         self.feature_names = self.layout.names
         self.action_space = gym.spaces.Discrete(2)
-        flat = observation == "flat"
+        flat = observation != "dict"
         self.observation_space = self.layout.flat_space() if flat else self.layout.dict_space()
         self._see = self.layout.flat if flat else self.layout.tensors
         self._flat = flat

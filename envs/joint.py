@@ -75,7 +75,7 @@ class JointTask(Task):
             " | ".join(layout.names[position] if position < len(layout.names) else "-" for layout in self._layouts)
             for position in range(self._width)
         )
-        self._flat = observation == "flat"
+        self._flat, self._vector = observation != "dict", observation == "vector"
         bound = self._layouts[INLINING].flat_space().high.flat[0]
         spaces: dict[str, gym.Space[Any]] = {
             "task": gym.spaces.Discrete(3),
@@ -87,6 +87,12 @@ class JointTask(Task):
             for advisor, layout in zip(self.advisors, self._raw, strict=True):
                 spaces[advisor.name] = layout.dict_space()
         self.observation_space = gym.spaces.Dict(spaces)
+        if self._vector:
+            width = len(self.advisors) + self._width + self.actions
+            self.observation_space = gym.spaces.Box(-bound, bound, (width,), np.float32)
+            kinds = (f"task_{advisor.name}" for advisor in self.advisors)
+            masks = (f"action_mask[{action}]" for action in range(self.actions))
+            self.feature_names = (*kinds, *self.feature_names, *masks)
 
     def observe(self, decision: Decision) -> Any:
         """Return which decision this is, its features, padded with zeros, and which actions are legal."""
@@ -94,7 +100,14 @@ class JointTask(Task):
         payload = self._inline.features(decision) if inlining else decision.payload
         return self._see(decision.advisor, payload, self.action_mask(decision))
 
-    def _see(self, kind: int, payload: bytes, mask: npt.NDArray[np.int8]) -> dict[str, Any]:
+    def _see(self, kind: int, payload: bytes, mask: npt.NDArray[np.int8]) -> Any:
+        if self._vector:
+            observations = np.zeros(self.observation_space.shape or (), np.float32)
+            start = len(self.advisors)
+            observations[kind] = 1
+            self._layouts[kind].flat_into(payload, observations[start : start + len(self._layouts[kind].names)])
+            observations[start + self._width :] = mask
+            return observations
         observation: dict[str, Any] = {"task": np.int64(kind), "action_mask": mask}
         if self._flat:
             vector = np.zeros(self._width, np.float32)
@@ -190,7 +203,8 @@ class JointEnv(CompilerEnv):
     `Box(-2**53, 2**53, (N,), float32)`, the features of that kind of decision as its own environment gives them, padded
     with zeros to the longest; and `action_mask`, `Box(0, 1, (A,), int8)`. `feature_names` names each element as
     `inlining | eviction | priority`. With `"dict"` the raw tensors below `inlining`, `eviction` and `priority`; those
-    of the other two are zero.
+    of the other two are zero. With `"vector"` one `Box` for policies that take no `Dict`: three elements of which that
+    of the kind is 1, the features, and the mask.
 
     ## Action space
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -46,30 +46,28 @@ class EvictTask(AllocationTask):
         self._features = FeatureLayout(header, leave_out=("mask",))
         self.feature_names = self._features.names
         self.action_space = gym.spaces.Discrete(self.columns)
-        self._flat = observation == "flat"
-        self.observation_space = (
-            gym.spaces.Dict(
-                {
-                    "observations": self._features.flat_space(),
-                    "action_mask": gym.spaces.Box(0, 1, (self.columns,), np.int8),
-                }
-            )
-            if self._flat
-            else self.layout.dict_space()
-        )
+        self._see: Callable[[bytes], Any] | None = None
+        if observation == "flat":
+            mask = gym.spaces.Box(0, 1, (self.columns,), np.int8)
+            self.observation_space = gym.spaces.Dict(observations=self._features.flat_space(), action_mask=mask)
+        elif observation == "vector":
+            self.observation_space, self._see = self.layout.flat_space(), self.layout.flat
+            self.feature_names = self.layout.names
+        else:
+            self.observation_space, self._see = self.layout.dict_space(), self.layout.tensors
         self._advice = [struct.pack("<q", column) for column in range(self.columns)]
 
     def observe(self, decision: Decision) -> Any:
         """Return the features of all columns, and which may be chosen."""
-        if not self._flat:
-            return self.layout.tensors(decision.payload)
+        if self._see is not None:
+            return self._see(decision.payload)
         return {"observations": self._features.flat(decision.payload), "action_mask": self.action_mask(decision)}
 
     def final_observation(self) -> Any:
         """Return zeros; the mask allows the last column, for masked distributions need one."""
         nothing = bytes(self.layout.dtype.itemsize)
-        if not self._flat:
-            return self.layout.tensors(nothing)
+        if self._see is not None:
+            return self._see(nothing)
         mask = np.zeros(self.columns, np.int8)
         mask[-1] = 1
         return {"observations": self._features.flat(nothing), "action_mask": mask}
@@ -135,7 +133,8 @@ class RegAllocEvictEnv(AllocationEnv):
 
     With `observation="flat"` a `Dict` of `observations`, `Box(-2**53, 2**53, (N,), float32)` whose elements are named
     by `feature_names` (N is 628 where there are 33 columns), and `action_mask`, `Box(0, 1, (33,), int8)`. With `"dict"`
-    the raw tensors. The number of columns comes from the compiler's header. Each feature but `progress` has one value
+    the raw tensors, and with `"vector"` one `Box` of them all, from `mask[0]` on, for policies that take no `Dict`. The
+    number of columns comes from the compiler's header. Each feature but `progress` has one value
     per column: columns 0 to 31 are positions in the allocation order, column 32 is the candidate itself. All floats
     but `progress` are divided by their largest value among the columns (MLEvictAdvisor::tryFindEvictionCandidate); NaN
     stands for an infinite weight and is shown as 0.

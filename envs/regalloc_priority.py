@@ -63,7 +63,7 @@ class PriorityTask(AllocationTask):
         if missing := {"li_size", "stage"} - set(self.feature_names):
             raise ToolchainError(f"the priority advisor was to have {sorted(missing)}; it has {self.feature_names}")
         self.action_space = gym.spaces.Box(0.0, 1.0, (1,), np.float32)
-        flat = observation == "flat"
+        flat = observation != "dict"
         self.observation_space = self.layout.flat_space() if flat else self.layout.dict_space()
         self._see = self.layout.flat if flat else self.layout.tensors
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import sys
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -14,15 +18,18 @@ from typing_extensions import Self, Unpack
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.order import Turn
 from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.options import RENDER_MODES, EnvOptions, Settings
 from mlgo_gym.episode.setup import Setup
+from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.episode.twin import twin_of
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.work import complete
-from mlgo_gym.tasks.render import render_text
+from mlgo_gym.tasks.render import render_end, render_text
+from mlgo_gym.tasks.render_picture import EpisodePicture
 from mlgo_gym.tasks.task import Task
 
 _RESET_OPTIONS = ("module", "function")
@@ -93,7 +100,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
     metadata: dict[str, Any] = {"render_modes": [*RENDER_MODES], "render_fps": 10}  # noqa: RUF012 - gymnasium declares it so
 
     def __init__(self, task: Task, **options: Unpack[EnvOptions]) -> None:
-        self.setup = Setup(task, Settings(**options))
+        self.setup = Setup(task, Settings.of(options, _own_arguments(type(self))))
         self.maker = EpisodeMaker(self.setup)
         self.task = task
         self.toolchain: Toolchain = self.setup.toolchain
@@ -104,6 +111,8 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         self.fork_method: str | None = None
         self.fork_reason = ""
         self._stepper: Stepper | None = None
+        self._turn = Turn()
+        self._warned = False
 
     @property
     def corpus(self) -> Corpus:
@@ -136,6 +145,9 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         """
         super().reset(seed=seed)
         self._end_episode()
+        self._warn_of_time_limits()
+        if seed is not None:
+            self._turn = Turn()
         chosen = dict(options or {})
         unknown = set(chosen) - set(_RESET_OPTIONS)
         if unknown:
@@ -143,9 +155,20 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         name, function = chosen.get("module"), chosen.get("function")
         self.maker.check_choice(name, function)
         module = None if name is None else self.corpus.module(name)
-        begun = complete(self.maker.begin(self.np_random, module, function), self.setup.settings.timeout)
+        begun = complete(self.maker.begin(self.np_random, module, function, self._turn), self.setup.settings.timeout)
         self._stepper = Stepper(self.setup, begun)
+        self._show()
         return self._stepper.observe(), self._stepper.info()
+
+    def _warn_of_time_limits(self) -> None:
+        limit = None if self.spec is None else self.spec.max_episode_steps
+        if limit is not None and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"max_episode_steps={limit} ends long episodes without a reward: there is no object file yet. Leave "
+                f"it away and give max_decisions={limit}, after which clang decides by itself and the reward is real",
+                stacklevel=3,
+            )
 
     def compilation(self, module: Module) -> Compilation:
         """Return how this environment compiles a module, but for channels and output."""
@@ -174,6 +197,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             raise ActionError("no decision waits for an action: the episode is over or never began; call reset()")
         stepper.answer(stepper.encode(action))
         stepper.wait()
+        self._show()
         ending = stepper.ending
         if ending is None:
             return stepper.observe(), 0.0, False, False, stepper.info()
@@ -199,32 +223,142 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         twin = twin_of(self)
         twin._stepper = None
         twin._np_random = copy.deepcopy(self._np_random)
+        twin._turn = self._turn.copy()
         twin.observation_space = copy.deepcopy(self.observation_space)
         twin.action_space = copy.deepcopy(self.action_space)
         twin._stepper = stepper.fork()
         twin.fork_method, twin.fork_reason = twin._stepper.episode.fork_method, twin._stepper.episode.fork_reason
         return twin
 
-    def action_masks(self) -> npt.NDArray[np.int8] | None:
-        """Return which actions are legal at the current decision, int8 of shape (number of actions,); None: all."""
-        stepper = self._stepper
-        if stepper is None or stepper.decision is None:
-            return None
-        return self.task.action_mask(stepper.decision)
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a fork; where no decision waits, an environment made anew with the same arguments and random state."""
+        if self._waiting is not None:
+            return self.fork()
+        twin: Self = object.__new__(type(self))
+        memo[id(self)] = twin
+        twin.__setstate__(self.__getstate__())
+        twin._np_random, twin._np_random_seed = copy.deepcopy(self._np_random), self._np_random_seed
+        twin._turn = self._turn.copy()
+        twin.spec = self.spec
+        return twin
 
-    def render(self) -> str | None:
-        """Return the current decision for a person to read, with `render_mode="ansi"`; else None."""
+    @property
+    def _waiting(self) -> Stepper | None:
+        """The stepper where it waits with a decision."""
+        return self._stepper if self._stepper is not None and self._stepper.decision is not None else None
+
+    @property
+    def actions(self) -> tuple[int | float, ...]:
+        """The actions of this episode so far, in order, of the last one once it is over.
+
+        Each is an int, or a float where actions are continuous; clang's own choice stands for an illegal one.
+        """
+        return () if self._stepper is None else tuple(self._stepper.actions)
+
+    def state(self) -> EpisodeState:
+        """Return where the episode is, as a value: for saving, comparing, and `from_state()`.
+
+        Raises:
+            ActionError: no episode has begun (call `reset()`).
+        """
+        if self._stepper is None:
+            raise ActionError("a state is one of an episode, and none has begun: call reset()")
+        episode = self._stepper.episode
+        module = episode.compilation.module
+        return EpisodeState(module.name, module.digest(), episode.function, self.actions, self.toolchain.version_text)
+
+    def from_state(self, state: EpisodeState | Mapping[str, Any]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Go where another episode was: begin one of its module, and take its actions.
+
+        A compile is begun anew; `fork()` copies one that runs.
+
+        Args:
+            state: what `state()` returned, here or in an environment of the same kind and arguments, or its JSON data.
+
+        Returns:
+            Observation, reward, terminated, truncated and info of the last of its steps, or of the reset where it has
+            none.
+
+        Raises:
+            MlgoError: the module or the compiler is another, or the episode is over before all actions were taken.
+            CorpusError: the corpus has no such module.
+        """
+        there = state if isinstance(state, EpisodeState) else EpisodeState.from_json(state)
+        there.check(self.corpus.module(there.module).digest(), self.toolchain.version_text)
+        options = {"module": there.module} | ({} if there.function is None else {"function": there.function})
+        observation, info = self.reset(options=options)
+        result = observation, 0.0, False, False, info
+        for number, action in enumerate(there.actions):
+            if self._waiting is None:
+                raise MlgoError(
+                    f"the state has {len(there.actions)} actions, and the episode was over after {number}: use an "
+                    "environment with the same arguments"
+                )
+            result = self.step(action)
+        return result
+
+    def with_decisions(self, least: int = 1, most: int | None = None) -> Corpus:
+        """Return the modules of the corpus in which this environment has so many decisions, in the same order.
+
+        What is not known yet is counted, by a compile of each module, and kept on disk.
+
+        Args:
+            least: at least so many.
+            most: at most so many; None is no limit.
+
+        Raises:
+            CorpusError: the corpus has no end.
+            CompilerError: the compiler fails on a module.
+        """
+
+        def count(module: Module, _: str) -> int:
+            return sum(self.decisions(module).values())
+
+        return self.corpus.filter(decisions=(self.task.name, least, most), count=count)
+
+    def action_masks(self) -> npt.NDArray[np.int8] | None:
+        """Return which actions are legal at the current decision, int8 of shape (number of actions,).
+
+        All are where nothing is masked, and where no decision waits; None where actions are continuous.
+        """
+        waiting = self._waiting
+        mask = None if waiting is None or waiting.decision is None else self.task.action_mask(waiting.decision)
+        return self.task.all_legal() if mask is None else mask
+
+    def render(self) -> Any:
+        """Return the current decision for a person to see.
+
+        Returns:
+            With `render_mode="ansi"` a text. With `"rgb_array"` a picture, uint8 of shape (288, 480, 3): the decision,
+            what was decided so far and whether clang would have, and at the end what it led to. None otherwise;
+            `"human"` prints the text at each reset and step.
+
+        Raises:
+            MissingExtraError: a picture needs Pillow, which is not installed.
+        """
         return self.render_step(self._stepper)
 
-    def render_step(self, stepper: Stepper | None) -> str | None:
+    def render_step(self, stepper: Stepper | None) -> Any:
         """Return the current decision of an episode of this environment's kind, as `render()` does."""
-        if self.render_mode is None:
-            return None
-        if stepper is None or stepper.decision is None:
-            return "no decision waits: the episode is over or never began"
+        if self.render_mode == "rgb_array":
+            if stepper is None or stepper.picture is None:
+                return EpisodePicture(self.task).draw(None)
+            return stepper.picture.draw(stepper.decision)
+        return self._text(stepper) if self.render_mode == "ansi" else None
+
+    def _show(self) -> None:
+        if self.render_mode == "human":
+            sys.stdout.write(f"{self._text(self._stepper)}\n\n")
+
+    def _text(self, stepper: Stepper | None) -> str:
+        if stepper is None or (stepper.decision is None and stepper.ending is None):
+            return "no decision waits: no episode has begun"
         episode = stepper.episode
         module = episode.compilation.module.name
-        return render_text(self.task, module, episode.decisions, stepper.decision, stepper.last_action)
+        if stepper.decision is None:
+            return render_end(module, episode.decisions, stepper.outcome)
+        last = stepper.actions[-1] if stepper.actions else None
+        return render_text(self.task, module, episode.decisions, stepper.decision, last)
 
     def _end_episode(self) -> None:
         if self._stepper is not None:
@@ -236,3 +370,9 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         self._end_episode()
         self.maker.close()
         super().close()
+
+
+def _own_arguments(env_type: type[CompilerEnv]) -> list[str]:
+    """Return the names of the arguments that a kind of environment takes beside those that all take."""
+    parameters = inspect.signature(env_type.__init__).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]

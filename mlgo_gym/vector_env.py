@@ -12,10 +12,11 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space, iterate
 
 from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.order import Turn
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.vector.event_loop import EventLoop
-from mlgo_gym.vector.info_batch import batch_infos, decision_infos
+from mlgo_gym.vector.info_batch import add_absent, batch_infos, decision_infos
 from mlgo_gym.vector.sub_environment import SubEnvironment, spread_seeds
 
 Observations = Any
@@ -87,7 +88,8 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._discrete = isinstance(self.single_action_space, gym.spaces.Discrete)
         self._sub_envs = [
-            SubEnvironment(self._maker, number, prefetch, self.autoreset_mode) for number in range(num_envs)
+            SubEnvironment(self._maker, number, prefetch, self.autoreset_mode, Turn(number, num_envs))
+            for number in range(num_envs)
         ]
         self._all_numbers = frozenset(range(num_envs))
         self._delivered = list(range(num_envs))
@@ -250,7 +252,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         truncations = np.zeros(self.batch_size, np.bool_)
         self._delivered = numbers
         sub_envs = [self._sub_envs[number] for number in numbers]
-        if all(sub_env.has_only_asked for sub_env in sub_envs):
+        if all(sub_env.has_only_asked for sub_env in sub_envs) and not self._template.setup.numeric:
             steppers = [sub_env.stepper for sub_env in sub_envs]
             info = decision_infos(self.task, [stepper.episode for stepper in steppers if stepper is not None])
         else:
@@ -258,6 +260,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             for row, sub_env in enumerate(sub_envs):
                 rewards[row], terminations[row], truncations[row], infos[row] = sub_env.delivery()
             info = batch_infos(infos, self.batch_size)
+            add_absent(info, self.task, self.batch_size)
         info["env_id"] = np.array(numbers, np.int64)
         return self._observe(sub_envs), rewards, terminations, truncations, info
 
@@ -276,22 +279,23 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         return numbers
 
     def action_masks(self) -> npt.NDArray[np.int8] | None:
-        """Return which actions are legal in each environment, int8 of shape (num_envs, actions); None: all.
+        """Return which actions are legal in each environment, int8 of shape (num_envs, actions).
 
-        Where no decision waits all are, for the next action is ignored.
+        All are where nothing is masked, and where no decision waits, for the next action is ignored. None where actions
+        are continuous.
         """
-        if not self.task.masked:
+        legal = self.task.all_legal()
+        if legal is None:
             return None
-        assert isinstance(self.single_action_space, gym.spaces.Discrete)
-        masks = np.ones((self.num_envs, int(self.single_action_space.n)), np.int8)
-        for sub_env in self._sub_envs:
-            mask = self.task.action_mask(sub_env.decision) if sub_env.decision is not None else None
+        masks = np.tile(legal, (self.num_envs, 1))
+        for sub_env in self._sub_envs if self.task.masked else ():
+            mask = None if sub_env.decision is None else self.task.action_mask(sub_env.decision)
             if mask is not None:
                 masks[sub_env.number] = mask
         return masks
 
     def render(self) -> tuple[Any, ...]:
-        """Return the current decision of each environment for a person to read, with `render_mode="ansi"`."""
+        """Return the current decision of each environment as `render()` of the single one does."""
         return tuple(self._template.render_step(sub_env.stepper) for sub_env in self._sub_envs)
 
     def get_attr(self, name: str) -> tuple[Any, ...]:

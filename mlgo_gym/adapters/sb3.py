@@ -115,12 +115,9 @@ class VecEnvAdapter(VecEnv):
 
     def _masks(self) -> npt.NDArray[np.int8]:
         masks = self._inner.action_masks()
-        if masks is not None:
-            return masks
-        space = self._inner.single_action_space
-        if not isinstance(space, gym.spaces.Discrete):
-            raise MlgoError(f"masks are for discrete actions, and the action space is {space}")
-        return np.ones((self.num_envs, int(space.n)), np.int8)
+        if masks is None:
+            raise MlgoError(f"masks are for discrete actions, and the action space is {self.action_space}")
+        return masks
 
     def env_is_wrapped(
         self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None

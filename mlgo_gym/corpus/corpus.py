@@ -102,6 +102,17 @@ class Corpus:
             raise CorpusError(f"the corpus {self.name} has no module {name!r}{hint}")
         return self._modules.load(name)
 
+    def position(self, name: str) -> int:
+        """Return the position of a module of this corpus in `names`.
+
+        Raises:
+            CorpusError: there is no such module.
+        """
+        try:
+            return self.names.index(name) if self.endless else self._positions[name]
+        except (KeyError, ValueError):
+            raise CorpusError(f"the corpus {self.name} has no module {name!r}; `names` lists them") from None
+
     def size(self, name: str) -> int:
         """Return the bytes of bitcode of the module of that name."""
         return self._modules.size(name)
@@ -275,6 +286,10 @@ class Corpus:
             origin=self._origin,
             prefix=self.prefix,
         )
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: position for position, name in enumerate(self.names)}
 
     @cached_property
     def _known(self) -> Container[str]:

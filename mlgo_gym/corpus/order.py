@@ -31,6 +31,10 @@ class Turn:
     step: int = 1
     left: list[int] = field(default_factory=list)
 
+    def restarted(self) -> Turn:
+        """Return the turn of an environment with the same share before its first module."""
+        return Turn(self.first, self.step)
+
     def copy(self) -> Turn:
         """Return an independent copy."""
         return Turn(self.first, self.step, self.left.copy())

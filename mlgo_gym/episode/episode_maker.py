@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.order import Turn
 from mlgo_gym.episode.decision_count import count, known_decisions
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.sampler import Sampler
@@ -56,7 +57,11 @@ class EpisodeMaker:
             )
 
     def begin(
-        self, np_random: np.random.Generator, module: Module | None = None, function: str | None = None
+        self,
+        np_random: np.random.Generator,
+        module: Module | None = None,
+        function: str | None = None,
+        turn: Turn | None = None,
     ) -> Work[Begun]:
         """Start an episode and go on to its first decision, over modules that have none or on which clang fails.
 
@@ -67,6 +72,7 @@ class EpisodeMaker:
             np_random: samples what is not named.
             module: the module; None samples one with a decision.
             function: the function, for episodes that are one function's; None samples one with a decision.
+            turn: how far the environment has come in the order of modules; it goes on from there. Default: not begun.
 
         Raises:
             NoDecisionError: the module, or the function, has no decision.
@@ -78,7 +84,7 @@ class EpisodeMaker:
             if episode is None:
                 raise self._no_decision(module.name, function)
             return Begun(episode, {})
-        sampler = Sampler(self.setup, np_random)
+        sampler = Sampler(self.setup, np_random, Turn() if turn is None else turn)
         while True:
             module = sampler.draw()
             try:

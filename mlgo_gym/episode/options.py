@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any, TypedDict
 
 from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.order import ORDERS
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.tasks.reward import REWARDS
 from mlgo_gym.tasks.task import OBSERVATIONS, Task
 
-RENDER_MODES = ("ansi",)
+RENDER_MODES = ("ansi", "rgb_array", "human")
+
+INFOS = ("full", "numeric")
+"""The forms of an info."""
 
 
 class EnvOptions(TypedDict, total=False):
@@ -39,6 +44,9 @@ class EnvOptions(TypedDict, total=False):
     credit: bool
     trust: bool
     render_mode: str | None
+    order: str
+    module_weights: Mapping[str, float] | None
+    info: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,29 @@ class Settings:
     credit: bool = False
     trust: bool = False
     render_mode: str | None = None
+    order: str = "random"
+    module_weights: Mapping[str, float] | None = None
+    info: str = "full"
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], own: Iterable[str] = ()) -> Settings:
+        """Return settings with the given arguments.
+
+        Args:
+            options: the arguments by name.
+            own: the names of further arguments that the environment takes.
+
+        Raises:
+            MlgoError: an argument has another name than those that there are.
+        """
+        names = [field.name for field in fields(cls)]
+        for name in options:
+            if name not in names:
+                known = sorted({*names, *own})
+                close = get_close_matches(name, known, n=1, cutoff=0.6)
+                hint = f": did you mean {close[0]}?" if close else ";"
+                raise MlgoError(f"there is no argument {name!r}{hint} The arguments are {', '.join(known)}")
+        return cls(**options)
 
     def check(self, task: Task) -> None:
         """Check every argument against what a task can do.
@@ -79,6 +110,9 @@ class Settings:
         _check_choice("on_error", self.on_error, ("truncate", "raise"))
         _check_choice("scope", self.scope, ("module", "function") if task.has_contexts else ("module",))
         _check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
+        _check_choice("info", self.info, INFOS)
+        _check_choice("order", self.order, ORDERS)
+        self._check_weights()
         if self.reward in task.metrics and self.metric not in (None, self.reward):
             raise MlgoError(f"reward={self.reward!r} names a metric already, and metric={self.metric!r} another")
         if self.max_decisions is not None and self.max_decisions < 1:
@@ -100,6 +134,19 @@ class Settings:
     def follows_inlining(self, task: Task) -> bool:
         """Return whether sessions follow in which functions clang inlines."""
         return (self.contexts or self.credit) and INLINING in task.advisors
+
+    def _check_weights(self) -> None:
+        weights = self.module_weights
+        if weights is None:
+            return
+        if self.order != "random":
+            raise MlgoError(
+                f"module_weights are for order='random'; with {self.order!r} each module comes once a round"
+            )
+        if not isinstance(weights, Mapping) or not all(
+            isinstance(weight, (int, float)) and weight >= 0 for weight in weights.values()
+        ):
+            raise MlgoError(f"module_weights must be numbers of at least 0 by globs of module names, found {weights!r}")
 
     def resets_warm(self, task: Task) -> bool:
         """Return whether clangs wait at the first decisions of modules, to be copied for further episodes.

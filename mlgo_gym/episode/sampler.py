@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.order import Turn
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CorpusError, MlgoError
 
@@ -18,29 +19,30 @@ class Sampler:
     Args:
         setup: whose corpus to draw from.
         np_random: the random generator: equal states draw equal modules.
+        turn: how far the environment has come in the order of modules; it goes on from there.
 
     Attributes:
         skipped: the modules on which the compiler failed, with the reason.
     """
 
-    def __init__(self, setup: Setup, np_random: np.random.Generator) -> None:
+    def __init__(self, setup: Setup, np_random: np.random.Generator, turn: Turn) -> None:
         self._setup = setup
         self._np_random = np_random
+        self._turn = turn
         self._drawn: set[int] = set()
         self.skipped: dict[str, str] = {}
 
     def draw(self) -> Module:
-        """Return a module that was not drawn before, uniformly.
+        """Return a module that was not drawn before.
 
         Raises:
             CorpusError: all were drawn.
         """
         corpus = self._setup.corpus
-        while len(self._drawn) < len(corpus):
-            index = int(self._np_random.integers(len(corpus)))
-            if index not in self._drawn:
-                self._drawn.add(index)
-                return corpus[index]
+        position = self._setup.order.draw(self._np_random, self._turn, self._drawn)
+        if position is not None:
+            self._drawn.add(position)
+            return corpus[position]
         failures = f"; the compiler failed on {len(self.skipped)} of them" if self.skipped else ""
         raise CorpusError(
             f"none of the {len(corpus)} modules of corpus {corpus.name!r} has {with_article(self._setup.task.name)} "

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.corpus.order import ModuleOrder
 from mlgo_gym.episode.decision_count import count_decisions
+from mlgo_gym.episode.numeric_infos import NumericInfos
 from mlgo_gym.episode.options import Settings
 from mlgo_gym.episode.placed_compile import PlacedCompile, compile_placed
 from mlgo_gym.episode.preoptimization import preoptimize, prove
@@ -57,6 +60,7 @@ class Setup:
         named = settings.reward in task.metrics
         self.reward = "relative" if named else settings.reward
         self.metric = settings.reward if named else settings.metric or task.default_metric
+        self._numeric = NumericInfos(task) if settings.info == "numeric" else None
         self._verified: set[str] = set()
         self._references: dict[str, PlacedCompile] = {}
 
@@ -70,6 +74,24 @@ class Setup:
             flags=None if flags is None else tuple(flags),
             trust=self.settings.trust,
         )
+
+    @cached_property
+    def order(self) -> ModuleOrder:
+        """In which order episodes take the modules.
+
+        Raises:
+            CorpusError: the corpus cannot be gone through so.
+        """
+        return ModuleOrder(self.corpus.names, self.settings.order, self.settings.module_weights)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether infos are numbers alone."""
+        return self._numeric is not None
+
+    def info(self, info: dict[str, Any]) -> dict[str, Any]:
+        """Return an info of an episode in the form that the environment gives it."""
+        return info if self._numeric is None else self._numeric.of(info, self.corpus)
 
     @property
     def measures_functions_alone(self) -> bool:

@@ -13,18 +13,20 @@ from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.twin import twin_of
 from mlgo_gym.errors import ActionError, CompilerError
 from mlgo_gym.session.decision import Decision
+from mlgo_gym.tasks.action import read_action
+from mlgo_gym.tasks.render_picture import EpisodePicture
 
 
 class Answer(NamedTuple):
     """An action at a decision.
 
     Attributes:
-        action: the action that is taken.
+        action: the action that is taken, as a number.
         advice: its bytes for clang.
         illegal: whether it takes the place of an illegal one.
     """
 
-    action: Any
+    action: int | float
     advice: bytes
     illegal: bool
 
@@ -43,7 +45,9 @@ class Stepper:
     Attributes:
         episode: the episode.
         ending: how it ended; None until then.
-        last_action: the action before the current decision; None at the first.
+        outcome: what the full info of the end says, whatever form infos have.
+        actions: the actions that were taken, those that took the place of illegal ones included.
+        picture: what `render_mode="rgb_array"` shows; None with others.
         illegal: whether the agent's last action was illegal.
         deadline: when the compiler will have been silent for too long, on the monotonic clock.
     """
@@ -52,7 +56,8 @@ class Stepper:
         settings = setup.settings
         self.episode: Episode = begun.episode
         self.ending: Ending | None = None
-        self.last_action: Any = None
+        self.outcome: dict[str, Any] = {}
+        self.actions: list[int | float] = []
         self.illegal = False
         self.deadline = math.inf
         self._setup = setup
@@ -61,6 +66,10 @@ class Stepper:
         self._strict = settings.strict if strict is None else strict
         self._raises = (on_error or settings.on_error) == "raise"
         self._timeout = settings.timeout
+        self.picture: EpisodePicture | None = None
+        if settings.render_mode == "rgb_array":
+            self.picture = EpisodePicture(setup.task)
+            self.picture.begin(begun.episode.compilation.module.name)
 
     @property
     def decision(self) -> Decision | None:
@@ -98,22 +107,27 @@ class Stepper:
             info["illegal_action"] = True
         if self._skipped and not episode.decisions:
             info["skipped"] = self._skipped
-        return info
+        return self._setup.info(info)
 
     def encode(self, action: Any) -> Answer:
         """Return the answer to the decision that an action is: clang's own choice in place of an illegal one.
 
+        Args:
+            action: a number, or an array of one.
+
         Raises:
-            ActionError: the action is illegal, and those raise.
+            ActionError: it is no action at all; or it is illegal, and those raise.
         """
         decision, task = self.episode.decision, self._task
         assert decision is not None
-        advice = task.encode(decision, action)
+        number = action if type(action) is int else read_action(action, task.action_space)
+        advice = task.encode(decision, number)
         if advice is not None:
-            return Answer(action, advice, False)
+            return Answer(number, advice, False)
         if self._strict:
             raise ActionError(f"action {action!r} is not legal at this decision; legal are {self._legal(decision)}")
-        return Answer(task.default_action(decision), task.default_advice(decision), True)
+        default = read_action(task.default_action(decision), task.action_space)
+        return Answer(default, task.default_advice(decision), True)
 
     def _legal(self, decision: Decision) -> Any:
         mask = self._task.action_mask(decision)
@@ -121,7 +135,10 @@ class Stepper:
 
     def answer(self, answer: Answer) -> None:
         """Answer the decision, and return at once."""
-        self.last_action, self.illegal = answer.action, answer.illegal
+        if self.picture is not None and self.episode.decision is not None:
+            self.picture.decide(self.episode.decision, answer.action, illegal=answer.illegal)
+        self.actions.append(answer.action)
+        self.illegal = answer.illegal
         self.episode.answer(answer.advice)
         self.deadline = time.monotonic() + self._timeout
 
@@ -177,7 +194,10 @@ class Stepper:
         self.close()
         if self.illegal:
             ending.info["illegal_action"] = True
-        self.ending = ending
+        if self.picture is not None:
+            self.picture.end(ending.info)
+        self.outcome = ending.info
+        self.ending = ending._replace(info=self._setup.info(ending.info))
 
     def fork(self) -> Stepper:
         """Return an independent copy that waits at the same decision.
@@ -187,6 +207,8 @@ class Stepper:
             SnapshotError: a replay of the same decisions came to another one.
         """
         twin = twin_of(self)
+        twin.actions = self.actions.copy()
+        twin.picture = None if self.picture is None else self.picture.copy()
         twin.episode = self.episode.fork(self._timeout)
         return twin
 

@@ -11,6 +11,9 @@ from mlgo_gym.llvm.allocation_remarks import read_allocation_remarks
 from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
 from mlgo_gym.session.compiled import Compiled
 
+SIZE_NAMES = ("text_size", "llvm_size", "object_size")
+"""The names of the sizes in an episode's last `info`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
@@ -51,11 +54,7 @@ class Measurement:
         """Return the sizes by their names in an episode's last `info`; none where there is no object file."""
         if self.sizes is None:
             return {}
-        return {
-            "text_size": self.sizes.text,
-            "llvm_size": self.sizes.llvm_size,
-            "object_size": self.sizes.object,
-        }
+        return dict(zip(SIZE_NAMES, (self.sizes.text, self.sizes.llvm_size, self.sizes.object), strict=True))
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Measurement:

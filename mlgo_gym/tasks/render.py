@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mlgo_gym.session.decision import Decision
@@ -26,4 +27,22 @@ def render_text(task: Task, module: str, number: int, decision: Decision, last_a
     lines.append(f"  clang would {task.name_action(task.default_action(decision))}")
     if last_action is not None:
         lines.append(f"  the decision before: {task.name_action(last_action)}")
+    return "\n".join(lines)
+
+
+def render_end(module: str, number: int, info: Mapping[str, Any]) -> str:
+    """Return a line or two about the end of an episode.
+
+    Args:
+        module: the module's name.
+        number: how many decisions were answered.
+        info: the last info.
+    """
+    if "error" in info:
+        return f"{module} failed after {number} decisions: {info['error']['message']}"
+    lines = [f"{module} is compiled, after {number} decisions"]
+    names = [name for name in info if f"baseline_{name}" in info]
+    width = max(map(len, names), default=0)
+    lines += [f"  {name:<{width}}  {info[name]:,.6g}; clang alone {info[f'baseline_{name}']:,.6g}" for name in names]
+    lines.append(f"  {abs(info['reduction']):.2%} {'less' if info['reduction'] >= 0 else 'more'} than clang alone")
     return "\n".join(lines)

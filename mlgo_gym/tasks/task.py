@@ -19,8 +19,8 @@ from mlgo_gym.session.decision import Decision
 from mlgo_gym.tasks.feature_table import FeatureTable
 from mlgo_gym.tasks.measurement import Measurement
 
-OBSERVATIONS = ("flat", "dict")
-"""The forms of an observation."""
+OBSERVATIONS = ("flat", "dict", "vector")
+"""The forms of an observation; `vector` differs from `flat` where actions are masked."""
 
 SIZE_METRICS = {
     "text": "text",
@@ -148,6 +148,11 @@ class Task(ABC):
         """Return which actions are legal, int8 of shape (number of actions,), or None where all are."""
         del decision
         return None
+
+    def all_legal(self) -> npt.NDArray[np.int8] | None:
+        """Return a mask that allows every action, int8 of shape (number of actions,); None for continuous ones."""
+        space = self.action_space
+        return np.ones(int(space.n), np.int8) if isinstance(space, gym.spaces.Discrete) else None
 
     @abstractmethod
     def describe(self, decision: Decision) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
@@ -80,6 +81,25 @@ def decision_infos(task: Task, episodes: Sequence[Episode]) -> dict[str, Any]:
         info["action_mask"] = np.array([task.action_mask(decision) for decision in decisions])
         info["_action_mask"] = present
     return info
+
+
+def add_absent(info: dict[str, Any], task: Task, size: int) -> None:
+    """Add what every decision has and none of a batch had, so that its keys are there when all episodes are over.
+
+    Args:
+        info: a batched info; the rows that are added are zeros, and nobody has them.
+        task: whose decisions they are.
+        size: the number of environments.
+    """
+    space = task.action_space
+    absent: dict[str, Any] = {"module": None, "context": None, "decision": 0, "default_action": 0}
+    if not isinstance(space, gym.spaces.Discrete):
+        absent["default_action"] = np.zeros(space.shape or (), space.dtype)
+    elif task.masked:
+        absent["action_mask"] = np.zeros(int(space.n), np.int8)
+    for key, value in absent.items():
+        if key not in info:
+            info[key], info[f"_{key}"] = _array(value, size), np.zeros(size, np.bool_)
 
 
 @lru_cache

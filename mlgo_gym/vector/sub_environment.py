@@ -11,6 +11,7 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.order import Turn
 from mlgo_gym.episode.beginning import Beginning
 from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.outcome import Ending
@@ -41,11 +42,14 @@ class SubEnvironment:
         prefetch: how many episodes to start early, so that their clangs reach their first decision meanwhile. They are
             those that would come without: where an episode drew more than was foreseen, they are started anew.
         autoreset_mode: what happens after an episode's end, as `CompilerVectorEnv` says.
+        turn: which modules are its share, where those are taken in turn; by default all.
 
     Attributes:
         ready: whether there is something to deliver.
         stepper: takes the agent through the episode, from its first decision to its end.
         ending: how the last episode ended; until the next begins, or, with SAME_STEP, until that is delivered.
+        np_random: the random generator that samples.
+        turn: how far it has come in the order of modules.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class SubEnvironment:
         number: int,
         prefetch: int,
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
+        turn: Turn | None = None,
     ) -> None:
         self.number = number
         self.ready = False
@@ -63,7 +68,8 @@ class SubEnvironment:
         self._mode = autoreset_mode
         self._prefetch = prefetch
         self._error: MlgoError | None = None
-        self._np_random, _ = seeding.np_random(None)
+        self.np_random, _ = seeding.np_random(None)
+        self.turn = Turn() if turn is None else turn
         self._sampled = True
         self._beginning: Beginning | None = None
         self._early: deque[Beginning] = deque()
@@ -98,8 +104,9 @@ class SubEnvironment:
         return math.inf if self.stepper is None else self.stepper.deadline
 
     def seed(self, seed: int) -> None:
-        """Seed the random generator anew."""
-        self._np_random, _ = seeding.np_random(seed)
+        """Seed the random generator anew, and begin the order of modules anew."""
+        self.np_random, _ = seeding.np_random(seed)
+        self.turn = self.turn.restarted()
 
     def begin(self, module: Module | None = None, function: str | None = None) -> None:
         """Begin an episode: of a module, or of one that is sampled. What was to be delivered is forgotten."""
@@ -118,7 +125,7 @@ class SubEnvironment:
                 self._beginning = self._early.popleft()
                 self._beginning.postpone()
             else:
-                self._beginning = Beginning(self._maker, self._np_random, module, function)
+                self._beginning = Beginning(self._maker, self.np_random, self.turn, module, function)
         except MlgoError as error:
             self._give_up(error)
         else:
@@ -176,7 +183,7 @@ class SubEnvironment:
 
     def _begun(self, beginning: Beginning) -> None:
         self.stepper = Stepper(self._maker.setup, beginning.result)
-        self._np_random = beginning.np_random
+        self.np_random, self.turn = beginning.np_random, beginning.turn
         self._beginning = None
         if self._sampled:
             self._start_early()
@@ -196,23 +203,23 @@ class SubEnvironment:
 
     def _start_early(self) -> None:
         self._drop_early_unless_next()
-        np_random = self._early[-1].np_random if self._early else self._np_random
+        before: Beginning | SubEnvironment = self._early[-1] if self._early else self
         while len(self._early) < self._prefetch:
             try:
-                self._early.append(Beginning(self._maker, np_random))
+                self._early.append(Beginning(self._maker, before.np_random, before.turn))
             except MlgoError:
                 return  # it comes again, and is told, when the episode is asked for
-            np_random = self._early[-1].np_random
+            before = self._early[-1]
 
     def _drop_early_unless_next(self) -> None:
-        if self._early and not self._early[0].follows(self._np_random):
+        if self._early and not self._early[0].follows(self.np_random, self.turn):
             while self._early:
                 self._early.popleft().close()
 
     def _give_up(self, error: MlgoError) -> None:
         """Keep what it cannot recover from; as good as a failed episode, so that the next one may begin."""
         if self._beginning is not None:
-            self._np_random = self._beginning.np_random
+            self.np_random, self.turn = self._beginning.np_random, self._beginning.turn
         self._end()
         self._error, self.ending, self.ready = error, Ending(0.0, True, {}), True
 

@@ -141,16 +141,16 @@ def test_a_strict_one_refuses_an_illegal_action_and_goes_on_waiting(make_sub_env
     assert play(sub_env) == 9
 
 
-def test_the_last_action_is_known_until_the_next_episode(make_sub_env: MakeSubEnv) -> None:
+def test_the_actions_are_known_until_the_next_episode(make_sub_env: MakeSubEnv) -> None:
     sub_env = make_sub_env()
     begin(sub_env, "calls")
     assert sub_env.stepper is not None
-    assert sub_env.stepper.last_action is None
+    assert sub_env.stepper.actions == []
     sub_env.act(sub_env.encode(0))
-    assert sub_env.stepper.last_action == 0
+    assert sub_env.stepper.actions == [0]
     wait(sub_env)
     begin(sub_env, "calls")
-    assert sub_env.stepper.last_action is None
+    assert sub_env.stepper.actions == []
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
