@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.utils import EzPickle
+from gymnasium.wrappers import TimeLimit
 from typing_extensions import Self, Unpack
 
 from mlgo_gym.corpus.compilation import Compilation
@@ -112,7 +113,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         self.fork_reason = ""
         self._stepper: Stepper | None = None
         self._turn = Turn()
-        self._warned = False
+        self._begun_before = False
 
     @property
     def corpus(self) -> Corpus:
@@ -161,9 +162,11 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         return self._stepper.observe(), self._stepper.info()
 
     def _warn_of_time_limits(self) -> None:
-        limit = None if self.spec is None else self.spec.max_episode_steps
-        if limit is not None and not self._warned:
-            self._warned = True
+        if self._begun_before:
+            return
+        self._begun_before = True
+        limit = _limit_of_steps()
+        if limit is not None:
             warnings.warn(
                 f"max_episode_steps={limit} ends long episodes without a reward: there is no object file yet. Leave "
                 f"it away and give max_decisions={limit}, after which clang decides by itself and the reward is real",
@@ -264,7 +267,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         if self._stepper is None:
             raise ActionError("a state is one of an episode, and none has begun: call reset()")
         episode = self._stepper.episode
-        module = episode.compilation.module
+        module = self.corpus.module(episode.compilation.module.name)  # before it was optimised
         return EpisodeState(module.name, module.digest(), episode.function, self.actions, self.toolchain.version_text)
 
     def from_state(self, state: EpisodeState | Mapping[str, Any]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -376,3 +379,17 @@ def _own_arguments(env_type: type[CompilerEnv]) -> list[str]:
     """Return the names of the arguments that a kind of environment takes beside those that all take."""
     parameters = inspect.signature(env_type.__init__).parameters.values()
     return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+
+
+def _limit_of_steps() -> int | None:
+    """Return after how many steps a wrapper whose `reset()` is under way will end the episode.
+
+    An environment knows nothing of its wrappers, and `gymnasium.make` tells it nothing of `max_episode_steps`.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        wrapper = frame.f_locals.get("self")
+        if isinstance(wrapper, TimeLimit):
+            return int(wrapper._max_episode_steps)
+        frame = frame.f_back
+    return None

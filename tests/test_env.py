@@ -119,7 +119,7 @@ def test_a_corpus_object_can_be_given(corpus: Path, toolchain: Toolchain) -> Non
         {"reward": "speed"},
         {"metric": "lines"},
         {"on_error": "ignore"},
-        {"render_mode": "human"},
+        {"render_mode": "window"},
         {"max_decisions": 0},
         {"timeout": 0},
         {"timeout": -1.0},

@@ -230,10 +230,55 @@ def test_masks_say_what_is_legal(varied: str) -> None:
     envs.close()
 
 
-def test_where_all_is_legal_there_is_no_mask(envs: CompilerVectorEnv) -> None:
+def test_where_all_is_legal_masks_are_ones(envs: CompilerVectorEnv) -> None:
     envs.reset()
-    assert envs.action_masks() is None
-    assert envs.call("action_masks") == (None,) * 3
+    masks = envs.action_masks()
+    assert masks is not None
+    assert masks.tolist() == [[1, 1]] * 3
+    assert np.array_equal(envs.call("action_masks"), masks)
+
+
+def test_an_end_has_the_keys_of_a_decision(varied: str) -> None:
+    envs = make(INLINE, varied, 1, max_decisions=2)
+    _, infos = envs.reset(seed=1)
+    ends = 0
+    for _ in range(8):
+        _, _, ended, _, infos = envs.step(infos["default_action"])
+        ends += ended[0]
+        assert infos["_default_action"].tolist() == (~ended).tolist()
+    assert ends > 1
+    envs.close()
+
+
+def test_numeric_infos_have_one_form(varied: str) -> None:
+    envs = make(EVICT, varied, 2, max_decisions=2, info="numeric")
+    _, first = envs.reset(seed=1)
+    forms = {key: (value.dtype, value.shape) for key, value in first.items()}
+    for _ in range(6):
+        *_, infos = envs.step(first["default_action"])
+        infos.pop("env_id")
+        assert {key: (value.dtype, value.shape) for key, value in infos.items()} == forms
+    envs.close()
+
+
+def test_modules_come_in_turn_once_each_among_all_environments(varied: str) -> None:
+    envs = make(INLINE, varied, 2, max_decisions=1, order="cycle", autoreset_mode="SameStep")
+    _, infos = envs.reset(seed=1)
+    seen = [*infos["module"]]
+    for _ in range(3):
+        *_, infos = envs.step(infos["default_action"])
+        seen += [*infos["module"]]
+    assert set(seen) == {"again", "calls", "many_calls", "mixed"}
+    envs.close()
+
+
+def test_each_environment_draws_its_own_picture(varied: str) -> None:
+    envs = make(INLINE, varied, 2, render_mode="rgb_array")
+    envs.reset(seed=1, options={"module": ["calls", "mixed"]})
+    one, other = envs.render()
+    assert one.shape == other.shape == (288, 480, 3)
+    assert not np.array_equal(one, other)
+    envs.close()
 
 
 def test_attributes_and_methods_of_the_single_environment_can_be_had(envs: CompilerVectorEnv) -> None:

@@ -13,6 +13,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,6 +56,7 @@ class SubprocVecEnv(vec_env.SubprocVecEnv):
         ]
         with self._told():
             super().__init__(makers, start_method)
+        self.remotes = tuple(map(_Remote, self.remotes, self.processes))
 
     def _report(self, number: int) -> Path:
         return self._reports / f"{number}.txt"
@@ -119,6 +121,24 @@ class SubprocVecEnv(vec_env.SubprocVecEnv):
         for process in self.processes:
             process.join()
         self.closed = True
+
+
+class _Remote:
+    """The host's end of a pipe to a worker; that of a worker which is gone has an end.
+
+    Forked workers hold the ends of each other's pipes, so that the pipe alone does not tell.
+    """
+
+    def __init__(self, connection: Any, process: Any) -> None:
+        self._connection, self._process = connection, process
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def recv(self) -> Any:
+        if self._connection not in wait([self._connection, self._process.sentinel]):
+            raise EOFError
+        return self._connection.recv()
 
 
 class _Tell(gym.Wrapper[Any, Any, Any, Any]):

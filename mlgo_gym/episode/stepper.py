@@ -125,7 +125,7 @@ class Stepper:
         if advice is not None:
             return Answer(number, advice, False)
         if self._strict:
-            raise ActionError(f"action {action!r} is not legal at this decision; legal are {self._legal(decision)}")
+            raise ActionError(f"action {number!r} is not legal at this decision; legal are {self._legal(decision)}")
         default = read_action(task.default_action(decision), task.action_space)
         return Answer(default, task.default_advice(decision), True)
 

@@ -31,7 +31,7 @@ def read_action(action: Any, space: gym.Space[Any]) -> int | float:
         if array.size != 1:
             raise _refusal(action, space)
         value = array.reshape(-1)[0]
-    if not isinstance(value, (int, float, np.number, np.bool_)):
+    if not isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
         raise _refusal(action, space)
     if not isinstance(space, gym.spaces.Discrete):
         return np.float32(value).item()
