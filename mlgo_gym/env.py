@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import sys
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +11,6 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.utils import EzPickle
-from gymnasium.wrappers import TimeLimit
 from typing_extensions import Self, Unpack
 
 from mlgo_gym.corpus.compilation import Compilation
@@ -21,9 +18,10 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.order import Turn
 from mlgo_gym.episode.episode_maker import EpisodeMaker
-from mlgo_gym.episode.options import RENDER_MODES, EnvOptions, Settings
+from mlgo_gym.episode.options import RENDER_MODES, EnvOptions, Settings, keyword_arguments
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.state import EpisodeState
+from mlgo_gym.episode.step_limit import warn_of_step_limit
 from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.episode.twin import twin_of
 from mlgo_gym.errors import ActionError, MlgoError
@@ -44,11 +42,12 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
     plain compile by the same clang with the same flags. Intermediate rewards are 0.
 
     Args:
-        corpus: which modules: `"builtin"`, a dataset's name, a folder, a `.bc` file, or several with commas between
-            them (see `mlgo_gym.corpus.open_corpus`); or a `Corpus`.
+        corpus: which modules: `"builtin"`, a dataset's name, a folder, a `.bc` file, a part of one such as
+            `"zstd:train"`, or several with commas between them (see `mlgo_gym.corpus.open_corpus`); or a `Corpus`.
         clang: which compiler: a path or a name on `PATH`, version 17 or newer. Default: `$MLGO_CLANG`, else the
             bundled one.
-        observation: `"flat"`, one float32 vector named by `feature_names`, or `"dict"`, the raw tensors by name.
+        observation: `"flat"`, one float32 vector named by `feature_names`, beside an `action_mask` where actions are
+            masked; `"vector"`, one float32 vector that has the mask in it; or `"dict"`, the raw tensors by name.
         reward: `"relative"`, `1 - cost / baseline`; `"bytes"`, `baseline - cost`; `"log"`, the logarithm of
             `baseline / cost`; or the name of a metric, whose relative reward it is.
         metric: which cost: `"text"`, the executable sections in bytes; `"llvm-size"`, the first column of llvm-size;
@@ -81,7 +80,16 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         contexts: follow in which functions clang inlines: `info` has `context`, `visit` and `position` then. Costs up
             to a third of a compile. Register allocation has its contexts without it.
         credit: with the last `info`, the bytes that each inlining decision saved, and the bytes of each function.
-        render_mode: `"ansi"`, or None.
+        render_mode: what `render()` returns: `"ansi"`, a text; `"rgb_array"`, a picture (the extra `render`);
+            `"human"` prints the text at each step; or None.
+        order: which module comes next where none is named: `"random"` draws among all each time; `"shuffle"` takes each
+            once, then shuffles again; `"cycle"` keeps the corpus's order. The last two leave out modules without
+            decisions, begin anew with each `reset(seed=…)`, and in a vector environment share the modules out.
+        module_weights: with `"random"`, how much likelier than by 1 modules are: a number of at least 0 by a glob of
+            their names, `*` also matching slashes; of several that match, the first counts.
+        info: `"full"`, or `"numeric"`: every key is there at each step and a number or an array of one shape, 0 where
+            there is nothing to tell, for libraries that stack infos. `module` is then the module's position in
+            `corpus.names`, and `failed` tells that the compile failed.
 
     Attributes:
         feature_names: the name of each element of a flat observation.
@@ -101,7 +109,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
     metadata: dict[str, Any] = {"render_modes": [*RENDER_MODES], "render_fps": 10}  # noqa: RUF012 - gymnasium declares it so
 
     def __init__(self, task: Task, **options: Unpack[EnvOptions]) -> None:
-        self.setup = Setup(task, Settings.of(options, _own_arguments(type(self))))
+        self.setup = Setup(task, Settings.of(options, keyword_arguments(type(self))))
         self.maker = EpisodeMaker(self.setup)
         self.task = task
         self.toolchain: Toolchain = self.setup.toolchain
@@ -146,7 +154,9 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         """
         super().reset(seed=seed)
         self._end_episode()
-        self._warn_of_time_limits()
+        if not self._begun_before:
+            warn_of_step_limit()
+        self._begun_before = True
         if seed is not None:
             self._turn = Turn()
         chosen = dict(options or {})
@@ -160,18 +170,6 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         self._stepper = Stepper(self.setup, begun)
         self._show()
         return self._stepper.observe(), self._stepper.info()
-
-    def _warn_of_time_limits(self) -> None:
-        if self._begun_before:
-            return
-        self._begun_before = True
-        limit = _limit_of_steps()
-        if limit is not None:
-            warnings.warn(
-                f"max_episode_steps={limit} ends long episodes without a reward: there is no object file yet. Leave "
-                f"it away and give max_decisions={limit}, after which clang decides by itself and the reward is real",
-                stacklevel=3,
-            )
 
     def compilation(self, module: Module) -> Compilation:
         """Return how this environment compiles a module, but for channels and output."""
@@ -373,23 +371,3 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         self._end_episode()
         self.maker.close()
         super().close()
-
-
-def _own_arguments(env_type: type[CompilerEnv]) -> list[str]:
-    """Return the names of the arguments that a kind of environment takes beside those that all take."""
-    parameters = inspect.signature(env_type.__init__).parameters.values()
-    return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
-
-
-def _limit_of_steps() -> int | None:
-    """Return after how many steps a wrapper whose `reset()` is under way will end the episode.
-
-    An environment knows nothing of its wrappers, and `gymnasium.make` tells it nothing of `max_episode_steps`.
-    """
-    frame = inspect.currentframe()
-    while frame is not None:
-        wrapper = frame.f_locals.get("self")
-        if isinstance(wrapper, TimeLimit):
-            return int(wrapper._max_episode_steps)
-        frame = frame.f_back
-    return None

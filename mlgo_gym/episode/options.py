@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -165,3 +166,9 @@ class Settings:
 def _check_choice(name: str, value: object, choices: Iterable[object]) -> None:
     if value not in choices:
         raise MlgoError(f"{name} must be one of {', '.join(map(repr, choices))}; found {value!r}")
+
+
+def keyword_arguments(env_type: type) -> list[str]:
+    """Return the names of the arguments that a kind of environment takes beside those that all take."""
+    parameters = inspect.signature(env_type).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
