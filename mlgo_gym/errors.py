@@ -67,6 +67,10 @@ class PolicyError(MlgoError):
     """A policy that cannot be found, loaded or used with the environment at hand."""
 
 
+class UnknownArgumentError(MlgoError, TypeError):
+    """An argument that an environment does not have; a `TypeError` too, as libraries that try arguments expect."""
+
+
 class MissingExtraError(MlgoError):
     """An optional dependency is not installed; the text names the extra that brings it."""
 

@@ -16,7 +16,7 @@ import pytest
 
 import mlgo_gym
 from mlgo_gym.episode.state import EpisodeState
-from mlgo_gym.errors import ActionError, CorpusError, MlgoError
+from mlgo_gym.errors import ActionError, CorpusError, MlgoError, UnknownArgumentError
 
 INLINE, EVICT = "mlgo/Inline-v0", "mlgo/RegAllocEvict-v0"
 
@@ -200,15 +200,16 @@ def test_the_modules_with_decisions_can_be_listed(varied: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"corpsu": "zstd"}, r"no argument 'corpsu': did you mean corpus\?.*corpus.*vocabulary"),
+        ({"corpsu": "zstd"}, r"unexpected keyword argument 'corpsu': did you mean corpus\?.*corpus.*vocabulary"),
         ({"vocabluary": 1}, r"did you mean vocabulary\?"),
-        ({"xyzzy": 1}, r"no argument 'xyzzy'; The arguments are clang, corpus"),
+        ({"xyzzy": 1}, r"unexpected keyword argument 'xyzzy'; The arguments are clang, corpus"),
     ],
     ids=str,
 )
 def test_an_unknown_argument_lists_the_known(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(MlgoError, match=message):
+    with pytest.raises(UnknownArgumentError, match=message) as raised:
         gym.make("mlgo/InlineIR2Vec-v0", **arguments)
+    assert isinstance(raised.value, TypeError)
 
 
 @every

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.order import ORDERS
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.tasks.reward import REWARDS
 from mlgo_gym.tasks.task import OBSERVATIONS, Task
@@ -88,7 +88,7 @@ class Settings:
             own: the names of further arguments that the environment takes.
 
         Raises:
-            MlgoError: an argument has another name than those that there are.
+            UnknownArgumentError: an argument has another name than those that there are.
         """
         names = [field.name for field in fields(cls)]
         for name in options:
@@ -96,7 +96,10 @@ class Settings:
                 known = sorted({*names, *own})
                 close = get_close_matches(name, known, n=1, cutoff=0.6)
                 hint = f": did you mean {close[0]}?" if close else ";"
-                raise MlgoError(f"there is no argument {name!r}{hint} The arguments are {', '.join(known)}")
+                # TorchRL tries `frameskip`, and looks for these words before it tries without.
+                raise UnknownArgumentError(
+                    f"unexpected keyword argument {name!r}{hint} The arguments are {', '.join(known)}"
+                )
         return cls(**options)
 
     def check(self, task: Task) -> None:
