@@ -296,7 +296,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
     def render(self) -> tuple[Any, ...]:
         """Return the current decision of each environment as `render()` of the single one does."""
-        return tuple(self._template.render_step(sub_env.stepper) for sub_env in self._sub_envs)
+        return tuple(self._template.render_step(sub_env.shown) for sub_env in self._sub_envs)
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Return an attribute of the single environment, once per environment."""

@@ -84,7 +84,9 @@ def decision_infos(task: Task, episodes: Sequence[Episode]) -> dict[str, Any]:
 
 
 def add_absent(info: dict[str, Any], task: Task, size: int) -> None:
-    """Add what every decision has and none of a batch had, so that its keys are there when all episodes are over.
+    """Add clang's own choices and the masks where no environment has them, because all episodes are over.
+
+    So `info["default_action"]` is always something to step with: what is taken at an end is ignored.
 
     Args:
         info: a batched info; the rows that are added are zeros, and nobody has them.
@@ -92,7 +94,7 @@ def add_absent(info: dict[str, Any], task: Task, size: int) -> None:
         size: the number of environments.
     """
     space = task.action_space
-    absent: dict[str, Any] = {"module": None, "context": None, "decision": 0, "default_action": 0}
+    absent: dict[str, Any] = {"default_action": 0}
     if not isinstance(space, gym.spaces.Discrete):
         absent["default_action"] = np.zeros(space.shape or (), space.dtype)
     elif task.masked:

@@ -48,6 +48,7 @@ class SubEnvironment:
         ready: whether there is something to deliver.
         stepper: takes the agent through the episode, from its first decision to its end.
         ending: how the last episode ended; until the next begins, or, with SAME_STEP, until that is delivered.
+        shown: the stepper of the last episode that began, also when that is over, for `render()`.
         np_random: the random generator that samples.
         turn: how far it has come in the order of modules.
     """
@@ -63,6 +64,7 @@ class SubEnvironment:
         self.number = number
         self.ready = False
         self.stepper: Stepper | None = None
+        self.shown: Stepper | None = None
         self.ending: Ending | None = None
         self._maker = maker
         self._mode = autoreset_mode
@@ -182,7 +184,7 @@ class SubEnvironment:
             self.ready = True
 
     def _begun(self, beginning: Beginning) -> None:
-        self.stepper = Stepper(self._maker.setup, beginning.result)
+        self.stepper = self.shown = Stepper(self._maker.setup, beginning.result)
         self.np_random, self.turn = beginning.np_random, beginning.turn
         self._beginning = None
         if self._sampled:
