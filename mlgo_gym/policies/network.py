@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.errors import MissingExtraError, PolicyError
+from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.normalization import Floats, Normalization
 from mlgo_gym.storage.cache import write_atomically
-from mlgo_gym.storage.tensors import read_tensors
+from mlgo_gym.storage.tensors import format_tensors, read_tensors
 
 FORMAT = "mlgo-gym network 1"
 
@@ -178,15 +178,8 @@ class Network:
         """Write everything to one safetensors file.
 
         Its tensors are `0.weight` (outputs, inputs), `0.bias`, `1.weight`, …; its metadata are `format`, `features`
-        (a JSON list), `activation` and `normalization` (JSON, where there is one).
-
-        Raises:
-            MissingExtraError: safetensors is not installed.
+        (a JSON list), `activation` and `normalization` (JSON, where there is one). Equal networks give equal files.
         """
-        try:
-            from safetensors.numpy import save
-        except ImportError:
-            raise MissingExtraError("a network's file", "mlp") from None
         tensors = {}
         for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             tensors[f"{number}.weight"] = np.ascontiguousarray(weight.T)
@@ -194,7 +187,7 @@ class Network:
         metadata = {"format": FORMAT, "features": json.dumps(self.features), "activation": self.activation}
         if self.normalization is not None:
             metadata["normalization"] = json.dumps(self.normalization.to_json())
-        write_atomically(Path(path), save(tensors, metadata))
+        write_atomically(Path(path), format_tensors(tensors, metadata))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Network:

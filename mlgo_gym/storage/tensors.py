@@ -1,4 +1,4 @@
-"""The safetensors container, read without its library: names, shapes and numbers, and nothing in it that could run.
+"""The safetensors container, without its library: names, shapes and numbers, and nothing in it that could run.
 
 The format (https://github.com/huggingface/safetensors, "Format") is eight bytes of length, little endian, a JSON header
 of that length, and the tensors' bytes one behind the other.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,32 @@ def parse_tensors(data: bytes) -> tuple[Tensors, dict[str, str]]:
     if end != len(contents):
         raise PolicyError(f"its tensors have {end} bytes, and there are {len(contents)}")
     return tensors, metadata
+
+
+def format_tensors(tensors: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
+    """Return the bytes of a safetensors file.
+
+    Equal tensors and metadata give equal bytes, which they do not by the library: there the order of the metadata is a
+    matter of chance.
+
+    Args:
+        tensors: arrays by name, of floats of 16 to 64 bits, integers of 8 to 64, or bytes.
+        metadata: texts by name.
+    """
+    kinds = {np.dtype(dtype): kind for kind, dtype in _DTYPES.items()}
+    header: dict[str, Any] = {_METADATA: dict(sorted(metadata.items()))} if metadata else {}
+    contents = []
+    end = 0
+    # As the library has it: the widest types first, so that each lies at a multiple of its size.
+    for name, array in sorted(tensors.items(), key=lambda each: (-each[1].dtype.itemsize, each[0])):
+        dtype = array.dtype.newbyteorder("<")
+        data = array.astype(dtype).tobytes()
+        header[name] = {"dtype": kinds[dtype], "shape": list(array.shape), "data_offsets": [end, end + len(data)]}
+        contents.append(data)
+        end += len(data)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _LENGTH)
+    return b"".join([len(text).to_bytes(_LENGTH, "little"), text, *contents])
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

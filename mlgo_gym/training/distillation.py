@@ -150,7 +150,7 @@ def fit(
                 optimizer.step()
                 schedule.step()
                 if step % 100 == 0 or step == settings.steps - 1:
-                    note(step, float(value))
+                    note(step, float(value.detach()))
     finally:
         torch.set_num_threads(threads)
     return model

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import MissingExtraError, MlgoError
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.parent import end_with_parent
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.storage.cache import key_of, write_atomically
-from mlgo_gym.storage.tensors import read_tensors
+from mlgo_gym.storage.tensors import format_tensors, read_tensors
 from mlgo_gym.training.curves import silent
 from mlgo_gym.training.distillation import torch_library
 
@@ -142,14 +142,10 @@ def unflatten(network: Network, values: np.ndarray[Any, Any]) -> Network:
 
 
 def _save(path: Path, identity: str, generation: int, weights: Any, optimizer: Any) -> None:
-    try:
-        from safetensors.numpy import save
-    except ImportError:
-        raise MissingExtraError("a checkpoint", "training") from None
     state = optimizer.state_dict()["state"][0]
     tensors = {"weights": weights.detach().numpy(), **{name: state[name].numpy() for name in ("exp_avg", "exp_avg_sq")}}
     metadata = {"identity": identity, "generation": str(generation), "step": str(float(state["step"]))}
-    write_atomically(path, save({name: np.ascontiguousarray(each) for name, each in tensors.items()}, metadata))
+    write_atomically(path, format_tensors(tensors, metadata))
 
 
 def _restore(path: Path, identity: str, weights: Any, optimizer: Any) -> int:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
-from mlgo_gym.errors import MissingExtraError, MlgoError, PolicyError
+from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.policies.network import FORMAT, Network
 from mlgo_gym.policies.normalization import Normalization
 
@@ -120,13 +120,18 @@ def test_a_normalization_of_other_features_is_refused(rows: np.ndarray) -> None:
         Network(("a", "c", "b"), one.weights, one.biases, "tanh", one.normalization)
 
 
-def test_without_safetensors_networks_are_read_and_writing_names_the_extra(
+def test_the_library_is_not_needed_and_reads_what_is_written(
     rows: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, path = network(rows), tmp_path / "n.safetensors"
-    one.save(path)
     monkeypatch.setitem(sys.modules, "safetensors", None)
     monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'mlgo-gym\[mlp\]'"):
-        one.save(path)
+    one.save(path)
+    before = path.read_bytes()
+    one.save(path)
+    assert path.read_bytes() == before
+    monkeypatch.undo()
+    tensors = load_file(path)
+    assert np.array_equal(tensors["0.weight"].T, one.weights[0])
+    assert len(tensors) == 6
     assert Network.load(path).features == NAMES
