@@ -42,7 +42,7 @@ def labels() -> Labels:
         rows,
         np.zeros(600, np.int8),
         (cost * 2).astype(np.int64),
-        np.full(600, 10_000),
+        np.full(600, 1_000_000),
         np.full(600, 2.0),
         np.array([f"0:m{number % 30}" for number in range(600)]),
         np.array(["p"] * 600),
@@ -58,7 +58,9 @@ def test_trees_and_their_network_learn_what_labels_say(labels: Labels) -> None:
     columns = [labels.features.index(name) for name in network.features]
     answers = network(labels.observations[:, columns].astype(np.float32))[:, 0] > 0
     assert (answers == smaller).mean() > 0.85
-    assert estimate(labels, smaller) < estimate(labels, answers) < estimate(labels, np.zeros(600, bool)) == 0
+    best, learned, nothing = (estimate(labels, each) for each in (smaller, answers, labels.answers))
+    assert best <= learned < 0.9 * best
+    assert nothing == 0
 
 
 def test_labels_that_say_nothing_are_refused(labels: Labels) -> None:
