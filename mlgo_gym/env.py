@@ -78,7 +78,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         trust: run the recorded flags of the corpus whatever they are. By default those that may do more than shape code
             are refused, and compilers cannot write outside their scratch folder where the kernel can see to that.
         contexts: follow in which functions clang inlines: `info` has `context`, `visit` and `position` then. Costs up
-            to a third of a compile. Register allocation has its contexts without it.
+            to a quarter of a compile. Register allocation has its contexts without it.
         credit: with the last `info`, the bytes that each inlining decision saved, and the bytes of each function.
         render_mode: what `render()` returns: `"ansi"`, a text; `"rgb_array"`, a picture (the extra `render`);
             `"human"` prints the text at each step; or None.

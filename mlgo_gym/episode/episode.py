@@ -84,7 +84,14 @@ class Episode:
         if self.alone:
             return ForkableSession((*command, *REMARK_FLAGS), advisors, confined=confined)
         record = self.task.optimization_record
-        return ForkableSession(command, advisors, optimization_record=record, confined=confined, contexts=self.contexts)
+        return ForkableSession(
+            command,
+            advisors,
+            optimization_record=record,
+            confined=confined,
+            contexts=self.contexts,
+            callees=self._made is not None,
+        )
 
     @property
     def over(self) -> bool:

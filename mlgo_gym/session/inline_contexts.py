@@ -14,8 +14,11 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-FLAGS = ("-mllvm", "-print-before=inline", "-Rpass=inline-ml", "-Rpass-missed=inline-ml")
-"""The `-cc1` arguments that make clang say it; they change nothing of what it compiles."""
+PLACE_FLAGS = ("-mllvm", "-print-before=inline")
+"""The `-cc1` arguments that make clang say which functions the inliner is at; they change nothing that is compiled."""
+
+FLAGS = (*PLACE_FLAGS, "-Rpass=inline-ml", "-Rpass-missed=inline-ml")
+"""The same with the callee of each decision."""
 
 _BANNER = b"*** IR Dump Before InlinerPass on ("
 _BANNER_END = b") ***\n"

@@ -39,6 +39,7 @@ class Session:
         advisors: which advisors ask us; none makes this a plain compile.
         optimization_record: whether to keep the optimisation record of the register allocator.
         contexts: whether to follow in which functions clang inlines; its decisions have contexts then.
+        callees: whether to follow which functions it inlines as well; with `contexts` alone.
         confined: whether it may write nowhere but into the scratch folder, where the kernel can see to that.
 
     Raises:
@@ -55,6 +56,7 @@ class Session:
         *,
         optimization_record: bool = False,
         contexts: bool = False,
+        callees: bool = True,
         confined: bool = False,
     ) -> None:
         self._begin(advisors, (), StandardError(InlineContexts() if contexts else None))
@@ -62,7 +64,8 @@ class Session:
             self._connection = Connection.make(
                 self.advisors, optimization_record=optimization_record, stderr_file=contexts
             )
-            followed = inline_contexts.FLAGS if contexts else ()
+            said = inline_contexts.FLAGS if callees else inline_contexts.PLACE_FLAGS
+            followed = said if contexts else ()
             self.command = (*command, *followed, *self._connection.arguments(self.advisors))
             self._process = CompilerProcess.start(
                 self.command,
