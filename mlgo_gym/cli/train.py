@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlgo_gym.corpus.sampling import PARTS
 from mlgo_gym.errors import MlgoError
 
 if TYPE_CHECKING:
@@ -235,9 +236,13 @@ def policy(
 
 
 def _at_level(part: str, level: str) -> str:
-    """Return a corpus at a level; `NAME:train` has its part behind the level."""
-    name, colon, split = part.partition(":")
-    return f"{name}@{level}{colon}{split}" if not Path(part).exists() else part
+    """Return a corpus at a level; of `NAME:train` it goes before the part. A folder has the level it was made at."""
+    if Path(part).exists():
+        return part
+    name, colon, split = part.rpartition(":")
+    if colon and split.partition("-")[0] in PARTS:
+        return f"{name}@{level}:{split}"
+    return f"{part}@{level}"
 
 
 BETWEEN_LINES = 10.0

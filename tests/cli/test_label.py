@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
+from mlgo_gym.cli.train import _at_level
 from mlgo_gym.training.label_store import read_labels
 
 
@@ -27,3 +29,17 @@ def test_a_network_cannot_be_trained_on_what_is_no_label(tmp_path: Path) -> None
     )
     assert result.exit_code != 0
     assert "was to be a folder of labels" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "at_level"),
+    [
+        ("zstd", "zstd@Os"),
+        ("zstd:train", "zstd@Os:train"),
+        ("catalogue:train-projects", "catalogue@Os:train-projects"),
+        ("pypi:lz4==4.4.5", "pypi:lz4==4.4.5@Os"),
+        ("/", "/"),
+    ],
+)
+def test_a_level_goes_before_the_part_of_a_corpus(corpus: str, at_level: str) -> None:
+    assert _at_level(corpus, "Os") == at_level
