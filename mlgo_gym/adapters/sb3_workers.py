@@ -48,6 +48,10 @@ class SubprocVecEnv(vec_env.SubprocVecEnv):
         MlgoError: a worker failed, here or in any method; the text has its number, its error and its traceback.
     """
 
+    # Said here for a type checker that does not see the library.
+    remotes: Any
+    closed: bool
+
     def __init__(self, env_fns: list[Callable[[], Env]], start_method: str | None = None) -> None:
         self._reports = Path(tempfile.mkdtemp(prefix="mlgo-gym-workers-"))
         weakref.finalize(self, shutil.rmtree, self._reports, ignore_errors=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -77,7 +77,7 @@ class Labelling:
             "check": self.check,
         }
 
-    def run(self, output: Path, jobs: int = 1) -> Iterator[dict[str, Any]]:
+    def run(self, output: Path, jobs: int = 1) -> Generator[dict[str, Any], None, None]:
         """Label every module, and yield the line about each as soon as it is on disk; those of earlier runs first.
 
         Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium as gym
@@ -64,9 +65,7 @@ def test_trees_and_their_network_learn_what_labels_say(labels: Labels) -> None:
 
 
 def test_labels_that_say_nothing_are_refused(labels: Labels) -> None:
-    nothing = Labels(
-        *(np.zeros_like(labels.bytes) if name == "bytes" else getattr(labels, name) for name in Labels.__slots__)
-    )
+    nothing = replace(labels, bytes=np.zeros_like(labels.bytes))
     with pytest.raises(MlgoError, match="labels that are not 0 were wanted, and all 600 are"):
         Teacher(nothing, TeacherSettings())
 
@@ -112,7 +111,9 @@ def test_weights_go_into_a_row_and_back() -> None:
 
 def test_evolution_that_was_ended_comes_to_the_same_result(corpus: Path, tmp_path: Path) -> None:
     arguments = {"corpus": str(corpus)}
-    start = imitate(gym.make("mlgo/Inline-v0", **arguments), rounds=1, episodes=1, settings=NetworkSettings((4,), 20))
+    start = imitate(
+        gym.make("mlgo/Inline-v0", corpus=str(corpus)), rounds=1, episodes=1, settings=NetworkSettings((4,), 20)
+    )
     evolution = Evolution("mlgo/Inline-v0", arguments, generations=2, directions=1, best=1, modules=1, deviation=0.5)
     whole = evolution.run(start, tmp_path / "whole.safetensors")
     assert not np.array_equal(flatten(whole), flatten(start))
