@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgo_gym.corpus.allowed import check_arguments
+from mlgo_gym.corpus.compilation import without_embedding
 from mlgo_gym.corpus.description import UNSPECIFIED_OVERRIDE, parse_command, write_description
 from mlgo_gym.corpus.flags import take_thinlto_index
 from mlgo_gym.corpus.object_list import IMPORTED_SUFFIX, INDEX_SUFFIX, BuildObject, ObjectList
@@ -147,7 +148,7 @@ def _extract_embedded(entry: BuildObject, plan: _Plan, reader: SectionReader) ->
     if not any(map(plan.matches, flags)):
         return False
     if not plan.trust:
-        check_arguments(take_thinlto_index(flags)[0], str(entry.path))
+        check_arguments(without_embedding(take_thinlto_index(flags)[0]), str(entry.path))
     if not bitcode:
         raise CorpusError(
             f"{entry.path}: the section with its bitcode is empty; build with -Xclang -fembed-bitcode=all"

@@ -24,6 +24,8 @@ from mlgo_gym.adapters.sb3_workers import SubprocVecEnv
 
 assert mlgo_gym
 
+pytestmark = pytest.mark.libraries
+
 INLINE = "mlgo_gym:mlgo/Inline-v0"
 
 

@@ -173,7 +173,8 @@ def test_verify_prints_a_line_for_each_problem_and_exits_with_1(corpus: Path, tm
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert lines[0].startswith("bad: ")
-    assert "1 of 2 modules" in lines[1]
+    assert lines[1].startswith("good: it has no recorded flags")
+    assert "1 of 2 modules" in lines[2]
 
 
 def test_a_corpus_without_an_end_is_not_gone_through() -> None:

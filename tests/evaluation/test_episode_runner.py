@@ -198,10 +198,10 @@ def test_a_policy_that_raises_fails_that_episode_alone(policy: Policy, varied: s
 
 
 class Illegal:
-    """Takes an action that there is not, and one that is none at all."""
+    """Takes actions that there are not."""
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
-        return 7 if info["decision"] % 2 else "yes"
+        return 7 if info["decision"] % 2 else -1
 
 
 @pytest.mark.parametrize("strict", [False, True])
