@@ -138,7 +138,7 @@ def test_the_last_observation_is_nothing(calls: Path) -> None:
 
 def test_a_decision_is_shown_in_words(calls: Path) -> None:
     env = InlineEnv(corpus=str(calls), render_mode="ansi")
-    assert env.render() == "no decision waits: the episode is over or never began"
+    assert env.render() == "no decision waits: no episode has begun"
     env.reset()
     shown = env.render()
     assert shown is not None
@@ -151,8 +151,15 @@ def test_a_decision_is_shown_in_words(calls: Path) -> None:
     assert after is not None
     assert after.splitlines()[0] == "inlining decision 1 of calls"
     assert after.endswith("the decision before: keep the call")
-    play(env)
-    assert env.render() == "no decision waits: the episode is over or never began"
+    over = False
+    while not over:
+        *_, over, _, _ = env.step(0)
+    last = env.render()
+    assert last is not None
+    assert re.match(r"calls is compiled, after \d+ decisions\n", last)
+    assert re.search(r"than clang alone$", last)
+    env.close()
+    assert env.render() == "no decision waits: no episode has begun"
 
 
 def test_without_a_render_mode_nothing_is_shown(env: InlineEnv) -> None:
@@ -169,7 +176,8 @@ def test_every_spelling_of_one_is_one(env: InlineEnv, action: Any) -> None:
     assert "illegal_action" not in env.step(action)[4]
 
 
-ILLEGAL = [2, -1, 0.5, math.nan, math.inf, None, "inline", [0, 1], np.array([1, 1])]
+ILLEGAL = [2, -1, np.array([2])]
+NO_ACTIONS = [0.5, math.nan, math.inf, None, "inline", "1", [], [0, 1], np.array([1, 1])]
 
 
 @pytest.mark.parametrize("action", ILLEGAL, ids=repr)
@@ -203,9 +211,22 @@ def test_a_strict_environment_raises_and_waits_for_a_legal_action(calls: Path, a
     env.close()
 
 
-def test_every_action_is_legal_so_there_is_no_mask(env: InlineEnv) -> None:
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("action", NO_ACTIONS, ids=repr)
+def test_what_is_no_action_raises_and_an_action_is_waited_for(calls: Path, action: Any, strict: bool) -> None:
+    env = InlineEnv(corpus=str(calls), strict=strict)
+    env.reset()
+    with pytest.raises(ActionError, match=r"an action was wanted, an element of Discrete\(2\); found"):
+        env.step(action)
+    assert env.step(1)[4]["decision"] == 1
+    env.close()
+
+
+def test_every_action_is_legal_so_the_mask_is_all_ones(env: InlineEnv) -> None:
     _, info = env.reset()
-    assert env.action_masks() is None
+    masks = env.action_masks()
+    assert masks is not None
+    assert masks.tolist() == [1, 1]
     assert "action_mask" not in info
 
 

@@ -26,7 +26,8 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 COLUMNS = 33
 NOTHING = COLUMNS - 1
-ILLEGAL = [-1, COLUMNS, 1000, 0.5, math.nan, math.inf, None, "evict", [1, 2], np.array([0, 1])]
+ILLEGAL = [-1, COLUMNS, 1000, np.array([1000])]
+NO_ACTIONS = [0.5, math.nan, math.inf, None, "evict", [1, 2], np.array([0, 1])]
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +120,9 @@ def test_the_mask_is_the_same_wherever_it_is_shown(env: RegAllocEvictEnv) -> Non
         np.testing.assert_array_equal(shown, info["action_mask"])
         assert shown[info["default_action"]]
         observation, *_, info = env.step(info["default_action"])
-    assert env.action_masks() is None
+    after = env.action_masks()
+    assert after is not None
+    assert after.all()
 
 
 @pytest.mark.parametrize("observation", ["flat", "dict"])
@@ -182,6 +185,17 @@ def test_a_strict_environment_refuses_what_is_no_column(spills: str, action: Any
     env = RegAllocEvictEnv(corpus=spills, strict=True)
     _, info = env.reset()
     with pytest.raises(ActionError, match=r"not legal at this decision; legal are \[\d+, "):
+        env.step(action)
+    assert "illegal_action" not in env.step(info["default_action"])[4]
+    env.close()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("action", NO_ACTIONS, ids=repr)
+def test_what_is_no_action_raises_and_an_action_is_waited_for(spills: str, action: Any, strict: bool) -> None:
+    env = RegAllocEvictEnv(corpus=spills, strict=strict)
+    _, info = env.reset()
+    with pytest.raises(ActionError, match=r"an action was wanted, an element of Discrete\(\d+\); found"):
         env.step(action)
     assert "illegal_action" not in env.step(info["default_action"])[4]
     env.close()

@@ -27,7 +27,8 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 HIGHEST = 4294967040
 """The largest float32 below 2^32: beyond it clang's conversion wraps, or gives 0."""
 
-ILLEGAL = [-1e-9, 1.0000002, 2, math.nan, math.inf, -math.inf, None, "first", [], [0.1, 0.2], np.array([])]
+ILLEGAL = [-1e-9, 1.0000002, 2, math.nan, math.inf, -math.inf, np.array([2.0])]
+NO_ACTIONS = [None, "first", [], [0.1, 0.2], np.array([])]
 SPLIT, DONE = 2, 5
 
 sizes, stages = st.integers(0, 2**32 - 1), st.integers(0, 6)
@@ -148,6 +149,17 @@ def test_a_strict_environment_refuses_a_number_outside_the_space(spills: str, ac
     env = RegAllocPriorityEnv(corpus=spills, strict=True)
     env.reset()
     with pytest.raises(ActionError, match=r"not legal at this decision; legal are Box\(0\.0, 1\.0"):
+        env.step(action)
+    assert "illegal_action" not in env.step(0.5)[4]
+    env.close()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("action", NO_ACTIONS, ids=repr)
+def test_what_is_no_number_raises_and_one_is_waited_for(spills: str, action: Any, strict: bool) -> None:
+    env = RegAllocPriorityEnv(corpus=spills, strict=strict)
+    env.reset()
+    with pytest.raises(ActionError, match=r"an action was wanted, an element of Box\(0\.0, 1\.0.*; found"):
         env.step(action)
     assert "illegal_action" not in env.step(0.5)[4]
     env.close()
