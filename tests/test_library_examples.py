@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.corpus import open_corpus
+from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -19,6 +21,7 @@ NEEDS = {
     "sb3_ppo.py": ("stable_baselines3",),
     "maskable_ppo.py": ("sb3_contrib",),
     "cleanrl_ppo.py": ("torch", "safetensors"),
+    "ppo_send_recv.py": ("torch", "safetensors"),
     "torchrl_ppo.py": ("torchrl", "safetensors"),
     "rllib_ppo.py": ("ray", "torch", "safetensors"),
 }
@@ -30,7 +33,7 @@ TRAINED = {"sb3_ppo.py": {"single", "vector"}}
 
 @pytest.fixture(scope="session")
 def small(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of sixteen tiny modules; by their names four of them are for testing."""
+    """A folder of sixteen tiny modules, of which their names put some to testing."""
     folder = tmp_path_factory.mktemp("small")
     for program in ("many_calls.c", "mixed.c"):
         for number in range(8):
@@ -41,7 +44,9 @@ def small(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.mark.libraries
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", NEEDS)
-def test_an_example_trains_and_compares_itself_with_clang(name: str, small: Path, tmp_path: Path) -> None:
+def test_an_example_trains_and_compares_itself_with_clang(
+    name: str, small: Path, tmp_path: Path, toolchain: Toolchain
+) -> None:
     missing = [module for module in NEEDS[name] if importlib.util.find_spec(module) is None]
     if missing:
         pytest.skip(f"{', '.join(missing)} is not installed")
@@ -55,8 +60,10 @@ def test_an_example_trains_and_compares_itself_with_clang(name: str, small: Path
     assert answer.returncode == 0, answer.stderr
     rows = {words[0]: words for words in map(str.split, answer.stdout.splitlines()) if words}
     trained = TRAINED.get(name, {"trained"})
+    tested = len(open_corpus(str(small), toolchain=toolchain).split("test"))
+    assert 0 < tested < 16
     assert {row: int(rows[row][1]) for row in ("untrained", *trained, "clang")} == dict.fromkeys(
-        ("untrained", *trained, "clang"), 4
+        ("untrained", *trained, "clang"), tested
     )
     weights = [_weights(path) for path in tmp_path.iterdir() if path.is_file()]
     assert len(set(weights)) == len(weights) == 1 + len(trained)  # it has learned something, good or bad

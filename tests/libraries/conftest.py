@@ -1,0 +1,22 @@
+"""What every library's test gets: an environment's id, and arguments that keep its episodes short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import mlgo_gym
+
+
+@pytest.fixture(params=sorted(mlgo_gym.ENVIRONMENTS))
+def name(request: pytest.FixtureRequest) -> str:
+    """Each registered environment."""
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.fixture
+def short(varied: str) -> dict[str, Any]:
+    """The arguments of an environment of tiny modules, of which few decisions are the agent's."""
+    return {"corpus": varied, "max_decisions": 4}

@@ -1,0 +1,31 @@
+"""Stable-Baselines3's recorder of videos, which holds what it opens until Python collects it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("stable_baselines3", reason="the extra sb3 is not installed")
+pytest.importorskip("moviepy", reason="videos are written with moviepy")
+pytest.importorskip("PIL", reason="pictures need the extra render")
+
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecVideoRecorder
+
+import mlgo_gym
+
+pytestmark = pytest.mark.libraries
+
+assert mlgo_gym
+
+
+def test_its_recorder_writes_a_video(name: str, short: dict[str, Any], tmp_path: Path) -> None:
+    inner = make_vec_env(name, n_envs=1, seed=0, env_kwargs=short)
+    env = VecVideoRecorder(inner, str(tmp_path), record_video_trigger=lambda step: step == 0, video_length=3)
+    env.reset()
+    for _ in range(5):
+        _, _, _, _ = env.step([env.action_space.sample()])  # type: ignore[arg-type]  # as SB3's documentation does
+    env.close()
+    assert [path.suffix for path in tmp_path.iterdir()] == [".mp4"]

@@ -1,0 +1,38 @@
+"""TorchRL by `GymEnv`, which makes environments from their ids, alone and several at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torchrl", reason="the extra torchrl is not installed")
+
+from torchrl.envs import GymEnv
+from torchrl.envs.utils import check_env_specs
+
+import mlgo_gym
+
+pytestmark = pytest.mark.libraries
+
+assert mlgo_gym
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+def test_it_makes_an_environment_from_an_id(name: str, short: dict[str, Any]) -> None:
+    env = GymEnv(name, **short)
+    check_env_specs(env)
+    batch = env.rollout(10, break_when_any_done=False)
+    env.close()
+    assert batch.batch_size == (10,)
+    assert batch["next", "done"].any()
+
+
+def test_it_makes_two_with_workers_of_its_own(name: str, short: dict[str, Any]) -> None:
+    if name == "mlgo/Joint-v0":  # of a batch of one-hot `task` TorchRL's check of specifications expects other zeros
+        short = short | {"observation": "vector"}
+    env = GymEnv(f"mlgo_gym:{name}", num_envs=2, info="numeric", **short)  # the workers import it
+    batch = env.rollout(6, break_when_any_done=False)
+    env.close()
+    assert batch.batch_size == (2, 6)
+    assert batch["next", "done"].any()
