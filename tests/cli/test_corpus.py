@@ -174,7 +174,7 @@ def test_verify_prints_a_line_for_each_problem_and_exits_with_1(corpus: Path, tm
     lines = result.stdout.splitlines()
     assert lines[0].startswith("bad: ")
     assert lines[1].startswith("good: it has no recorded flags")
-    assert "1 of 2 modules" in lines[2]
+    assert "0 of 2 modules are whole" in lines[2]
 
 
 def test_a_corpus_without_an_end_is_not_gone_through() -> None:
