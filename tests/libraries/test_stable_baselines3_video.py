@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("stable_baselines3", reason="the extra sb3 is not installed")
@@ -26,6 +27,6 @@ def test_its_recorder_writes_a_video(name: str, short: dict[str, Any], tmp_path:
     env = VecVideoRecorder(inner, str(tmp_path), record_video_trigger=lambda step: step == 0, video_length=3)
     env.reset()
     for _ in range(5):
-        _, _, _, _ = env.step([env.action_space.sample()])  # type: ignore[arg-type]  # as SB3's documentation does
+        env.step(np.array([env.action_space.sample()]))
     env.close()
     assert [path.suffix for path in tmp_path.iterdir()] == [".mp4"]
