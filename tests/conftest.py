@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,12 @@ from tests.traces import traces
 PROGRAMS = Path(__file__).parent / "programs"
 
 MakeBitcode = Callable[..., Path]
+
+
+# A shell that runs the tests in the background has its children ignore these, and they pass that on to their own.
+for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 
 def pytest_collection_finish() -> None:
