@@ -19,16 +19,10 @@ from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import PROGRAMS
+from tests.llvm.test_object_file import LEVELS
+from tests.llvm.test_object_file import TRIPLES as OBJECT_TRIPLES
 
-TRIPLES = {
-    "64 bits little-endian": "x86_64-unknown-linux-musl",
-    "64 bits little-endian of Arm": "aarch64-unknown-linux-musl",
-    "32 bits little-endian": "i386-unknown-linux-musl",
-    "64 bits big-endian": "s390x-unknown-linux-musl",
-    "32 bits big-endian": "powerpc-unknown-linux-musl",
-    "32 bits with Thumb code": "thumbv7-unknown-linux-musleabihf",
-}
-LEVELS = ["-O0", "-Oz", "-O3", "-g", "-ffunction-sections"]
+TRIPLES = {**OBJECT_TRIPLES, "32 bits with Thumb code": "thumbv7-unknown-linux-musleabihf"}
 PLAIN = "x86_64-unknown-linux-musl"
 
 
