@@ -58,8 +58,9 @@ def _compile_by_recipe(
         recipe = read_recipe(settings.recipes, digest)
         if recipe is None and settings.search:
             policy = searched_policy(settings, invocation.level)
+            command = [*compiler, *rest]
             problem = search_recipe(
-                settings.recipes, digest, bitcode, settings.search, settings.clang, policy, [*compiler, *rest]
+                settings.recipes, invocation.source, bitcode, settings.search, settings.clang, policy, command
             )
             count("searched")
             if problem:
@@ -69,7 +70,7 @@ def _compile_by_recipe(
             count("without a recipe")
             return None
         was_used(settings.recipes, digest)
-        if recipe.answers is None:
+        if not recipe.answers:
             count("compiled by a recipe")
             become([*compiler, *rest])
         problem = _run(compiler, rest, [Advisor(INLINING, recipe.bind)], len(recipe.answers))

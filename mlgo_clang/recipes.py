@@ -1,7 +1,8 @@
 """Recipes: what search found for a module, by the digest of what the front end makes of its source.
 
-A recipe is a file `DIGEST.json` with an answer for each question of clang. The same module asks the same clang the same
-questions in the same order, so it is replayed by their numbers; a module that asks fewer or more is another.
+`mlgo_gym.storage.recipe` says what is in the file `DIGEST.recipe`, and reads all of it. A build needs its answers
+alone: the same module asks the same clang the same questions in the same order, and one that asks fewer or more is
+another.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import subprocess
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from mlgo_clang.conversation import Decide
     from mlgo_clang.header import Header
 
-FORMAT = "mlgo-gym recipe 1"
+FIRST_LINE = "mlgo-gym recipe 1"
+"""What every recipe begins with."""
+
+SUFFIX = ".recipe"
+"""How the name of every recipe ends; before that, it is the digest of the module."""
 
 _SIDE_OUTPUTS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-MV", "-pipe", "-c"))
 _SIDE_OUTPUTS_WITH_VALUE = frozenset(("-o", "-MF", "-MT", "-MQ", "--serialize-diagnostics", "-serialize-diagnostics"))
@@ -40,25 +44,23 @@ class Recipe:
     """The answers for one module.
 
     Attributes:
-        digest: that of the module.
-        answers: one for each question, in order; None where clang alone makes the smallest object that is known.
+        answers: a 0 or 1 for each question, in order; none where clang alone makes the smallest object that is known.
     """
 
-    __slots__ = ("answers", "digest")
+    __slots__ = ("answers",)
 
-    def __init__(self, digest: str, answers: Sequence[int] | None) -> None:
-        self.digest = digest
-        self.answers = None if answers is None else tuple(answers)
+    def __init__(self, answers: str) -> None:
+        self.answers = answers
 
     def bind(self, _header: Header) -> Decide:
         """Return who gives the answers in order."""
-        answers = iter(self.answers or ())
+        answers = iter(self.answers)
 
         def decide(_data: bytes, _start: int) -> int:
             answer = next(answers, None)
             if answer is None:
                 raise RecipeError("the module asks more than its recipe answers")
-            return answer
+            return int(answer)
 
         return decide
 
@@ -84,7 +86,9 @@ def front_end_bitcode(compiler: Sequence[str], rest: Sequence[str]) -> bytes:
     # Before a `--` in the arguments; and -g0 behind what they say of debugging.
     end = kept.index("--") if "--" in kept else len(kept)
     command = [*compiler, *kept[:end], *flags, "-o", "-", *kept[end:]]
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    # What the date is expanded to would make another module of a source every day.
+    environment = {"SOURCE_DATE_EPOCH": "0", **os.environ}
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, env=environment, capture_output=True, check=False)
     if result.returncode != 0 or not result.stdout:
         raise RecipeError("the front end made no module of the source")
     return result.stdout
@@ -107,56 +111,55 @@ def read_recipe(folder: str, digest: str) -> Recipe | None:
     Raises:
         RecipeError: it cannot be read, or is of another module.
     """
-    path = os.path.join(folder, f"{digest}.json")
+    path = os.path.join(folder, f"{digest}{SUFFIX}")
     try:
-        with open(path, "rb") as file:
-            content = file.read()
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            text = file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise RecipeError(f"the recipe {path} cannot be read: {error}") from error
-    return parse_recipe(content, digest)[0]
+    return parse_recipe(text, digest)
 
 
 def was_used(folder: str, digest: str) -> None:
     """Note that a recipe was used, for `mlgo-gym recipes prune`."""
     try:
-        os.utime(os.path.join(folder, f"{digest}.json"))
+        os.utime(os.path.join(folder, f"{digest}{SUFFIX}"))
     except OSError:
         return
 
 
-def parse_recipe(content: bytes, digest: str) -> tuple[Recipe, dict[str, Any]]:
-    """Return the recipe in the contents of a file, and all that the file says.
+def parse_recipe(text: str, digest: str) -> Recipe:
+    """Return the answers in the contents of a recipe.
 
     Raises:
         RecipeError: it is no recipe, or one of another module.
     """
-    import json
-
+    head, blank, body = text.partition("\n\n")
+    first, *fields = head.split("\n")
+    if first != FIRST_LINE or not blank:
+        raise RecipeError(f"a recipe begins with {FIRST_LINE!r}, and this with {first[:80]!r}")
+    found = next((field.partition(" ")[2] for field in fields if field.startswith("digest ")), "")
+    if found != digest:
+        raise RecipeError(f"the recipe is of the module {found[:12]}, not of {digest[:12]}")
     try:
-        data = json.loads(content)
-        if data["format"] != FORMAT:
-            raise ValueError(data["format"])
-        answers = data["answers"]
-        recipe = Recipe(data["module"], None if answers is None else [int(character) for character in answers])
-        if set(recipe.answers or ()) - {0, 1}:
-            raise ValueError("answers are 0 and 1")
-    except (ValueError, LookupError, TypeError) as error:
-        raise RecipeError(f"a recipe ({FORMAT!r}) was wanted, and it is of another form ({error!r})") from error
-    if recipe.digest != digest:
-        raise RecipeError(f"the recipe is of the module {recipe.digest[:12]}, not of {digest[:12]}")
-    return recipe, data
+        answers = "".join([line.split(" ", 2)[1] for line in body.split("\n")[:-1]])
+    except IndexError:
+        answers = "?"
+    if answers.strip("01"):
+        raise RecipeError(f"the recipe of {digest[:12]} was to have answers of 0 and 1; remove it")
+    return Recipe(answers)
 
 
 def search_recipe(
-    folder: str, digest: str, bitcode: bytes, compiles: int, clang: str, policy: str, command: Sequence[str]
+    folder: str, source: str, bitcode: bytes, compiles: int, clang: str, policy: str, command: Sequence[str]
 ) -> str:
     """Search a module and keep the recipe; return what went wrong, or nothing.
 
     Args:
         folder: where recipes are.
-        digest: that of the module.
+        source: the source, of which the recipe tells whoever reads it.
         bitcode: the module.
         compiles: how many compiles the search may take.
         clang: the compiler, as `mlgo-gym` takes it.
@@ -165,7 +168,7 @@ def search_recipe(
     """
     import sys
 
-    process = [sys.executable, "-m", "mlgo_gym.deploy.recipe_search", folder, digest, str(compiles), clang, policy]
+    process = [sys.executable, "-m", "mlgo_gym.deploy.recipe_search", folder, source, str(compiles), clang, policy]
     process += command
     result = subprocess.run(process, input=bitcode, capture_output=True, check=False)
     if result.returncode != 0:

@@ -20,16 +20,17 @@ def list_recipes(folder: Folder) -> None:
     """Show each recipe: bytes of clang alone, bytes by the recipe, decisions, and the compiles that it took to find."""
     from mlgo_gym.deploy.recipe_folder import stored_recipes
 
-    typer.echo(f"{'module':16} {'clang':>10} {'recipe':>10} {'change':>8} {'decisions':>9} {'compiles':>8}")
+    typer.echo(f"{'digest':16} {'clang':>10} {'recipe':>10} {'change':>8} {'decisions':>9} {'compiles':>8}  module")
     clang = text = 0
     for path, recipe in stored_recipes(folder):
         if recipe is None:
             typer.echo(f"{path.stem[:16]:16} damaged")
             continue
-        clang, text = clang + recipe.clang_text, text + recipe.text
+        clang, text = clang + recipe.baseline_text, text + recipe.text
         typer.echo(
-            f"{recipe.module[:16]:16} {recipe.clang_text:10} {recipe.text:10} "
-            f"{recipe.text / max(recipe.clang_text, 1) - 1:+8.2%} {len(recipe.answers or ''):9} {recipe.compiles:8}"
+            f"{recipe.digest[:16]:16} {recipe.baseline_text:10} {recipe.text:10} "
+            f"{recipe.text / max(recipe.baseline_text, 1) - 1:+8.2%} {len(recipe.answers):9} {recipe.compiles:8}  "
+            f"{recipe.module}"
         )
     typer.echo(f"{'total':16} {clang:10} {text:10} {text / max(clang, 1) - 1:+8.2%}")
 
@@ -39,14 +40,17 @@ def verify(
     folder: Folder,
     clang: Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")] = None,
 ) -> None:
-    """Compile each module by its recipe, and compare the bytes. Exit status 1: one does not hold."""
+    """Compile each module by its recipe, and compare the bytes.
+
+    A recipe whose flags may do more than shape code is not run. Exit status 1: one does not hold.
+    """
     from mlgo_gym.deploy.recipe_folder import stored_recipes, verify_recipe
     from mlgo_gym.llvm.toolchain import find_toolchain
 
     toolchain = find_toolchain(clang)
     good = bad = 0
     for path, recipe in stored_recipes(folder):
-        problem = "it is damaged" if recipe is None else verify_recipe(folder, recipe, toolchain)
+        problem = "it is damaged" if recipe is None else verify_recipe(path, recipe, toolchain)
         good, bad = good + (not problem), bad + bool(problem)
         if problem:
             typer.echo(f"{path.stem[:16]}: {problem}")

@@ -16,8 +16,8 @@ def replay(
 ) -> None:
     """Run the episodes of a trace, or a recipe, again, and compare what is measured with what was.
 
-    The answers of a trace are sent ahead, so that clang never waits. For a
-    recipe the corpus must be named.
+    The answers of a trace are sent ahead, so that clang never waits. A recipe
+    is compiled from the bitcode that lies beside it, unless a corpus is named.
 
     Exit status 1: an episode was not reproduced.
     """
@@ -34,14 +34,17 @@ def replay(
 
 
 def _replay_recipe(path: Path, corpus: str | None, clang: str | None) -> None:
+    from mlgo_gym.deploy.recipe_folder import verify_recipe
     from mlgo_gym.envs import InlineEnv
     from mlgo_gym.errors import MlgoError
+    from mlgo_gym.llvm.toolchain import find_toolchain
     from mlgo_gym.search.recipe_making import replay_recipe
     from mlgo_gym.storage.recipe import read_recipe
 
-    if corpus is None:
-        raise MlgoError("a recipe names its module and not where that is: name the corpus with --corpus")
     recipe = read_recipe(path)
-    compiled = replay_recipe(InlineEnv(corpus=corpus, clang=clang), recipe)
-    change = compiled.text / max(recipe.baseline_text, 1) - 1
-    typer.echo(f"{recipe.module}: {compiled.text} bytes, {change:+.2%} against clang, as the recipe says")
+    if corpus is not None:
+        replay_recipe(InlineEnv(corpus=corpus, clang=clang), recipe)
+    elif problem := verify_recipe(path, recipe, find_toolchain(clang)):
+        raise MlgoError(f"{path}: {problem}; search again, or name the corpus that has it with --corpus")
+    change = recipe.text / max(recipe.baseline_text, 1) - 1
+    typer.echo(f"{recipe.module}: {recipe.text} bytes, {change:+.2%} against clang, as the recipe says")

@@ -31,8 +31,9 @@ def search(
     """Search the decisions of each module of a corpus for those that cost least.
 
     Every result is verified by replaying its decisions in a fresh clang. A
-    recipe is a text file of a module's decisions; `replay` runs it again. Exit
-    status 1: a module failed, or a replay cost something else.
+    recipe is a text file of a module's decisions: `replay` runs it again, and
+    builds with `mlgo-clang --mlgo-recipes=FOLDER` do. Exit status 1: a module
+    failed, or a replay cost something else.
     """
     from mlgo_gym.cli.evaluate import parse_settings
     from mlgo_gym.search import CorpusSearch

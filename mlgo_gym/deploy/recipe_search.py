@@ -1,6 +1,6 @@
 """Search the decisions of one module for `mlgo-clang`, and keep what was found as a recipe.
 
-It is a program: `python -m mlgo_gym.deploy.recipe_search FOLDER DIGEST COMPILES CLANG POLICY COMMAND…`, which reads the
+It is a program: `python -m mlgo_gym.deploy.recipe_search FOLDER SOURCE COMPILES CLANG POLICY COMMAND…`, which reads the
 bitcode from its standard input.
 """
 
@@ -11,29 +11,28 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from mlgo_clang.recipes import FORMAT
 from mlgo_gym.corpus.code_generation import code_generation_flags
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.deploy.recipe_folder import StoredRecipe, write_recipe
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.search import search_module
+from mlgo_gym.search.recipe_making import make_recipe
+from mlgo_gym.storage.recipe import Recipe, keep_recipe
 
 ALGORITHM = "greedy"
 """The search that finds most with few compiles (docs/search.md)."""
 
 
-def search_recipe(
-    digest: str, bitcode: Path, flags: Sequence[str], clang: str, policy: str, compiles: int
-) -> StoredRecipe:
+def search_recipe(source: str, bitcode: Path, flags: Sequence[str], clang: str, policy: str, compiles: int) -> Recipe:
     """Return the best decisions that a search, or a policy, takes in a module.
 
     Args:
-        digest: that of the module.
+        source: what the module is called in the recipe.
         bitcode: the module, before any optimisation.
         flags: its `-cc1` arguments.
         clang: the compiler.
@@ -47,28 +46,17 @@ def search_recipe(
     env = make_environment("mlgo/Inline-v0", arguments)
     try:
         module = next(iter(env.corpus))
-        try:
+        used, actions = 0, None
+        if env.decisions(module):
             result = search_module(env, module, ALGORITHM, compiles=max(compiles - 1, 1))
-        except CorpusError:
-            # There is nothing to decide: clang alone makes the object.
-            return StoredRecipe(FORMAT, digest, None, 0, 0, 0, env.toolchain.version_text, tuple(flags))
-        best, answers = int(result.cost), result.actions
-        if policy:
-            cost, actions = _episode(env, module, policy)
-            if cost < best:
-                best, answers = cost, actions
-        baseline = int(result.baseline)
-        kept = "".join(map(str, answers)) if best < baseline and result.verified else None
-        return StoredRecipe(
-            FORMAT,
-            digest,
-            kept,
-            min(best, baseline),
-            baseline,
-            result.compiles + 1,
-            env.toolchain.version_text,
-            tuple(flags),
-        )
+            best, used = result.baseline, result.compiles + 1
+            if result.verified and result.cost < best:
+                best, actions = result.cost, result.actions
+            if policy:
+                cost, answers = _episode(env, module, policy)
+                if cost < best:
+                    actions = answers
+        return replace(make_recipe(env, module, actions, used), module=source)
     finally:
         env.close()
 
@@ -108,14 +96,14 @@ def cc1_flags(command: Sequence[str]) -> tuple[str, ...]:
 
 def main(arguments: Sequence[str]) -> int:
     """Search a module and keep the recipe; return the exit status."""
-    folder, digest, compiles, clang, policy, *command = arguments
+    folder, source, compiles, clang, policy, *command = arguments
     data = sys.stdin.buffer.read()
     try:
         with tempfile.TemporaryDirectory(prefix="mlgo-gym-recipe-") as temporary:
             bitcode = Path(temporary, "module.bc")
             bitcode.write_bytes(data)
-            found = search_recipe(digest, bitcode, cc1_flags(command), clang, policy, int(compiles))
-        write_recipe(Path(folder), found, data)
+            found = search_recipe(source, bitcode, cc1_flags(command), clang, policy, int(compiles))
+        keep_recipe(found, folder, data)
     except (MlgoError, OSError) as error:
         print(error, file=sys.stderr)  # noqa: T201 - for mlgo-clang, which shows it
         return 1

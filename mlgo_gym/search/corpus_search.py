@@ -17,7 +17,7 @@ from mlgo_gym.search.algorithms import search_module
 from mlgo_gym.search.recipe_making import make_recipe
 from mlgo_gym.search.search_result import SearchResult
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
-from mlgo_gym.storage.recipe import write_recipe
+from mlgo_gym.storage.recipe import keep_recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class CorpusSearch:
         seed: seeds the random generator.
         names: the modules to search; all, where there are none.
         start: the policy whose decisions the search begins with.
-        recipes: a folder for the recipe of each module that was made smaller, `NAME.recipe`; None writes none.
+        recipes: a folder for the recipe of each module that was made smaller, as `keep_recipe()` names it; None
+            writes none.
     """
 
     environment: str
@@ -124,9 +125,8 @@ class CorpusSearch:
                 start=self.start,
             )
             if self.recipes is not None and result.cost < result.baseline:
-                path = self.recipes / f"{name}.recipe"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_recipe(make_recipe(env, module, result.actions), path)
+                recipe = make_recipe(env, module, result.actions, result.compiles)
+                keep_recipe(recipe, self.recipes, module.bitcode.read_bytes())
             return result
         except MlgoError as error:
             return SearchResult(name, self.algorithm, (), 0.0, 0.0, 0, 0.0, verified=False, error=str(error))

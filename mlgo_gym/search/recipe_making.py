@@ -8,33 +8,38 @@ from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.placed_compile import PlacedCompile, compile_placed
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.session.decision import Decision
-from mlgo_gym.storage.recipe import Recipe, gather
+from mlgo_gym.storage.recipe import Recipe, Visit, gather
 
 
-def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...]) -> Recipe:
+def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | None, compiles: int = 0) -> Recipe:
     """Return the recipe of some inlining decisions, from a compile in a fresh clang that takes them.
 
     Args:
         env: the environment, whose compiler and flags are used.
         module: the module.
-        actions: all its decisions, in order.
+        actions: all its decisions, in order; None where nothing was found that is smaller than a plain compile.
+        compiles: how many compiles it took to find them.
 
     Raises:
         MlgoError: clang asks more or fewer questions, or decides about something else than inlining.
         CompilerError: the compile failed.
     """
     compilation, timeout = env.compilation(module), env.setup.settings.timeout
-    compiled = _compile(env, module, actions)
     baseline = measure_baseline(compilation, timeout)
     assert baseline.sizes is not None, "a plain compile goes to its end"
+    text, visits = baseline.sizes.text, gather(())
+    if actions is not None:
+        compiled = _compile(env, module, actions)
+        text, visits = compiled.text, _visits(compiled)
     return Recipe(
         module=module.name,
         digest=module.digest(),
         clang=env.toolchain.version_text,
         flags=compilation.flags,
-        text=compiled.text,
+        text=text,
         baseline_text=baseline.sizes.text,
-        visits=gather((decision.component, decision.visit, decision.answer) for decision in compiled.decisions),
+        visits=visits,
+        compiles=compiles,
     )
 
 
@@ -52,13 +57,17 @@ def replay_recipe(env: CompilerEnv, recipe: Recipe) -> PlacedCompile:
     module = env.corpus.module(recipe.module)
     recipe.check(module.digest(), env.toolchain.version_text)
     compiled = _compile(env, module, recipe.answers)
-    visits = gather((decision.component, decision.visit, decision.answer) for decision in compiled.decisions)
+    visits = _visits(compiled)
     if visits != recipe.visits or compiled.text != recipe.text:
         raise MlgoError(
             f"the recipe of {recipe.module!r} was to come to {recipe.text} bytes in {len(recipe.visits)} visits, and "
             f"came to {compiled.text} in {len(visits)}: the flags are others than {' '.join(recipe.flags)}"
         )
     return compiled
+
+
+def _visits(compiled: PlacedCompile) -> tuple[Visit, ...]:
+    return gather((decision.component, decision.visit, decision.answer) for decision in compiled.decisions)
 
 
 def _compile(env: CompilerEnv, module: Module, actions: tuple[int, ...]) -> PlacedCompile:

@@ -6,18 +6,23 @@
     clang 22.1.8
     flags ["-cc1", "-Oz", …]
     text 10240 11264
+    compiles 50
 
     0 0110 deflate_fast
     0 1 longest_match
     1 00 deflate_fast
 
-First what it is for: the module and the SHA-256 of its bitcode, the compiler and its flags (JSON, without input and
-output), and the bytes of its executable sections with these decisions and with the compiler's own. Then, in the order
-in which clang asks, a line for each visit of the inliner to a component of the call graph: how often it was there
-before, the answer to each of its questions (1 inlines, 0 keeps the call), and the component's functions.
+First what it is for: the module, the SHA-256 of its bitcode, which is what the front end makes of the source before
+any optimisation, the compiler and its flags (JSON, without input and output). Then the bytes of its executable sections
+with these decisions and with the compiler's own, and how many compiles it took to find them. Then, in the order in
+which clang asks, a line for each visit of the inliner to a component of the call graph: how often it was there before,
+the answer to each of its questions (1 inlines, 0 keeps the call), and the component's functions. No such line says that
+nothing was found that is smaller than what the compiler makes alone.
 
 The answers of all lines in a row are those to all questions of the compile. As long as the bitcode, the compiler and
-the flags are the same, so are the questions.
+the flags are the same, so are the questions. A file is called `DIGEST.recipe`: `mlgo-clang --mlgo-recipes=FOLDER` finds
+it by what its own front end makes of a source (`mlgo_clang.recipes`), and `mlgo-gym search --recipes FOLDER` writes the
+same. The bitcode lies beside it, `DIGEST.bc`, so that `mlgo-gym recipes verify` and `mlgo-gym replay` need no more.
 """
 
 from __future__ import annotations
@@ -29,9 +34,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+from mlgo_clang.recipes import FIRST_LINE, SUFFIX
 from mlgo_gym.errors import MlgoError
-
-_FIRST_LINE = "mlgo-gym recipe 1"
+from mlgo_gym.storage.cache import write_atomically
 
 
 class Visit(NamedTuple):
@@ -59,7 +64,8 @@ class Recipe:
         flags: the `-cc1` arguments, without input, output and channels.
         text: the bytes of the executable sections with these decisions.
         baseline_text: those of a plain compile.
-        visits: the decisions, in the order in which clang asks.
+        visits: the decisions, in the order in which clang asks; none where the plain compile is the best that is known.
+        compiles: how many compiles it took to find.
     """
 
     module: str
@@ -69,6 +75,7 @@ class Recipe:
     text: int
     baseline_text: int
     visits: tuple[Visit, ...]
+    compiles: int = 0
 
     @property
     def answers(self) -> tuple[int, ...]:
@@ -109,18 +116,35 @@ def gather(decisions: Iterable[tuple[str, int, int]]) -> tuple[Visit, ...]:
 
 
 def write_recipe(recipe: Recipe, path: str | Path) -> None:
-    """Write a recipe to a file; the folder must be there."""
+    """Write a recipe to a file; whoever reads it sees all of it, or nothing."""
     lines = [
-        _FIRST_LINE,
+        FIRST_LINE,
         f"module {_escape(recipe.module)}",
         f"digest {recipe.digest}",
         f"clang {recipe.clang}",
         f"flags {json.dumps(list(recipe.flags))}",
         f"text {recipe.text} {recipe.baseline_text}",
+        f"compiles {recipe.compiles}",
         "",
         *(f"{visit.visit} {''.join(map(str, visit.answers))} {_escape(visit.component)}" for visit in recipe.visits),
     ]
-    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8", errors="surrogateescape")
+    write_atomically(Path(path), ("\n".join(lines) + "\n").encode(errors="surrogateescape"))
+
+
+def keep_recipe(recipe: Recipe, folder: str | Path, bitcode: bytes) -> Path:
+    """Write a recipe and its bitcode to a folder, unless there is one that is as small, and return the recipe's path.
+
+    Any number of searches and builds may use the folder at once: each sees a whole recipe, or none.
+    """
+    path = Path(folder, f"{recipe.digest}{SUFFIX}")
+    write_atomically(path.with_suffix(".bc"), bitcode)
+    try:
+        known = read_recipe(path)
+    except MlgoError:  # there is none, or it is damaged
+        known = None
+    if known is None or (known.clang, known.flags) != (recipe.clang, recipe.flags) or recipe.text < known.text:
+        write_recipe(recipe, path)
+    return path
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -130,13 +154,13 @@ def read_recipe(path: str | Path) -> Recipe:
         MlgoError: the file is not there, or no recipe.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+        text = Path(path).read_bytes().decode(errors="surrogateescape")
     except OSError as error:
         raise MlgoError(f"a recipe was to be read from {path}: {error}") from error
     head, _, body = text.partition("\n\n")
     first, *fields = head.split("\n")
-    if first != _FIRST_LINE:
-        raise MlgoError(f"{path} was to be a recipe and begin with {_FIRST_LINE!r}; it begins with {first[:80]!r}")
+    if first != FIRST_LINE:
+        raise MlgoError(f"{path} was to be a recipe and begin with {FIRST_LINE!r}; it begins with {first[:80]!r}")
     known = {name: value for name, _, value in (line.partition(" ") for line in fields)}
     try:
         text_size, baseline = map(int, known["text"].split(" "))
@@ -148,6 +172,7 @@ def read_recipe(path: str | Path) -> Recipe:
             text=text_size,
             baseline_text=baseline,
             visits=tuple(map(_visit, body.split("\n")[:-1])),
+            compiles=int(known["compiles"]),
         )
     except (KeyError, ValueError) as error:
         raise MlgoError(f"{path} was to be a recipe, and a line of it is not as it should be: {error}") from error

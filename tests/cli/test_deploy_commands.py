@@ -49,7 +49,7 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
 def test_a_folder_of_recipes_may_be_empty_but_must_be_there(tmp_path: Path) -> None:
     assert run("recipes", "prune", str(tmp_path)) == (0, "0 recipes removed\n")
     assert run("recipes", "verify", str(tmp_path)) == (0, "0 recipes hold, 0 do not\n")
-    (tmp_path / "odd.json").write_text("{}")
+    (tmp_path / "odd.recipe").write_text("{}")
     assert run("recipes", "verify", str(tmp_path)) == (1, "odd: it is damaged\n0 recipes hold, 1 do not\n")
     assert "odd              damaged" in run("recipes", "list", str(tmp_path))[1]
     with pytest.raises(CorpusError, match="was to be a folder of recipes"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from mlgo_gym.deploy.recipe_folder import prune_recipes, stored_recipes, verify_
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.search import CorpusSearch
 from tests.mlgo_clang.conftest import DRIVERS, Run
 
 PROGRAM = """#include <stdio.h>
@@ -59,9 +60,9 @@ def test_what_search_found_is_replayed(run: Run, project: Path, recipes: Path, s
     assert (counted("searched"), counted("compiled by a recipe")) == (0, 1)
     ((_, recipe),) = stored_recipes(recipes)
     assert recipe is not None
-    assert object_sizes(found).text == recipe.text < recipe.clang_text
+    assert object_sizes(found).text == recipe.text < recipe.baseline_text
     run("--mlgo-policy=default", "-Oz", "-c", "calls.c")
-    assert object_sizes((project / "calls.o").read_bytes()).text == recipe.clang_text
+    assert object_sizes((project / "calls.o").read_bytes()).text == recipe.baseline_text
 
 
 def test_what_changes_no_module_needs_no_other_recipe(run: Run, project: Path, recipes: Path) -> None:
@@ -83,21 +84,24 @@ def test_a_changed_module_goes_through_the_policy_and_is_counted(run: Run, proje
 def test_a_recipe_of_another_module_is_not_used(run: Run, project: Path, recipes: Path) -> None:
     run("--mlgo-policy=default", "-Oz", "-c", "calls.c")
     plain = (project / "calls.o").read_bytes()
-    (path,) = recipes.glob("*.json")
-    for change in (
-        {"module": "0" * 64},
-        {"answers": "01"},
-        {"answers": json.loads(path.read_bytes())["answers"] + "1"},
-        {"answers": "2"},
-        {"format": "another"},
+    (path,) = recipes.glob("*.recipe")
+    original = path.read_text()
+    head, _, body = original.partition("\n\n")
+    for changed in (
+        original.replace(path.stem, "0" * 64),
+        f"{head}\n\n{body.splitlines()[0]}\n",
+        f"{original}0 1 nowhere\n",
+        f"{original}0 2 nowhere\n",
+        f"{original}nowhere\n",
+        original.replace("mlgo-gym recipe 1", "another"),
+        head,
+        "",
     ):
-        original = path.read_bytes()
-        path.write_text(json.dumps({**json.loads(original), **change}))
+        path.write_text(changed)
         before = counted("a recipe that did not hold")
         compile_by(run, recipes)
-        assert (project / "calls.o").read_bytes() == plain, change
-        assert counted("a recipe that did not hold") == before + 1, change
-        path.write_bytes(original)
+        assert (project / "calls.o").read_bytes() == plain, changed
+        assert counted("a recipe that did not hold") == before + 1, changed
 
 
 def test_a_module_without_a_decision_has_a_recipe_too(run: Run, project: Path, recipes: Path) -> None:
@@ -106,21 +110,54 @@ def test_a_module_without_a_decision_has_a_recipe_too(run: Run, project: Path, r
         result = run(f"--mlgo-recipes={recipes}", "--mlgo-policy=default", "--mlgo-search=5", "-Oz", "-c", "calls.c")
         assert (result.returncode, result.stderr) == (0, b"")
     assert counted("searched") == 1
-    assert sorted(recipe.answers is None for _, recipe in stored_recipes(recipes) if recipe) == [False, True]
+    assert sorted(not recipe.answers for _, recipe in stored_recipes(recipes) if recipe) == [False, True]
+
+
+def test_what_a_search_over_a_corpus_finds_is_replayed_by_a_build(
+    run: Run, project: Path, recipes: Path, clang: dict[str, list[str]], tmp_path: Path, toolchain: Toolchain
+) -> None:
+    ((path, found),) = stored_recipes(recipes)
+    assert found is not None
+    module = project / "module.bc"
+    module.write_bytes(path.with_suffix(".bc").read_bytes())
+    folder = tmp_path / "searched"
+    arguments = {"corpus": str(module), "flags": list(found.flags)}
+    (result,) = CorpusSearch("mlgo/Inline-v0", arguments, "bundles", compiles=4, start="never", recipes=folder).run()
+    compile_by(run, folder)
+    assert counted("compiled by a recipe") == 1
+    assert object_sizes((project / "calls.o").read_bytes()).text == result.cost < result.baseline
+    ((path, recipe),) = stored_recipes(folder)
+    assert recipe is not None
+    assert verify_recipe(path, recipe, toolchain) == ""
+    assert all(visit.component for visit in recipe.visits)
+
+
+def test_the_arguments_in_a_strangers_recipe_are_run_only_if_they_shape_code(
+    recipes: Path, toolchain: Toolchain
+) -> None:
+    ((path, recipe),) = stored_recipes(recipes)
+    assert recipe is not None
+    for flags in (("-load", "evil.so"), ("-o", "elsewhere"), ("-mllvm", "-pass-remarks-output=elsewhere")):
+        harmful = replace(recipe, flags=(*recipe.flags, *flags))
+        assert "is none of those that only shape code" in verify_recipe(path, harmful, toolchain)
 
 
 def test_recipes_are_verified_and_pruned(recipes: Path, toolchain: Toolchain) -> None:
     ((path, recipe),) = stored_recipes(recipes)
     assert recipe is not None
-    assert verify_recipe(recipes, recipe, toolchain) == ""
+    assert verify_recipe(path, recipe, toolchain) == ""
+    fewer = replace(recipe, visits=recipe.visits[:1])
+    assert "asks more than" in verify_recipe(path, fewer, toolchain)
+    assert "was to make 1" in verify_recipe(path, replace(recipe, text=1), toolchain)
+    assert "is of clang 1.2.3" in verify_recipe(path, replace(recipe, clang="1.2.3"), toolchain)
     shutil.copy(path.with_suffix(".bc"), recipes / "orphan.bc")
-    (recipes / f"{'0' * 64}.json").write_text("{")
+    shutil.copy(path, recipes / f"{'0' * 64}.recipe")
     assert prune_recipes(recipes, days=30) == 1
-    assert sorted(found.suffix for found in recipes.iterdir()) == [".bc", ".json"]
+    assert sorted(found.suffix for found in recipes.iterdir()) == [".bc", ".recipe"]
     path.with_suffix(".bc").write_bytes(b"BC")
-    assert verify_recipe(recipes, recipe, toolchain) == "its module is another"
+    assert verify_recipe(path, recipe, toolchain) == "its module is another"
     path.with_suffix(".bc").unlink()
-    assert verify_recipe(recipes, recipe, toolchain) == "its module is not there"
+    assert verify_recipe(path, recipe, toolchain) == "its module is not there"
     assert prune_recipes(recipes, days=0) == 1
     assert list(recipes.iterdir()) == []
     with pytest.raises(MlgoError, match="-1"):
@@ -129,7 +166,7 @@ def test_recipes_are_verified_and_pruned(recipes: Path, toolchain: Toolchain) ->
         list(stored_recipes(recipes / "nowhere"))
 
 
-def test_what_is_no_recipe_is_refused() -> None:
-    for content in (b"", b"[]", b'{"format": "mlgo-gym recipe 1"}'):
-        with pytest.raises(RecipeError, match="another form"):
-            parse_recipe(content, "0")
+@pytest.mark.parametrize("text", ["", "{}", "mlgo-gym recipe 1", "mlgo-gym recipe 1\ndigest 0\n\nnothing\n"])
+def test_what_is_no_recipe_is_refused(text: str) -> None:
+    with pytest.raises(RecipeError):
+        parse_recipe(text, "0")

@@ -82,5 +82,7 @@ def test_a_search_over_a_corpus_writes_recipes(bitcode: Path, tmp_path: Path) ->
         "mlgo/Inline-v0", {"corpus": str(bitcode)}, "bundles", compiles=25, recipes=tmp_path / "recipes"
     )
     (result,) = search.run()
-    recipe = read_recipe(tmp_path / "recipes" / f"{result.module}.recipe")
+    (path,) = (tmp_path / "recipes").glob("*.recipe")
+    recipe = read_recipe(path)
+    assert (path.stem, recipe.module, recipe.compiles) == (recipe.digest, result.module, result.compiles)
     assert recipe.answers == result.actions

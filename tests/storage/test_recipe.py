@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlgo_clang.recipes import parse_recipe
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.storage.recipe import Recipe, Visit, gather, read_recipe, write_recipe
+from mlgo_gym.storage.recipe import Recipe, Visit, gather, keep_recipe, read_recipe, write_recipe
 
 RECIPE = Recipe(
     module="c/deflate",
@@ -19,7 +21,10 @@ RECIPE = Recipe(
     text=10240,
     baseline_text=11264,
     visits=(Visit("fast", 0, (0, 1, 1)), Visit("ping, pong", 0, (1,)), Visit("fast", 1, (0,))),
+    compiles=50,
 )
+
+HEAD = "mlgo-gym recipe 1\nmodule m\ndigest d\nclang c\nflags []\ntext 1 2\n"
 
 names = st.text(st.characters(codec="utf-8"), min_size=1)
 
@@ -65,7 +70,10 @@ def test_a_recipe_is_for_one_bitcode_and_one_compiler() -> None:
     [
         ("", "was to be a recipe and begin with"),
         ("mlgo-gym recipe 1\nmodule m\n\n", "is not as it should be"),
-        ("mlgo-gym recipe 1\nmodule m\ndigest d\nclang c\nflags []\ntext 1 2\n\n0 2 f\n", "answers of 0 and 1"),
+        (
+            "mlgo-gym recipe 1\nmodule m\ndigest d\nclang c\nflags []\ntext 1 2\ncompiles 3\n\n0 2 f\n",
+            "answers of 0 and 1",
+        ),
     ],
 )
 def test_what_is_no_recipe_is_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -77,3 +85,22 @@ def test_what_is_no_recipe_is_refused(tmp_path: Path, text: str, words: str) -> 
 def test_a_recipe_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
     with pytest.raises(MlgoError, match="was to be read from"):
         read_recipe(tmp_path / "nothing")
+
+
+def test_a_build_reads_the_same_answers(tmp_path: Path) -> None:
+    write_recipe(RECIPE, tmp_path / "recipe")
+    found = parse_recipe((tmp_path / "recipe").read_text(), RECIPE.digest)
+    assert tuple(map(int, found.answers)) == RECIPE.answers
+
+
+def test_the_smallest_recipe_of_a_module_is_kept(tmp_path: Path) -> None:
+    for text, kept in ((10240, 10240), (10000, 10000), (10100, 10000)):
+        path = keep_recipe(replace(RECIPE, text=text), tmp_path / "folder", b"BC")
+        assert read_recipe(path).text == kept
+    assert path.name == f"{RECIPE.digest}.recipe"
+    assert path.with_suffix(".bc").read_bytes() == b"BC"
+    newer = keep_recipe(replace(RECIPE, clang="23.1.0", text=10200), tmp_path / "folder", b"BC")
+    assert read_recipe(newer).text == 10200, "sizes of another compiler do not compare"
+    path.write_text("damaged")
+    keep_recipe(RECIPE, tmp_path / "folder", b"BC")
+    assert read_recipe(path) == RECIPE
