@@ -25,7 +25,8 @@ Output = Annotated[Path, typer.Option(help="The file of the network, in safetens
 Seed = Annotated[int, typer.Option(help="The source of chance: the same seed gives the same network.")]
 Jobs = Annotated[int, typer.Option(min=1, help="How many processes.")]
 Clang = Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")]
-Margin = Annotated[float, typer.Option(min=0, help="Deviate from clang only where the logit is beyond this.")]
+Margin = Annotated[float, typer.Option(min=0, help="Deviate from the base only where the logit is beyond this.")]
+Base = Annotated[str, typer.Option(help="What the margin is about: default (clang's own choice) or threshold:K.")]
 HoldOut = Annotated[
     list[str] | None, typer.Option(help="A project that is not learned from but estimated on; may be given again.")
 ]
@@ -43,6 +44,7 @@ def imitation(
     *,
     output: Output,
     margin: Margin = 0.0,
+    base: Base = "default",
     hold_out: HoldOut = None,
     power: Power = 1.0,
     relative: Relative = 0.5,
@@ -62,7 +64,7 @@ def imitation(
     from mlgo_gym.training.curves import curves
     from mlgo_gym.training.imitation import imitate_labels
 
-    settings = _imitation(margin, hold_out, power, relative, teachers, trees, hidden, steps, seed, jobs)
+    settings = _imitation(margin, base, hold_out, power, relative, teachers, trees, hidden, steps, seed, jobs)
     with curves(output.with_suffix(".curves")) as curve:
         imitated = imitate_labels(labels, settings, note=lambda step, loss: curve("distillation/loss", loss, step))
     imitated.network.save(output)
@@ -75,6 +77,7 @@ def imitation(
 
 def _imitation(
     margin: float,
+    base: str,
     hold_out: list[str] | None,
     power: float,
     relative: float,
@@ -93,6 +96,7 @@ def _imitation(
         TeacherSettings(power, relative, teachers, trees),
         NetworkSettings(_widths(hidden), steps),
         margin,
+        base,
         tuple(hold_out or ()),
         seed,
         jobs,
@@ -127,7 +131,8 @@ def clone(
     """Imitate another policy, by behaviour cloning and DAgger: where learning by trial starts."""
     from mlgo_gym.evaluation.environment import make_environment
     from mlgo_gym.training.clone import imitate
-    from mlgo_gym.training.distillation import DEFAULT, NetworkSettings
+    from mlgo_gym.training.distillation import NetworkSettings
+    from mlgo_gym.training.features import DEFAULT
 
     env = make_environment(environment, {"corpus": corpus, **({} if clang is None else {"clang": clang})})
 
@@ -194,7 +199,10 @@ def policy(
     *,
     output: Annotated[Path, typer.Option(help="A folder; the same command goes on with what is in it.")],
     corpus: Annotated[str, typer.Option(help="What to learn from, without a level; its training split by project.")],
-    level: Annotated[str, typer.Option(help="The optimisation level: Oz or Os.")] = "Oz",
+    level: Annotated[
+        list[str] | None,
+        typer.Option(help="The optimisation level, Oz (the default) or Os; given again, labels of both."),
+    ] = None,
     rounds: Annotated[
         int, typer.Option(min=1, help="How often labels are taken, each time around the last network.")
     ] = 3,
@@ -203,6 +211,7 @@ def policy(
     largest: Annotated[int | None, typer.Option(help="Leave out modules with more bytes of bitcode.")] = 330_000,
     limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
     margin: Margin = 0.0,
+    base: Base = "default",
     hold_out: HoldOut = None,
     power: Power = 1.0,
     relative: Relative = 0.5,
@@ -216,19 +225,22 @@ def policy(
 ) -> None:
     """Go the whole road: label, train, label around the new network, and again.
 
+    The first labels are taken around the base, --base default or threshold:K.
     `OUTPUT/policy.safetensors` is the policy, `OUTPUT/policy.json` its card,
     with how long everything took.
     """
     from mlgo_gym.training.labelling import Labelling
+    from mlgo_gym.training.margin import Base
     from mlgo_gym.training.road import Road
 
     parts = [part.strip() for part in corpus.split(",") if part.strip()]
     if any("@" in part for part in parts):
         raise MlgoError(f"--corpus takes no level, found {corpus}; give it as --level")
-    at_level = ",".join(_at_level(part, level) for part in parts)
+    at_level = ",".join(_at_level(part, each) for each in dict.fromkeys(level or ["Oz"]) for part in parts)
     arguments = {} if clang is None else {"clang": clang}
-    labelling = Labelling(at_level, "default", "mlgo/Inline-v0", arguments, compiles, seconds, seed, 0, largest, limit)
-    settings = _imitation(margin, hold_out, power, relative, teachers, trees, hidden, steps, seed, jobs)
+    start = Base.parse(base).name
+    labelling = Labelling(at_level, start, "mlgo/Inline-v0", arguments, compiles, seconds, seed, 0, largest, limit)
+    settings = _imitation(margin, base, hold_out, power, relative, teachers, trees, hidden, steps, seed, jobs)
     with _stages() as note:
         final = Road(labelling, settings, rounds).run(output, jobs, note)
     card = json.loads(final.with_suffix(".json").read_bytes())

@@ -1,14 +1,16 @@
 """Training: labels of single decisions, imitation of them and of other policies, evolution, and the whole road."""
 
 from mlgo_gym.training.clone import imitate
-from mlgo_gym.training.distillation import NetworkSettings, with_margin
+from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.evolution import Evolution
 from mlgo_gym.training.imitation import Imitation, imitate_labels
 from mlgo_gym.training.labelling import Labelling
+from mlgo_gym.training.margin import Base, with_margin
 from mlgo_gym.training.road import Road
 from mlgo_gym.training.teacher import TeacherSettings
 
 __all__ = [
+    "Base",
     "Evolution",
     "Imitation",
     "Labelling",

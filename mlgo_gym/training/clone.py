@@ -16,7 +16,8 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Floats, Normalization
 from mlgo_gym.policies.observation_samples import check_flat, flat_part
 from mlgo_gym.training.curves import silent
-from mlgo_gym.training.distillation import DEFAULT, NetworkSettings, fit, to_network, torch_library
+from mlgo_gym.training.distillation import NetworkSettings, fit, to_network, torch_library
+from mlgo_gym.training.features import DEFAULT
 
 NETWORK = NetworkSettings(steps=2000)
 """The network that is trained unless another is asked for."""

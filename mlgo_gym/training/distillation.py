@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.errors import MissingExtraError, MlgoError
+from mlgo_gym.errors import MissingExtraError
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Normalization, feature_columns
 from mlgo_gym.training.curves import silent
@@ -21,9 +21,6 @@ _MIXED = (0.05, 0.15, 0.3)
 _MOST_LOGIT = 6.0
 _LEARNING_RATE = 4e-3
 _BATCH = 512
-
-DEFAULT = "inlining_default"
-"""The feature that says what clang itself would do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,45 +158,3 @@ def to_network(model: Any, features: tuple[str, ...], normalization: Normalizati
     state = {name: tensor.detach().numpy().copy() for name, tensor in model.state_dict().items()}
     layers = list(dict.fromkeys(name.partition(".")[0] for name in state))
     return Network.from_state(state, layers, features, activation="relu", normalization=normalization)
-
-
-def with_margin(network: Network, margin: float) -> Network:
-    """Return the network that is with clang unless the given one is surer than a margin.
-
-    `inlining_default` is carried through the layers as one more unit of each, 0 or 1, so that the output is that of
-    the given network, plus the margin where clang inlines and minus the margin where it does not.
-
-    Args:
-        network: one output and ReLU between its layers; `inlining_default` among its features.
-        margin: how far beyond 0 the output must be for a deviation; 0 returns an equal network.
-
-    Raises:
-        MlgoError: the network is of another kind, or the margin is negative.
-    """
-    if network.outputs != 1 or network.activation != "relu" or DEFAULT not in network.features or not margin >= 0:
-        raise MlgoError(
-            f"a margin of 0 or more, and a network with ReLU, one output and the feature {DEFAULT} were wanted; found "
-            f"{margin:g}, {network.activation}, {network.outputs} outputs and {', '.join(network.features)}"
-        )
-    if margin == 0:
-        return network
-    place = network.features.index(DEFAULT)
-    probe = np.zeros((2, len(network.features)), np.float32)
-    probe[1, place] = 1
-    low, high = (probe if network.normalization is None else network.normalization(probe))[:, place].astype(np.float64)
-    weights, biases = [], []
-    last = len(network.weights) - 1
-    for number, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
-        inputs, outputs = weight.shape
-        wide = np.zeros((inputs + (number > 0), outputs + (number < last)), np.float32)
-        wide[:inputs, :outputs] = weight
-        slope, shift = (1.0, 0.0) if number else (1 / (high - low), -low / (high - low))
-        if number == last:
-            slope, shift = slope * 2 * margin, shift * 2 * margin - margin
-        carrier = inputs if number else place
-        wide[carrier, -1] += np.float32(slope)
-        shifted = np.append(bias, np.float32(0)) if number < last else bias.copy()
-        shifted[-1] += np.float32(shift)
-        weights.append(wide)
-        biases.append(shifted)
-    return Network(network.features, tuple(weights), tuple(biases), "relu", network.normalization)

@@ -10,6 +10,12 @@ import numpy.typing as npt
 
 from mlgo_gym.policies.normalization import feature_columns
 
+DEFAULT = "inlining_default"
+"""The feature that says what clang itself would do."""
+
+COST = "cost_estimate"
+"""The feature that says what inlining is estimated to cost, a whole number of LLVM's inline-cost units."""
+
 LEFT_OUT = frozenset({"node_count", "edge_count", "is_callee_avail_external", "is_caller_avail_external"})
 """Features that say in which module one is, and those that never vary in a compile of one module."""
 

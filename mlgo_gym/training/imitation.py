@@ -12,8 +12,9 @@ import numpy as np
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.network import Network
 from mlgo_gym.training.curves import silent
-from mlgo_gym.training.distillation import DEFAULT, NetworkSettings, distil, with_margin
+from mlgo_gym.training.distillation import NetworkSettings, distil
 from mlgo_gym.training.label_store import Labels, read_labels
+from mlgo_gym.training.margin import Base, with_margin
 from mlgo_gym.training.teacher import Teacher, TeacherSettings, estimate
 
 MARGINS = (0.0, 0.3, 0.6, 0.9, 1.3, 2.0)
@@ -27,7 +28,8 @@ class Imitation:
     Attributes:
         teacher: the trees.
         network: the network that they are distilled into.
-        margin: how sure the network must be to deviate from clang.
+        margin: how sure the network must be to deviate from its base.
+        base: what it deviates from, as the name of a policy: `default` or `threshold:K`.
         held_out: projects that are not learned from, but estimated on.
         seed: the source of chance.
         jobs: how many threads the trees take.
@@ -36,6 +38,7 @@ class Imitation:
     teacher: TeacherSettings = field(default_factory=TeacherSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     margin: float = 0.0
+    base: str = "default"
     held_out: tuple[str, ...] = ()
     seed: int = 0
     jobs: int = 1
@@ -49,7 +52,7 @@ class Imitated:
         network: the network, its margin folded in.
         labels: how many labels it was trained on.
         modules: of how many modules.
-        estimates: the mean relative change of the modules by the labels that count, by name: `clang`, `labels` (each
+        estimates: the mean relative change of the modules by the labels that count, by name: the base, `labels` (each
             decision as its label says: the most that there is), `teacher`, and `network` at each of `MARGINS`.
         held_out: whether these labels were held out; else they are those that were learned from.
         agreement: the share of the same labels at which network and teacher decide alike.
@@ -85,6 +88,7 @@ def imitate_labels(
         MissingExtraError: LightGBM, PyTorch or pyarrow is not installed.
         MlgoError: there are no labels, they are of different kinds, or a project that is held out has none.
     """
+    base = Base.parse(settings.base)
     labels = read_labels(folders)
     missing = sorted(set(settings.held_out) - set(labels.projects.tolist()))
     if missing:
@@ -97,9 +101,9 @@ def imitate_labels(
         labels.features, learned.observations, teacher.logits, settings.network, seed=settings.seed, note=note
     )
     judged = select(labels, out) if out.any() else learned
-    estimates, agreement = _judge(judged, teacher, plain)
+    estimates, agreement = _judge(judged, teacher, plain, base)
     return Imitated(
-        with_margin(plain, settings.margin),
+        with_margin(plain, settings.margin, base),
         len(learned),
         len(set(learned.modules.tolist())),
         estimates,
@@ -108,19 +112,19 @@ def imitate_labels(
     )
 
 
-def _judge(labels: Labels, teacher: Teacher, network: Network) -> tuple[dict[str, float], float]:
-    default = labels.column(DEFAULT).astype(np.int64)
+def _judge(labels: Labels, teacher: Teacher, network: Network, base: Base) -> tuple[dict[str, float], float]:
+    usual = base.answers(labels.features, labels.observations)
     columns = [labels.features.index(name) for name in network.features]
     taught = teacher.logits(labels.observations)
     learned = network(labels.observations[:, columns].astype(np.float32))[:, 0]
     best = np.where(labels.bytes < 0, 1, np.where(labels.bytes > 0, 0, labels.answers))
     estimates = {
-        "clang": estimate(labels, default),
+        base.name: estimate(labels, usual),
         "labels": estimate(labels, best),
         "teacher": estimate(labels, taught > 0),
     }
     for margin in MARGINS:
-        answers = np.where(default == 1, learned > -margin, learned > margin)
+        answers = np.where(usual == 1, learned > -margin, learned > margin)
         estimates[f"network, margin {margin:g}"] = estimate(labels, answers)
     return estimates, float(np.mean((taught > 0) == (learned > 0)))
 

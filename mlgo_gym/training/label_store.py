@@ -182,10 +182,6 @@ class Labels:
     def __len__(self) -> int:
         return len(self.bytes)
 
-    def column(self, name: str) -> npt.NDArray[np.float64]:
-        """Return one feature, float64 of shape (labels,)."""
-        return self.observations[:, self.features.index(name)]
-
 
 def read_labels(folders: Sequence[Path]) -> Labels:
     """Return the labels of all finished modules of some folders.

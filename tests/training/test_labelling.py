@@ -52,7 +52,7 @@ def test_labels_are_read_back_with_all_that_is_known_of_them(labelled: tuple[Lab
     lines = [json.loads(line) for line in folder.joinpath("modules.jsonl").read_text().splitlines()]
     assert len(labels) == sum(line["labels"] for line in lines) > 0
     assert labels.observations.shape == (len(labels), len(labels.features)) == (len(labels), 39)
-    assert set(np.unique(labels.column("inlining_default"))) <= {0.0, 1.0}
+    assert set(np.unique(labels.observations[:, labels.features.index("inlining_default")])) <= {0.0, 1.0}
     assert {name.partition(":")[2] for name in labels.modules} <= {line["module"] for line in lines}
     assert (labels.share >= 1).all()
 

@@ -1,4 +1,4 @@
-"""A margin is folded into a network: it deviates from clang where the network was surer than that, and nowhere else."""
+"""A margin is folded into a network: it deviates from its base where the network was surer than that, nowhere else."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import pytest
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Normalization
-from mlgo_gym.training.distillation import with_margin
+from mlgo_gym.training.margin import Base, with_margin
 
-NAMES = ("a", "b", "inlining_default")
+NAMES = ("a", "cost_estimate", "inlining_default")
 
 
 def observations() -> np.ndarray:
     generator = np.random.default_rng(0)
-    rows = generator.normal(0, 100, (4000, 3)).astype(np.float32)
+    rows = np.round(generator.normal(0, 100, (4000, 3))).astype(np.float32)
+    rows[:1000, 1] = generator.integers(-8, 12, 1000)
     rows[:, 2] = generator.random(4000) < 0.1
     return rows
 
@@ -49,9 +50,39 @@ def test_it_deviates_from_clang_beyond_the_margin_alone(hidden: tuple[int, ...],
         assert np.allclose(shifted, logits + np.where(default, margin, -margin), atol=1e-3, rtol=1e-4)
 
 
+@pytest.mark.parametrize("hidden", [(8,), (8, 5), (6, 5, 4)])
+@pytest.mark.parametrize("normal", [True, False])
+@pytest.mark.parametrize("threshold", [-3, 0, 5])
+def test_it_deviates_from_a_threshold_beyond_the_margin_alone(
+    hidden: tuple[int, ...], normal: bool, threshold: int
+) -> None:
+    rows = observations()
+    plain = network(hidden, normal=normal)
+    logits = plain(rows)[:, 0]
+    below = rows[:, 1] < threshold
+    shifted = with_margin(plain, 0.8, Base(threshold))(rows)[:, 0]
+    assert 0.1 < below.mean() < 0.9
+    assert np.allclose(shifted, logits + np.where(below, 0.8, -0.8), atol=1e-3, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "answers"), [("default", [0, 1, 1]), ("threshold:5", [1, 1, 0])])
+def test_a_base_answers_as_the_policy_of_its_name(name: str, answers: list[int]) -> None:
+    base = Base.parse(name)
+    assert base.name == name
+    assert base.answers(NAMES, np.array([[0, -3, 0], [0, 4, 1], [0, 5, 1]])).tolist() == answers
+
+
+@pytest.mark.parametrize("name", ["threshold:5.5", "never", "threshold:", "threshold:5 "])
+def test_another_policy_is_no_base(name: str) -> None:
+    with pytest.raises(MlgoError, match=r"a base is default or threshold:K.*found"):
+        Base.parse(name)
+
+
 def test_a_network_that_does_not_know_clangs_choice_can_have_none() -> None:
     blind = Network(("a",), (np.ones((1, 1), np.float32),), (np.ones(1, np.float32),))
     with pytest.raises(MlgoError, match="the feature inlining_default were wanted"):
         with_margin(blind, 1.0)
+    with pytest.raises(MlgoError, match=r"the feature cost_estimate were wanted; found 1, relu, 1 outputs, 0 hidden"):
+        with_margin(network(()), 1.0, Base(5))
     with pytest.raises(MlgoError, match="a margin of 0 or more"):
         with_margin(network((4,)), float("nan"))
