@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from mlgo_gym.corpus.links import LINKS_FILE
 from mlgo_gym.corpus.record import record_build
 from mlgo_gym.corpus.recorder import RecordFailure, counted
 from mlgo_gym.llvm.toolchain import find_toolchain
@@ -41,6 +42,8 @@ def record(
     recording = build.recording
     console = Console(stderr=True, highlight=False)
     console.print(f"{output}: {len(recording.modules)} modules, {recording.lines} lines of source, -{optimize}")
+    if recording.links:
+        console.print(f"{recording.links} links are in {LINKS_FILE}")
     if recording.replaced:
         console.print(f"{recording.replaced} objects were compiled again later; the last compile is kept")
     if recording.duplicates:

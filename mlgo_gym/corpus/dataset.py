@@ -23,7 +23,7 @@ from mlgo_gym.corpus.driver_options import PORTABLE_TARGET
 from mlgo_gym.corpus.pins import missing_files, wrong_digest
 from mlgo_gym.corpus.record import record_build
 from mlgo_gym.corpus.recorder import LEVELS, Recorder, RecordFailure, Recording
-from mlgo_gym.corpus.shim import record_compile
+from mlgo_gym.corpus.shim_compiles import record_compile
 from mlgo_gym.corpus.sources import compile_commands, fetch_archives, unpack_sources
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlgo_gym.corpus.shim import cc1_lines
+from mlgo_gym.corpus.shim_compiles import cc1_lines
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain
 

@@ -70,6 +70,23 @@ def driver_options(toolchain: Toolchain, target: str | None = None) -> DriverOpt
     return DriverOptions(("--no-default-config", f"--target={target.partition('.')[0]}"), (*after, *words))
 
 
+def linker_command(toolchain: Toolchain, mode: str) -> list[str]:
+    """Return the words that start the driver that links: for the bundled clang zig's own, which has a C library.
+
+    Args:
+        toolchain: the clang.
+        mode: `c` or `c++`.
+
+    Raises:
+        ToolchainError: the bundled compiler is missing.
+    """
+    if not toolchain.bundled:
+        return [*toolchain.command, f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}"]
+    # Without -O it would instrument for undefined behaviour.
+    zig = bundled_command("c++" if mode == "c++" else "cc")
+    return [*zig, "-target", bundled_target(), "-fno-sanitize=undefined"]
+
+
 def _multiarch_headers() -> list[str]:
     """Return options with which `<x86_64-linux-gnu/python3.12/pyconfig.h>` is found, which Debian's Python.h includes.
 

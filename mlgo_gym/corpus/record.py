@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from mlgo_gym.corpus import shim
-from mlgo_gym.corpus.driver_options import bundled_target, driver_options
+from mlgo_gym.corpus.driver_options import driver_options, linker_command
 from mlgo_gym.corpus.recorder import Recorder, Recording, check_output
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
@@ -222,11 +222,7 @@ def _shim_script(toolchain: Toolchain, mode: str) -> str:
     driver = f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}"
     options = driver_options(toolchain)
     compiler = [*toolchain.command, driver, *options.before]
-    linker = compiler
-    if toolchain.bundled:
-        # Only zig's own driver has a C library to link with. Without -O it would instrument for undefined behaviour.
-        zig = bundled_command("c++" if mode == "c++" else "cc")
-        linker = [*zig, "-target", bundled_target(), "-fno-sanitize=undefined"]
+    linker = linker_command(toolchain, mode)
     groups = [word for words in (linker, compiler, options.after) for word in (str(len(words)), *words)]
     return _script([sys.executable, "-I", "-S", str(Path(shim.__file__).absolute()), mode, *groups])
 

@@ -21,6 +21,7 @@ from mlgo_gym.corpus.code_generation import code_generation_flags
 from mlgo_gym.corpus.description import write_command, write_description, write_metadata
 from mlgo_gym.corpus.driver_options import driver_options
 from mlgo_gym.corpus.inputs import keep_inputs
+from mlgo_gym.corpus.link_recording import ModuleIndex, write_links
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
@@ -60,7 +61,8 @@ class Recording:
         lines: source lines of the modules, counting each source once.
         languages: modules per source language, `C` and `C++`.
         duplicates: how many compiles gave the bitcode and the flags of another one, and are no modules of their own.
-        left_out: how many compiles were seen and not recorded, by reason.
+        left_out: how many compiles and links were seen and not recorded, by reason.
+        links: how many link steps are recorded, see `mlgo_gym.corpus.links.read_links`.
     """
 
     corpus: Path
@@ -71,6 +73,16 @@ class Recording:
     languages: Mapping[str, int]
     duplicates: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
+    links: int = 0
+
+
+@dataclass(slots=True)
+class _Seen:
+    records: list[dict[str, Any]]
+    links: list[dict[str, Any]]
+    failures: list[RecordFailure]
+    replaced: int
+    left_out: Counter[str]
 
 
 class Recorder:
@@ -85,7 +97,7 @@ class Recorder:
         probes: whether to record the questions of build systems to their compilers too.
 
     Attributes:
-        settings: what `mlgo_gym.corpus.shim.record_compile` wants to know.
+        settings: what `mlgo_gym.corpus.shim_compiles.record_compile` wants to know.
 
     Raises:
         CorpusError: there is no such level.
@@ -109,7 +121,8 @@ class Recorder:
         self._compiler = f"clang {toolchain.version_text}"
         self._root = root.resolve()
         self._folder = make_own_folder(parent or Path(tempfile.gettempdir()), "mlgo-gym-record-")
-        (self._folder / "records").mkdir()
+        for name in ("records", "known", "files"):
+            (self._folder / name).mkdir()
         options = driver_options(toolchain, target)
         level = [f"-{optimize}", "-w", "-g0", "-fno-lto", "-fintegrated-as"]
         folders = [self._root, bundled_folder()] if toolchain.bundled else [self._root]
@@ -150,12 +163,13 @@ class Recorder:
             CorpusError: `output` holds files.
         """
         check_output(output)
-        records, failures, replaced, left_out = self._read()
-        if not records and not failures:
-            seen = f" Seen and not recorded: {counted(left_out)}." if left_out else ""
+        seen = self._read()
+        failures = seen.failures
+        if not seen.records and not failures:
+            others = f" Seen and not recorded: {counted(seen.left_out)}." if seen.left_out else ""
             raise NothingCompiledError(
                 "no compile of a C or C++ source was seen: the build was up to date, or it calls its compiler by a "
-                f"path that no shim stands for; clean it first, and let it take the compiler from CC and CXX.{seen}",
+                f"path that no shim stands for; clean it first, and let it take the compiler from CC and CXX.{others}",
                 0,
             )
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -164,20 +178,24 @@ class Recorder:
             staging.chmod(0o755)
             kept = {}
             duplicates = 0
-            known: set[tuple[str, tuple[str, ...]]] = set()
-            for name, record in self._named(records):
+            known: dict[tuple[str, tuple[str, ...]], str] = {}
+            modules = ModuleIndex()
+            for name, record in self._named(seen.records):
                 flags = code_generation_flags(record["command"])
                 content = (hashlib.sha256(record["bitcode"].read_bytes()).hexdigest(), flags)
                 if content in known and not keep_duplicates:
                     duplicates += 1
+                    modules.add(record, known[content])
                     continue
-                known.add(content)
                 problem = self._write(staging, name, record, flags, metadata or {})
                 if problem is None:
                     kept[name] = record
+                    known[content] = name
+                    modules.add(record, name)
                 else:
                     failures.append(RecordFailure(self._relative(record["source"]), problem))
             write_description(staging, kept)
+            links, not_linked = write_links(seen.links, modules, self._folder, staging, self._relative)
             if output.exists():
                 output.rmdir()
             staging.rename(output)
@@ -187,13 +205,22 @@ class Recorder:
         lines = {record["source"]: record["lines"] for record in kept.values()}
         languages = Counter(_LANGUAGES[record["language"]] for record in kept.values())
         return Recording(
-            output, tuple(kept), tuple(failures), replaced, sum(lines.values()), languages, duplicates, left_out
+            output,
+            tuple(kept),
+            tuple(failures),
+            seen.replaced,
+            sum(lines.values()),
+            languages,
+            duplicates,
+            seen.left_out + not_linked,
+            links,
         )
 
-    def _read(self) -> tuple[list[dict[str, Any]], list[RecordFailure], int, Counter[str]]:
+    def _read(self) -> _Seen:
         failures: list[RecordFailure] = []
         records: dict[tuple[str, str], dict[str, Any]] = {}
-        seen = 0
+        links: list[dict[str, Any]] = []
+        number = 0
         left_out: Counter[str] = Counter()
         for folder in sorted((self._folder / "records").glob("[0-9]*")):
             failure = folder / "failure.json"
@@ -206,11 +233,15 @@ class Recorder:
             if note.exists():
                 left_out[json.loads(note.read_bytes())["reason"]] += 1
                 continue
+            link = folder / "link.json"
+            if link.exists():
+                links.append(json.loads(link.read_bytes()))
+                continue
             record = json.loads((folder / "record.json").read_bytes())
             record["bitcode"] = folder / "module.bc"
             records[record["object"] or "", record["source"]] = record
-            seen += 1
-        return list(records.values()), failures, seen - len(records), left_out
+            number += 1
+        return _Seen(list(records.values()), links, failures, number - len(records), left_out)
 
     def _write(
         self,

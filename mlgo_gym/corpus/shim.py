@@ -1,7 +1,7 @@
-"""What a compiler shim runs: the real compile, then the front end of the same compile once more, kept as bitcode.
+"""What a compiler shim runs: the real compile or link, and then, while a build is recorded, what looks at it.
 
 A build starts a shim hundreds of times as `python -I -S shim.py`, so this file stands alone on the standard library
-and imports what only a recording needs while the real compiler is at work. Every recording is a folder of its own
+and imports what only a recording needs once the real compiler is through. Every recording is a folder of its own
 that appears by a rename, so that parallel shims need no lock; `mlgo_gym.corpus.record` collects them at the end.
 """
 
@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
-from itertools import count
 
 # pathlib and typing would double the time that a shim takes to start.
-# ruff: noqa: PTH102, PTH104, PTH106, PTH107, PTH109, PTH110, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
+# ruff: noqa: PTH100, PTH109, PTH113, PTH118, PTH120, PTH123
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,30 +20,13 @@ if TYPE_CHECKING:
 SETTINGS_VARIABLE = "MLGO_RECORD"
 """The environment variable that names the settings of a recording; without it a shim only compiles."""
 
-SOURCE_SUFFIXES = (".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".i", ".ii")
-"""What clang takes for C or C++ without being told."""
+_SOURCES = (
+    ".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".i", ".ii",
+    ".m", ".mm", ".mi", ".mii", ".s", ".S", ".sx", ".asm", ".cppm", ".ixx", ".ccm", ".cxxm", ".pcm",
+    ".cu", ".hip", ".cl",
+)  # fmt: skip
+"""How the names end of what is recorded, or counted where it is not."""
 
-OTHER_SUFFIXES = {
-    **dict.fromkeys((".m", ".mm", ".mi", ".mii"), "Objective-C"),
-    **dict.fromkeys((".s", ".S", ".sx", ".asm"), "assembly"),
-    **dict.fromkeys((".cppm", ".ixx", ".ccm", ".cxxm", ".pcm"), "a C++ module"),
-    **dict.fromkeys((".cu", ".hip", ".cl"), "code for GPUs"),
-}
-"""What is counted as seen and not recorded, by how the names of sources end."""
-
-_LANGUAGES = {"c": "c", "cpp-output": "c", "c++": "c++", "c++-cpp-output": "c++"}
-_PROBE_NAMES = ("conftest", "_configtest", "CMakeCCompilerABI", "CMakeCXXCompilerABI", "sanitycheck", "ztest")
-_PROBE_FOLDERS = (
-    "/CMakeFiles/CMakeTmp/",
-    "/CMakeFiles/CMakeScratch/",
-    "/CMakeFiles/CheckTypeSize/",
-    "/CMakeFiles/FeatureTests/",
-    "/CompilerIdC/",
-    "/CompilerIdCXX/",
-    "/meson-private/",
-    "/.sconf_temp/",
-    "/.conf_check_",
-)
 _COMPILE_ONLY = frozenset(
     """
     -c -S -E -M -MM -fsyntax-only -### --compile --assemble --preprocess
@@ -52,29 +34,6 @@ _COMPILE_ONLY = frozenset(
     """.split()  # noqa: SIM905 - a word list
 )
 _HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".H", ".pch", ".gch")
-_NOT_RECORDED = (
-    "-march=native", "-mtune=native", "-mcpu=native", "-fembed-bitcode", "-save-temps", "--save-temps", "-save-stats",
-    "--save-stats", "--coverage", "-coverage", "-fprofile-arcs", "-ftest-coverage", "-fsave-optimization-record",
-    "-foptimization-record", "-fproc-stat-report", "-ftime-trace", "-fstack-usage", "-gsplit-dwarf",
-    "-gen-cdb-fragment",
-)  # fmt: skip
-"""Driver options that hold for one machine alone, or write further files: the build's own compile has written those."""
-
-_NOT_RECORDED_WITH_VALUE = ("-MJ", "--serialize-diagnostics")
-_SIDE_OUTPUTS_WITH_VALUE = (
-    "-dependency-file",
-    "-MT",
-    "-dependency-dot",
-    "-header-include-file",
-    "-serialize-diagnostic-file",
-    "-diagnostic-log-file",
-    "-opt-record-file",
-    "-stack-usage-file",
-    "-split-dwarf-file",
-    "-split-dwarf-output",
-)
-_SIDE_OUTPUTS_JOINED = ("-ftime-trace", "-fcrash-diagnostics-dir=", "-stats-file=", "-coverage-", "-femit-coverage-")
-_numbers = count()
 
 
 def main(argv: Sequence[str]) -> int:
@@ -95,20 +54,27 @@ def main(argv: Sequence[str]) -> int:
     links = not _COMPILE_ONLY.intersection(expanded) and not only_headers
     command = [*linker, *arguments] if links else [*compiler, *arguments, *after]
     settings_path = os.environ.get(SETTINGS_VARIABLE)
-    if not settings_path or not any(map(_may_name_source, expanded)):
+    if not settings_path or not ((links and inputs) or any(map(_may_name_source, expanded))):
         os.execv(command[0], command)  # noqa: S606 - a shim becomes the compiler
     process = os.posix_spawn(command[0], command, os.environ)
 
     import json
 
+    compiles = _beside("shim_compiles")
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     if status == 0:
         try:
             with open(settings_path, encoding="utf-8") as file:
                 settings = json.load(file)
-            record_compile(settings, expanded, os.getcwd(), mode)
+            compiles.record_compile(settings, expanded, os.getcwd(), mode)
+            if links:
+                store = os.path.dirname(settings["records"])
+                link = _beside("shim_links").describe_link(expanded, os.getcwd(), settings["root"], store)
+                compiles.record_link(settings, link, mode)
         except Exception as error:  # noqa: BLE001 - whatever a recording runs into, the build goes on
-            _keep_failure(os.path.dirname(settings_path), " ".join(arguments)[:500], f"{type(error).__name__}: {error}")
+            compiles.keep_failure(
+                os.path.dirname(settings_path), " ".join(arguments)[:500], f"{type(error).__name__}: {error}"
+            )
     return status if status >= 0 else 128 - status
 
 
@@ -121,154 +87,17 @@ def _groups(argv: Sequence[str]) -> tuple[str, list[str], list[str], list[str], 
     return argv[0], words[0], words[1], words[2], list(argv[position:])
 
 
-def record_compile(
-    settings: dict[str, Any], arguments: Sequence[str], folder: str, mode: str, *, once_more: bool = False
-) -> bool:
-    """Leave a folder in `settings["records"]` for each source that a driver command line compiles to an object.
+def _beside(name: str) -> Any:
+    """Return a file beside this one, which a script outside of any package imports by its path."""
+    from importlib.util import module_from_spec, spec_from_file_location
 
-    It holds `module.bc` and `record.json`; or only `failure.json` where the front end refused the source; or
-    `left-out.json` where it is none that is recorded, which says why.
-
-    Args:
-        settings: `clang` (the words that start it), `before` and `after` (driver options that the build's own override
-            and that override the build's), `headers` (`-cc1` options by language), `records` (the folder to leave
-            recordings in), `temporary` (the folder for temporary files: a source in it is a probe), `root` (that of the
-            build), `probes` (whether to record probes too).
-        arguments: the command line of the build, without its first word.
-        folder: where it runs.
-        mode: `c` or `c++`, the language that the driver assumes.
-        once_more: whether the caller tries again when a compiler is killed, and nothing is to be left then.
-
-    Returns:
-        whether a compiler was killed.
-    """
-    killed = False
-    lines, problem = compile_commands(settings, list(arguments), folder, mode)
-    if problem is not None:
-        _keep_failure(os.path.dirname(settings["records"]), " ".join(arguments)[:500], problem)
-    for line in lines:
-        language = _value(line, "-x") or ""
-        source = os.path.join(folder, line[-1])
-        reason = _left_out_because(settings, line, language, source, folder)
-        if reason is None:
-            killed |= _record(settings, line, folder, source, _LANGUAGES[language], arguments, once_more=once_more)
-        elif reason:
-            _keep_note(settings, source, reason)
-    for word in arguments:
-        if word.endswith(tuple(OTHER_SUFFIXES)) and not word.startswith("-"):
-            _keep_note(settings, os.path.join(folder, word), OTHER_SUFFIXES[os.path.splitext(word)[1]])
-    return killed
-
-
-def _left_out_because(settings: dict[str, Any], line: list[str], language: str, source: str, folder: str) -> str | None:
-    """Return why a compile is not recorded: None where it is, and nothing where it makes no code."""
-    if language not in _LANGUAGES:
-        return "" if source.endswith(tuple(OTHER_SUFFIXES)) else f"the language {language}"
-    if line[-1] == "-":
-        return "a source on standard input"
-    if not settings.get("probes") and _is_probe(settings, source, folder):
-        return "a probe of the build system"
-    if "-S" in line:
-        return "compiled to assembly (-S)"
-    if "-emit-llvm-bc" in line or "-emit-llvm" in line:
-        return "compiled to LLVM's own form (-emit-llvm)"
-    if "-emit-obj" not in line or _value(line, "-o") == os.devnull or not os.path.isfile(source):
-        return ""
-    return None
-
-
-def _keep_note(settings: dict[str, Any], source: str, reason: str) -> None:
-    _keep(settings["records"], "left-out.json", {"source": source, "reason": reason})
-
-
-def _record(
-    settings: dict[str, Any],
-    line: list[str],
-    folder: str,
-    source: str,
-    language: str,
-    arguments: Sequence[str],
-    *,
-    once_more: bool,
-) -> bool:
-    import hashlib
-    import json
-    import time
-
-    started = time.time_ns()
-    name = f"{started:020d}-{os.getpid()}-{next(_numbers)}"
-    scratch = os.path.join(settings["records"], f".{name}")
-    os.mkdir(scratch)
-    bitcode = f"{scratch}/module.bc"
-    front_end = [word for word in _with_plain_headers(without_side_outputs(line[:-1]), folder) if word != "-emit-obj"]
-    front_end += ["-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes"]
-    status, words = _run([*settings["clang"], *front_end, "-o", bitcode, line[-1]], folder)
-    if status < 0 and once_more:
-        if os.path.exists(bitcode):
-            os.remove(bitcode)
-        os.rmdir(scratch)
-        return True
-    if status != 0:
-        message = f"the compiler was killed by signal {-status} {words.strip()}" if status < 0 else words.strip()
-        _write_json(f"{scratch}/failure.json", {"source": source, "message": message, "killed": status < 0})
-    else:
-        with open(source, "rb") as file:
-            text = file.read()
-        output = _value(line, "-o") or ""
-        is_temporary = not any(output in word for word in arguments) and "-c" not in arguments
-        record = {
-            "source": source,
-            "object": None if is_temporary else os.path.join(folder, output),
-            "folder": folder,
-            "language": language,
-            "source_sha256": hashlib.sha256(text).hexdigest(),
-            "lines": text.count(b"\n") + (not text.endswith(b"\n")),
-            "command": line,
-            "order": started,
-        }
-        with open(f"{scratch}/record.json", "w", encoding="utf-8") as out:
-            json.dump(record, out)
-    os.rename(scratch, os.path.join(settings["records"], name))
-    return status < 0
-
-
-def compile_commands(
-    settings: dict[str, Any], arguments: list[str], folder: str, mode: str
-) -> tuple[list[list[str]], str | None]:
-    """Return the `-cc1` command lines that the driver would run, from `-cc1` on, or what it complains of."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    kept = without_outputs(arguments[:end])
-    driver = [*settings["clang"], f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}", "-###", *settings["before"]]
-    status, words = _run([*driver, *kept, *settings["after"], *arguments[end:]], folder)
-    return cc1_lines(words), words.strip() if status != 0 else None
-
-
-def cc1_lines(text: str) -> list[list[str]]:
-    """Return the `-cc1` command lines, from `-cc1` on, in what a driver prints with `-###`."""
-    lines = [_split(line) for line in text.splitlines() if line.startswith(' "') and '"-cc1"' in line]
-    return [line[line.index("-cc1") :] for line in lines]
-
-
-def _split(line: str) -> list[str]:
-    """Split a line that `-###` prints: words in double quotes, in which a backslash protects the next character."""
-    words: list[str] = []
-    word: list[str] = []
-    position = 0
-    inside = False
-    while position < len(line):
-        character = line[position]
-        if character == '"':
-            if inside:
-                words.append("".join(word))
-                word = []
-            inside = not inside
-        elif inside:
-            if character == "\\":
-                position += 1
-                character = line[position]
-            word.append(character)
-        position += 1
-    return words
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
+    spec = spec_from_file_location(f"mlgo_gym_{name}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be imported")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _expand(arguments: Sequence[str], folder: str) -> list[str]:
@@ -289,110 +118,8 @@ def _expand(arguments: Sequence[str], folder: str) -> list[str]:
     return expanded
 
 
-def without_outputs(arguments: list[str]) -> list[str]:
-    """Return a driver's arguments without those that hold for one machine alone, or have it write further files."""
-    kept: list[str] = []
-    words = iter(arguments)
-    for word in words:
-        if word in _NOT_RECORDED_WITH_VALUE:
-            next(words, None)
-        elif not word.startswith((*_NOT_RECORDED, *_NOT_RECORDED_WITH_VALUE)):
-            kept.append(word)
-    return kept
-
-
-def without_side_outputs(line: list[str]) -> list[str]:
-    """Return a `-cc1` line without its output, and without options that write any other file."""
-    kept: list[str] = []
-    words = iter(line)
-    for word in words:
-        if word in _SIDE_OUTPUTS_WITH_VALUE or word == "-o":
-            next(words, None)
-        elif not word.startswith(_SIDE_OUTPUTS_JOINED):
-            kept.append(word)
-    return kept
-
-
-def _with_plain_headers(line: list[str], folder: str) -> list[str]:
-    """Return a `-cc1` line with headers in place of precompiled ones: those hold for the build's own level alone."""
-    kept: list[str] = []
-    words = iter(line)
-    for word in words:
-        if word != "-include-pch":
-            kept.append(word)
-            continue
-        precompiled = next(words, "")
-        header = os.path.splitext(precompiled)[0]
-        if not os.path.isfile(os.path.join(folder, header)):
-            kept += [word, precompiled]
-        elif header not in line:
-            kept += ["-include", header]
-    return kept
-
-
-def _value(line: list[str], option: str) -> str | None:
-    """Return the last value of an option, since the last one holds."""
-    for position in range(len(line) - 2, -1, -1):
-        if line[position] == option:
-            return line[position + 1]
-    return None
-
-
 def _may_name_source(argument: str) -> bool:
-    return argument.endswith((*SOURCE_SUFFIXES, *OTHER_SUFFIXES)) or argument.startswith(("-x", "--language"))
-
-
-def _is_probe(settings: dict[str, Any], source: str, folder: str) -> bool:
-    """Tell whether a compile only asks what the compiler can do, as configure, CMake, Meson and setuptools do."""
-    if os.path.basename(source).startswith(_PROBE_NAMES):
-        return True
-    temporary, root = settings["temporary"], settings.get("root")
-    if os.path.dirname(source) == temporary:
-        return True
-    if root and source.startswith(os.path.join(temporary, "tmp")) and not source.startswith(f"{root}/"):
-        return True  # as Meson's and setuptools' questions, in a folder that Python's tempfile has named
-    return any(probe in f"{source}/" or probe in f"{folder}/" for probe in _PROBE_FOLDERS)
-
-
-def _run(command: list[str], folder: str) -> tuple[int, str]:
-    import subprocess
-
-    # Expansions of __DATE__ and __TIME__ would make two recordings of one source differ.
-    environment = {"SOURCE_DATE_EPOCH": "0", **os.environ}
-    result = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    return result.returncode, result.stderr.decode(errors="surrogateescape")
-
-
-def _keep_failure(recording: str, source: str, message: str) -> None:
-    try:
-        _keep(os.path.join(recording, "records"), "failure.json", {"source": source, "message": message})
-    except OSError as error:
-        print(f"mlgo-gym: not recorded: {source}: {message}; {error}", file=sys.stderr)  # noqa: T201
-
-
-def _keep(records: str, file: str, content: dict[str, object]) -> None:
-    import time
-
-    name = f"{time.time_ns():020d}-{os.getpid()}-{next(_numbers)}"
-    scratch = os.path.join(records, f".{name}")
-    os.mkdir(scratch)
-    _write_json(f"{scratch}/{file}", content)
-    os.rename(scratch, os.path.join(records, name))
-
-
-def _write_json(path: str, content: dict[str, object]) -> None:
-    import json
-
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(content, file)
+    return argument.endswith(_SOURCES) or argument.startswith(("-x", "--language"))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from mlgo_gym.corpus import driver_options, shim
+from mlgo_gym.corpus import driver_options, shim, shim_compiles
 from mlgo_gym.corpus.description import read_command, read_description, read_metadata
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.record import RecordedBuild, build_environment, record_build
@@ -125,9 +125,10 @@ def test_bitcode_compiles_to_the_code_of_its_source(
     direct = project / "direct.o"
     with Recorder(any_toolchain, level, project) as session:
         mode, *arguments = compile_options.split()
-        (line,), problem = shim.compile_commands(session.settings, arguments, str(project), mode.replace("cc", "c"))
+        language = mode.replace("cc", "c")
+        (line,), problem = shim_compiles.compile_commands(session.settings, arguments, str(project), language)
         assert problem is None
-        words = shim.without_side_outputs(line[:-1])
+        words = shim_compiles.without_side_outputs(line[:-1])
         subprocess.run([*any_toolchain.command, *words, "-o", str(direct), line[-1]], cwd=project, check=True)
     assert executable_sections(again) == executable_sections(direct)
     assert executable_sections(again)

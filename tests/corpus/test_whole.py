@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus import dataset as datasets
-from mlgo_gym.corpus import fetch, pins, shim
+from mlgo_gym.corpus import fetch, pins, shim_compiles
 from mlgo_gym.corpus.catalogue import Dataset, Part, dataset_names, find_dataset
 from mlgo_gym.corpus.dataset import REPORT_FILE, dataset_folder, fetch_dataset, lacks, read_report
 from mlgo_gym.corpus.description import read_description, write_description
@@ -87,7 +87,7 @@ def test_a_dataset_that_lacks_a_pinned_module_or_a_file_says_so_and_is_completed
 def test_a_compiler_that_is_killed_once_is_tried_again(
     index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, kills = shim._run, [2]
+    real, kills = shim_compiles._run, [2]
 
     def run(command: list[str], folder: str) -> tuple[int, str]:
         if "-emit-llvm-bc" in command and kills[0]:
@@ -95,7 +95,7 @@ def test_a_compiler_that_is_killed_once_is_tried_again(
             return -9, ""
         return real(command, folder)
 
-    monkeypatch.setattr(shim, "_run", run)
+    monkeypatch.setattr(shim_compiles, "_run", run)
     report = read_report("tiny", fetch_dataset("tiny", toolchain=toolchain))
     assert (report.modules, report.failures) == (2, ())
 
@@ -103,18 +103,18 @@ def test_a_compiler_that_is_killed_once_is_tried_again(
 def test_what_stays_killed_is_missing_and_the_next_fetch_completes_it(
     index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = shim._run
+    real = shim_compiles._run
 
     def run(command: list[str], folder: str) -> tuple[int, str]:
         return (-9, "") if "-emit-llvm-bc" in command and command[-1].endswith("more.c") else real(command, folder)
 
-    monkeypatch.setattr(shim, "_run", run)
+    monkeypatch.setattr(shim_compiles, "_run", run)
     folder = fetch_dataset("tiny", toolchain=toolchain)
     (failure,) = read_report("tiny", folder).failures
     assert failure.killed
     assert "signal 9" in failure.message
     assert lacks(in_the_catalogue(), folder) == [failure.source]
-    monkeypatch.setattr(shim, "_run", real)
+    monkeypatch.setattr(shim_compiles, "_run", real)
     assert read_report("tiny", fetch_dataset("tiny", toolchain=toolchain)).failures == ()
 
 
