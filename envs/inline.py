@@ -20,6 +20,7 @@ from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.tasks.feature_table import INLINING_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
+from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.tasks.task import Task
 from mlgo_gym.vector_env import CompilerVectorEnv
 
@@ -49,6 +50,7 @@ class InlineTask(Task):
     name: ClassVar[str] = "inlining"
     advisors: ClassVar[tuple[Advisor, ...]] = (INLINING,)
     tables: ClassVar[tuple[FeatureTable, ...]] = (INLINING_TABLE,)
+    has_contexts: ClassVar[bool] = True
 
     _misplaced = False
 
@@ -112,6 +114,14 @@ class InlineTask(Task):
         except (TypeError, ValueError, OverflowError):
             return None
         return _ADVICE[number] if number in (0, 1) and number == action else None
+
+    def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
+        """Return the bytes that the decisions of one function saved, where an episode is that."""
+        if function is None:
+            return {}
+        assert measurement.sizes is not None, "an inlining compile goes to its end"
+        assert baseline.sizes is not None
+        return {"saved": float(baseline.sizes.text - measurement.sizes.text)}
 
     def describe(self, decision: Decision) -> list[tuple[str, str]]:
         """Return the features that say most about a call site."""

@@ -69,7 +69,10 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         verify_preoptimized: prove for each module, at first use, that this gives the same object.
         scope: `"module"`, or `"function"` for tasks with decisions in functions: then an episode is one function's
             decisions, clang's own choices are taken for all others, and the metrics of the task count that function
-            alone. Where one of those is rewarded, the compile ends with the function, and there are no sizes.
+            alone. Where one of those is rewarded, the compile ends with the function, and there are no sizes. For
+            inlining a function is a component of the call graph, as `info["context"]` names it; what is rewarded is the
+            module against the compile in which clang's own choice answers every question, so just what the function's
+            decisions moved.
         warm_resets: keep clangs waiting at the first decision of the modules met last, 8 at most and 1 GiB together,
             and copy one for each further episode of its module, where snapshots are possible. With the scope of a
             function they wait at functions, 32 at most, and are copied for later functions of the module too. Default:
@@ -80,6 +83,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         contexts: follow in which functions clang inlines: `info` has `context`, `visit` and `position` then. Costs up
             to a quarter of a compile. Register allocation has its contexts without it.
         credit: with the last `info`, the bytes that each inlining decision saved, and the bytes of each function.
+            Costs up to a third of a compile, and one more compile per module.
         render_mode: what `render()` returns: `"ansi"`, a text; `"rgb_array"`, a picture (the extra `render`);
             `"human"` prints the text at each step; or None.
         order: which module comes next where none is named: `"random"` draws among all each time; `"shuffle"` takes each
@@ -139,7 +143,8 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         Args:
             seed: seeds the sampling of modules.
             options: `{"module": name}` chooses the module, and with the scope of a function `{"function": name}` the
-                function too; without them one is sampled among those with a decision.
+                function too, for inlining a component or one of its functions; without them one is sampled among those
+                with a decision.
 
         Returns:
             The observation, and `info`: `module`, `context` (the function, for register allocation), `decision` (the

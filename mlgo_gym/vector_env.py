@@ -15,7 +15,8 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.order import Turn
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.vector.event_loop import EventLoop
+from mlgo_gym.vector.event_loop import AnySubEnvironment, EventLoop
+from mlgo_gym.vector.function_group import function_groups
 from mlgo_gym.vector.info_batch import add_absent, batch_infos, decision_infos
 from mlgo_gym.vector.sub_environment import SubEnvironment, spread_seeds
 
@@ -40,6 +41,11 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         batch_size: how many environments `recv()` returns; all by default.
         prefetch: how many episodes each environment starts early, so that their compilers reach their first decision
             while the current episode runs.
+        functions_per_compile: with `scope="function"` in environments of inlining, so many consecutive environments
+            share a compile: each has the decisions of another function of it, and their episodes end together, each
+            with the bytes that its own decisions moved, by their credit (docs/credit.md). One of them has a decision at
+            a time, so that they are served by `async_reset()`, `send()` and `recv()`, with a `batch_size` of at most
+            `num_envs / functions_per_compile`, which is the default.
         options: the arguments of the single environment.
 
     Attributes:
@@ -60,6 +66,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         batch_size: int | None = None,
         prefetch: int = 1,
+        functions_per_compile: int = 1,
         **options: Any,
     ) -> None:
         if num_envs < 1:
@@ -81,16 +88,29 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self.render_mode = self._template.render_mode
         self.feature_names = self._template.feature_names
         self.num_envs = num_envs
-        self.batch_size = batch_size or num_envs
+        if functions_per_compile < 1:
+            raise MlgoError(f"functions_per_compile must be at least 1, found {functions_per_compile}")
+        self.functions_per_compile = functions_per_compile
+        compiles = num_envs // functions_per_compile
+        self.batch_size = batch_size or compiles
         self.single_observation_space = self._template.observation_space
         self.single_action_space = self._template.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._discrete = isinstance(self.single_action_space, gym.spaces.Discrete)
-        self._sub_envs = [
-            SubEnvironment(self._maker, number, prefetch, self.autoreset_mode, Turn(number, num_envs))
-            for number in range(num_envs)
-        ]
+        self._sub_envs: Sequence[AnySubEnvironment]
+        if functions_per_compile > 1:
+            self._sub_envs = function_groups(self._maker, num_envs, functions_per_compile, self.autoreset_mode)
+            if self.batch_size > compiles:
+                raise MlgoError(
+                    f"batch_size must be at most {compiles}: of {functions_per_compile} environments that share a "
+                    f"compile one has a decision at a time; found {batch_size}"
+                )
+        else:
+            self._sub_envs = [
+                SubEnvironment(self._maker, number, prefetch, self.autoreset_mode, Turn(number, num_envs))
+                for number in range(num_envs)
+            ]
         self._all_numbers = frozenset(range(num_envs))
         self._delivered = list(range(num_envs))
         self._loop = EventLoop(self._sub_envs)
@@ -114,6 +134,11 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             CorpusError: a module is unknown or has no decision.
             CompilerError: the compiler fails on a module that was asked for.
         """
+        if self.functions_per_compile > 1:
+            raise MlgoError(
+                "not all environments of a shared compile have a decision at once: begin them with async_reset(), and "
+                "recv() them as they have"
+            )
         chosen = dict(options or {})
         mask = chosen.pop("reset_mask", None)
         if mask is None:
@@ -264,7 +289,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         info["env_id"] = np.array(numbers, np.int64)
         return self._observe(sub_envs), rewards, terminations, truncations, info
 
-    def _observe(self, sub_envs: Iterable[SubEnvironment]) -> Observations:
+    def _observe(self, sub_envs: Iterable[AnySubEnvironment]) -> Observations:
         return self.task.observe_batch([sub_env.decision for sub_env in sub_envs])
 
     def _collect(self, count: int, among: frozenset[int] | None = None) -> list[int]:

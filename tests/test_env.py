@@ -126,7 +126,7 @@ def test_a_corpus_object_can_be_given(corpus: Path, toolchain: Toolchain) -> Non
         {"flags": "-Oz -fPIC"},
         {"extra_flags": "-w"},
         {"preoptimize": True},
-        {"scope": "function"},
+        {"scope": "loop"},
     ],
     ids=str,
 )

@@ -10,9 +10,18 @@ from mlgo_gym.tasks.measurement import Measurement
 _memory = JsonCache("baselines")
 
 
-def known_baseline(compilation: Compilation, *, optimization_record: bool = False) -> Measurement | None:
-    """Return the measurement of the plain compile if it was made before, by any process."""
-    value = _memory.get(_key(compilation, optimization_record))
+def known_baseline(
+    compilation: Compilation, *, optimization_record: bool = False, answered: bool = False
+) -> Measurement | None:
+    """Return the measurement of the plain compile if it was made before, by any process.
+
+    Args:
+        compilation: the compile.
+        optimization_record: whether the register allocator's costs are needed too.
+        answered: whether the compile is wanted instead in which clang's own choice answers every question: rarely they
+            differ, since a clang that asks stops asking when its estimate of the module has grown too much.
+    """
+    value = _memory.get(_key(compilation, optimization_record, answered))
     if value is None:
         return None
     try:
@@ -21,9 +30,11 @@ def known_baseline(compilation: Compilation, *, optimization_record: bool = Fals
         return None  # a record of another release of ours: measure again
 
 
-def keep_baseline(compilation: Compilation, measurement: Measurement, *, optimization_record: bool = False) -> None:
-    """Remember the measurement of a plain compile."""
-    _memory.put(_key(compilation, optimization_record), measurement.to_json())
+def keep_baseline(
+    compilation: Compilation, measurement: Measurement, *, optimization_record: bool = False, answered: bool = False
+) -> None:
+    """Remember the measurement of a plain compile; the arguments are those of `known_baseline()`."""
+    _memory.put(_key(compilation, optimization_record, answered), measurement.to_json())
 
 
 def baseline_session(compilation: Compilation, *, optimization_record: bool = False) -> Session:
@@ -50,5 +61,5 @@ def measure_baseline(compilation: Compilation, timeout: float, *, optimization_r
     return measurement
 
 
-def _key(compilation: Compilation, optimization_record: bool) -> str:
-    return compilation.key("baseline", optimization_record)
+def _key(compilation: Compilation, optimization_record: bool, answered: bool = False) -> str:
+    return compilation.key("answered" if answered else "baseline", optimization_record)

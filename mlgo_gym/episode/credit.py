@@ -7,6 +7,7 @@ function gained or lost against another compile belongs to the decisions that we
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,20 +49,25 @@ def differing(reference: PlacedCompile, episode: PlacedCompile) -> list[int]:
     ]
 
 
-def credit(reference: PlacedCompile, episode: PlacedCompile) -> Credit:
+def credit(reference: PlacedCompile, episode: PlacedCompile, own: Sequence[int] | None = None) -> Credit:
     """Return what each decision of an episode saved against a reference, another compile of the same module.
 
     What a function gained or lost is shared among the decisions that were made otherwise and reach it: a decision in
     the function itself counts twice as much as one in a function that was inlined into it, and so on by halves. What
-    none reaches is shared equally by all that were made otherwise; where there are none, by all decisions.
+    none reaches is shared equally by all that were made otherwise; where there are none, by all.
 
     Args:
         reference: the compile to compare with; mostly that of clang's own choices.
         episode: the episode.
+        own: the numbers of the decisions that can have credit, in order; by default all. What clang decides otherwise
+            because of them is their doing.
     """
     count = len(episode.decisions)
     saved, exact = np.zeros(count), np.zeros(count, bool)
     causes = differing(reference, episode)
+    if own is not None:
+        allowed = frozenset(own)
+        causes = [number for number in causes if number in allowed]
     exact[causes] = True
     changes = size_changes(reference.functions, episode.functions)
     explained = explain(
@@ -80,7 +86,7 @@ def credit(reference: PlacedCompile, episode: PlacedCompile) -> Credit:
         if len(numbers) > 1:
             exact[numbers] = False
     if left and count:
-        sharing = causes or range(count)
+        sharing = causes or own or range(count)
         saved[list(sharing)] += left / len(sharing)
         exact[list(sharing)] = False
     return Credit(saved, exact, left)

@@ -5,6 +5,9 @@ Nothing here knows Gymnasium, and `proceed()` never blocks, so that one event lo
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
+
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.baseline import baseline_session, keep_baseline, known_baseline
 from mlgo_gym.episode.decision_count import keep_decisions
@@ -27,18 +30,25 @@ class Episode:
     Args:
         compilation: what to compile; the task's own flags are part of it.
         task: whose decisions these are.
-        max_decisions: after so many decisions of the agent, clang's own choices are taken to the end.
-        function: ask the agent about this function alone; clang's own choices are taken for all others.
+        max_decisions: after so many decisions of the agent, clang's own choices are taken to the end. With `functions`,
+            after so many in each.
+        function: ask the agent about this function alone, for inlining a component; clang's own choices are taken for
+            all others.
+        functions: ask about these, each of which is an episode for the agent; in the place of `function`.
         alone: measure the allocation of that function alone; the compile ends with it.
         contexts: follow in which functions clang inlines.
         credit: keep what `placed` is made of; with `contexts` alone.
+        baseline: what the episode is compared with; by default a plain compile, made or known from before.
 
     Attributes:
         decision: what clang waits with; None while it computes, and when the episode is over.
         decisions: how many decisions the agent has answered.
+        answered: how many those are in each context, with `functions` alone.
         handed_over: how many decisions of the agent's clang's own choice answered because the budget was spent.
+        handed_over_in: how many those are in each context.
         measurement: what the compile achieved, once it is over.
         baseline: what the compiler's own heuristic achieves, once the compile is over.
+        own: the positions of the agent's decisions among all; kept with `credit` alone.
         placed: the inlining decisions with their places, and the bytes of each function, once the compile is over; None
             without `credit`.
         fork_method: how `fork()` made this episode: `"snapshot"`, `"replay"`, or None for one that was started.
@@ -55,22 +65,29 @@ class Episode:
         *,
         max_decisions: int | None = None,
         function: str | None = None,
+        functions: Collection[str] | None = None,
         alone: bool = False,
         contexts: bool = False,
         credit: bool = False,
+        baseline: Measurement | None = None,
     ) -> None:
         self.function = function
+        self.functions = frozenset(functions) if functions is not None else None
         self.alone = alone
         self.contexts = contexts
         self.placed: PlacedCompile | None = None
         self._made: list[Decision] | None = [] if credit else None
+        self.own: list[int] = []
         self.compilation = compilation
         self.task = task
         self.decision: Decision | None = None
         self.decisions = 0
+        self.answered: Counter[str] = Counter()
         self.handed_over = 0
+        self.handed_over_in: Counter[str] = Counter()
         self.measurement: Measurement | None = None
         self.baseline: Measurement | None = None
+        self._compared = baseline
         self.fork_method: str | None = None
         self.fork_reason = ""
         self._answers: list[bytes] = []
@@ -105,6 +122,9 @@ class Episode:
 
     def answer(self, advice: bytes) -> None:
         """Answer the current decision with the bytes of an advice tensor."""
+        assert self.decision is not None, "answer() answers a decision"
+        if self.functions is not None:
+            self.answered[self.decision.context] += 1
         self.decision = None
         self.decisions += 1
         self._advise(advice)
@@ -118,6 +138,7 @@ class Episode:
         assert self.decision is not None, "a function is left at its first decision"
         assert self.decisions == 0, "a function is left before it is begun"
         advice = self.task.default_advice(self.decision)
+        self.own.clear()
         if self.alone:
             self.session.end_at(b"")
         self.function, self.decision = function, None
@@ -138,7 +159,8 @@ class Episode:
         assert self.decision is not None, "fork() copies an episode that waits with a decision"
         twin = twin_of(self)
         twin._answers, twin._unchecked = self._answers.copy(), self._unchecked.copy()
-        twin._made = None if self._made is None else self._made.copy()
+        twin.answered, twin.handed_over_in = self.answered.copy(), self.handed_over_in.copy()
+        twin._made, twin.own = None if self._made is None else self._made.copy(), self.own.copy()
         supported, reason = snapshot_support()
         failure = None
         if supported:
@@ -214,17 +236,29 @@ class Episode:
             self._made.append(decision)
         if decision.advisor in self._unchecked:
             self._check_header(decision.advisor)
-        if self.function is not None and decision.context != self.function:
+        if not self._is_asked_about(decision.context):
             self._advise(self.task.default_advice(decision))
-        elif self._budget is not None and self.decisions >= self._budget:
+        elif self._budget is not None and self._spent(decision.context) >= self._budget:
             self.handed_over += 1
+            if self.functions is not None:
+                self.handed_over_in[decision.context] += 1
             self._advise(self.task.default_advice(decision))
         else:
             if self.alone and not self.decisions:
                 self.session.end_at(LAST_REMARK.encode())
+            if self._made is not None:
+                self.own.append(len(self._made) - 1)
             self.decision = decision
             return True
         return False
+
+    def _is_asked_about(self, context: str) -> bool:
+        if self.function is not None:
+            return context == self.function
+        return self.functions is None or context in self.functions
+
+    def _spent(self, context: str) -> int:
+        return self.decisions if self.functions is None else self.answered[context]
 
     def _check_header(self, advisor: int) -> None:
         self._unchecked.discard(advisor)
@@ -246,14 +280,13 @@ class Episode:
             self.baseline = measurement
             return
         self.measurement = measurement
-        if self.function is None and not self.decisions + self.handed_over:
+        if self.function is None and self.functions is None and not self.decisions + self.handed_over:
             keep_decisions(self.compilation, self.task, {})
         self.session.close()
-        self.baseline = known_baseline(self.compilation, optimization_record=self.task.optimization_record)
+        record = self.task.optimization_record
+        self.baseline = self._compared or known_baseline(self.compilation, optimization_record=record)
         if self.baseline is None:
-            self._baseline_session = baseline_session(
-                self.compilation, optimization_record=self.task.optimization_record
-            )
+            self._baseline_session = baseline_session(self.compilation, optimization_record=record)
 
     def _measure(self) -> Measurement:
         if self.alone and self._baseline_session is None:

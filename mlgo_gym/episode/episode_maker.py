@@ -8,12 +8,13 @@ import numpy as np
 
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.order import Turn
+from mlgo_gym.episode.component_count import count_components
 from mlgo_gym.episode.decision_count import count, known_decisions
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.sampler import Sampler
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.warm_starts import MOST, MOST_FUNCTIONS, WarmStarts
-from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, NoDecisionError
+from mlgo_gym.errors import MlgoError, NoDecisionError
 from mlgo_gym.session.work import Work
 
 
@@ -85,15 +86,8 @@ class EpisodeMaker:
                 raise self._no_decision(module.name, function)
             return Begun(episode, {})
         sampler = Sampler(self.setup, np_random, Turn() if turn is None else turn)
-        while True:
-            module = sampler.draw()
-            try:
-                episode = yield from self._first_decision(np_random, module, None)
-            except (CompilerError, CorpusError) as error:
-                sampler.note_failure(module.name, error)
-                continue
-            if episode is not None:
-                return Begun(episode, sampler.skipped)
+        episode = yield from sampler.first(lambda drawn: self._first_decision(np_random, drawn, None))
+        return Begun(episode, sampler.skipped)
 
     def _first_decision(
         self, np_random: np.random.Generator, module: Module, function: str | None
@@ -119,8 +113,14 @@ class EpisodeMaker:
             return None
         setup = self.setup
         compilation = yield from setup.plan(module)
+        baseline = None
         if setup.settings.scope == "function":
-            counts = yield from count(compilation, setup.task)
+            if setup.of_components:
+                components = yield from count_components(compilation, setup.task)
+                counts, baseline = dict(components.decisions), components.measurement
+                function = None if function is None else components.find(function) or function
+            else:
+                counts = yield from count(compilation, setup.task)
             functions = sorted(counts)
             if function is None and functions:
                 function = functions[int(np_random.integers(len(functions)))]
@@ -131,6 +131,8 @@ class EpisodeMaker:
         if empty:
             self._empty.add((module.name, function))
             return None
+        if setup.settings.credit:
+            yield from setup.refer(compilation)
         if self._warm_starts is not None:
             place = self._place(module.name, function)
             warm = self._warm_starts.copy(compilation.key("warm"), place, setup.settings.timeout)
@@ -148,6 +150,7 @@ class EpisodeMaker:
             alone=setup.measures_functions_alone,
             contexts=setup.settings.follows_inlining(setup.task),
             credit=setup.settings.credit,
+            baseline=baseline,
         )
 
     def _no_decision(self, module: str, function: str | None) -> NoDecisionError:

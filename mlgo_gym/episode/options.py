@@ -137,7 +137,7 @@ class Settings:
 
     def follows_inlining(self, task: Task) -> bool:
         """Return whether sessions follow in which functions clang inlines."""
-        return (self.contexts or self.credit) and INLINING in task.advisors
+        return (self.contexts or self.credit or self.scope == "function") and INLINING in task.advisors
 
     def _check_weights(self) -> None:
         weights = self.module_weights

@@ -49,7 +49,7 @@ def conclude(setup: Setup, episode: Episode) -> Ending:
             info |= {f"{label}{name}": size for name, size in measured.named_sizes().items()}
     info["reduction"] = REWARDS["relative"](outcome, reference)
     info |= setup.task.report(measurement, baseline, episode.function)
-    if episode.placed is not None:
+    if episode.placed is not None and setup.settings.credit and episode.functions is None:
         info |= _credit(setup, episode, episode.placed)
     if setup.settings.echo_reply:
         info["stderr"] = episode.session.stderr
@@ -57,11 +57,11 @@ def conclude(setup: Setup, episode: Episode) -> Ending:
 
 
 def _credit(setup: Setup, episode: Episode, placed: PlacedCompile) -> dict[str, Any]:
-    """Return the bytes of each function and of each decision against clang's own choices."""
+    """Return the bytes of each function, and of each of the agent's decisions, against clang's own choices."""
     reference = setup.reference(episode.compilation)
     assert episode.baseline is not None
     assert episode.baseline.sizes is not None
-    saved = credit(reference, placed).bytes
+    saved = credit(reference, placed, episode.own).bytes[episode.own]
     if len(saved):
         # Rarely a plain compile is another than that of its own answers: that is no single decision's doing.
         saved += (episode.baseline.sizes.text - reference.text) / len(saved)

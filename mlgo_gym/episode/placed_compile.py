@@ -18,6 +18,7 @@ from mlgo_gym.session.compiled import Compiled
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.inline_contexts import callee
 from mlgo_gym.session.session import Session
+from mlgo_gym.session.work import Work, complete
 from mlgo_gym.tasks.task import Task
 
 
@@ -92,21 +93,27 @@ def compile_placed(
 
     Raises:
         CompilerError: the compile failed.
+        ToolchainError: clang does not say where it inlines.
         MlgoError: the object has no symbols, or the task is not about inlining alone.
     """
+    return complete(placing(compilation, task, choose), timeout)
+
+
+def placing(compilation: Compilation, task: Task, choose: Callable[[Decision], int]) -> Work[PlacedCompile]:
+    """Do what `compile_placed()` does, as work for an event loop too."""
     if task.advisors != (INLINING,):
         asking = ", ".join(advisor.name for advisor in task.advisors)
         raise MlgoError(f"the places of inlining decisions were wanted, and who asks is {asking}: use mlgo/Inline-v0")
     made: list[tuple[Decision, int]] = []
     confined = compilation.confined
     with Session(compilation.command, task.advisors, confined=confined, contexts=True) as session:
-        while (decision := session.wait(timeout)) is not None:
+        while (decision := (yield session)) is not None:
             answer = choose(decision)
             advice = task.encode(decision, answer)
             assert advice is not None, "0 and 1 are legal at every inlining decision"
             made.append((decision, answer))
             session.advise(advice)
-        compiled = session.finish(timeout)
+        compiled = session.finish(0.0)
         assert session.contexts is not None
         remarks = session.contexts.remarks
     return place(made, remarks, compiled, task)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import numpy as np
 
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.order import Turn
 from mlgo_gym.episode.setup import Setup
-from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
+from mlgo_gym.session.work import Work
+
+T = TypeVar("T")
 
 _MOST_FAILURES = 10
 """Sampling gives up after so many modules that the compiler fails on."""
@@ -31,6 +37,26 @@ class Sampler:
         self._turn = turn
         self._drawn: set[int] = set()
         self.skipped: dict[str, str] = {}
+
+    def first(self, attempt: Callable[[Module], Work[T | None]]) -> Work[T]:
+        """Draw modules until an attempt to begin with one comes to something, and return that.
+
+        Args:
+            attempt: returns None for a module without a decision.
+
+        Raises:
+            CorpusError: none came to anything.
+            CompilerError: the compiler failed on too many.
+        """
+        while True:
+            module = self.draw()
+            try:
+                found = yield from attempt(module)
+            except (CompilerError, CorpusError) as error:
+                self.note_failure(module.name, error)
+                continue
+            if found is not None:
+                return found
 
     def draw(self) -> Module:
         """Return a module that was not drawn before.

@@ -10,12 +10,14 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.order import ModuleOrder
+from mlgo_gym.episode.component_count import count_components
 from mlgo_gym.episode.decision_count import count_decisions
 from mlgo_gym.episode.numeric_infos import NumericInfos
 from mlgo_gym.episode.options import Settings
-from mlgo_gym.episode.placed_compile import PlacedCompile, compile_placed
+from mlgo_gym.episode.placed_compile import PlacedCompile, placing
 from mlgo_gym.episode.preoptimization import preoptimize, prove
 from mlgo_gym.episode.probe import probe
+from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.session.work import Work, complete
 from mlgo_gym.tasks.task import Task
@@ -98,6 +100,11 @@ class Setup:
         """Whether an episode is one function and ends with it, long before there is an object file."""
         return self.settings.scope == "function" and self.metric in self.task.function_metrics
 
+    @property
+    def of_components(self) -> bool:
+        """Whether an episode is one component of the call graph that the inliner comes to."""
+        return self.settings.scope == "function" and INLINING in self.task.advisors
+
     def compilation(self, module: Module) -> Compilation:
         """Return how a module is compiled, but for channels and output; optimises it first where that is done once.
 
@@ -112,12 +119,16 @@ class Setup:
         Raises:
             CompilerError: the compile failed.
         """
+        return complete(self.refer(compilation), self.settings.timeout)
+
+    def refer(self, compilation: Compilation) -> Work[PlacedCompile]:
+        """Do what `reference()` does, as work for an event loop too."""
         key = compilation.key("reference")
         if key not in self._references:
-            if len(self._references) >= MOST_REFERENCES:
-                self._references.pop(next(iter(self._references)))
             own = self.task.default_action
-            made = compile_placed(compilation, self.task, lambda decision: int(own(decision)), self.settings.timeout)
+            made = yield from placing(compilation, self.task, lambda decision: int(own(decision)))
+            while len(self._references) >= MOST_REFERENCES:
+                self._references.pop(next(iter(self._references)))
             self._references[key] = made
         return self._references[key]
 
@@ -135,7 +146,12 @@ class Setup:
     def decisions(self, module: Module) -> dict[str, int]:
         """Return how many decisions a module raises in each context, counted once and kept on disk.
 
+        For inlining the contexts are components with the scope of a function, and else one that is empty.
+
         Raises:
             CompilerError: the compiler fails on the module.
         """
-        return count_decisions(self.compilation(module), self.task, self.settings.timeout)
+        compilation = self.compilation(module)
+        if self.of_components:
+            return dict(complete(count_components(compilation, self.task), self.settings.timeout).decisions)
+        return count_decisions(compilation, self.task, self.settings.timeout)

@@ -14,11 +14,16 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mlgo_gym.errors import MlgoError
+
 PLACE_FLAGS = ("-mllvm", "-print-before=inline")
 """The `-cc1` arguments that make clang say which functions the inliner is at; they change nothing that is compiled."""
 
 FLAGS = (*PLACE_FLAGS, "-Rpass=inline-ml", "-Rpass-missed=inline-ml")
 """The same with the callee of each decision."""
+
+_HIDING = ("filter-print-funcs", "ir-dump-directory")
+"""Options that leave out some of what clang says, or have it written elsewhere (llvm/lib/IR/PrintPasses.cpp)."""
 
 _BANNER = b"*** IR Dump Before InlinerPass on ("
 _BANNER_END = b") ***\n"
@@ -115,6 +120,20 @@ def callee(remarks: bytes, features: Sequence[int]) -> str | None:
             if remark.endswith(numbers) and len(remark) > len(numbers):
                 return remark[: -len(numbers)].decode(errors="surrogateescape")
     return None
+
+
+def refuse_hiding(command: Sequence[str]) -> None:
+    """Refuse a command line on which clang would not say of all functions when the inliner is at them.
+
+    Raises:
+        MlgoError: one of its options is of that kind.
+    """
+    for word in command:
+        if word.lstrip("-").startswith(_HIDING):
+            raise MlgoError(
+                f"clang is to say on standard error at which functions its inliner is, and {word} keeps some of that "
+                "back: remove the flag, or leave out contexts, credit and the scope of a function"
+            )
 
 
 def _remarks(said: bytes) -> bytes:

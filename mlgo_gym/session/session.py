@@ -44,7 +44,7 @@ class Session:
 
     Raises:
         CompilerError: of kind `start`, when the program cannot be started.
-        MlgoError: this process may have no more file descriptors.
+        MlgoError: this process may have no more file descriptors, or contexts are wanted and a flag hides them.
     """
 
     _process: CompilerProcess | None
@@ -59,6 +59,8 @@ class Session:
         callees: bool = True,
         confined: bool = False,
     ) -> None:
+        if contexts:
+            inline_contexts.refuse_hiding(command)
         self._begin(advisors, (), StandardError(InlineContexts() if contexts else None))
         try:
             self._connection = Connection.make(
@@ -188,6 +190,7 @@ class Session:
 
         Raises:
             CompilerError: of kind `protocol`, when clang wrote what is not the protocol.
+            ToolchainError: contexts are wanted, and clang does not say where it inlines.
         """
         if self._ready:
             return self._take()

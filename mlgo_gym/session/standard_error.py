@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
+from mlgo_gym.errors import ToolchainError
 from mlgo_gym.session.connection import Connection
-from mlgo_gym.session.inline_contexts import InlineContexts, InlineSite, without_own_words
+from mlgo_gym.session.inline_contexts import PLACE_FLAGS, InlineContexts, InlineSite, without_own_words
 from mlgo_gym.session.stderr_tail import KEPT_BYTES, StderrTail
 
 _READ_SIZE = 1 << 16
@@ -48,13 +49,24 @@ class StandardError:
         return True
 
     def site(self, connection: Connection) -> InlineSite:
-        """Return the place of the inlining decision that clang waits with; all that it has said must be read."""
+        """Return the place of the inlining decision that clang waits with; all that it has said must be read.
+
+        Raises:
+            ToolchainError: clang has not said where it inlines.
+        """
         assert self.contexts is not None
         if self._position > _LONGEST_FILE:
             # clang waits, and says nothing before it is answered.
             os.ftruncate(connection.stderr, 0)
             self._position = 0
-        return self.contexts.ask()
+        site = self.contexts.ask()
+        if not site.component:
+            raise ToolchainError(
+                f"clang was to print the functions that its inliner is at ({' '.join(PLACE_FLAGS)}) before its first "
+                "question, and did not: this build, or one of its flags, leaves that out; use another clang, or leave "
+                "out contexts, credit and the scope of a function"
+            )
+        return site
 
     @property
     def text(self) -> str:

@@ -70,16 +70,22 @@ _SHARED = (
 )
 
 _CONTEXT = InfoKey(
-    "context", DECISION, "str", "the functions that the inliner is at, with `contexts=True`; empty without it"
+    "context",
+    DECISION,
+    "str",
+    "the functions that the inliner is at, with `contexts`, `credit` or the scope of a function; empty without them",
 )
 _PLACE = (
-    InfoKey("visit", DECISION, "int", "how often the inliner was there before", "with `contexts=True`"),
-    InfoKey("position", DECISION, "int", "the number of the decision within this visit", "with `contexts=True`"),
+    InfoKey("visit", DECISION, "int", "how often the inliner was there before", "where there is a context"),
+    InfoKey("position", DECISION, "int", "the number of the decision within this visit", "where there is a context"),
 )
 _CREDIT = (
     InfoKey("credit", END, "tuple of float", "the bytes that each decision saved, in order", "with `credit=True`"),
     InfoKey("function_sizes", END, "FunctionSizes", "the bytes of each function", "with `credit=True`"),
     InfoKey("baseline_function_sizes", END, "FunctionSizes", "those with clang's own choices", "with `credit=True`"),
+)
+_SAVED = InfoKey(
+    "saved", END, "float", "the bytes of the module that the function's decisions saved", 'with `scope="function"`'
 )
 _CONTEXTS = InfoKey("context", DECISION, "str", "the function of this decision; empty for inlining")
 _FUNCTION = InfoKey("context", _OVER, "str", "the function that the episode was", 'with `scope="function"`')
@@ -111,6 +117,7 @@ def info_keys(task: Task) -> list[InfoKey]:
     keys += [_DEFAULT, *([_MASK] if task.masked else []), *others]
     if task.function_metrics:
         return [*keys, *_ALLOCATION]
+    keys += [_SAVED] if task.has_contexts else []
     others_of = _CREDIT if task.advisors == (INLINING,) else ()
     keys += others_of
     return [replace(key, condition="") if key.condition == _WITH_SIZES else key for key in keys]

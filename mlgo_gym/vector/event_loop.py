@@ -6,9 +6,14 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.vector.function_group import FunctionSlot
 from mlgo_gym.vector.sub_environment import SubEnvironment
 from mlgo_gym.vector.wakeups import Wakeups
+
+AnySubEnvironment: TypeAlias = SubEnvironment | FunctionSlot
 
 
 class EventLoop:
@@ -18,8 +23,9 @@ class EventLoop:
         sub_envs: the sub-environments, by number.
     """
 
-    def __init__(self, sub_envs: Sequence[SubEnvironment]) -> None:
+    def __init__(self, sub_envs: Sequence[AnySubEnvironment]) -> None:
         self._sub_envs = sub_envs
+        self._shared = any(len(sub_env.companions) > 1 for sub_env in sub_envs)
         self._wakeups = Wakeups()
         self._outstanding: set[int] = set()
         self._finished: deque[int] = deque()
@@ -38,7 +44,7 @@ class EventLoop:
         if number in self._finished:
             self._finished.remove(number)
         self._outstanding.add(number)
-        self._look(number, self._sub_envs[number])
+        self._look_at_all_of(self._sub_envs[number])
 
     def put_back(self, numbers: Iterable[int]) -> None:
         """Put sub-environments that are ready and were not delivered back, ahead of all others."""
@@ -67,6 +73,12 @@ class EventLoop:
 
     def _serve(self) -> None:
         """Wait until compilers say something, or are silent for too long, and go on with those."""
+        if self._shared and all(self._sub_envs[number].session is None for number in self._outstanding):
+            idle = sorted(set(range(len(self._sub_envs))) - self._outstanding)
+            raise MlgoError(
+                f"environments {sorted(self._outstanding)} wait for others with which they share a compile: answer, or "
+                f"reset, those of {idle} that share one with them"
+            )
         now = time.monotonic()
         if now >= self._next_look:
             self._end_the_silent(now)
@@ -74,7 +86,7 @@ class EventLoop:
         for number in self._wakeups.wait(self._next_look - now, self._outstanding):
             sub_env = self._sub_envs[number]
             sub_env.poll()
-            self._look(number, sub_env)
+            self._look_at_all_of(sub_env)
 
     def _end_the_silent(self, now: float) -> None:
         """Time out those whose deadline has passed, and see when the next one will.
@@ -86,18 +98,26 @@ class EventLoop:
             sub_env = self._sub_envs[number]
             if not sub_env.poll() and sub_env.deadline <= now:
                 sub_env.time_out()
-            self._look(number, sub_env)
+            self._look_at_all_of(sub_env)
         self._next_look = min((self._sub_envs[number].deadline for number in self._outstanding), default=math.inf)
 
-    def _look(self, number: int, sub_env: SubEnvironment) -> None:
+    def _look_at_all_of(self, sub_env: AnySubEnvironment) -> None:
+        """See what has become of a sub-environment and of all that share its compile."""
+        for number in sub_env.companions:
+            if number in self._outstanding:
+                self._look(number, self._sub_envs[number])
+
+    def _look(self, number: int, sub_env: AnySubEnvironment) -> None:
         """See what has become of a sub-environment: ready, or waiting for a session that is to be watched."""
         if sub_env.ready:
             self._outstanding.discard(number)
             self._finished.append(number)
             return
         session = sub_env.session
-        assert session is not None, "a sub-environment that is not ready waits for a session"
-        self._wakeups.watch(number, session)
+        if session is not None:
+            self._wakeups.watch(number, session)
+        else:
+            assert self._shared, "a sub-environment that is not ready waits for a session"
         deadline = sub_env.deadline
         if deadline < self._next_look:
             self._next_look = deadline

@@ -77,6 +77,11 @@ class SubEnvironment:
         self._early: deque[Beginning] = deque()
 
     @property
+    def companions(self) -> list[int]:
+        """The numbers of those with which it shares its compile: its own."""
+        return [self.number]
+
+    @property
     def over(self) -> bool:
         """Whether no episode is under way."""
         return self.stepper is None and self._beginning is None
