@@ -37,10 +37,10 @@ def measure(model: PPO, env: NormalizeFeatures, held_out: Corpus, folder: Path) 
     file = folder / "policy.zip"
     save_sb3(model, file, env.feature_names, env.normalization)
     result = evaluate(ENVIRONMENT, policies={"policy": f"sb3:{file}"}, corpus=held_out)
-    change = result.summaries()[0].changes[result.measures[0]]
+    change = result.summaries()[0].changes[result.measures[0]]  # the counts behind the number
     return {
         "total": change.total,
-        "geometric_mean": change.mean,
+        "geometric_mean": result.change("policy"),
         "better": change.better,
         "worse": change.worse,
         "modules": len(change.pairs),

@@ -1,4 +1,4 @@
-"""What the two environments of the register allocator share: the weights of its costs."""
+"""What the two environments of the register allocator have in common: the weights of its costs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class AllocationEnv(CompilerEnv):
     """An environment that is rewarded for what register allocation costs, unless the user says otherwise.
 
     Args:
-        spill_weight: what a spill counts.
-        reload_weight: what a reload counts.
-        folded_reload_weight: what a reload within another instruction counts.
-        copy_weight: what a copy counts.
+        spill_weight: the weight of a spill.
+        reload_weight: the weight of a reload.
+        folded_reload_weight: the weight of a reload that is folded into another instruction.
+        copy_weight: the weight of a copy.
         options: the arguments of `CompilerEnv`.
     """
 

@@ -67,7 +67,7 @@ class InlineTask(Task):
         self._block_count = _offset(header, "callee_basic_block_count")
 
     def flags(self, toolchain: Toolchain) -> tuple[str, ...]:
-        """Return none; but see whether this clang writes its own choice where the header says.
+        """Return no flags, but find out whether this clang writes its own choice where the header says.
 
         Before llvm/llvm-project#141453 it overwrote `callee_basic_block_count`, and `inlining_default` was always 0.
         """
@@ -78,7 +78,7 @@ class InlineTask(Task):
         return ()
 
     def features(self, decision: Decision) -> bytes:
-        """Return the features with clang's own choice in its place, and 0 where it stood instead."""
+        """Return the features with clang's own choice moved to its place, and 0 where it was written instead."""
         payload = decision.payload
         if not self._misplaced:
             return payload
@@ -208,6 +208,8 @@ class InlineEnv(CompilerEnv):
 
     * v0: first version
     """
+
+    task_type = InlineTask
 
     def __init__(self, **options: Unpack[EnvOptions]) -> None:
         super().__init__(InlineTask(), **options)

@@ -121,6 +121,8 @@ class InlineIR2VecEnv(CompilerEnv):
     * v0: first version
     """
 
+    task_type = InlineIR2VecTask
+
     def __init__(self, *, vocabulary: str = "one-hot", **options: Unpack[EnvOptions]) -> None:
         super().__init__(InlineIR2VecTask(vocabulary), **options)
         EzPickle.__init__(self, vocabulary=vocabulary, **options)

@@ -175,7 +175,7 @@ class JointTask(Task):
         return [("decision", self.advisors[decision.advisor].name), *self._tasks[decision.advisor].describe(decision)]
 
     def estimate(self, decision: Decision, action: Any) -> float:
-        """Return the estimate of the kind of decision."""
+        """Return the estimate that this kind of decision has."""
         own = int(action) - self._starts[decision.advisor]
         return self._tasks[decision.advisor].estimate(decision, own)
 
@@ -257,6 +257,8 @@ class JointEnv(CompilerEnv):
 
     * v0: first version
     """
+
+    task_type = JointTask
 
     def __init__(self, **options: Unpack[EnvOptions]) -> None:
         super().__init__(JointTask(), **options)

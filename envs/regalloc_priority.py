@@ -53,7 +53,7 @@ class PriorityTask(AllocationTask):
     _stages: tuple[str, ...] = STAGES
 
     def flags(self, toolchain: Toolchain) -> tuple[str, ...]:
-        """Return none; but note how this clang numbers the stages of a live range."""
+        """Return no flags, but note how this clang numbers the stages of a live range."""
         self._stages = stage_names(toolchain.version[0])
         return ()
 

@@ -49,7 +49,7 @@ def compile_advised(settings: Settings, invocation: Invocation, compiler: Sequen
 def _compile_by_recipe(
     settings: Settings, invocation: Invocation, compiler: Sequence[str], rest: Sequence[str]
 ) -> int | None:
-    """Compile by what search found for the module; None where nothing was done."""
+    """Compile as search found best for the module; None if nothing was done."""
     from mlgo_clang.recipes import RecipeError, digest_of, front_end_bitcode, read_recipe, search_recipe, was_used
 
     try:
@@ -101,7 +101,7 @@ def _compile(settings: Settings, invocation: Invocation, compiler: Sequence[str]
 def _run(
     compiler: Sequence[str], rest: Sequence[str], advisors: Sequence[Advisor], questions: int | None = None
 ) -> str:
-    """Run clang, and return what went wrong: also where it asks not as many questions as it was to."""
+    """Run clang and return what went wrong; another number of questions than expected counts as that."""
     # A terminal is told at once; what is not seen by anybody can be taken back.
     buffered = not os.isatty(2)
     stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2
@@ -153,5 +153,5 @@ def searched_policy(settings: Settings, level: str) -> str:
 
 
 def default_output(source: str) -> str:
-    """Return the object that clang makes of a source if it is told nothing."""
+    """Return the object that clang makes of a source when no `-o` is given."""
     return f"{os.path.splitext(os.path.basename(source))[0]}.o"

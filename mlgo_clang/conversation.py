@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Decide = Callable[[bytes, int], int]
     """Takes a buffer and where in it a question begins, and returns the advice."""
     Bind = Callable[[Header], Decide]
-    """Takes the header of a channel and returns who answers its questions."""
+    """Takes the header of a channel and returns what answers its questions."""
 
 INLINING = ("-enable-ml-inliner=release", "-inliner-interactive-channel-base=", "-inliner-interactive-include-default")
 EVICTION = ("-regalloc-enable-advisor=release", "-regalloc-evict-interactive-channel-base=")
@@ -30,7 +30,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
-    """This process is to end by a signal, once it has put things in order."""
+    """This process is to end by a signal, after cleaning up."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -38,11 +38,11 @@ class Interrupted(BaseException):
 
 
 class Advisor:
-    """One of clang's advisors, and who answers it.
+    """One of clang's advisors, and what answers it.
 
     Args:
         options: the `-mllvm` options that switch it on; the one that ends in `=` takes the channel.
-        bind: who answers.
+        bind: returns what answers, given the header.
     """
 
     __slots__ = ("bind", "options")
@@ -126,7 +126,7 @@ class Compile:
     Args:
         compiler: the words that start clang.
         rest: its arguments, but for the channels.
-        advisors: who answers.
+        advisors: the advisors that ask, with what answers them.
         stderr: the descriptor that becomes clang's standard error.
 
     Attributes:
@@ -210,7 +210,7 @@ def _answer_all(pid: int, channels: Sequence[_Channel]) -> None:
 def _guard(pid: int, read_end: int) -> None:
     """Have the kernel end clang when this process is gone: the write end of the pipe is here alone.
 
-    A clang whose host is gone would read nothing for ever; of SIGTERM it cleans up after itself.
+    A clang whose host is gone would wait for ever; on SIGTERM it removes its half-written files.
     """
     import fcntl
 
@@ -220,7 +220,7 @@ def _guard(pid: int, read_end: int) -> None:
 
 
 def _end(pid: int) -> None:
-    """End a clang and reap it: kindly, so that it removes what it has half written."""
+    """End a clang by SIGTERM, so that it removes its half-written files, and reap it."""
     try:
         os.kill(pid, signal.SIGTERM)
         pidfd = os.pidfd_open(pid)
@@ -239,7 +239,7 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
 
 
 def die_by(number: int) -> int:
-    """End this process by a signal, as whoever waits for it expects of a compiler."""
+    """End this process by a signal, which its parent is to see."""
     signal.signal(number, signal.SIG_DFL)
     sys.stdout.flush()
     os.kill(os.getpid(), number)

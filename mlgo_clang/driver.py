@@ -1,4 +1,4 @@
-"""What becomes of one call of `mlgo-clang`: clang itself, or a compile whose decisions a policy makes."""
+"""What one call of `mlgo-clang` does: it becomes clang, or compiles with a policy deciding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILED = 1
 
 
 def run(mode: str, arguments: Sequence[str]) -> int:
-    """Do what a command line asks for, and return the exit status; often this process becomes clang.
+    """Do what a command line asks for and return the exit status; most often this process becomes clang.
 
     Args:
         mode: `gcc` or `g++`, the language that the driver assumes.
@@ -50,7 +50,7 @@ def run(mode: str, arguments: Sequence[str]) -> int:
 
 
 def become(command: Sequence[str]) -> NoReturn:
-    """Replace this process with clang: nothing stands between it and the caller."""
+    """Replace this process by clang, so that nothing stands between clang and the caller."""
     # Python ignores these, and clang would inherit that.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)

@@ -14,7 +14,7 @@ _SIZES = {"int64_t": 8, "float": 4, "int32_t": 4, "double": 8, "uint8_t": 1, "in
 
 
 class ProtocolError(Exception):
-    """What came over a channel is not the protocol."""
+    """What came over a channel does not follow the protocol."""
 
 
 class Tensor:

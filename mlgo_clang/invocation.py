@@ -54,7 +54,7 @@ class Invocation:
     Attributes:
         source: the one source that is compiled to one object; empty where something else is asked for.
         output: the object; empty where clang chooses its name.
-        level: the letters behind the `-O` that holds; `0` without one.
+        level: the letters after the last `-O`, the one that counts; `0` if there is none.
         reason: why it is no ordinary compile; empty if it is one.
     """
 
@@ -68,7 +68,7 @@ class Invocation:
 
 
 def read_invocation(arguments: Sequence[str]) -> Invocation:
-    """Tell what a command line of clang asks for; what is not surely an ordinary compile is none.
+    """Return what a command line of clang asks for; in doubt it is not an ordinary compile.
 
     Args:
         arguments: all words but the program's.

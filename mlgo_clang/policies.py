@@ -1,4 +1,4 @@
-"""Who answers clang's questions, by what the user writes: rules here, networks as native code."""
+"""What answers clang's questions: rules, which are here, and networks as native code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mlgo_clang.header import Header
 
 NATIVE_VERSION = 1
-"""Changes when the native code of equal networks changes."""
+"""To be changed whenever the native code made of a network changes."""
 
 
 class PolicyError(Exception):
@@ -23,7 +23,7 @@ class PolicyError(Exception):
 
 
 def inlining_policy(spec: str, level: str, compiler: Sequence[str]) -> Bind:
-    """Return who decides on inlining.
+    """Return what decides on inlining.
 
     Args:
         spec: `never`, `always`, `threshold:N`, `mlp:FILE`, `inline` for the policy in the box that is made for the
@@ -44,7 +44,7 @@ def inlining_policy(spec: str, level: str, compiler: Sequence[str]) -> Bind:
 
 
 def eviction_policy(spec: str, level: str, compiler: Sequence[str]) -> Bind:
-    """Return who decides on evictions: `first_legal`, `never_evict`, `mlp:FILE`, or the name of a policy in the box.
+    """Return what decides on evictions: `first_legal`, `never_evict`, `mlp:FILE`, or the name of a policy in the box.
 
     Raises:
         PolicyError: there is no such policy, or it cannot be read.
@@ -74,7 +74,7 @@ def network_file(spec: str, level: str) -> str:
 
 
 def _box() -> str:
-    """Return the folder of the policies in the box; to import their package would take longer than a compile."""
+    """Return the folder of the policies in the box; importing their package would take longer than a compile."""
     from importlib.util import find_spec
 
     spec = find_spec("mlgo_gym")

@@ -53,7 +53,7 @@ class Recipe:
         self.answers = answers
 
     def bind(self, _header: Header) -> Decide:
-        """Return who gives the answers in order."""
+        """Return what gives the answers in order."""
         answers = iter(self.answers)
 
         def decide(_data: bytes, _start: int) -> int:

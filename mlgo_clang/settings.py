@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PREFIX = "--mlgo-"
-"""What every option of our own begins with; clang has none of that name."""
+"""What each of our own options begins with; no option of clang does."""
 
 _VALUES = {
     "policy": "MLGO_POLICY",
@@ -24,20 +24,20 @@ _DEFAULT_POLICY = "inline"
 
 
 class UsageError(Exception):
-    """An option of our own that is not understood."""
+    """One of our own options is not understood."""
 
 
 class Settings:
     """The options of `mlgo-clang` itself.
 
     Attributes:
-        policy: who decides on inlining: `default`, `never`, `always`, `threshold:N`, `mlp:FILE`, or a policy's name.
-        eviction_policy: who decides on evictions; `default` is clang itself.
+        policy: what decides on inlining: `default`, `never`, `always`, `threshold:N`, `mlp:FILE`, or a policy's name.
+        eviction_policy: what decides on evictions; `default` is clang itself.
         clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
         levels: the optimisation levels whose compiles go through the policies, as the letters behind `-O`.
-        recipes: the folder with what search found, or an empty string.
-        search: how many compiles a search may take where there is no recipe; 0: none.
-        strict: whether a compile that a policy could not make is an error.
+        recipes: the folder with recipes, or an empty string.
+        search: how many compiles a search may take for a module without a recipe; 0 never searches.
+        strict: whether it is an error that a policy could not be followed; otherwise clang alone compiles.
     """
 
     __slots__ = ("clang", "eviction_policy", "levels", "policy", "recipes", "search", "strict")
@@ -68,10 +68,10 @@ class Settings:
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
-    """Return our own settings, and the arguments that are clang's.
+    """Return our own settings, and clang's arguments.
 
     Raises:
-        UsageError: an option begins with `--mlgo-` and is none, or its value is of another form.
+        UsageError: an option that begins with `--mlgo-` is unknown, or its value is malformed.
     """
     values = {option: os.environ[variable] for option, variable in _VALUES.items() if variable in os.environ}
     strict = os.environ.get("MLGO_STRICT", "") not in ("", "0")

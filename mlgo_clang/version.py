@@ -1,4 +1,4 @@
-"""What `mlgo-clang --version` says: clang's own words, and which policy is in the way, for whoever caches objects."""
+"""What `mlgo-clang --version` says: clang's own words and the policies in use, for tools that cache objects."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -109,6 +109,9 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         ToolchainError: no usable compiler, or one that cannot do this task.
         MlgoError: an argument is not one of those above.
     """
+
+    task_type: ClassVar[type[Task]]
+    """What is decided; each environment sets it."""
 
     metadata: dict[str, Any] = {"render_modes": [*RENDER_MODES], "render_fps": 10}  # noqa: RUF012 - gymnasium declares it so
 

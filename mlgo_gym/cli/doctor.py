@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from gymnasium.envs.registration import load_env_creator
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -22,6 +23,7 @@ from mlgo_gym.errors import MlgoError
 if TYPE_CHECKING:
     from importlib.metadata import PackageMetadata
 
+    from mlgo_gym.env import CompilerEnv
     from mlgo_gym.llvm.advisors import Advisor
     from mlgo_gym.llvm.toolchain import Toolchain
 
@@ -72,7 +74,6 @@ def examine(clang: str | None = None) -> dict[str, Any]:
 
 
 def _clang(chosen: str | None, problems: list[dict[str, str]]) -> dict[str, Any]:
-    from mlgo_gym.llvm.advisors import ADVISORS
     from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED, find_toolchain
 
     another = f"choose another clang, {OLDEST_SUPPORTED} or newer, with --clang or $MLGO_CLANG, or the bundled one"
@@ -81,7 +82,7 @@ def _clang(chosen: str | None, problems: list[dict[str, str]]) -> dict[str, Any]
     except MlgoError as error:
         problems.append({"problem": str(error), "remedy": another})
         return {"error": str(error)}
-    advisors = {advisor.name: _advisor(toolchain, advisor) for advisor in ADVISORS}
+    advisors = {advisor.name: _advisor(toolchain, advisor) for advisor in _advisors()}
     problems += [{"problem": found["error"], "remedy": another} for found in advisors.values() if "error" in found]
     return {
         "command": list(toolchain.command),
@@ -89,6 +90,15 @@ def _clang(chosen: str | None, problems: list[dict[str, str]]) -> dict[str, Any]
         "bundled": toolchain.bundled,
         "advisors": advisors,
     }
+
+
+def _advisors() -> list[Advisor]:
+    """Return who asks in the registered environments, each once."""
+    advisors: dict[str, Advisor] = {}
+    for stem in ENVIRONMENTS.values():
+        env_type: type[CompilerEnv] = load_env_creator(f"{stem}Env")
+        advisors |= {advisor.name: advisor for advisor in env_type.task_type.advisors}
+    return list(advisors.values())
 
 
 def _advisor(toolchain: Toolchain, advisor: Advisor) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""An inlining policy as C: its features, and a function that says no or yes.
+"""An inlining policy as C: the features it reads, and a function that says yes or no.
 
 This is all that is exported of a policy; each way into a compiler puts its own few lines around it.
 """
@@ -13,7 +13,7 @@ from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.network import Network
 
 DEFAULT = "inlining_default"
-"""The feature that is clang's own decision; LLVM knows it in interactive mode alone."""
+"""The feature that is clang's own decision; LLVM has it only in interactive mode."""
 
 _DECLARATIONS = """#ifdef __cplusplus
 #include <math.h>
@@ -33,7 +33,7 @@ class DecisionCode:
     Attributes:
         name: what it is called.
         features: the names of the raw features that it reads, in order.
-        code: C and C++ that defines `static int mlgo_yes(const float *features)` and, as C, needs no header.
+        code: C that is also C++: it defines `static int mlgo_yes(const float *features)`, and as C needs no header.
     """
 
     name: str
@@ -45,12 +45,12 @@ def decision_code(spec: str, network: Path | None = None) -> DecisionCode:
     """Return the code of a policy.
 
     Args:
-        spec: `default`, `never`, `always`, `threshold:N`, or anything else if `network` is given.
+        spec: `default`, `never`, `always` or `threshold:N`; anything else if `network` is given.
         network: the file of a network.
 
     Raises:
         MissingExtraError: safetensors is not installed.
-        PolicyError: there is no such policy, or it does not say no or yes.
+        PolicyError: there is no such policy, or its answers are not yes and no.
     """
     if network is not None:
         return network_decision_code(spec, Network.load(network))
@@ -71,14 +71,14 @@ def decision_code(spec: str, network: Path | None = None) -> DecisionCode:
 
 
 def network_decision_code(name: str, network: Network) -> DecisionCode:
-    """Return the code of a network: one output is the logit of yes, of two the larger decides, and a tie is a no.
+    """Return the code of a network: a single output is the logit of yes; of two the larger decides, and a tie means no.
 
     Args:
         name: what it is called.
         network: the network.
 
     Raises:
-        PolicyError: the network does not say no or yes.
+        PolicyError: the network's answers are not yes and no.
     """
     decisions = {1: "outputs[0] > 0", 2: "outputs[1] > outputs[0]"}
     if network.outputs not in decisions:

@@ -1,4 +1,4 @@
-"""A network as a shared library that `mlgo-clang` loads: made once for each, by the clang that it stands around.
+"""A network as a shared library that `mlgo-clang` loads: made once per network, by the underlying clang.
 
 `python -m mlgo_gym.deploy.native_library NETWORK LIBRARY COMPILER…` makes one.
 """
@@ -31,9 +31,9 @@ long long mlgo_decide(const char *data, long long start, const int *offsets) {{
 
 
 def build_native_library(network: Path, library: Path, compiler: Sequence[str]) -> None:
-    """Make the library of a network; it appears whole, or not at all.
+    """Make the library of a network; the file appears complete or not at all.
 
-    The functions of libm that it calls are those of the process that loads it: every Python has them.
+    It uses the libm of the process that loads it; every Python has one.
 
     Args:
         network: the network's file.

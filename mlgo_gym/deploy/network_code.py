@@ -1,8 +1,8 @@
 """A network as C: the one forward pass behind `mlgo-clang`, the pass plugin, and LLVM's release mode.
 
-The C computes what `Network` computes, operation by operation: float32, each sum from the first input to the last, no
-operation fused with another; logarithms and their like in double precision, then rounded. So both decide alike, also
-where a decision is a matter of the last bit.
+The C computes what `Network` computes, operation by operation: in float32, summing from the first input to the last,
+fusing nothing; logarithms and the like in double precision, then rounded. So both decide alike, even where the last bit
+decides.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import CLIP, Normalization
 
 FLAGS = ("-O2", "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno")
-"""What a compiler of the code is given: nothing may be fused or reordered."""
+"""The options for compiling the code: nothing may be fused or reordered."""
 
 _ACTIVATIONS = {
     "relu": "x > 0 ? x : 0",
@@ -34,7 +34,7 @@ def forward_pass(network: Network) -> str:
     Args:
         network: the network; `features` are its raw features in its order.
 
-    The code needs no header, but a declaration of what it takes from libm: `log1p`, `tanh`, `expm1` and `copysignf`.
+    The code needs no header, only declarations of what it uses of libm: `log1p`, `tanh`, `expm1` and `copysignf`.
     """
     parts = [f"enum {{ MLGO_FEATURES = {len(network.features)}, MLGO_OUTPUTS = {network.outputs} }};"]
     widths = [len(network.features), *(bias.shape[0] for bias in network.biases)]

@@ -16,7 +16,7 @@ from mlgo_gym.deploy.network_code import FLAGS
 from mlgo_gym.errors import PolicyError, ToolchainError
 
 OLDEST = 19
-"""The first LLVM whose advisor the plugin derives from as it does."""
+"""The first LLVM with the advisor class that the plugin derives from."""
 
 _FEATURE_MAPS = "llvm/Analysis/InlineModelFeatureMaps.h"
 _FEATURE = re.compile(r"^\s*M\(\s*\w+,\s*\{1\},\s*(\w+),", re.MULTILINE)
@@ -53,7 +53,7 @@ class InstalledLlvm:
 
 
 def installed_llvm(llvm_config: str) -> InstalledLlvm:
-    """Return the LLVM that an `llvm-config` speaks for.
+    """Return the LLVM that an `llvm-config` describes.
 
     Raises:
         ToolchainError: there is no such program, or that LLVM is too old.
@@ -103,14 +103,14 @@ def plugin_code(policy: DecisionCode, llvm: InstalledLlvm) -> str:
 
 
 def build_plugin(policy: DecisionCode, llvm: InstalledLlvm, output: Path, *, compiler: str | None = None) -> None:
-    """Build a plugin; it appears whole, or not at all.
+    """Build a plugin; the file appears complete or not at all.
 
     Args:
         policy: what decides.
         llvm: the LLVM that is to load it.
         output: where the library goes.
-        compiler: the C++ compiler, with the standard library that this LLVM was built with; the `clang++` of that LLVM,
-            or `c++`, if None.
+        compiler: the C++ compiler, using the standard library that this LLVM was built with. None takes that LLVM's
+            `clang++`, or else `c++`.
 
     Raises:
         PolicyError: the policy reads features that this LLVM does not have.

@@ -1,4 +1,4 @@
-"""An episode on its way to its first decision, which an event loop serves and which may start early."""
+"""An episode on its way to its first decision: served by an event loop, and possibly started ahead of time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from mlgo_gym.session.work import WorkUnderWay
 
 
 class Beginning(WorkUnderWay[Begun]):
-    """A beginning with a random generator and a turn of its own, so that it may start early.
+    """The beginning of an episode, with its own random generator and turn, so that it can start ahead of time.
 
     Args:
         maker: starts episodes.
-        np_random: the state from which it samples; left as it is.
-        turn: from where it goes on in the order of modules; left as it is.
+        np_random: the generator whose state it samples from; not advanced.
+        turn: the place in the order of modules from which it goes on; not advanced.
         module: the module; None samples one.
         function: the function, for episodes that are one function's; None samples one.
 
     Attributes:
-        np_random, turn: what the next beginning is to start from, once this one is done.
+        np_random, turn: where the next beginning starts from, once this one is done.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class Beginning(WorkUnderWay[Begun]):
         super().__init__(work, maker.setup.settings.timeout)
 
     def follows(self, np_random: np.random.Generator, turn: Turn) -> bool:
-        """Return whether it started from this state of the random generator, and from there in the order."""
+        """Return whether it started from this state of the random generator and this place in the order."""
         return bool(self._before == (np_random.bit_generator.state, turn))
 
     def close(self) -> None:
-        """Give the beginning up and end its clang, also where that waits with its first decision. Idempotent."""
+        """Give up the beginning and end its clang, even if that already waits with its first decision. Idempotent."""
         super().close()
         for begun in self._result:
             begun.episode.close()

@@ -2,7 +2,7 @@
 
 The code of a module is the sum of its functions, and a decision changes few of them: the function that its call
 stands in, those that this one is inlined into, and functions that lose their last call or keep one. So what each
-function gained or lost against another compile belongs to the decisions that were made otherwise and reach it.
+function gained or lost against another compile is credited to the differing decisions that reach it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Credit:
     Attributes:
         bytes: float64 of shape (number of decisions,): positive where it made the module smaller. Their sum is the
             text of the reference less that of the episode.
-        exact: bool of the same shape: whether all that the decision got is from functions that no other decision that
-            was made otherwise reaches.
-        unexplained: the bytes that were shared among all because no decision reaches the functions that they are of.
+        exact: bool of the same shape: whether everything credited to the decision comes from functions that no other
+            differing decision reaches.
+        unexplained: the bytes in functions that no differing decision reaches; they are shared equally.
     """
 
     bytes: npt.NDArray[np.float64]
@@ -36,10 +36,10 @@ class Credit:
 
 
 def differing(reference: PlacedCompile, episode: PlacedCompile) -> list[int]:
-    """Return the numbers of the decisions of an episode that were made otherwise than in a reference.
+    """Return the numbers of the decisions in which an episode differs from a reference.
 
-    A decision is compared with that at the same place and of the same callee. Where the reference has none, because the
-    call came with code that was inlined, it counts when it is not clang's own choice.
+    A decision is compared with the one at the same place about the same callee. Where the reference has none, because
+    the call came in with inlined code, a decision differs if it is not clang's own choice.
     """
     known = {(*decision[:3], decision.callee): decision.answer for decision in reference.decisions}
     return [
@@ -52,12 +52,12 @@ def differing(reference: PlacedCompile, episode: PlacedCompile) -> list[int]:
 def credit(reference: PlacedCompile, episode: PlacedCompile, own: Sequence[int] | None = None) -> Credit:
     """Return what each decision of an episode saved against a reference, another compile of the same module.
 
-    What a function gained or lost is shared among the decisions that were made otherwise and reach it: a decision in
-    the function itself counts twice as much as one in a function that was inlined into it, and so on by halves. What
-    none reaches is shared equally by all that were made otherwise; where there are none, by all.
+    What a function gained or lost is shared among the differing decisions that reach it: a decision in the function
+    itself counts twice as much as one in a function that was inlined into it, and so on by halves. What no differing
+    decision reaches is shared equally among all of those; if there are none, among all.
 
     Args:
-        reference: the compile to compare with; mostly that of clang's own choices.
+        reference: the compile to compare with, usually the one that takes clang's own choices.
         episode: the episode.
         own: the numbers of the decisions that can have credit, in order; by default all. What clang decides otherwise
             because of them is their doing.

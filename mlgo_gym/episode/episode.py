@@ -37,22 +37,22 @@ class Episode:
         functions: ask about these, each of which is an episode for the agent; in the place of `function`.
         alone: measure the allocation of that function alone; the compile ends with it.
         contexts: follow in which functions clang inlines.
-        credit: keep what `placed` is made of; with `contexts` alone.
+        credit: keep what `placed` needs; requires `contexts`.
         baseline: what the episode is compared with; by default a plain compile, made or known from before.
 
     Attributes:
         decision: what clang waits with; None while it computes, and when the episode is over.
         decisions: how many decisions the agent has answered.
-        answered: how many those are in each context, with `functions` alone.
-        handed_over: how many decisions of the agent's clang's own choice answered because the budget was spent.
-        handed_over_in: how many those are in each context.
+        answered: how many of these are in each context; with `functions` alone.
+        handed_over: how many decisions clang's own choice answered once the agent's budget was spent.
+        handed_over_in: how many of these are in each context.
         measurement: what the compile achieved, once it is over.
         baseline: what the compiler's own heuristic achieves, once the compile is over.
         own: the positions of the agent's decisions among all; kept with `credit` alone.
         placed: the inlining decisions with their places, and the bytes of each function, once the compile is over; None
             without `credit`.
         fork_method: how `fork()` made this episode: `"snapshot"`, `"replay"`, or None for one that was started.
-        fork_reason: why that was no snapshot, for a replay; else empty.
+        fork_reason: why `fork()` had to replay; empty if it did not.
 
     Raises:
         CompilerError: of kind `start`, when clang cannot be started.
@@ -134,7 +134,7 @@ class Episode:
         self.session.advise(advice)
 
     def turn_to(self, function: str) -> None:
-        """Leave the function whose first decision waits to clang, and ask about a later one instead."""
+        """Let clang decide the function whose first decision waits, and ask the agent about a later one."""
         assert self.decision is not None, "a function is left at its first decision"
         assert self.decisions == 0, "a function is left before it is begun"
         advice = self.task.default_advice(self.decision)
@@ -147,10 +147,10 @@ class Episode:
     def fork(self, timeout: float) -> Episode:
         """Return an independent copy of the episode, which waits with the same decision.
 
-        clang is copied as it is; where that is not possible, its answers are given to a fresh one.
+        The running clang is copied; where that is not possible, a fresh one is given the same answers.
 
         Args:
-            timeout: the longest wait for each sign of life of a fresh clang, in seconds.
+            timeout: for how long a fresh clang may give no sign of life, in seconds.
 
         Raises:
             CompilerError: a fresh clang failed or was silent for too long.
@@ -201,7 +201,7 @@ class Episode:
         return session
 
     def proceed(self) -> Work[None]:
-        """Go on until there is a decision to answer or the episode is over, as work for an event loop too.
+        """Go on until there is a decision to answer or the episode is over, as work that an event loop can carry on.
 
         Raises:
             CompilerError: the compile, or that of the baseline, failed or was silent for too long.
@@ -214,7 +214,7 @@ class Episode:
         """Do what `proceed()` does, waiting.
 
         Args:
-            timeout: the longest wait for each sign of life of clang's, in seconds.
+            timeout: for how long clang may give no sign of life, in seconds.
         """
         while self.decision is None and not self.over:
             self.take(self.current.wait(timeout))
@@ -223,7 +223,7 @@ class Episode:
         """Take in the current session's next decision, or None for its end.
 
         Returns:
-            Whether that leaves something to tell the agent: a decision to answer, or that the episode is over.
+            Whether there is now something to tell the agent: a decision to answer, or the end of the episode.
 
         Raises:
             CompilerError: the compile, or that of the baseline, failed.

@@ -1,4 +1,4 @@
-"""Starts episodes: on a module that is named or sampled, in a fresh clang or in a copy of one that waits."""
+"""Starts episodes: on a named or a sampled module, in a fresh clang or in a copy of one that waits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Begun(NamedTuple):
 
     Attributes:
         episode: the episode.
-        skipped: the modules on which the compiler failed before one was found, with the reason.
+        skipped: the modules that were passed over because the compiler failed on them, with the reason.
     """
 
     episode: Episode
@@ -31,7 +31,7 @@ class Begun(NamedTuple):
 
 
 class EpisodeMaker:
-    """Starts episodes, and knows what need not be tried again and where a clang waits for further ones.
+    """Starts episodes; remembers which modules have no decision, and keeps clangs waiting for further episodes.
 
     Args:
         setup: what all episodes have in common.
@@ -50,7 +50,7 @@ class EpisodeMaker:
         """Check what a reset may ask for.
 
         Raises:
-            MlgoError: a function without its module, or where episodes are whole modules.
+            MlgoError: a function was named without its module, or in an environment whose episodes are whole modules.
         """
         if function is not None and (module is None or self.setup.settings.scope != "function"):
             raise MlgoError(
@@ -64,20 +64,20 @@ class EpisodeMaker:
         function: str | None = None,
         turn: Turn | None = None,
     ) -> Work[Begun]:
-        """Start an episode and go on to its first decision, over modules that have none or on which clang fails.
+        """Start an episode and go on to its first decision, passing over modules that have none or that clang fails on.
 
-        It also waits for what is compiled the first time that a module is met: its optimised bitcode, and the count of
-        the decisions in each function.
+        The first time that a module is met, it also waits for what is made only once: the optimised bitcode, and the
+        count of the decisions in each function.
 
         Args:
-            np_random: samples what is not named.
+            np_random: samples the module and the function where they are not named.
             module: the module; None samples one with a decision.
             function: the function, for episodes that are one function's; None samples one with a decision.
-            turn: how far the environment has come in the order of modules; it goes on from there. Default: not begun.
+            turn: how far the environment has come in the order of modules; advanced. Default: at its beginning.
 
         Raises:
             NoDecisionError: the module, or the function, has no decision.
-            CorpusError: none of the corpus has.
+            CorpusError: no module of the corpus has a decision.
             CompilerError: the compiler fails on the module, or on too many that were sampled.
         """
         if module is not None:
@@ -168,7 +168,7 @@ class EpisodeMaker:
             self._warm_starts.keep(key, place, episode, self.setup.settings.timeout)
 
     def _place(self, module: str, function: str | None) -> int:
-        """Return the place of a function in the order in which clang comes to those with decisions."""
+        """Return the place of a function in the order in which clang comes to the functions with decisions."""
         return 0 if function is None else self._places[module][function]
 
     def close(self) -> None:

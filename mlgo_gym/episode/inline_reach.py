@@ -1,4 +1,4 @@
-"""How far an inlining decision reaches: into which functions its caller's code goes, and whose last call it was."""
+"""How far an inlining decision reaches: which functions its caller's code ends up in, and whose last call it was."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mlgo_gym.episode.placed_compile import PlacedDecision
 
 
 class Reach:
-    """What the decisions of some compiles of one module say about which function's bytes depend on which.
+    """Which functions' bytes depend on which others, as the decisions of some compiles of one module tell.
 
     Args:
         compiles: the decisions of each.
@@ -24,9 +24,9 @@ class Reach:
         self._known: dict[str, dict[str, int]] = {}
 
     def of(self, function: str) -> Mapping[str, int]:
-        """Return the functions whose bytes a function's code is part of, and through how many others it came there.
+        """Return the functions that contain a function's code, each with the number of inlining steps on the way there.
 
-        The function itself is there with 0.
+        The function itself is among them, with 0.
         """
         found = self._known.get(function)
         if found is None:
@@ -41,7 +41,7 @@ class Reach:
         return found
 
     def of_component(self, functions: Sequence[str]) -> dict[str, int]:
-        """Return what `of()` returns for several functions at once, with the least number for each."""
+        """Return what `of()` returns for several functions together, with the smallest number for each."""
         if len(functions) == 1:
             return dict(self.of(functions[0]))
         found: dict[str, int] = {}
@@ -52,7 +52,7 @@ class Reach:
 
 
 def kept_calls(decisions: Iterable[PlacedDecision]) -> dict[str, Counter[str]]:
-    """Return for each function that is called how many calls of it are kept in each component."""
+    """Return, for each called function, how many calls of it are kept in each component."""
     kept: dict[str, Counter[str]] = defaultdict(Counter)
     for decision in decisions:
         if not decision.answer:
@@ -87,24 +87,24 @@ def explain(
     causes: Sequence[Sequence[PlacedDecision]],
     present: Mapping[str, int],
 ) -> dict[str, dict[int, int]]:
-    """Return for each function that changed which causes can have changed it.
+    """Return, for each function that changed, which causes can have changed it.
 
-    A cause reaches the function that its call stands in, and those that this one is inlined into. A function that came
-    or went is a matter of the causes that reach a component that keeps more or fewer calls of it, or that came or went
-    itself. Where a call of the same callee, or of a function that a cause reaches, was decided otherwise too, that is
-    the cause's doing. A function that no cause reaches is a matter of those that reach a function that it calls: what
-    is known of a callee shapes its callers.
+    A cause reaches the function that its call stands in, and the functions that this one is inlined into. The
+    appearance or disappearance of a function is put down to the causes that reach a component which keeps more or fewer
+    calls of it, or which itself appeared or disappeared. If a call of the same callee, or of a function that a cause
+    reaches, was decided differently too, that counts as the cause's doing. A change in a function that no cause reaches
+    is put down to the causes that reach one of its callees: what is known of a callee shapes its callers.
 
     Args:
         before: the decisions of one compile.
         after: those of another.
-        changes: by how many bytes each function has changed, where it has.
-        causes: the decisions that were made otherwise, grouped by what belongs together; by those of either compile.
+        changes: by how many bytes each function changed; functions that did not change are left out.
+        causes: the differing decisions of either compile, grouped by what belongs together.
         present: the bytes of each function of the first compile.
 
     Returns:
-        The numbers of the causes, each with a distance: through how many functions it was inlined; 0 for the function
-        that its call stands in. Functions that none explains are left out.
+        For each function the numbers of its causes, each with a distance: the number of inlining steps, 0 in the
+        function that the call stands in. Functions that no cause explains are left out.
     """
     reach = Reach((before, after))
     found: dict[str, dict[int, int]] = {}

@@ -1,4 +1,4 @@
-"""Which module comes next, where none is named: one after the other until one has a decision."""
+"""Which module comes next when none is named: one after the other, until one has a decision."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MOST_FAILURES = 10
 
 
 class Sampler:
-    """Draws modules until one has a decision; what it drew before, it does not draw again.
+    """Draws modules until one has a decision, none of them twice.
 
     Args:
         setup: whose corpus to draw from.
-        np_random: the random generator: equal states draw equal modules.
-        turn: how far the environment has come in the order of modules; it goes on from there.
+        np_random: the random generator; equal states draw equal modules.
+        turn: how far the environment has come in the order of modules; advanced.
 
     Attributes:
         skipped: the modules on which the compiler failed, with the reason.
@@ -59,10 +59,10 @@ class Sampler:
                 return found
 
     def draw(self) -> Module:
-        """Return a module that was not drawn before.
+        """Return a module that has not been drawn before.
 
         Raises:
-            CorpusError: all were drawn.
+            CorpusError: all have been drawn.
         """
         corpus = self._setup.corpus
         position = self._setup.order.draw(self._np_random, self._turn, self._drawn)

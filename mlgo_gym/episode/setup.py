@@ -82,17 +82,17 @@ class Setup:
         """In which order episodes take the modules.
 
         Raises:
-            CorpusError: the corpus cannot be gone through so.
+            CorpusError: the corpus cannot be gone through in that order.
         """
         return ModuleOrder(self.corpus.names, self.settings.order, self.settings.module_weights)
 
     @property
     def numeric(self) -> bool:
-        """Whether infos are numbers alone."""
+        """Whether infos contain nothing but numbers."""
         return self._numeric is not None
 
     def info(self, info: dict[str, Any]) -> dict[str, Any]:
-        """Return an info of an episode in the form that the environment gives it."""
+        """Return an episode's info in the form that the environment gives it."""
         return info if self._numeric is None else self._numeric.of(info, self.corpus)
 
     @property

@@ -1,4 +1,4 @@
-"""Where an episode is, as a value: to be saved, compared, and come to again."""
+"""Where an episode is, as a value that can be saved, compared and returned to."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mlgo_gym.errors import MlgoError
 
 @dataclass(frozen=True, slots=True)
 class EpisodeState:
-    """What leads to a decision: clang is deterministic, so that the same actions lead there again.
+    """What leads to a decision: clang is deterministic, so the same actions lead there again.
 
-    Equal states have come the same way. It can be the key of a dictionary.
+    States are equal if they came about by the same actions. A state can be the key of a dictionary.
 
     Attributes:
         module: the module's name.
@@ -47,10 +47,10 @@ class EpisodeState:
             raise MlgoError(f"the data of a state were wanted, as state().to_json() has them: {error}") from error
 
     def check(self, digest: str, clang: str) -> None:
-        """Check that the way can be gone again.
+        """Check that the same actions lead to the same place here.
 
         Args:
-            digest: that of the module's bitcode now.
+            digest: the digest of the module's bitcode now.
             clang: the version of the compiler now.
 
         Raises:

@@ -1,4 +1,4 @@
-"""A limit of steps ends an episode without a reward: say so, and what to do instead."""
+"""A limit of steps ends an episode without a reward: say so, and say what to do instead."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from gymnasium.wrappers import TimeLimit
 
 
 def warn_of_step_limit() -> None:
-    """Warn where the `reset()` that is under way is one of a `TimeLimit`, as `max_episode_steps` makes one.
+    """Warn if the current `reset()` was called by a `TimeLimit`, which is what `max_episode_steps` adds.
 
-    An environment knows nothing of its wrappers, and `gymnasium.make` tells it nothing of that argument: the frames of
-    the callers do.
+    An environment does not know its wrappers, and `gymnasium.make` does not pass that argument on, so the callers'
+    stack frames are looked at.
     """
     frame = inspect.currentframe()
     while frame is not None:

@@ -39,15 +39,15 @@ class Stepper:
     Args:
         setup: what all episodes of the environment have in common.
         begun: an episode that waits with its first decision.
-        strict: whether an illegal action raises; None is as the environment has it.
-        on_error: what a failing compile does, `"truncate"` or `"raise"`; None is as the environment has it.
+        strict: whether an illegal action raises; None takes the environment's setting.
+        on_error: what a failing compile does, `"truncate"` or `"raise"`; None takes the environment's setting.
 
     Attributes:
         episode: the episode.
         ending: how it ended; None until then.
-        outcome: what the full info of the end says, whatever form infos have.
-        actions: the actions that were taken, those that took the place of illegal ones included.
-        picture: what `render_mode="rgb_array"` shows; None with others.
+        outcome: the full info of the end, whatever form infos have.
+        actions: the actions that were taken, including those that replaced illegal ones.
+        picture: what `render_mode="rgb_array"` shows; None in other modes.
         illegal: whether the agent's last action was illegal.
         deadline: when the compiler will have been silent for too long, on the monotonic clock.
     """
@@ -78,7 +78,7 @@ class Stepper:
 
     @property
     def has_only_asked(self) -> bool:
-        """Whether there is nothing to tell but the next decision: no illegal action, and no beginning."""
+        """Whether there is nothing to report but the next decision: no illegal action, no beginning of an episode."""
         return self.episode.decisions > 0 and not self.illegal
 
     def observe(self) -> Any:
@@ -110,13 +110,13 @@ class Stepper:
         return self._setup.info(info)
 
     def encode(self, action: Any) -> Answer:
-        """Return the answer to the decision that an action is: clang's own choice in place of an illegal one.
+        """Return an action as the answer to the decision that waits; clang's own choice replaces an illegal action.
 
         Args:
             action: a number, or an array of one.
 
         Raises:
-            ActionError: it is no action at all; or it is illegal, and those raise.
+            ActionError: it is no action at all; or it is illegal, and `strict` is on.
         """
         decision, task = self.episode.decision, self._task
         assert decision is not None

@@ -27,11 +27,11 @@ MOST_BYTES = 1 << 30
 
 
 class WarmStarts:
-    """Waiting episodes by what they compile, and how far they have come; the least recently used are let go.
+    """Waiting episodes, found by what they compile and by how far they have come; the least recently used are ended.
 
     Args:
         most: how many wait at once.
-        most_bytes: how much memory of their own they may have resident together, in bytes.
+        most_bytes: how much resident memory of their own they may have in all, in bytes.
     """
 
     def __init__(self, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
@@ -45,9 +45,9 @@ class WarmStarts:
         return len(self._waiting)
 
     def copy(self, key: str, place: int, timeout: float) -> Episode | None:
-        """Return a copy of the episode that waits under a key, the nearest to a place and not past it.
+        """Return a copy of the episode that waits under a key, nearest to a place without being past it.
 
-        None where there is none, or it cannot be copied, of which a warning says why.
+        None if there is none, or if it cannot be copied; then a warning says why.
         """
         nearest = max((at for of, at in self._waiting if of == key and at <= place), default=None)
         if nearest is None:
@@ -80,7 +80,7 @@ class WarmStarts:
         return None
 
     def keep(self, key: str, place: int, episode: Episode, timeout: float) -> None:
-        """Keep a copy of an episode that waits with its first decision, if it can be copied; a warning says why not."""
+        """Keep a copy of an episode that waits with its first decision; if that is not possible, a warning says why."""
         if (key, place) in self._waiting or not snapshot_support()[0]:
             return
         twin = self._snapshot(episode, timeout)
@@ -97,7 +97,7 @@ class WarmStarts:
         self._waiting.pop(key)[0].close()
 
     def close(self) -> None:
-        """Let all go. Idempotent; more may be kept afterwards."""
+        """End all of them. Idempotent; more may be kept afterwards."""
         while self._waiting:
             self._waiting.popitem()[1][0].close()
 

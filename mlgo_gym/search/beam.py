@@ -15,7 +15,7 @@ def beam(space: SearchSpace, seed: int = 0, width: int = WIDTH) -> Leaf:
 
     Args:
         space: the decisions.
-        seed: not used; beam search leaves nothing to chance.
+        seed: not used; beam search is deterministic.
         width: how many branches are kept at each decision.
     """
     del seed

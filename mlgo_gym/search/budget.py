@@ -34,7 +34,7 @@ class Budget:
 
     @property
     def seconds(self) -> float:
-        """How long ago the budget was made."""
+        """The time since the budget was made, in seconds."""
         return time.monotonic() - self._start
 
     @property
@@ -50,6 +50,6 @@ class Budget:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
     def is_spent_after(self, compiles: int) -> bool:
-        """Whether nothing is left; without any limit, whether so many compiles were made."""
+        """Whether nothing is left; if there is no limit at all, whether so many compiles were made."""
         unlimited = self._compiles is None and self._deadline is None
         return self.spent >= compiles if unlimited else self.is_spent

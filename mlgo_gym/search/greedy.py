@@ -9,13 +9,13 @@ def greedy(space: SearchSpace, seed: int = 0) -> Leaf:
     """Return the best leaf that greedy look-ahead finds within the budget.
 
     The best path so far tells what its own next action leads to, so each decision costs one compile per other action.
-    Ties keep the earlier choice, clang's own to begin with. A pass over the decisions that found something better is
-    followed by another, in which the best path's actions are taken behind what is tried, by the number of the decision,
-    where they are legal.
+    Ties keep the earlier choice, clang's own to begin with. As long as a pass over the
+    decisions finds something better, another one follows. In that one the best path's actions, by the number of the
+    decision, are taken after the action that is tried, where they are legal.
 
     Args:
         space: the decisions.
-        seed: not used; greedy search leaves nothing to chance.
+        seed: not used; greedy search is deterministic.
     """
     del seed
     with space.root() as root:
@@ -28,7 +28,7 @@ def greedy(space: SearchSpace, seed: int = 0) -> Leaf:
 
 
 def _pass(space: SearchSpace, branch: Branch, best: Leaf, *, follow: bool) -> Leaf:
-    """Go along the best path, which changes on the way, and return where it led to."""
+    """Follow the best path, which changes on the way, and return its leaf."""
     with branch:
         while branch.decision is not None:
             planned = best.actions[len(branch.actions)]

@@ -12,8 +12,8 @@ from mlgo_gym.search.snapshots import MOST_SNAPSHOTS, Snapshots
 def hill_climb(space: SearchSpace, seed: int = 0) -> Leaf:
     """Return the best leaf that hill climbing from clang's own choices finds within the budget.
 
-    Behind a changed decision the best path's actions are taken by number, where they are legal. Equal costs are
-    accepted too, to walk along plateaus.
+    After a changed decision the best path's actions are taken by number, where they are legal. Equal costs are accepted
+    too, to walk along plateaus.
 
     Args:
         space: the decisions; where its budget has no limit, 100 compiles are made.

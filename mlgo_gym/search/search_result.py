@@ -16,11 +16,11 @@ class SearchResult:
         actions: the decisions, one action each.
         cost: what they cost, by the environment's metric.
         baseline: what the compiler's own heuristic costs.
-        compiles: how many compiles the search took, without the replay.
+        compiles: how many compiles the search took, not counting the replay.
         seconds: how long it took.
         verified: whether the replay cost the same.
         error: what went wrong, or None.
-        improvements: the compiles that cost less than all before them: the number of each, from 1, and its cost.
+        improvements: each compile that cost less than all before it: its number, from 1, and its cost.
     """
 
     module: str

@@ -1,4 +1,4 @@
-"""Compiles that wait along the paths that a search takes, so that none is gone from the first decision on."""
+"""Compiles that wait along the paths of a search, so that no path need start at the first decision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Snapshots:
     """Compiles that wait, the least recently used of which are let go.
 
     Args:
-        root: waits at the first decision; it stays its owner's.
+        root: waits at the first decision; its owner keeps it and closes it.
     """
 
     def __init__(self, root: Branch) -> None:
@@ -22,11 +22,11 @@ class Snapshots:
         self._kept: OrderedDict[tuple[int, ...], Branch] = OrderedDict()
 
     def _nearest(self, path: tuple[int, ...]) -> int:
-        """Return how many actions of a path the nearest compile that waits on it has behind it."""
+        """Return how many actions of a path the nearest waiting compile has already taken."""
         return max((len(kept) for kept in self._kept if path[: len(kept)] == kept), default=0)
 
     def at(self, path: tuple[int, ...]) -> Branch:
-        """Return a copy of the compile behind a path, from the nearest that waits on it; it is the caller's.
+        """Return a copy of the compile at the end of a path, from the nearest one that waits; the caller closes it.
 
         Raises:
             CompilerError: the compile failed.
@@ -53,7 +53,7 @@ class Snapshots:
             oldest.close()
 
     def close(self) -> None:
-        """Let all go. Idempotent."""
+        """End all of them. Idempotent."""
         for branch in self._kept.values():
             branch.close()
         self._kept.clear()

@@ -1,4 +1,4 @@
-"""Imitation of another policy: behaviour cloning, and DAgger (Ross, Gordon and Bagnell 2011) for what comes of it."""
+"""Imitation of another policy: behaviour cloning, and DAgger (Ross, Gordon and Bagnell 2011)."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def imitate(
 ) -> Network:
     """Return a network that decides as an expert does: where learning by trial starts.
 
-    In the first round the expert decides, in the others the network of the round before, so that it learns from the
-    expert what to do in those states that it comes to itself; all rounds are learned from together. The same seed
-    gives the same network.
+    In the first round the expert decides; in every later round the network of the round before does, so that it learns
+    what the expert would do in the states that it gets into by itself. Each network is trained on all rounds so far.
+    The same seed gives the same network.
 
     Args:
         env: an environment of mlgo-gym with a Discrete action space and flat observations, wrapped or not; it is reset.
@@ -48,8 +48,8 @@ def imitate(
         episodes: the episodes of each round; their modules are drawn from the environment's corpus.
         per_episode: at most so many decisions of one episode are kept.
         settings: the network, and for how long it is trained in each round.
-        leave_out: features that the network does not see. By default clang's own choice: who sees that learns nothing
-            else of clang.
+        leave_out: features that the network does not see. By default clang's own choice: a network that sees it learns
+            to copy it, and nothing else about clang.
         seed: the modules, the first weights and the batches.
         note: called after each round with its number and how often the network agreed with the expert in it.
 
@@ -103,7 +103,7 @@ def _play(
     wanted: list[int],
     most: int,
 ) -> tuple[int, int]:
-    """Play an episode, add its decisions and the expert's answers; return how often both agreed, and of how many."""
+    """Play an episode and add its decisions with the expert's answers; return the agreements and the decisions."""
     observation, info = env.reset()
     agreed = count = 0
     over = False

@@ -1,4 +1,4 @@
-"""Curves of a training: in TensorBoard where that is installed, and nowhere else."""
+"""Training curves: written for TensorBoard if that is installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Curve = Callable[[str, float, int], None]
 
 
 def silent(*_: object) -> None:
-    """Take what is told of a training, and do nothing with it."""
+    """Ignore what a training reports."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""From a teacher to a small network that decides alike, on what was seen and around it."""
+"""From a teacher to a small network that decides like it, on what was seen and on what is similar."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def torch_library() -> Any:
 
 
 def mixed_rows(observations: Matrix, generator: np.random.Generator) -> Matrix:
-    """Return three more rows for each: others, of whose columns some are taken from others again.
+    """Return three more rows for each: random rows in which some columns come from other rows.
 
-    What the teacher says of these shows the network what lies around the rows that there are.
+    The teacher's answers to these show the network what lies around the real rows.
     """
     count = len(observations)
     parts = []
@@ -70,7 +70,7 @@ def distil(
     seed: int = 0,
     note: Callable[[int, float], None] = silent,
 ) -> Network:
-    """Return a network with one output that says what a teacher says.
+    """Return a network with one output that answers as a teacher does.
 
     Args:
         names: the features, in the order of the columns.
@@ -78,7 +78,7 @@ def distil(
         logits: the teacher.
         settings: the network, and for how long it is trained.
         seed: the first weights and the batches.
-        note: called with step and loss now and then.
+        note: called with step and loss from time to time.
 
     Returns:
         A network over `raw_features(names)`.
@@ -116,7 +116,7 @@ def fit(
     seed: int = 0,
     note: Callable[[int, float], None] = silent,
 ) -> Any:
-    """Return a PyTorch network that was trained; the same one for the same seed, whatever else uses PyTorch.
+    """Return a trained PyTorch network; the same for the same seed, whatever else uses PyTorch.
 
     Args:
         inputs: the number of inputs.

@@ -17,18 +17,18 @@ COST = "cost_estimate"
 """The feature that says what inlining is estimated to cost, a whole number of LLVM's inline-cost units."""
 
 LEFT_OUT = frozenset({"node_count", "edge_count", "is_callee_avail_external", "is_caller_avail_external"})
-"""Features that say in which module one is, and those that never vary in a compile of one module."""
+"""Features that identify the module, and features that never vary within one compile."""
 
 Matrix = npt.NDArray[Any]
 
 
 def raw_features(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the features that a network sees, of those that there are."""
+    """Return those of the given features that a network sees."""
     return tuple(name for name in names if name not in LEFT_OUT)
 
 
 def teacher_features(names: Sequence[str], observations: Matrix) -> npt.NDArray[np.float64]:
-    """Return what trees see: the signed logarithms of the raw features, and relations that single splits cannot see.
+    """Return what trees see: the signed logarithms of the raw features, and relations that no single split expresses.
 
     Args:
         names: the features, in the order of the columns.

@@ -1,4 +1,4 @@
-"""Many flips in one compile: which do not disturb each other, and which of them a function's bytes are due to."""
+"""Many flips in one compile: which of them do not disturb each other, and which one a function's bytes are due to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CALLER_STEPS = 6
 _CALLEE_STEPS = 3
 _FEW_CALLERS = 3
 _MOST_FUNCTIONS = 400
-"""A walk over the call graph ends here: of what is that far away nobody can say whose doing it is."""
+"""A walk over the call graph ends at this distance: nothing further away can be attributed to a flip."""
 
 _ALLOWED_BYTES = 64
 _ALLOWED_SHARE = 0.25
@@ -43,7 +43,7 @@ class CallGraph:
         self._territories: dict[tuple[str, str], frozenset[str]] = {}
 
     def territory(self, decision: PlacedDecision) -> frozenset[str]:
-        """Return the functions that a flip may change, and those whose own flips could be mistaken for it.
+        """Return the functions that a flip may change, and those whose own flips could be confused with it.
 
         They are the functions that the call stands in, those that these are inlined into, their callers, the callee,
         and callees of both that few others call: these can lose their last call.
@@ -92,11 +92,11 @@ def _reach(starts: Sequence[str], edges: Mapping[str, set[str]], most: int) -> d
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """What some flips in one compile were found to do.
+    """The effects found for the flips of one compile.
 
     Attributes:
-        unexplained: the bytes, without their signs, of functions that no flip can have changed.
-        changed: the bytes, without their signs, of all functions that changed.
+        unexplained: the absolute changes, in bytes, of functions that no flip can have changed.
+        changed: the absolute changes, in bytes, of all functions.
     """
 
     unexplained: int
@@ -104,22 +104,22 @@ class Attribution:
 
     @property
     def balances(self) -> bool:
-        """Whether so little is unexplained that the others can be believed."""
+        """Whether little enough is unexplained for the rest to be believed."""
         return self.unexplained <= max(_ALLOWED_BYTES, _ALLOWED_SHARE * self.changed)
 
 
 def attribute(
     influences: Mapping[Flip, Mapping[str, int]], changes: Mapping[str, int]
 ) -> tuple[dict[Flip, int], Attribution]:
-    """Give each function's change to the one flip that is nearest to it.
+    """Attribute each function's change to the one flip that is nearest to it.
 
     Args:
         influences: the functions that each flip can have changed, with distances.
         changes: by how many bytes each function changed, where it did.
 
     Returns:
-        The bytes of each flip, without those flips that share a function with another that is as near; and how the
-        books stand.
+        The bytes of each flip, leaving out flips that share a function with another flip as near to it; and how much of
+        the change that explains.
     """
     owners: dict[str, list[tuple[int, Flip]]] = defaultdict(list)
     for flip, influence in influences.items():
@@ -145,11 +145,11 @@ def attribute(
 
 
 def unrelated(candidates: Iterable[Flip], territory: Callable[[Flip], Collection[str]], most: int) -> list[Flip]:
-    """Return flips, the first that are offered first, whose territories do not meet.
+    """Return flips whose territories do not meet, preferring those offered first.
 
     Args:
         candidates: the flips.
-        territory: returns the functions that a flip may change, and those that it could be mistaken for.
+        territory: returns the functions that a flip may change, and those with whose flips it could be confused.
         most: the most flips.
     """
     chosen: list[Flip] = []

@@ -30,7 +30,7 @@ class Imitation:
         network: the network that they are distilled into.
         margin: how sure the network must be to deviate from its base.
         base: what it deviates from, as the name of a policy: `default` or `threshold:K`.
-        held_out: projects that are not learned from, but estimated on.
+        held_out: projects that are kept for the estimates.
         seed: the source of chance.
         jobs: how many threads the trees take.
     """
@@ -54,7 +54,7 @@ class Imitated:
         modules: of how many modules.
         estimates: the mean relative change of the modules by the labels that count, by name: the base, `labels` (each
             decision as its label says: the most that there is), `teacher`, and `network` at each of `MARGINS`.
-        held_out: whether these labels were held out; else they are those that were learned from.
+        held_out: whether the estimates are on held-out labels; otherwise they are on those that were learned from.
         agreement: the share of the same labels at which network and teacher decide alike.
     """
 

@@ -1,4 +1,4 @@
-"""A folder of labels: a header, one Parquet file for each finished module, and a line about each in `modules.jsonl`.
+"""A folder of labels: a header, a Parquet file for each finished module, and a line about each in `modules.jsonl`.
 
 Files are only ever added. A module counts once its line is there; what a kill left behind is written again.
 """
@@ -25,7 +25,7 @@ from mlgo_gym.training.label_module import ModuleLabels
 FORMAT = 1
 _HEADER, _LINES, _PARTS = "labels.json", "modules.jsonl", "parts"
 _FACTS = ("answer", "bytes", "text", "decisions", "module", "project", "context", "visit", "position", "callee")
-"""The columns that are no features."""
+"""The columns that are not features."""
 
 
 def _parquet() -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""The teacher: boosted trees that say of a decision whether "inline" is smaller, weighted by the bytes at stake."""
+"""The teacher: boosted trees that predict whether inlining makes the module smaller, weighted by the bytes at stake."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class TeacherSettings:
     """How the trees are grown.
 
     Attributes:
-        power: a label weighs its bytes to this power.
-        relative: and is divided by the bytes of its module to this one.
-        seeds: so many models are averaged.
-        trees: of each model.
-        leaves: of each tree.
+        power: a label's weight is its bytes to this power,
+        relative: divided by the bytes of its module to this power.
+        seeds: how many models are averaged.
+        trees: how many trees each model has.
+        leaves: how many leaves each tree has.
         least: the fewest labels in a leaf.
     """
 
@@ -98,8 +98,8 @@ class Teacher:
 def label_weights(labels: Labels, settings: TeacherSettings) -> npt.NDArray[np.float64]:
     """Return what each label weighs, float64 of shape (labels,).
 
-    A label stands for the decisions of its module that have none; and bytes count for less in a large module, since
-    what is wanted is a relative reduction of every module.
+    A label stands for the unlabelled decisions of its module too; and bytes count for less in a large module, since the
+    aim is a relative reduction of every module.
     """
     share: npt.NDArray[np.float64] = np.minimum(labels.share, _MOST_SHARE) ** 0.5
     weights: npt.NDArray[np.float64] = (
@@ -109,9 +109,9 @@ def label_weights(labels: Labels, settings: TeacherSettings) -> npt.NDArray[np.f
 
 
 def estimate(labels: Labels, answers: Matrix) -> float:
-    """Return by how much other answers would change the modules, by their labels: the mean relative change.
+    """Return by how much other answers would change the modules according to their labels: the mean relative change.
 
-    It is an estimate of the first order: as if no decision mattered for another.
+    This is a first-order estimate: it takes decisions to be independent of each other.
 
     Args:
         labels: the labels.

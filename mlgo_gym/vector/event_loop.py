@@ -40,7 +40,7 @@ class EventLoop:
         return len(self._outstanding) + len(self._finished)
 
     def expect(self, number: int) -> None:
-        """Watch a sub-environment that was just started; what it had yet to deliver is forgotten."""
+        """Watch a sub-environment that was just started; anything it had still to deliver is forgotten."""
         if number in self._finished:
             self._finished.remove(number)
         self._outstanding.add(number)
@@ -72,7 +72,7 @@ class EventLoop:
             self._serve()
 
     def _serve(self) -> None:
-        """Wait until compilers say something, or are silent for too long, and go on with those."""
+        """Wait until a compiler says something or has been silent for too long, and go on with it."""
         if self._shared and all(self._sub_envs[number].session is None for number in self._outstanding):
             idle = sorted(set(range(len(self._sub_envs))) - self._outstanding)
             raise MlgoError(
@@ -91,8 +91,8 @@ class EventLoop:
     def _end_the_silent(self, now: float) -> None:
         """Time out those whose deadline has passed, and see when the next one will.
 
-        Each sign of life moves a deadline on, so that one that was noted is only the earliest possible. Nor is all
-        silent that was not heard: the agent may have thought for longer than the timeout.
+        Each sign of life moves a deadline on, so a noted deadline is only the earliest possible one. And what was not
+        heard need not have been silent: the agent may have taken longer than the timeout to think.
         """
         for number in [number for number in self._outstanding if self._sub_envs[number].deadline <= now]:
             sub_env = self._sub_envs[number]

@@ -52,11 +52,11 @@ def batch_infos(infos: Mapping[int, Mapping[str, Any]], size: int) -> dict[str, 
 
 
 def decision_infos(task: Task, episodes: Sequence[Episode]) -> dict[str, Any]:
-    """Return what `batch_infos()` makes of the infos of decisions that have nothing else to tell, at less cost.
+    """Return what `batch_infos()` makes of infos that report a decision and nothing else, at less cost.
 
     Args:
         task: whose decisions they are.
-        episodes: the episodes, each of which waits with one.
+        episodes: the episodes, each of which waits with a decision.
     """
     decisions = [episode.decision for episode in episodes if episode.decision is not None]
     present = _everywhere(len(episodes))
@@ -89,7 +89,7 @@ def add_absent(info: dict[str, Any], task: Task, size: int) -> None:
     So `info["default_action"]` is always something to step with: what is taken at an end is ignored.
 
     Args:
-        info: a batched info; the rows that are added are zeros, and nobody has them.
+        info: a batched info; what is added is zeros, marked as present nowhere.
         task: whose decisions they are.
         size: the number of environments.
     """
@@ -115,7 +115,7 @@ def _everywhere(size: int) -> npt.NDArray[np.bool_]:
 def unbatch_infos(batch: Mapping[str, Any], size: int) -> list[dict[str, Any]]:
     """Return the info of each environment, out of what `batch_infos()` has joined.
 
-    Numbers stay those of NumPy. What comes without saying who has it, everybody has.
+    Numbers stay NumPy's. A key without a `_key` beside it is taken to be present everywhere.
 
     Args:
         batch: the batched info.

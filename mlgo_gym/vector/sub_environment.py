@@ -1,4 +1,4 @@
-"""One of the environments of a vector environment: a small state machine around its episodes that never waits."""
+"""One environment of a vector environment: a small state machine around its episodes that never waits."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class SubEnvironment:
         maker: what all sub-environments have in common.
         number: its number, for messages.
         prefetch: how many episodes to start early, so that their clangs reach their first decision meanwhile. They are
-            those that would come without: where an episode drew more than was foreseen, they are started anew.
+            the same episodes as without; if an episode drew more random numbers than was foreseen, they are restarted.
         autoreset_mode: what happens after an episode's end, as `CompilerVectorEnv` says.
-        turn: which modules are its share, where those are taken in turn; by default all.
+        turn: which modules are its share, if modules are taken in turn; by default all.
 
     Attributes:
         ready: whether there is something to deliver.

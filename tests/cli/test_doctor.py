@@ -32,6 +32,13 @@ def test_a_whole_installation_has_no_problems(any_toolchain: Toolchain) -> None:
     assert "pytest" not in findings["packages"]
 
 
+def test_a_new_decision_point_is_tried_too(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
+    monkeypatch.setitem(doctor.ENVIRONMENTS, "mlgo/Toy-v0", "tests.envs.toy:Toy")
+    findings = doctor.examine("bundled")
+    assert list(findings["clang"]["advisors"]) == ["inlining", "eviction", "priority", "toy"]
+    assert findings["problems"] == []
+
+
 def test_a_person_reads_compiler_features_and_folders(cache: Path) -> None:
     result = CliRunner().invoke(application, ["doctor"])
     assert result.exit_code == 0, result.output

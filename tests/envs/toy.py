@@ -118,6 +118,8 @@ class ToyEnv(CompilerEnv):
     Those that follow.
     """
 
+    task_type = ToyTask
+
     def __init__(self, *, bias: float = 0.0, **options: Unpack[EnvOptions]) -> None:
         super().__init__(ToyTask(), **options)
         EzPickle.__init__(self, bias=bias, **options)
