@@ -28,6 +28,9 @@ try:
 except ImportError as error:
     raise MissingExtraError("the adapter for stable-baselines3", "sb3") from error
 
+_CLOSING_SECONDS = 10.0
+"""How long a worker may take to end its compile and itself."""
+
 T = TypeVar("T")
 
 Env = gym.Env[Any, Any]
@@ -114,7 +117,7 @@ class SubprocVecEnv(vec_env.SubprocVecEnv):
             return results
 
     def close(self) -> None:
-        """End the workers, also after one has failed. Idempotent."""
+        """End the workers, also after one has failed; one that does not end by itself is killed. Idempotent."""
         if self.closed:
             return
         for remote in self.remotes:
@@ -123,7 +126,10 @@ class SubprocVecEnv(vec_env.SubprocVecEnv):
                     remote.recv()
                 remote.send(("close", None))
         for process in self.processes:
-            process.join()
+            process.join(_CLOSING_SECONDS)
+            if process.is_alive():
+                process.kill()
+                process.join()
         self.closed = True
 
 

@@ -9,7 +9,7 @@ import platform
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from gymnasium.envs.registration import load_env_creator
@@ -96,7 +96,7 @@ def _advisors() -> list[Advisor]:
     """Return who asks in the registered environments, each once."""
     advisors: dict[str, Advisor] = {}
     for stem in ENVIRONMENTS.values():
-        env_type: type[CompilerEnv] = load_env_creator(f"{stem}Env")
+        env_type = cast("type[CompilerEnv]", load_env_creator(f"{stem}Env"))
         advisors |= {advisor.name: advisor for advisor in env_type.task_type.advisors}
     return list(advisors.values())
 

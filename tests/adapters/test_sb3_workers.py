@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ pytest.importorskip("stable_baselines3", reason="the extra sb3 is not installed"
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 
+from mlgo_gym.adapters import sb3_workers
 from mlgo_gym.adapters.sb3_workers import SubprocVecEnv
 
 assert mlgo_gym
@@ -80,6 +82,14 @@ def test_a_worker_that_is_killed_leaves_its_exit_status(envs: SubprocVecEnv) -> 
     envs.processes[1].join()
     with pytest.raises(MlgoError, match=r"without a word; their exit statuses are .*-9"):
         envs.step(np.array([1, 1]))
+
+
+def test_a_worker_that_does_not_end_is_killed(envs: SubprocVecEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    envs.reset()
+    monkeypatch.setattr(sb3_workers, "_CLOSING_SECONDS", 0.1)
+    os.kill(envs.processes[0].pid or 0, signal.SIGSTOP)
+    envs.close()
+    assert envs.processes[0].exitcode == -signal.SIGKILL
 
 
 @pytest.mark.filterwarnings("ignore:.*ERROR")  # Gymnasium's report of its workers

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import mlgo_gym
 from mlgo_gym.cli import doctor
 from mlgo_gym.cli.application import application
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -33,7 +34,7 @@ def test_a_whole_installation_has_no_problems(any_toolchain: Toolchain) -> None:
 
 
 def test_a_new_decision_point_is_tried_too(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
-    monkeypatch.setitem(doctor.ENVIRONMENTS, "mlgo/Toy-v0", "tests.envs.toy:Toy")
+    monkeypatch.setitem(mlgo_gym.ENVIRONMENTS, "mlgo/Toy-v0", "tests.envs.toy:Toy")
     findings = doctor.examine("bundled")
     assert list(findings["clang"]["advisors"]) == ["inlining", "eviction", "priority", "toy"]
     assert findings["problems"] == []
