@@ -174,10 +174,11 @@ class Bench:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return result.returncode, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    def make(self, variant: str, outcome: Outcome, search: int = 0) -> None:
+    def make(self, variant: str, outcome: Outcome, search: int = 0, jobs: int = 2) -> None:
         """Build from nothing, and add the time to the outcome."""
         self.run(self.project.clean, variant)
-        outcome.seconds.append(self.run(self.project.build, variant, search)[1])
+        command = self.project.build.replace("-j2", f"-j{jobs}")
+        outcome.seconds.append(self.run(command, variant, search)[1])
 
     def measure(self, variant: str, outcome: Outcome, *, tests: bool) -> None:
         """Add to the outcome what the last build made, and whether the project's tests pass with it."""
@@ -204,6 +205,7 @@ def main() -> None:
     for name in PROJECTS:
         parser.add_argument(f"--{name}", type=Path, metavar="TAR")
     parser.add_argument("--search", type=int, default=10, help="the compiles of a search in each module")
+    parser.add_argument("--search-jobs", type=int, default=2, help="how many searches at once")
     parser.add_argument("--rounds", type=int, default=2, help="how many builds are timed")
     parser.add_argument("--level", help="another level than each project's own")
     parser.add_argument("--no-tests", action="store_true")
@@ -230,7 +232,7 @@ def measure_all(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     outcomes = {variant: Outcome() for variant in VARIANTS}
     searching = Outcome()
     # A first build also makes what is made once: the policy's native code, recipes.
-    bench.make("recipes", searching, options.search)
+    bench.make("recipes", searching, options.search, options.search_jobs)
     print(f"{bench.project.name}: searched in {searching.seconds[0]:.0f} s of processor time", flush=True)
     bench.counters()
     for number in range(options.rounds):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mlgo_clang.conversation import Bind, Decide
     from mlgo_clang.header import Header
 
-NATIVE_VERSION = 1
+NATIVE_VERSION = 2
 """To be changed whenever the native code made of a network changes."""
 
 
@@ -132,8 +132,15 @@ def _network(path: str, compiler: Sequence[str]) -> Bind:
     native.mlgo_decide.restype = ctypes.c_int64
     native.mlgo_decide.argtypes = (ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_int32))
     wanted = ctypes.c_char_p.in_dll(native, "mlgo_inputs").value or b""
+    choices = ctypes.c_int32.in_dll(native, "mlgo_choices").value
 
     def bind(header: Header) -> Decide:
+        mask = header.tensors.get("mask")
+        if choices != (mask.count if mask is not None else 0):
+            raise PolicyError(
+                f"{path} chooses among {choices or 'no and yes'}, and clang asks for one of "
+                f"{mask.count if mask is not None else 'no and yes'}; it is a policy for something else"
+            )
         offsets = [_offset(header, name) for name in wanted.decode().split()]
         table = (ctypes.c_int32 * len(offsets))(*offsets)
         decide = native.mlgo_decide
@@ -153,14 +160,15 @@ def _build_native_library(network: str, library: str, compiler: Sequence[str]) -
 
 
 def _offset(header: Header, name: str) -> int:
-    """Return where an input lies in a question: inputs are written as `NAME:TYPE` or `NAME[COLUMN]:TYPE`."""
-    feature, _, kind = name.rpartition(":")
-    feature, _, column = feature.partition("[")
+    """Return where an input, `NAME` or `NAME[COLUMN]`, is in a question; the complement of that where it is a float."""
+    feature, _, column = name.partition("[")
     tensor = header.tensors.get(feature)
     number = int(column.removesuffix("]") or 0)
-    if tensor is None or tensor.type != kind or number >= tensor.count:
+    if tensor is None or tensor.type not in ("int64_t", "float") or number >= tensor.count:
         raise PolicyError(
             f"the policy wants the feature {name}, and this clang has {', '.join(header.tensors)}; use the clang that "
             "it was trained with"
         )
-    return tensor.offset + number * (8 if kind == "int64_t" else 4)
+    if tensor.type == "float":
+        return ~(tensor.offset + number * 4)
+    return tensor.offset + number * 8

@@ -63,6 +63,9 @@ def evaluate(
     offline_corpus: Annotated[
         str | None, typer.Option(help="The corpus to use when that one is to be fetched and the index is out of reach.")
     ] = None,
+    link: Annotated[
+        bool, typer.Option("--link", help="Also link what the recorded build linked, with each policy's objects.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Run policies on the modules of a corpus, and compare what they achieve with plain clang.
@@ -74,11 +77,14 @@ def evaluate(
     tflite:DIR (or the file); and your own, as package.module:Name or
     path/to/file.py:Name.
 
+    With --link, for a corpus that `mlgo-gym corpus record` made of a build: the
+    final binaries too, linked by the recorded commands.
+
     `mlgo-gym validate` makes the results again from the actions in them;
     `mlgo-gym trace` writes every decision of a policy as LLVM's training logs,
     and `mlgo-gym replay` checks those.
 
-    Exit status 1: an episode failed.
+    Exit status 1: an episode or a link failed.
     """
     from mlgo_gym.cli.tables import print_result
     from mlgo_gym.evaluation import Evaluation
@@ -113,12 +119,13 @@ def evaluate(
     with evaluation:
         interrupted = _run(evaluation, jobs, envs or ENVS)
         result = evaluation.result
-    print_result(result, as_json=as_json)
+        linked = list(evaluation.link(trust=bool(arguments.get("trust")))) if link and not interrupted else []
+    print_result(result, as_json=as_json, linked=linked)
     if interrupted:
         again = "the same command goes on from there" if output else "give --output to go on from there"
         typer.echo(f"mlgo-gym: interrupted, {evaluation.remaining} to go; {again}", err=True)
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(FAILED if result.failures else 0)
+    raise typer.Exit(FAILED if result.failures or any(row.error for row in linked) else 0)
 
 
 def _run(evaluation: Evaluation, jobs: int, envs: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -11,6 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from mlgo_gym.evaluation.linking import LinkedSize, linked_table
 from mlgo_gym.evaluation.report import Table, as_data, by_project, notes, overview
 from mlgo_gym.evaluation.result import EvaluationResult
 
@@ -21,12 +23,19 @@ _GAP = 3
 """What a column takes beyond its text: padding and a separator."""
 
 
-def print_result(result: EvaluationResult, *, as_json: bool = False) -> None:
-    """Print what an evaluation has shown: tables and notes, or one JSON object."""
+def print_result(result: EvaluationResult, *, as_json: bool = False, linked: Sequence[LinkedSize] = ()) -> None:
+    """Print what an evaluation has shown, and what was linked: tables and notes, or one JSON object."""
     if as_json:
-        typer.echo(json.dumps(as_data(result), indent=2))
+        links = {"links": [row.to_json() for row in linked]} if linked else {}
+        typer.echo(json.dumps(as_data(result) | links, indent=2))
         return
-    _print_tables(Console(highlight=False, markup=False), result)
+    console = Console(highlight=False, markup=False)
+    _print_tables(console, result)
+    if linked:
+        console.print()
+        print_table(console, linked_table(linked))
+    for error in dict.fromkeys(f"{row.output}, {row.policy}: {row.error}" for row in linked if row.error):
+        console.print(error, soft_wrap=True)
 
 
 def draw_result(result: EvaluationResult, path: Path, title: str) -> None:

@@ -15,7 +15,7 @@ from mlgo_gym.policies.network import Network
 DEFAULT = "inlining_default"
 """The feature that is clang's own decision; LLVM has it only in interactive mode."""
 
-_DECLARATIONS = """#ifdef __cplusplus
+DECLARATIONS = """#ifdef __cplusplus
 #include <math.h>
 #else
 double log1p(double);
@@ -24,6 +24,7 @@ double expm1(double);
 float copysignf(float, float);
 #endif
 """
+"""What the code of a network takes from libm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,4 +92,4 @@ def network_decision_code(name: str, network: Network) -> DecisionCode:
         "}",
         "",
     ]
-    return DecisionCode(name, network.features, _DECLARATIONS + forward_pass(network) + "\n".join(yes))
+    return DecisionCode(name, network.features, DECLARATIONS + forward_pass(network) + "\n".join(yes))

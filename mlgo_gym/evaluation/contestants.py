@@ -49,6 +49,7 @@ class Contestants:
         settings: as given.
         env: the environment.
         policies: the policies that decide something, by name.
+        timeout: how long clang may be silent, in seconds.
 
     Raises:
         MlgoError: the environment cannot be made.
@@ -58,7 +59,7 @@ class Contestants:
     def __init__(self, settings: RunnerSettings) -> None:
         self.settings = settings
         self.env = make_environment(settings.environment, {**settings.arguments, "corpus": settings.corpus})
-        self._timeout = float(settings.arguments.get("timeout", Settings().timeout))
+        self.timeout = float(settings.arguments.get("timeout", Settings().timeout))
         self.policies: dict[str, Policy] = {}
         self._clangs: dict[str, CompilerEnv] = {}
         for name, policy in settings.policies.items():
@@ -77,6 +78,10 @@ class Contestants:
         changed.pop("verify_preoptimized", None)
         return make_environment(self.settings.environment, changed)
 
+    def deciding_env(self, name: str) -> CompilerEnv:
+        """Return the environment in which a policy decides: another one than `env` for a clang with other flags."""
+        return self._clangs.get(name, self.env)
+
     def is_plain_compile(self, assignment: Assignment) -> bool:
         """Return whether nobody decides anything."""
         return assignment.policy in self._clangs
@@ -92,11 +97,11 @@ class Contestants:
         env = self._clangs[assignment.policy]
         module = self.env.corpus.module(assignment.module)
         baseline = measure_baseline(
-            self.env.compilation(module), self._timeout, optimization_record=self.env.task.optimization_record
+            self.env.compilation(module), self.timeout, optimization_record=self.env.task.optimization_record
         )
         started = time.perf_counter()
         with baseline_session(env.compilation(module), optimization_record=env.task.optimization_record) as session:
-            measurement = Measurement.of(session.finish(self._timeout))
+            measurement = Measurement.of(session.finish(self.timeout))
         seconds = time.perf_counter() - started
         reference = baseline.named_sizes()
         measures: dict[str, tuple[float, float]] = {

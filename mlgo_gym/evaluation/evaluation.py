@@ -19,6 +19,7 @@ from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.contestants import Contestants, RunnerSettings, is_plain_clang
 from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.evaluation.episode_runner import EpisodeRunner
+from mlgo_gym.evaluation.linking import LinkedEvaluation, LinkedSize
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.result_folder import ResultFolder
 from mlgo_gym.evaluation.schedule import Schedule
@@ -164,6 +165,25 @@ class Evaluation:
 
     def _keep(self, episode: EpisodeResult) -> None:
         self._results[episode.policy, episode.module] = episode
+
+    def link(self, *, trust: bool = False) -> Generator[LinkedSize, None, None]:
+        """Do the links of the recorded build with the objects of plain clang and of each policy; give each file's size.
+
+        With an `output`, all of them are written to `links.json` in it.
+
+        Args:
+            trust: whether a link is done whatever its arguments are; else only with those that shape its result.
+
+        Raises:
+            MlgoError: the corpus has no links.
+            CompilerError: a module cannot be compiled.
+        """
+        rows = []
+        for row in LinkedEvaluation(self._contestants, trust=trust).run():
+            rows.append(row)
+            yield row
+        if self._folder is not None:
+            self._folder.write_links(rows)
 
     def close(self) -> None:
         """Close the environment and release the output folder. Idempotent."""

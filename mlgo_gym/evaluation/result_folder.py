@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -11,11 +11,13 @@ from types import TracebackType
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import EpisodeResult
+from mlgo_gym.evaluation.linking import LinkedSize
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 
 HEADER = "meta.json"
 EPISODES = "episodes.jsonl"
+LINKS = "links.json"
 
 
 def read_configuration(folder: Path) -> Configuration:
@@ -72,6 +74,7 @@ class ResultFolder:
     """
 
     def __init__(self, path: Path, configuration: Configuration) -> None:
+        self._path = path
         self._lines = JsonLines(path / EPISODES)
         try:
             self.configuration = self._check(path, configuration)
@@ -102,6 +105,10 @@ class ResultFolder:
     def append(self, result: EpisodeResult) -> None:
         """Write a result; when this returns it is on disk."""
         self._lines.append(result.to_json())
+
+    def write_links(self, rows: Iterable[LinkedSize]) -> None:
+        """Write what objects came to in linked files, in the place of what was there."""
+        write_atomically(self._path / LINKS, (json.dumps([row.to_json() for row in rows], indent=1) + "\n").encode())
 
     def close(self) -> None:
         """Let others write. Idempotent."""

@@ -10,7 +10,7 @@ import pytest
 
 from mlgo_clang.compiler import compiler_command
 from mlgo_gym.deploy.native_library import build_native_library, main
-from mlgo_gym.errors import PolicyError, ToolchainError
+from mlgo_gym.errors import ToolchainError
 from mlgo_gym.policies.network import ACTIVATIONS, Network
 from mlgo_gym.policies.normalization import METHODS
 from tests.deploy.conftest import NAMES, Observations, make_network
@@ -64,11 +64,36 @@ def test_ties_go_the_same_way(observations: Observations, tmp_path: Path) -> Non
         assert native_decisions(path.with_suffix(".so"), few[-1:]) == [0]
 
 
-def test_a_network_that_decides_something_else_is_refused(observations: Observations, tmp_path: Path) -> None:
-    path = tmp_path / "network.safetensors"
-    make_network(observations, outputs=3).save(path)
-    with pytest.raises(PolicyError, match="3 outputs"):
-        build_native_library(path, tmp_path / "library.so", compiler_command("bundled", "gcc"))
+def test_the_largest_legal_output_is_chosen(observations: Observations, tmp_path: Path) -> None:
+    """With the mask, 0 or 1 for each output, behind the features; inputs of every kind of number."""
+    network = make_network(observations, outputs=5)
+    network.save(tmp_path / "network.safetensors")
+    library = tmp_path / "library.so"
+    build_native_library(tmp_path / "network.safetensors", library, compiler_command("bundled", "gcc"))
+    native = ctypes.CDLL(str(library))
+    assert ctypes.c_char_p.in_dll(native, "mlgo_inputs").value == " ".join((*NAMES, "mask")).encode()
+    assert ctypes.c_int32.in_dll(native, "mlgo_choices").value == 5
+    generator = np.random.default_rng(2)
+    masks = generator.integers(0, 2, (len(observations), 5))
+    masks[~masks.any(1), 4] = 1
+    # Half of the features as floats, among them some that are not finite.
+    floats = observations.astype(np.float32)
+    floats[::7, 1], floats[1::7, 1], floats[2::7, 1] = np.nan, np.inf, -np.inf
+    data = np.concatenate([observations, masks], axis=1).tobytes() + floats.tobytes()
+    as_floats = range(1, len(NAMES), 2)
+    seen = observations.astype(np.float32)
+    bound = 2.0**53
+    seen[:, 1] = np.nan_to_num(floats[:, 1], nan=0, posinf=bound, neginf=-bound)
+    values = np.where(masks, network(seen), -np.inf)
+    found = []
+    width = 8 * (len(NAMES) + 5)
+    for row in range(len(observations)):
+        start = row * width
+        behind = len(observations) * width - start + row * 4 * len(NAMES)
+        offsets = [~(behind + 4 * i) if i in as_floats else 8 * i for i in range(len(NAMES))]
+        table = (ctypes.c_int32 * (len(NAMES) + 1))(*offsets, 8 * len(NAMES))
+        found.append(int(native.mlgo_decide(data, ctypes.c_int64(start), table)))
+    assert found == values.argmax(1).tolist()
 
 
 def test_a_compiler_that_fails_is_quoted(

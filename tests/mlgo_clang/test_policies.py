@@ -5,10 +5,15 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mlgo_clang.counters import counters_path, parse
+from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.policies.loading import load_policy
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.normalization import Normalization
 from tests.mlgo_clang.conftest import Run
 
 
@@ -57,6 +62,46 @@ def test_evictions_go_through_a_policy_for_them(run: Run, project: Path) -> None
         objects[policy] = (project / "pressure.o").read_bytes()
     assert len(set(objects.values())) > 1
     assert run("--mlgo-policy=never", "--mlgo-eviction-policy=first_legal", "--mlgo-strict", "-Os", "-c", "pressure.c")
+
+
+def test_a_network_decides_on_evictions_as_in_the_environment(
+    run: Run, project: Path, clang: dict[str, list[str]]
+) -> None:
+    source = Path(__file__).parent.parent / "programs" / "pressure.c"
+    (project / "pressure.c").write_bytes(source.read_bytes())
+    arguments = ["-Os", "-c", "pressure.c"]
+    bitcode = project / "pressure.bc"
+    words = [*clang["gcc"], *arguments, "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", str(bitcode)]
+    subprocess.run(words, cwd=project, check=True)
+    env = RegAllocEvictEnv(corpus=str(bitcode), flags=["-Os"])
+    names = [*env.feature_names, "action_mask[0]"]
+    generator = np.random.default_rng(3)
+    weight = generator.normal(size=(len(names), env.action_space.n)).astype(np.float32)
+    normalization = Normalization.fit(
+        generator.normal(size=(100, len(names))).astype(np.float32) * 100, names, "signed_log"
+    )
+    path = project / "evict.safetensors"
+    Network(tuple(names), (weight,), (np.zeros(env.action_space.n, np.float32),), "relu", normalization).save(path)
+    policy = load_policy(f"mlp:{path}", env)
+    observation, info = env.reset()
+    over, actions = False, set()
+    while not over:
+        action = policy.act(observation, info)
+        actions.add(int(action))
+        observation, _, terminated, truncated, info = env.step(action)
+        over = terminated or truncated
+    assert len(actions) > 2
+    chosen = ("--mlgo-policy=default", f"--mlgo-eviction-policy=mlp:{path}", "--mlgo-strict")
+    assert run(*chosen, *arguments).returncode == 0
+    assert text(project / "pressure.o") == info["text_size"] != info["baseline_text_size"]
+
+
+def test_a_network_for_something_else_is_refused(run: Run, project: Path, network: Path) -> None:
+    result = run(
+        "--mlgo-policy=default", f"--mlgo-eviction-policy=mlp:{network}", "--mlgo-strict", "-Os", "-c", "calls.c"
+    )
+    assert result.returncode == 1
+    assert b"it is a policy for something else" in result.stderr
 
 
 def test_equal_compiles_make_equal_objects(run: Run, project: Path, network: Path) -> None:
