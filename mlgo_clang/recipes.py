@@ -172,5 +172,6 @@ def search_recipe(
     process += command
     result = subprocess.run(process, input=bitcode, capture_output=True, check=False)
     if result.returncode != 0:
-        return result.stderr.decode(errors="replace").strip()[-500:] or "the search failed"
+        lines = result.stderr.decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
     return ""

@@ -27,6 +27,10 @@ def record(
     root: Annotated[
         Path | None, typer.Option(help="What module names are relative to; the current folder if left out.")
     ] = None,
+    native: Annotated[
+        bool,
+        typer.Option(help="Record what mlgo-clang makes of the same build, for its recipes; only for this machine."),
+    ] = False,
     probes: Annotated[
         bool, typer.Option(help="Also record what configure, CMake, Meson and the like compile to learn of it.")
     ] = False,
@@ -38,7 +42,10 @@ def record(
     with --clang for a build that needs these. Exit status: the build's own if that is not 0, else 1 if something could
     not be recorded.
     """
-    build = record_build(command, output, optimize=optimize, toolchain=find_toolchain(clang), root=root, probes=probes)
+    toolchain = find_toolchain(clang)
+    build = record_build(
+        command, output, optimize=optimize, toolchain=toolchain, root=root, probes=probes, native=native
+    )
     recording = build.recording
     console = Console(stderr=True, highlight=False)
     console.print(f"{output}: {len(recording.modules)} modules, {recording.lines} lines of source, -{optimize}")

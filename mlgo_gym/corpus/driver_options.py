@@ -9,12 +9,16 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+from mlgo_clang.compiler import compiler_command
 from mlgo_gym.corpus.driver_line import cc1_line
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from mlgo_gym.storage.cache import cache_directory
 
 PORTABLE_TARGET = "x86_64-linux-gnu.2.28"
 """What datasets are compiled for, so that they are the same on every machine: the first x86-64, Debian 10's glibc."""
+
+NATIVE = "native"
+"""A target: what the bundled compiler is to `mlgo-clang`, with this machine's headers, libraries and linker."""
 
 SYSTEM_HEADERS = Path("/usr/include")
 """Where Linux has its headers."""
@@ -49,13 +53,15 @@ def driver_options(toolchain: Toolchain, target: str | None = None) -> DriverOpt
 
     Args:
         toolchain: the clang.
-        target: what the bundled compiler compiles for; `bundled_target()` if None.
+        target: what the bundled compiler compiles for; `bundled_target()` if None, or `NATIVE`.
 
     Raises:
         ToolchainError: the bundled compiler does not name its headers.
     """
     if not toolchain.bundled:
         return DriverOptions()
+    if target == NATIVE:
+        return DriverOptions(before=tuple(compiler_command("bundled", "gcc")[len(toolchain.command) :]))
     after = ["-nostdinc", *([] if target else _multiarch_headers())]
     target = target or bundled_target()
     for_c, for_cxx = (_zig_options(toolchain, target, mode) for mode in ("cc", "c++"))
@@ -70,18 +76,21 @@ def driver_options(toolchain: Toolchain, target: str | None = None) -> DriverOpt
     return DriverOptions(("--no-default-config", f"--target={target.partition('.')[0]}"), (*after, *words))
 
 
-def linker_command(toolchain: Toolchain, mode: str) -> list[str]:
+def linker_command(toolchain: Toolchain, mode: str, *, native: bool = False) -> list[str]:
     """Return the words that start the driver that links: for the bundled clang zig's own, which has a C library.
 
     Args:
         toolchain: the clang.
         mode: `c` or `c++`.
+        native: whether the bundled clang links with this machine's libraries and linker.
 
     Raises:
         ToolchainError: the bundled compiler is missing.
     """
     if not toolchain.bundled:
         return [*toolchain.command, f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}"]
+    if native:
+        return compiler_command("bundled", "g++" if mode == "c++" else "gcc")
     # Without -O it would instrument for undefined behaviour.
     zig = bundled_command("c++" if mode == "c++" else "cc")
     return [*zig, "-target", bundled_target(), "-fno-sanitize=undefined"]

@@ -41,7 +41,13 @@ class ModuleIndex:
 
 
 def write_links(
-    links: Sequence[dict[str, Any]], modules: ModuleIndex, store: Path, corpus: Path, relative: Callable[[str], str]
+    links: Sequence[dict[str, Any]],
+    modules: ModuleIndex,
+    store: Path,
+    corpus: Path,
+    relative: Callable[[str], str],
+    *,
+    native: bool = False,
 ) -> tuple[int, Counter[str]]:
     """Write the links of a build beside its corpus; return how many, and those that are left out by reason.
 
@@ -51,6 +57,7 @@ def write_links(
         store: the folder of the recording, with the files that links were given.
         corpus: the folder of the corpus.
         relative: makes a path relative to the root of the build.
+        native: whether the bundled clang linked with this machine's libraries and linker.
     """
     left_out: Counter[str] = Counter()
     last = {link["output"]["path"]: link for link in links}
@@ -62,7 +69,7 @@ def write_links(
         and (entry := _link(link, modules, made, store, corpus, relative, left_out)) is not None
     ]
     if kept:
-        write_atomically(corpus / LINKS_FILE, (json.dumps({"links": kept}, indent=1) + "\n").encode())
+        write_atomically(corpus / LINKS_FILE, (json.dumps({"native": native, "links": kept}, indent=1) + "\n").encode())
     return len(kept), left_out
 
 

@@ -75,6 +75,7 @@ class Link:
         output_named: the part of that argument.
         lto: `thin` or `full` where the build optimised at this link, else None.
         inputs: the files that arguments name, in their order.
+        native: whether the bundled clang linked with the machine's own libraries and linker.
     """
 
     output: str
@@ -86,6 +87,7 @@ class Link:
     output_named: str
     lto: str | None
     inputs: tuple[LinkInput, ...]
+    native: bool = False
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -110,7 +112,7 @@ def read_links(folder: Path) -> tuple[Link, ...]:
     except (OSError, ValueError) as error:
         raise CorpusError(f"{path}: a JSON object was wanted: {error}; record the build again") from error
     try:
-        links = tuple(_link(entry) for entry in content["links"])
+        links = tuple(_link(entry, native=bool(content.get("native"))) for entry in content["links"])
     except (KeyError, TypeError, AttributeError) as error:
         raise CorpusError(f"{path}: this is no list of link steps: {error!r}; record the build again") from error
     for link in links:
@@ -119,7 +121,7 @@ def read_links(folder: Path) -> tuple[Link, ...]:
     return links
 
 
-def _link(entry: dict[str, Any]) -> Link:
+def _link(entry: dict[str, Any], *, native: bool) -> Link:
     inputs = tuple(
         LinkInput(
             each["position"],
@@ -144,6 +146,7 @@ def _link(entry: dict[str, Any]) -> Link:
         output["named"],
         entry["lto"],
         inputs,
+        native,
     )
 
 

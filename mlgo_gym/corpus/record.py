@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from mlgo_gym.corpus import shim
-from mlgo_gym.corpus.driver_options import driver_options, linker_command
+from mlgo_gym.corpus.driver_options import NATIVE, driver_options, linker_command
 from mlgo_gym.corpus.recorder import Recorder, Recording, check_output
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
@@ -60,6 +60,7 @@ def record_build(
     metadata: Mapping[str, object] | None = None,
     log: Path | None = None,
     probes: bool = False,
+    native: bool = False,
 ) -> RecordedBuild:
     """Run a build and make a corpus of what it compiles.
 
@@ -88,6 +89,9 @@ def record_build(
         metadata: what to say of every module: `project`, `licence`, ….
         log: a file for what the build prints, in place of standard output and error.
         probes: whether to record what configure, CMake, Meson and the like compile to learn of the compiler.
+        native: whether modules are to be what `mlgo-clang` makes of the same command lines, so that recipes that are
+            found for them are found again by its builds: the bundled clang with this machine's headers and linker, and
+            `__FILE__` as the build has it. Such a corpus is this machine's.
 
     Raises:
         NothingCompiledError: it compiled nothing.
@@ -97,8 +101,8 @@ def record_build(
     check_output(output)
     toolchain = toolchain or find_toolchain()
     folder = (folder or Path.cwd()).resolve()
-    with Recorder(toolchain, optimize, root or folder, probes=probes) as recorder:
-        variables = {**os.environ, **build_environment(toolchain), **(environment or {})}
+    with Recorder(toolchain, optimize, root or folder, target=NATIVE if native else None, probes=probes) as recorder:
+        variables = {**os.environ, **build_environment(toolchain, native=native), **(environment or {})}
         variables[shim.SETTINGS_VARIABLE] = str(recorder.write_settings())
         try:
             with nullcontext(None) if log is None else log.open("wb") as out:
@@ -150,9 +154,9 @@ def _terminations_raised() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def build_environment(toolchain: Toolchain) -> dict[str, str]:
+def build_environment(toolchain: Toolchain, *, native: bool = False) -> dict[str, str]:
     """Return the variables that put a toolchain's shims in the place of a build's compilers."""
-    shims = _shims(toolchain)
+    shims = _shims(toolchain, native=native)
     variables = {
         "PATH": f"{shims}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "CC": _word(shims / "cc"),
@@ -170,13 +174,13 @@ def _word(program: Path) -> str:
     return program.name if any(character.isspace() for character in str(program)) else str(program)
 
 
-def _shims(toolchain: Toolchain) -> Path:
+def _shims(toolchain: Toolchain, *, native: bool) -> Path:
     """Return the folder of a toolchain's shims.
 
     It stays: a build folder that CMake or configure has set up remembers the path of its compiler. Without
     `$MLGO_RECORD` a shim only compiles.
     """
-    launchers = _launchers(toolchain)
+    launchers = _launchers(toolchain, native=native)
     folder = cache_directory() / "shims" / key_of(sorted(launchers.items()))[:16]
     if folder.is_dir():
         return folder
@@ -193,7 +197,7 @@ def _shims(toolchain: Toolchain) -> Path:
     return folder
 
 
-def _launchers(toolchain: Toolchain) -> dict[str, str]:
+def _launchers(toolchain: Toolchain, *, native: bool) -> dict[str, str]:
     compilers = {"c": _C_NAMES, "c++": _CXX_NAMES}
     triple = sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu"
     names = {name: mode for mode, known in compilers.items() for name in known}
@@ -202,7 +206,7 @@ def _launchers(toolchain: Toolchain) -> dict[str, str]:
         match = _COMPILER_NAME.fullmatch(name)
         if match:
             names[name] = "c++" if "++" in match[1] else "c"
-    scripts = {mode: _shim_script(toolchain, mode) for mode in compilers}
+    scripts = {mode: _shim_script(toolchain, mode, native=native) for mode in compilers}
     launchers = {name: scripts[mode] for name, mode in names.items()}
     for tool, aliases in _ARCHIVERS.items():
         if toolchain.bundled or shutil.which(tool) is None:
@@ -218,11 +222,11 @@ def _installed_programs() -> set[str]:
     return programs
 
 
-def _shim_script(toolchain: Toolchain, mode: str) -> str:
+def _shim_script(toolchain: Toolchain, mode: str, *, native: bool) -> str:
     driver = f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}"
-    options = driver_options(toolchain)
+    options = driver_options(toolchain, NATIVE if native else None)
     compiler = [*toolchain.command, driver, *options.before]
-    linker = linker_command(toolchain, mode)
+    linker = linker_command(toolchain, mode, native=native)
     groups = [word for words in (linker, compiler, options.after) for word in (str(len(words)), *words)]
     return _script([sys.executable, "-I", "-S", str(Path(shim.__file__).absolute()), mode, *groups])
 

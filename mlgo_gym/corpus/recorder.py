@@ -19,7 +19,7 @@ from typing import Any
 from mlgo_gym.corpus.allowed import kept_arguments, refused_argument
 from mlgo_gym.corpus.code_generation import code_generation_flags
 from mlgo_gym.corpus.description import write_command, write_description, write_metadata
-from mlgo_gym.corpus.driver_options import driver_options
+from mlgo_gym.corpus.driver_options import NATIVE, driver_options
 from mlgo_gym.corpus.inputs import keep_inputs
 from mlgo_gym.corpus.link_recording import ModuleIndex, write_links
 from mlgo_gym.errors import CorpusError, NothingCompiledError
@@ -92,7 +92,8 @@ class Recorder:
         toolchain: the clang that records.
         optimize: the level at which the front end runs, one of `LEVELS`, whatever the build asks for.
         root: the folder that names and sources are relative to.
-        target: what the bundled compiler compiles for; `bundled_target()` if None. Another clang has its own.
+        target: what the bundled compiler compiles for; `bundled_target()` if None. Another clang has its own. With
+            `NATIVE` any clang records what `mlgo-clang` makes of the same command lines.
         parent: where to make the folder for recordings; among temporary files if None.
         probes: whether to record the questions of build systems to their compilers too.
 
@@ -125,11 +126,13 @@ class Recorder:
             (self._folder / name).mkdir()
         options = driver_options(toolchain, target)
         level = [f"-{optimize}", "-w", "-g0", "-fno-lto", "-fintegrated-as"]
-        folders = [self._root, bundled_folder()] if toolchain.bundled else [self._root]
+        self._native = target == NATIVE
+        folders = [self._root, *([bundled_folder()] if toolchain.bundled else [])]
+        maps = () if self._native else (f"-fmacro-prefix-map={folder}/=" for folder in folders)
         self.settings: dict[str, Any] = {
             "clang": list(toolchain.command),
             "before": list(options.before),
-            "after": [*options.after, *level, *(f"-fmacro-prefix-map={folder}/=" for folder in folders)],
+            "after": [*options.after, *level, *maps],
             "records": str(self._folder / "records"),
             "temporary": tempfile.gettempdir(),
             "root": str(self._root),
@@ -195,7 +198,9 @@ class Recorder:
                 else:
                     failures.append(RecordFailure(self._relative(record["source"]), problem))
             write_description(staging, kept)
-            links, not_linked = write_links(seen.links, modules, self._folder, staging, self._relative)
+            links, not_linked = write_links(
+                seen.links, modules, self._folder, staging, self._relative, native=self._native
+            )
             if output.exists():
                 output.rmdir()
             staging.rename(output)

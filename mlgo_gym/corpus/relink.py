@@ -91,7 +91,8 @@ def link_again(
         check_link_arguments(link)
     with tempfile.TemporaryDirectory(prefix="mlgo-gym-link-") as scratch:
         words = _placed(link, corpus, objects, libraries or {}, Path(scratch))
-        command = [*linker_command(toolchain, link.driver), *_without_side_outputs(words), "-o", str(output.absolute())]
+        linker = linker_command(toolchain, link.driver, native=link.native)
+        command = [*linker, *_without_side_outputs(words), "-o", str(output.absolute())]
         answer = subprocess.run(command, cwd=scratch, capture_output=True, text=True, errors="replace", check=False)
     if answer.returncode != 0:
         raise CorpusError(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_clang.compiler import compiler_command
+from mlgo_clang.recipes import front_end_bitcode
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.links import LINKS_FILE, Link, read_links
 from mlgo_gym.corpus.opening import open_corpus
@@ -146,3 +148,19 @@ def test_a_file_outside_of_the_corpus_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(CorpusError, match="leads out of the corpus"):
         read_links(tmp_path)
+
+
+def test_a_native_recording_is_what_a_build_with_mlgo_clang_makes(project: Path, toolchain: Toolchain) -> None:
+    """So that what search finds for its modules is found again by such a build."""
+    source = project / "f.c"
+    source.write_text("#include <assert.h>\nint f(int x) { assert(x); return x + 7; }\n")
+    output = project.parent / "corpus"
+    script = f"$CC -Os -g -Wall -ffunction-sections -c {source} main.c; $CC -shared -fPIC f.o -o libf.so"
+    record_build(["sh", "-ec", script], output, optimize="Os", toolchain=toolchain, folder=project, native=True)
+    flags = ["-Os", "-g", "-Wall", "-ffunction-sections", "-MD", "-c", str(source)]
+    bitcode = front_end_bitcode(compiler_command("bundled", "gcc"), flags)
+    assert (output / "f.o.bc").read_bytes() == bitcode
+    (link,) = read_links(output)
+    assert link.native
+    link_again(link, output, {"f.o": project / "f.o"}, project / "again.so", toolchain)
+    assert (project / "again.so").read_bytes() == (project / "libf.so").read_bytes()

@@ -101,6 +101,7 @@ def wanted(*tools: str) -> None:
         pytest.skip(f"{', '.join(missing)} is not installed")
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "system", ["make", *(pytest.param(name, marks=pytest.mark.slow) for name in BUILD_FILES if name != "make")]
 )

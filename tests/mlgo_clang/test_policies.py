@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Discrete
 
 from mlgo_clang.counters import counters_path, parse
 from mlgo_gym.envs import RegAllocEvictEnv
@@ -74,14 +75,16 @@ def test_a_network_decides_on_evictions_as_in_the_environment(
     words = [*clang["gcc"], *arguments, "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", str(bitcode)]
     subprocess.run(words, cwd=project, check=True)
     env = RegAllocEvictEnv(corpus=str(bitcode), flags=["-Os"])
+    assert isinstance(env.action_space, Discrete)
+    choices = int(env.action_space.n)
     names = [*env.feature_names, "action_mask[0]"]
     generator = np.random.default_rng(3)
-    weight = generator.normal(size=(len(names), env.action_space.n)).astype(np.float32)
+    weight = generator.normal(size=(len(names), choices)).astype(np.float32)
     normalization = Normalization.fit(
         generator.normal(size=(100, len(names))).astype(np.float32) * 100, names, "signed_log"
     )
     path = project / "evict.safetensors"
-    Network(tuple(names), (weight,), (np.zeros(env.action_space.n, np.float32),), "relu", normalization).save(path)
+    Network(tuple(names), (weight,), (np.zeros(choices, np.float32),), "relu", normalization).save(path)
     policy = load_policy(f"mlp:{path}", env)
     observation, info = env.reset()
     over, actions = False, set()
