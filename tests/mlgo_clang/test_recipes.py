@@ -113,6 +113,22 @@ def test_a_module_without_a_decision_has_a_recipe_too(run: Run, project: Path, r
     assert sorted(not recipe.answers for _, recipe in stored_recipes(recipes) if recipe) == [False, True]
 
 
+def test_two_builds_may_search_at_once_and_one_may_have_no_place_for_recipes(project: Path, own_cache: Path) -> None:
+    (project / "alone.c").write_text("int alone(int x) { return x + 1; }\n")
+    places = {"first.o": "recipes", "second.o": "recipes", "third.o": "/dev/null/recipes"}
+    processes = [
+        subprocess.Popen(
+            [DRIVERS["gcc"], f"--mlgo-recipes={place}", "--mlgo-search=2", "-Oz", "-c", "alone.c", "-o", name],
+            cwd=project,
+        )
+        for name, place in places.items()
+    ]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert len({(project / name).read_bytes() for name in places}) == 1
+    assert sorted(path.suffix for path in (project / "recipes").iterdir()) == [".bc", ".recipe"]
+    assert counted("a recipe that did not hold") == 1
+
+
 def test_what_a_search_over_a_corpus_finds_is_replayed_by_a_build(
     run: Run, project: Path, recipes: Path, clang: dict[str, list[str]], tmp_path: Path, toolchain: Toolchain
 ) -> None:
