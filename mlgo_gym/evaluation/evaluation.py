@@ -18,15 +18,15 @@ from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.contestants import Contestants, RunnerSettings, is_plain_clang
 from mlgo_gym.evaluation.episode_result import EpisodeResult
-from mlgo_gym.evaluation.episode_runner import EpisodeRunner
 from mlgo_gym.evaluation.linking import LinkedEvaluation, LinkedSize
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.result_folder import ResultFolder
 from mlgo_gym.evaluation.schedule import Schedule
-from mlgo_gym.evaluation.workers import run_in_workers
+from mlgo_gym.evaluation.workers import Episodes, result_of
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import policy_identity
+from mlgo_gym.scheduling import workers
 from mlgo_gym.storage.cache import JsonCache, key_of
 
 Policies = Sequence[str] | Mapping[str, str | Policy]
@@ -144,24 +144,15 @@ class Evaluation:
         for name, value in (("jobs", jobs), ("envs", envs)):
             if value < 1:
                 raise MlgoError(f"{name} was to be at least 1, found {value}")
-        everywhere = self._here(envs) if jobs == 1 else run_in_workers(self._settings, self._schedule, jobs, envs)
-        with closing(everywhere) as episodes:
-            for episode in episodes:
+        episodes = Episodes(self._settings, self._contestants if jobs == 1 else None)
+        with workers(episodes, jobs, envs) as running, closing(running.run(self._schedule)) as results:
+            for assignment, result in results:
+                episode = result_of(assignment, result)
                 if self._folder is not None:
                     self._folder.append(episode)
                 self._keep(episode)
                 self._schedule.note(episode)
                 yield episode
-
-    def _here(self, envs: int) -> Generator[EpisodeResult, None, None]:
-        with closing(EpisodeRunner(self._contestants, envs)) as runner:
-            while True:
-                while runner.room and (assignment := self._schedule.take()) is not None:
-                    runner.take(assignment)
-                results = runner.go_on()
-                if not results:
-                    break
-                yield from results
 
     def _keep(self, episode: EpisodeResult) -> None:
         self._results[episode.policy, episode.module] = episode

@@ -15,6 +15,7 @@ from mlgo_gym.search.greedy import greedy
 from mlgo_gym.search.hill_climb import hill_climb
 from mlgo_gym.search.mcts import mcts
 from mlgo_gym.search.random_search import random_search
+from mlgo_gym.search.rules import load_portfolio
 from mlgo_gym.search.search_result import SearchResult
 from mlgo_gym.search.search_space import Leaf, SearchSpace
 
@@ -33,6 +34,10 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 FROM_ANY_START = ("bundles",)
 """The searches that can begin with the decisions of any policy."""
+
+
+WITH_PORTFOLIO = ("bundles",)
+"""The searches that try the decisions of several policies, unless they are told which one to begin with."""
 
 
 def search_module(
@@ -75,7 +80,8 @@ def search_module(
         )
     policy = None if start == "default" else load_policy(start, env, seed=seed)
     budget = Budget(compiles, seconds)
-    space = SearchSpace(env, module, budget, function, policy)
+    portfolio = load_portfolio(env, seed) if algorithm in WITH_PORTFOLIO and start == "default" else None
+    space = SearchSpace(env, module, budget, function, policy, portfolio)
     best = ALGORITHMS[algorithm](space, seed)
     spent, elapsed, improvements = budget.spent, budget.seconds, tuple(space.improvements)
     replayed = space.replay(best.actions)
@@ -89,4 +95,5 @@ def search_module(
         seconds=elapsed,
         verified=replayed.cost == best.cost,
         improvements=improvements,
+        failed=space.failed,
     )

@@ -1,31 +1,34 @@
 """Search by bundles of flips: many decisions are made otherwise in one compile, and each function tells its own result.
 
-A compile tries one change in each of many functions that have nothing to do with each other. What every function
-gained or lost is known from the object's symbols, and belongs to the changes that reach it; changes that meet in a
-function are judged together. Those that helped are kept in all later compiles, which thereby verify them, and from time
-to time a compile without anything new tells what all of them come to.
+It begins with whole compiles by several policies, and takes from each what is smaller there. Then a compile tries one
+change in each of many functions that have nothing to do with each other. What every function gained or lost is known
+from the object's symbols, and belongs to the changes that reach it; changes that meet in a function are judged
+together. Those that helped are kept in all later compiles, which thereby verify them, and from time to time a compile
+without anything new tells what all of them come to.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.inline_reach import explain
-from mlgo_gym.episode.placed_compile import PlacedCompile, PlacedDecision, compile_placed
-from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
-from mlgo_gym.search.moves import Experience, Move, Territory, all_moves, disjoint, together
-from mlgo_gym.search.plan import Expectation, Fingerprints, Plan, Site
+from mlgo_gym.episode.many_flips import Territory, groups, unrelated
+from mlgo_gym.episode.placed_compile import PlacedDecision, compile_placed
+from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.search.expectation import Expectation, everything_kept
+from mlgo_gym.search.moves import Experience, Move, MoveKey, all_moves, together
+from mlgo_gym.search.plan import Fingerprints, Plan, Site, Trial
+from mlgo_gym.search.rules import Rules
 from mlgo_gym.search.search_space import Leaf, SearchSpace
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.tasks.task import SIZE_METRICS
 
-VERIFY_EVERY = 6
+VERIFY_EVERY = 8
 """So many compiles with something new are followed by one without, where something was kept."""
 
 MOST_AT_ONCE = 500
@@ -34,12 +37,19 @@ MOST_AT_ONCE = 500
 _MOST_RETRIES = 2
 """How often moves that met others in a function are tried again elsewhere."""
 
+_FEWEST_FOR_PORTFOLIO = 3
+"""A whole compile by one more policy is not worth it where fewer are left."""
+
+_PINNED_EVERY = 3
+"""In every third compile calls that nothing was decided about keep their answers when others change."""
+
 
 class Bundles:
     """A search by many flips at once, as far as it has come.
 
     Args:
-        space: the decisions.
+        space: the decisions; its start is whose decisions the first compile has, its portfolio the policies whose
+            decisions are tried as well.
         seed: seeds the random generator.
 
     Attributes:
@@ -47,7 +57,7 @@ class Bundles:
 
     Raises:
         MlgoError: what is rewarded is not the bytes of the code, or decisions other than those of inlining are made.
-        CompilerError: the first compile failed.
+        CompilerError: the first compile failed. Later ones are counted, and what was new in them is given up.
     """
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
@@ -66,48 +76,91 @@ class Bundles:
         self._fingerprints = Fingerprints(space.task.headers[0])
         integers = [spec for spec in space.task.headers[0].features if spec.dtype.kind == "i" and spec.size == 1]
         self._experience = Experience(len(integers))
-        self._tried: dict[Hashable, float] = {}
-        self._met = Counter[Hashable]()
-        self.best = self._compile(None)
-        if not self.best.decisions:
+        self._rules = Rules(space, space.portfolio)
+        self._rule = space.start
+        self._tried: dict[MoveKey, frozenset[str]] = {}
+        self._met = Counter[MoveKey]()
+        self.best = self._compile_first()
+        if not self.best.compiled.decisions:
             # It says that there is nothing to decide.
             space.root().close()
         self._expected = Expectation(self.best)
         self._unverified = 0
         self._changed = True
 
+    @property
+    def _is_better(self) -> bool:
+        """Whether a compile without anything new is expected to be the best."""
+        return self._expected.text < self.best.compiled.text
+
     def run(self) -> Leaf:
         """Go on until the budget is spent, or there is nothing left to try; return the best compile."""
+        self._try_portfolio()
         budget = self._space.budget
         while not budget.is_spent:
             due = self._unverified >= VERIFY_EVERY or budget.remaining == 1
-            if self._expected.text < self.best.text and due:
+            if self._is_better and due:
                 self._verify()
                 continue
             moves = self._choose()
             if not moves:
-                if self._expected.text < self.best.text:
+                if self._is_better:
                     self._verify()
                     continue
                 break
-            self._try(moves, adapt=self._space.start is None and self._unverified % 2 == 1)
-        return Leaf(self.best.answers, float(self.best.text), self._baseline)
+            self._try(moves, pinned=self._unverified % _PINNED_EVERY == _PINNED_EVERY - 1)
+        return Leaf(self.best.compiled.answers, float(self.best.compiled.text), self._baseline)
 
-    def _compile(self, plan: Plan | None) -> PlacedCompile:
+    def _compile_first(self) -> Trial:
+        trial = self._compile(None)
+        assert trial is not None, "what fails first is raised"
+        return trial
+
+    def _compile(self, plan: Plan | None) -> Trial | None:
+        """Return a compile by a plan, and by the rule where that leaves it to it; None where it failed."""
         space, numbers = self._space, itertools.count()
+        kept: set[Site] = set()
 
         def choose(decision: Decision) -> int:
-            number = next(numbers)
+            ruled = space.action_of(self._rule, decision, next(numbers))
             answer = None if plan is None else plan.answer(decision)
-            return space.start_action(decision, number) if answer is None else answer
+            if answer is not None and answer != ruled:
+                kept.add(Site(decision.context, decision.visit, decision.number))
+            return ruled if answer is None else answer
 
-        compiled = compile_placed(self._compilation, space.task, choose, self._timeout)
+        try:
+            compiled = compile_placed(self._compilation, space.task, choose, self._timeout)
+        except CompilerError:
+            if not space.improvements:
+                raise
+            space.note_failure()
+            return None
         space.note(Leaf(compiled.answers, float(compiled.text), self._baseline))
-        return compiled
+        return Trial(compiled, frozenset(kept))
+
+    def _try_portfolio(self) -> None:
+        """Compile by each policy of the portfolio alone, go on from the best, and take what is better of the others."""
+        start = self._rule
+        trials = [(self.best, start)]
+        for name in self._rules.names:
+            known = any(self._rules.agrees(name, trial.compiled.decisions) for trial, _ in trials)
+            if known or self._space.budget.remaining < _FEWEST_FOR_PORTFOLIO or self._space.budget.is_spent:
+                continue
+            self._rule = self._space.portfolio[name]
+            trial = self._compile(None)
+            if trial is not None:
+                trials.append((trial, self._rule))
+        trials.sort(key=lambda each: each[0].compiled.text)
+        (self.best, self._rule), *others = trials
+        self._expected = Expectation(self.best)
+        for trial, _ in others:
+            self._expected.take_better(everything_kept(trial))
+        if self._is_better and not self._space.budget.is_spent:
+            self._verify()
 
     def _choose(self) -> list[Move]:
         """Return the next moves: what was never tried, then once more what was tried elsewhere, then pairs."""
-        moves = all_moves(self._expected)
+        moves = all_moves(self._expected, self._rules.suggestions(self._expected.decisions))
         fresh = [move for move in moves if move.key not in self._tried]
         if not fresh and self._changed:
             self._changed = False
@@ -118,19 +171,21 @@ class Bundles:
             # Pairs go on for ever: a search without any limit ends before them.
             fresh = [] if self._space.budget.is_spent_after(0) else self._pairs()
         order = np.argsort(self._experience.judge(fresh, self._generator), kind="stable")
-        return disjoint(fresh, order, Territory(self._expected), MOST_AT_ONCE, {})
+        territory = Territory(self._expected.decisions, self._expected.sizes)
+        ordered = (fresh[number] for number in order.tolist())
+        return unrelated(ordered, lambda move: territory.of(move.decisions), MOST_AT_ONCE)
 
     def _pairs(self) -> list[Move]:
         """Return flips of two calls in one function, or of one function, drawn at random."""
         found: list[Move] = []
-        groups: dict[str, list[tuple[Site, PlacedDecision]]] = {}
-        singles = [move for move in all_moves(self._expected) if len(move.changes) == 1]
+        calls_of: dict[str, list[tuple[Site, PlacedDecision]]] = {}
+        singles = [move for move in all_moves(self._expected, {}) if len(move.changes) == 1]
         for move in singles:
             (decision,) = move.decisions
             (change,) = move.changes
             for name in (decision.component, f"callee {decision.callee}"):
-                groups.setdefault(name, []).append((change[0], decision))
-        for calls in groups.values():
+                calls_of.setdefault(name, []).append((change[0], decision))
+        for calls in calls_of.values():
             if len(calls) < 2:
                 continue
             for _ in range(min(len(calls), 8)):
@@ -140,79 +195,74 @@ class Bundles:
                     found.append(move)
         return found
 
-    def _try(self, moves: Sequence[Move], *, adapt: bool) -> None:
+    def _try(self, moves: Sequence[Move], *, pinned: bool) -> None:
         """Compile with some moves, and keep those that helped.
 
         Args:
             moves: what to try.
-            adapt: whether clang decides anew what it has decided by itself so far.
+            pinned: whether all other decisions keep their answers; if not, what the rule had decided it decides anew.
         """
+        expected = self._expected
+        territory = Territory(expected.decisions, expected.sizes)
+        territories = [frozenset(territory.of(move.decisions)) for move in moves]
         changes = [change for move in moves for change in move.changes]
-        compiled = self._compile(Plan(self._expected.visits, changes, self._fingerprints, adapt=adapt))
+        trial = self._compile(Plan(expected.visits, expected.kept, changes, self._fingerprints, pinned=pinned))
         self._unverified += 1
-        before = FunctionSizes(self._expected.sizes, {}, 0, self._expected.text)
-        grown = size_changes(before, compiled.functions)
-        decisions = self._expected.decisions
+        if trial is None:
+            for move, functions in zip(moves, territories, strict=True):
+                self._note(move, functions, certain=len(moves) == 1)
+            return
+        grown = expected.growth(trial)
         explained = explain(
-            decisions, compiled.decisions, grown, [move.decisions for move in moves], self._expected.sizes
+            expected.decisions, trial.compiled.decisions, grown, [move.decisions for move in moves], expected.sizes
         )
-        for group, functions in _groups(len(moves), explained):
-            gain = sum(grown[function] for function in functions)
-            together_moves = [moves[number] for number in group]
-            self._judge(together_moves, gain, functions, compiled)
+        for group, functions_changed in groups(len(moves), explained):
+            gain = sum(grown[function] for function in functions_changed)
+            if len(group) == 1:
+                self._experience.note(moves[group[0]], gain)
+            for number in group:
+                self._note(moves[number], territories[number], certain=len(group) == 1 or gain < 0)
+            if gain < 0:
+                self._keep([moves[number] for number in group], functions_changed, trial)
         # What no move explains is what is true now of the rest: moves that were kept meet there.
-        rest = [function for function in grown if function not in explained]
-        self._expected.take_over(compiled, rest, ())
-        if compiled.text < self.best.text:
-            self.best = compiled
+        expected.take_over(trial, [function for function in grown if function not in explained], ())
+        if trial.compiled.text < self.best.compiled.text:
+            self.best = trial
+            if trial.compiled.text < expected.text:
+                # The whole is better than what is believed of its parts.
+                self._expected, self._unverified, self._changed = Expectation(trial), 0, True
 
-    def _judge(self, moves: list[Move], gain: int, functions: Sequence[str], compiled: PlacedCompile) -> None:
-        if len(moves) == 1:
-            self._experience.note(moves[0], gain)
+    def _note(self, move: Move, territory: frozenset[str], *, certain: bool) -> None:
+        self._met[move.key] += 1
+        if certain or self._met[move.key] > _MOST_RETRIES:
+            self._tried[move.key] = territory
+
+    def _keep(self, moves: Sequence[Move], functions: Sequence[str], trial: Trial) -> None:
+        """Expect some moves from now on; what was tried where they changed something may be worth another try."""
+        made = [decision for move in moves for decision in move.decisions]
+        components = self._expected.touched(trial, made, functions)
+        self._expected.take_over(trial, functions, components)
+        self._changed = True
+        changed = {*functions, *(name for component in components for name in component.split(", "))}
+        for key in [key for key, territory in self._tried.items() if not changed.isdisjoint(territory)]:
+            del self._tried[key]
+            self._met.pop(key, None)
         for move in moves:
-            self._met[move.key] += 1
-            if len(moves) == 1 or gain < 0 or self._met[move.key] > _MOST_RETRIES:
-                self._tried[move.key] = gain
-        if gain < 0:
-            components = {decision.component for move in moves for decision in move.decisions}
-            changed = set(functions)
-            touched = {
-                component
-                for component, _ in compiled.visits.keys() | self._expected.visits.keys()
-                if component in components or not changed.isdisjoint(component.split(", "))
-            }
-            self._expected.take_over(compiled, functions, touched)
-            self._changed = True
+            if len(move.changes) == 1:
+                self._tried[move.undoing] = frozenset()
 
     def _verify(self) -> None:
-        """Compile what is expected, without anything new, and expect from now on what it is."""
-        compiled = self._compile(Plan(self._expected.visits, (), self._fingerprints))
+        """Compile what is expected, without anything new, and expect from now on the better parts of what is."""
+        trial = self._compile(Plan(self._expected.visits, self._expected.kept, (), self._fingerprints))
         self._unverified = 0
-        if compiled.text < self.best.text:
-            self.best = compiled
+        if trial is None:
+            self._expected = Expectation(self.best)
+            return
+        other = trial
+        if trial.compiled.text < self.best.compiled.text:
+            self.best, other = trial, self.best
         self._expected = Expectation(self.best)
-
-
-def _groups(count: int, explained: dict[str, dict[int, int]]) -> list[tuple[list[int], list[str]]]:
-    """Return which moves meet in functions that changed, and those functions; moves that changed nothing alone."""
-    leader = list(range(count))
-
-    def find(number: int) -> int:
-        while leader[number] != number:
-            leader[number] = leader[leader[number]]
-            number = leader[number]
-        return number
-
-    for reaching in explained.values():
-        first, *others = reaching
-        for other in others:
-            leader[find(other)] = find(first)
-    members: dict[int, tuple[list[int], list[str]]] = {}
-    for number in range(count):
-        members.setdefault(find(number), ([], []))[0].append(number)
-    for function, reaching in explained.items():
-        members[find(next(iter(reaching)))][1].append(function)
-    return list(members.values())
+        self._expected.take_better(other)
 
 
 def bundles(space: SearchSpace, seed: int = 0) -> Leaf:

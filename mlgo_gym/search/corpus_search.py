@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
-from mlgo_gym.evaluation.parent import end_with_parent
+from mlgo_gym.scheduling import Backlog, EachAlone, Lost, workers
 from mlgo_gym.search.algorithms import search_module
 from mlgo_gym.search.recipe_making import make_recipe
 from mlgo_gym.search.search_result import SearchResult
@@ -96,21 +95,18 @@ class CorpusSearch:
         }
 
     def _search(self, names: list[str], jobs: int) -> Iterator[SearchResult]:
-        if jobs == 1:
-            env = make_environment(self.environment, self.arguments)
-            for name in names:
-                yield self._one(env, name)
-            return
-        # A worker that is killed takes its compilers with it: each hangs on a pipe of its host.
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare, initargs=(self,)) as pool:
-            futures = [pool.submit(_work, name) for name in names]
-            try:
-                for future in as_completed(futures):
-                    yield future.result()
-            finally:
-                for future in futures:
-                    future.cancel()
+        with workers(self.runner, jobs) as running, closing(running.run(Backlog(names))) as results:
+            for name, result in results:
+                yield self._failure(name, f"the worker died: {result.how}") if isinstance(result, Lost) else result
+
+    def runner(self, room: int) -> EachAlone[str, SearchResult]:
+        """Return what searches modules by their names, one after the other."""
+        del room
+        env = make_environment(self.environment, self.arguments)
+        return EachAlone(lambda name: self._one(env, name))
+
+    def _failure(self, name: str, error: str) -> SearchResult:
+        return SearchResult(name, self.algorithm, (), 0.0, 0.0, 0, 0.0, verified=False, error=error)
 
     def _one(self, env: CompilerEnv, name: str) -> SearchResult:
         try:
@@ -129,7 +125,7 @@ class CorpusSearch:
                 keep_recipe(recipe, self.recipes, module.bitcode.read_bytes())
             return result
         except MlgoError as error:
-            return SearchResult(name, self.algorithm, (), 0.0, 0.0, 0, 0.0, verified=False, error=str(error))
+            return self._failure(name, str(error))
 
 
 def _read(path: Path, header: Mapping[str, Any]) -> list[SearchResult]:
@@ -146,18 +142,3 @@ def _read(path: Path, header: Mapping[str, Any]) -> list[SearchResult]:
     except (KeyError, TypeError, ValueError) as error:
         raise MlgoError(f"{path} was to hold results of a search, and a line does not: {error!r}") from error
     return [result for result in results if result.error is None]
-
-
-_worker: tuple[CorpusSearch, CompilerEnv] | None = None
-
-
-def _prepare(search: CorpusSearch) -> None:
-    global _worker
-    end_with_parent()
-    _worker = (search, make_environment(search.environment, search.arguments))
-
-
-def _work(name: str) -> SearchResult:
-    assert _worker is not None
-    search, env = _worker
-    return search._one(env, name)

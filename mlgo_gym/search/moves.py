@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.episode.inline_reach import Reach, kept_calls
 from mlgo_gym.episode.placed_compile import PlacedDecision
-from mlgo_gym.search.plan import Expectation, Site
+from mlgo_gym.search.expectation import Expectation
+from mlgo_gym.search.plan import Site
 
 MOST_TOGETHER = 24
 """The most calls that are changed together."""
@@ -21,25 +21,42 @@ _RIDGE = 3.0
 _CLIP = 150.0
 
 
+MoveKey = tuple[str, tuple[tuple[str, int, int, str, int], ...]]
+"""The kind of a move, and for each call that it changes its place, its callee and the answer that it had."""
+
+
 class Move(NamedTuple):
     """Some decisions made otherwise.
 
     Attributes:
         kind: `"keep"` or `"inline"` for one call; `"keep all"`, `"inline all"` for all calls of a function,
-            `"bare"` for all calls within one, `"pair"` for two.
+            `"bare"` for all calls within one, `"pair"` for two; the name of a rule for the calls within a function that
+            it answers otherwise.
         key: what it is remembered by.
         changes: the decisions and their new answers.
         decisions: the same decisions as they were.
     """
 
     kind: str
-    key: Hashable
+    key: MoveKey
     changes: tuple[tuple[Site, int], ...]
     decisions: tuple[PlacedDecision, ...]
 
+    @property
+    def undoing(self) -> MoveKey:
+        """The key of the single flip that takes a single flip back."""
+        ((component, visit, place, callee, answer),) = self.key[1]
+        return "keep" if self.kind == "inline" else "inline", ((component, visit, place, callee, 1 - answer),)
 
-def all_moves(expected: Expectation) -> list[Move]:
-    """Return every single flip, and what changes all calls of a function or all calls within one."""
+
+def all_moves(expected: Expectation, rules: Mapping[str, Sequence[int]]) -> list[Move]:
+    """Return every single flip, and what changes all calls of a function or all calls within one.
+
+    Args:
+        expected: what they change.
+        rules: the answers of others to all its decisions, by name: each is a move for all calls within a function that
+            it answers otherwise.
+    """
     moves: list[Move] = []
     calls_of: dict[str, list[tuple[Site, PlacedDecision]]] = defaultdict(list)
     calls_in: dict[str, list[tuple[Site, PlacedDecision]]] = defaultdict(list)
@@ -54,6 +71,18 @@ def all_moves(expected: Expectation) -> list[Move]:
             changed = [(site, decision) for site, decision in calls if decision.answer != new]
             if 2 <= len(changed) <= MOST_TOGETHER:
                 moves.append(together(kind, changed))
+    known = {move.key[1] for move in moves if len(move.changes) > 1}
+    for name, answers in rules.items():
+        ruled = iter(answers)
+        otherwise: dict[str, list[tuple[Site, PlacedDecision]]] = defaultdict(list)
+        for (component, visit), decisions in expected.visits.items():
+            for index, (decision, answer) in enumerate(zip(decisions, ruled, strict=False)):
+                if decision.answer != answer:
+                    otherwise[component].append((Site(component, visit, index), decision))
+        for changed in otherwise.values():
+            if len(changed) > 1 and (move := together(name, changed)).key[1] not in known:
+                known.add(move.key[1])
+                moves.append(move)
     return moves
 
 
@@ -62,36 +91,6 @@ def together(kind: str, calls: list[tuple[Site, PlacedDecision]]) -> Move:
     key = kind, tuple((*site, decision.callee, decision.answer) for site, decision in calls)
     changes = tuple((site, 1 - decision.answer) for site, decision in calls)
     return Move(kind, key, changes, tuple(decision for _, decision in calls))
-
-
-class Territory:
-    """Which functions a move can be expected to change.
-
-    Args:
-        expected: what it is a change of.
-    """
-
-    def __init__(self, expected: Expectation) -> None:
-        decisions = expected.decisions
-        self._reach = Reach([decisions])
-        self._kept = kept_calls(decisions)
-        self._sizes = expected.sizes
-
-    def of(self, move: Move) -> set[str]:
-        """Return the functions that the calls stand in, those that these are inlined into, and the callees at stake."""
-        found: set[str] = set()
-        for component in {decision.component for decision in move.decisions}:
-            found.update(self._reach.of_component(component.split(", ")))
-        for decision in move.decisions:
-            callee = decision.callee
-            kept = self._kept.get(callee)
-            came = decision.answer and callee not in self._sizes
-            goes = (
-                not decision.answer and callee in self._sizes and kept is not None and kept.total() <= len(move.changes)
-            )
-            if came or goes:
-                found.add(callee)
-        return found
 
 
 class Experience:
@@ -151,27 +150,3 @@ class Experience:
         system = matrix.T @ matrix + _RIDGE * np.eye(matrix.shape[1])
         weights = np.linalg.solve(system, matrix.T @ (target - middle))
         return weights, mean, deviation, middle
-
-
-def disjoint(
-    moves: list[Move], order: npt.NDArray[np.int64], territory: Territory, most: int, taken: Mapping[str, object]
-) -> list[Move]:
-    """Return moves, the first in order first, no two of which are expected to change the same function.
-
-    Args:
-        moves: the moves.
-        order: their numbers, in the order in which they are wanted; int64 of shape (moves,).
-        territory: tells what they are expected to change.
-        most: the most moves.
-        taken: functions that none may be expected to change.
-    """
-    chosen: list[Move] = []
-    held = set(taken)
-    for number in order.tolist():
-        functions = territory.of(moves[number])
-        if held.isdisjoint(functions):
-            held |= functions
-            chosen.append(moves[number])
-            if len(chosen) == most:
-                break
-    return chosen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -55,27 +55,30 @@ class Plan:
 
     Args:
         visits: the decisions to repeat, by component and visit.
+        kept: those of them that keep their answer whatever else changes; a rule answers the others anew.
         changes: those that are to be answered otherwise, and how.
         fingerprints: recognises calls.
-        adapt: whether clang decides anew where it decided by itself.
+        pinned: whether all known decisions keep their answers.
     """
 
     def __init__(
         self,
         visits: Mapping[tuple[str, int], Sequence[PlacedDecision]],
+        kept: Collection[Site],
         changes: Iterable[tuple[Site, int]],
         fingerprints: Fingerprints,
         *,
-        adapt: bool = False,
+        pinned: bool = False,
     ) -> None:
         self._visits = visits
+        self._kept = kept
         self._changes = dict(changes)
         self._fingerprints = fingerprints
-        self._adapt = adapt
+        self._pinned = pinned
         self._next: dict[tuple[str, int], int] = {}
 
     def answer(self, decision: Decision) -> int | None:
-        """Return the answer to the next question of the compile; None where the plan does not know the call.
+        """Return the answer to the next question of the compile; None where the plan leaves it to the rule.
 
         Calls are followed in order within each visit: those that are gone are passed over, those that are new are
         not known.
@@ -95,45 +98,20 @@ class Plan:
             if index >= len(known) or index != decision.number:
                 return None
         self._next[key] = index + 1
-        changed = self._changes.get(Site(*key, index))
+        site = Site(*key, index)
+        changed = self._changes.get(site)
         if changed is not None:
             return changed
-        before = known[index]
-        return None if self._adapt and before.answer == before.default else before.answer
+        return known[index].answer if self._pinned or site in self._kept else None
 
 
-class Expectation:
-    """What a compile without further changes is expected to be: a real one, and parts of others that were better.
+class Trial(NamedTuple):
+    """A compile by a plan.
 
     Attributes:
-        visits: the decisions, by component and visit.
-        sizes: the bytes of each function.
-        text: the bytes of the executable sections.
+        compiled: the compile.
+        kept: the decisions that were answered otherwise than the rule would have.
     """
 
-    def __init__(self, compiled: PlacedCompile) -> None:
-        self.visits: dict[tuple[str, int], list[PlacedDecision]] = dict(compiled.visits)
-        self.sizes: dict[str, int] = dict(compiled.functions.functions)
-        self.text = compiled.text
-
-    @property
-    def decisions(self) -> list[PlacedDecision]:
-        """All decisions."""
-        return [decision for visit in self.visits.values() for decision in visit]
-
-    def take_over(self, compiled: PlacedCompile, functions: Iterable[str], components: Iterable[str]) -> None:
-        """Expect what another compile has in some functions.
-
-        Args:
-            compiled: the other compile.
-            functions: whose bytes to expect.
-            components: whose decisions to repeat.
-        """
-        for function in functions:
-            size = compiled.functions.functions.get(function, 0)
-            self.text += size - self.sizes.pop(function, 0)
-            if size:
-                self.sizes[function] = size
-        wanted = set(components)
-        self.visits = {key: visit for key, visit in self.visits.items() if key[0] not in wanted}
-        self.visits |= {key: visit for key, visit in compiled.visits.items() if key[0] in wanted}
+    compiled: PlacedCompile
+    kept: frozenset[Site]

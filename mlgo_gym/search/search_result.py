@@ -21,6 +21,7 @@ class SearchResult:
         verified: whether the replay cost the same.
         error: what went wrong, or None.
         improvements: each compile that cost less than all before it: its number, from 1, and its cost.
+        failed: how many of the compiles failed.
     """
 
     module: str
@@ -33,6 +34,7 @@ class SearchResult:
     verified: bool
     error: str | None = None
     improvements: tuple[tuple[int, float], ...] = ()
+    failed: int = 0
 
     @property
     def reduction(self) -> float:

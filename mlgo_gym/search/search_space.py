@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import gymnasium as gym
@@ -127,10 +128,12 @@ class SearchSpace:
         budget: what the search may spend.
         function: with the scope of a function, which one.
         start: whose decisions the search begins with, where it can begin with any; None is clang's own.
+        portfolio: further policies by name, whose decisions a search may take parts of.
 
     Attributes:
         size: the number of actions.
         improvements: the compiles that cost less than all before them: the number of each, from 1, and its cost.
+        failed: how many compiles failed; they count as compiles.
 
     Raises:
         MlgoError: the environment's actions are not discrete, so they cannot be tried one by one.
@@ -143,6 +146,7 @@ class SearchSpace:
         budget: Budget,
         function: str | None = None,
         start: Policy | None = None,
+        portfolio: Mapping[str, Policy] | None = None,
     ) -> None:
         space = env.action_space
         if not isinstance(space, gym.spaces.Discrete):
@@ -154,18 +158,21 @@ class SearchSpace:
         self.budget = budget
         self.function = function
         self.start = start
+        self.portfolio = dict(portfolio or {})
         self._maker = env.maker
         self.improvements: list[tuple[int, float]] = []
+        self.failed = 0
 
-    def start_action(self, decision: Decision, number: int) -> int:
-        """Return what the policy that the search begins with does at a decision.
+    def action_of(self, policy: Policy | None, decision: Decision, number: int) -> int:
+        """Return what a policy does at a decision.
 
         Args:
+            policy: the policy; None is clang's own.
             decision: the decision.
             number: its number in the compile, from 0.
         """
         default = self.task.default_action(decision)
-        if self.start is None:
+        if policy is None:
             return int(default)
         info = {
             "module": self.module.name,
@@ -173,13 +180,18 @@ class SearchSpace:
             "decision": number,
             "default_action": default,
         }
-        return int(self.start.act(self.task.observe(decision), info))
+        return int(policy.act(self.task.observe(decision), info))
 
     def note(self, leaf: Leaf) -> None:
         """Count a compile."""
         self.budget.spent += 1
         if not self.improvements or leaf.cost < self.improvements[-1][1]:
             self.improvements.append((self.budget.spent, leaf.cost))
+
+    def note_failure(self) -> None:
+        """Count a compile that failed."""
+        self.budget.spent += 1
+        self.failed += 1
 
     def root(self) -> Branch:
         """Start the compile in a fresh clang and return it at its first decision.

@@ -7,21 +7,20 @@ modules for all samples of a generation, and Adam of PyTorch for the step.
 from __future__ import annotations
 
 import math
-import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
-from mlgo_gym.evaluation.parent import end_with_parent
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
+from mlgo_gym.scheduling import Backlog, EachAlone, Lost, workers
 from mlgo_gym.storage.cache import key_of, write_atomically
 from mlgo_gym.storage.tensors import format_tensors, read_tensors
 from mlgo_gym.training.curves import silent
@@ -94,8 +93,7 @@ class Evolution:
         identity = key_of(asdict(self), flatten(start).tobytes().hex(), env.toolchain.identity)
         checkpoint = output.with_name(f"{output.name}.checkpoint")
         begun = _restore(checkpoint, identity, weights, optimizer)
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare, initargs=(self, start)) as pool:
+        with workers(partial(self.runner, start), jobs) as running:
             for generation in range(begun, self.generations):
                 # A generator for each generation: nothing of it need be kept between them.
                 chance = np.random.default_rng([self.seed, generation])
@@ -104,8 +102,9 @@ class Evolution:
                 noise = chance.standard_normal((self.directions, len(current)))
                 drawn = [str(name) for name in chance.choice(names, min(self.modules, len(names)), replace=False)]
                 samples = [current + sign * radius * direction for direction in noise for sign in (1, -1)]
-                tasks = [(sample, name) for sample in samples for name in drawn]
-                rewards = np.array(list(pool.map(_work, *zip(*tasks, strict=True)))).reshape(self.directions, 2, -1)
+                tasks = [_Episode(sample.tobytes(), name) for sample in samples for name in drawn]
+                found = {task: _reward(task, result) for task, result in running.run(Backlog(tasks))}
+                rewards = np.array([found[task] for task in tasks]).reshape(self.directions, 2, -1)
                 scores = rewards.mean(axis=2)
                 kept = np.argsort(-scores.max(axis=1), kind="stable")[: self.best]
                 spread = float(scores[kept].std()) or 1.0
@@ -118,6 +117,12 @@ class Evolution:
         network = unflatten(start, weights.detach().numpy())
         network.save(output)
         return network
+
+    def runner(self, start: Network, room: int) -> EachAlone[_Episode, float]:
+        """Return what plays a sample's episodes, one after the other."""
+        del room
+        env = self._environment()
+        return EachAlone(lambda episode: _play(env, start, episode))
 
     def _environment(self) -> CompilerEnv:
         return make_environment(self.environment, {**self.arguments, "reward": "log"})
@@ -169,23 +174,25 @@ def _restore(path: Path, identity: str, weights: Any, optimizer: Any) -> int:
     return int(metadata["generation"])
 
 
-_worker: tuple[CompilerEnv, Network] | None = None
+class _Episode(NamedTuple):
+    """A sample's weights, float64, and the module that it is to decide about."""
+
+    weights: bytes
+    module: str
 
 
-def _prepare(evolution: Evolution, start: Network) -> None:
-    global _worker
-    end_with_parent()
-    _worker = evolution._environment(), start
-
-
-def _work(values: np.ndarray[Any, Any], module: str) -> float:
+def _play(env: CompilerEnv, start: Network, episode: _Episode) -> float:
     """Return the logarithm of clang's size over that of a sample, for one module."""
-    assert _worker is not None
-    env, start = _worker
-    policy = MlpPolicy(env, unflatten(start, values))
-    observation, info = env.reset(options={"module": module})
+    policy = MlpPolicy(env, unflatten(start, np.frombuffer(episode.weights, np.float64)))
+    observation, info = env.reset(options={"module": episode.module})
     over = False
     while not over:
         observation, reward, terminated, truncated, info = env.step(policy.act(observation, info))
         over = terminated or truncated
     return FAILED if truncated else float(reward)
+
+
+def _reward(episode: _Episode, result: float | Lost) -> float:
+    if isinstance(result, Lost):
+        raise MlgoError(f"the worker that played {episode.module!r} died: {result.how}; look at what it wrote")
+    return result

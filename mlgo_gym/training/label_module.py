@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mlgo_gym.corpus.compilation import Compilation
+from mlgo_gym.episode.many_flips import Territory, attribute, unrelated
 from mlgo_gym.episode.placed_compile import PlacedCompile, PlacedDecision, compile_placed
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.function_sizes import size_changes
@@ -20,7 +21,6 @@ from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.tasks.task import Task
-from mlgo_gym.training.flips import CallGraph, attribute, unrelated
 
 MOST_FLIPS = 400
 """The most decisions that are flipped in one compile."""
@@ -63,10 +63,11 @@ class ModuleLabels:
         compiles: how many compiles were made.
         flips: how many decisions were flipped in them all together.
         missed: of those, how many did not come up any more, for another flip of the same compile.
-        ambiguous: of those, how many shared a function with another that was as near.
+        ambiguous: of those, how many met another in a function.
         unbalanced: how many compiles were thrown away, for more changed in them than their flips explain.
         failed: how many compiles failed.
         seconds: the processor time of all compiles.
+        check_seconds: that of the compiles of `checked`, which is part of it.
         checked: pairs of a label and of what flipping that decision alone gave.
     """
 
@@ -80,6 +81,7 @@ class ModuleLabels:
     unbalanced: int = 0
     failed: int = 0
     seconds: float = 0.0
+    check_seconds: float = 0.0
     checked: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -143,8 +145,8 @@ def label_module(
     """Measure what decisions of a module are worth around a policy.
 
     The policy compiles the module once. Each further compile flips one decision in each of many functions that have
-    nothing to do with each other, and each function's change is put down to the flip that is nearest to it. What is
-    ambiguous has no label, and a compile in which too much changed that no flip explains gives none at all.
+    nothing to do with each other, and each function's change is put down to the flip that reaches it. Flips that meet
+    in a function have no label, and a compile in which too much changed that no flip explains gives none at all.
 
     Args:
         compilation: the compile; the task's own flags are part of it.
@@ -165,7 +167,9 @@ def label_module(
     while work.result.compiles < compiles and _processor_seconds() - begun < seconds:
         if not work.flip_many():
             break
+    labelled = _processor_seconds()
     work.check(check)
+    work.result.check_seconds = _processor_seconds() - labelled
     work.result.labels = [work.labels[decision[:3]] for decision in work.alone.decisions if decision[:3] in work.labels]
     work.result.seconds = _processor_seconds() - begun
     return work.result
@@ -190,7 +194,7 @@ class _Work:
         self.result = ModuleLabels(text=self.alone.text, decisions=len(self.alone.decisions), compiles=1)
         self.labels: dict[Site, Label] = {}
         self._tries: dict[Site, int] = defaultdict(int)
-        self._graph = CallGraph(self.alone.decisions)
+        self._territory = Territory(self.alone.decisions, self.alone.functions.functions)
         interest = self._answers.interest(self.alone.decisions) if self.alone.decisions else []
         self._interest = {decision[:3]: value for decision, value in zip(self.alone.decisions, interest, strict=True)}
 
@@ -232,7 +236,7 @@ class _Work:
 
     def flip_many(self) -> bool:
         """Make one compile; return whether there was anything left to flip."""
-        flips = unrelated(self._offer(), self._graph.territory, MOST_FLIPS)
+        flips = unrelated(self._offer(), lambda flip: self._territory.of([flip]), MOST_FLIPS)
         if not flips:
             return False
         result = self.result
@@ -247,12 +251,13 @@ class _Work:
             return True
         result.missed += len(flips) - len(done)
         changes = size_changes(self.alone.functions, compiled.functions)
-        found, books = attribute({flip: self._graph.influence(flip) for flip in done}, changes)
-        result.ambiguous += len(done) - len(found)
-        if not books.balances:
+        found = attribute(self.alone.decisions, compiled.decisions, changes, done, self.alone.functions.functions)
+        result.ambiguous += len(done) - len(found.bytes)
+        if not found.balances:
             result.unbalanced += 1
             return True
-        for flip, change in found.items():
+        for number, change in found.bytes.items():
+            flip = done[number]
             self.labels[flip[:3]] = Label(flip, -change if flip.answer else change)
         return True
 

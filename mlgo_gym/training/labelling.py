@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
-from collections.abc import Generator, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +12,9 @@ from typing import Any
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
-from mlgo_gym.evaluation.parent import end_with_parent
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import policy_identity
+from mlgo_gym.scheduling import Backlog, EachAlone, Lost, workers
 from mlgo_gym.training.label_module import ModuleLabels, label_module
 from mlgo_gym.training.label_store import LabelStore
 
@@ -95,29 +93,22 @@ class Labelling:
             yield from (done[name] for name in names if name in done)
             waiting = [name for name in names if name not in done]
             dtype = env.task.headers[0].dtype
-            for name, result in self._label(env, waiting, jobs):
-                project = env.corpus.project(name)
-                if isinstance(result, str):
-                    yield store.fail(name, project, result)
-                else:
-                    yield store.add(name, project, result, dtype)
+            with workers(self.runner, jobs) as running, closing(running.run(Backlog(waiting))) as results:
+                for name, result in results:
+                    project = env.corpus.project(name)
+                    if isinstance(result, Lost):
+                        yield store.fail(name, project, f"the worker died: {result.how}")
+                    elif isinstance(result, str):
+                        yield store.fail(name, project, result)
+                    else:
+                        yield store.add(name, project, result, dtype)
 
-    def _label(self, env: CompilerEnv, names: list[str], jobs: int) -> Iterator[tuple[str, ModuleLabels | str]]:
-        if jobs == 1:
-            policy = load_policy(self.policy, env, seed=self.seed)
-            for name in names:
-                yield name, self.one(env, policy, name)
-            return
-        # A worker that is killed takes its compilers with it: each hangs on a pipe of its host.
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare, initargs=(self,)) as pool:
-            futures = {pool.submit(_work, name): name for name in names}
-            try:
-                for future in as_completed(futures):
-                    yield futures[future], future.result()
-            finally:
-                for future in futures:
-                    future.cancel()
+    def runner(self, room: int) -> EachAlone[str, ModuleLabels | str]:
+        """Return what labels modules by their names, one after the other."""
+        del room
+        env = self.make()
+        policy = load_policy(self.policy, env, seed=self.seed)
+        return EachAlone(lambda name: self.one(env, policy, name))
 
     def one(self, env: CompilerEnv, policy: Policy, name: str) -> ModuleLabels | str:
         """Return the labels of one module, or why there are none."""
@@ -134,19 +125,3 @@ class Labelling:
             )
         except MlgoError as error:
             return str(error)
-
-
-_worker: tuple[Labelling, CompilerEnv, Policy] | None = None
-
-
-def _prepare(labelling: Labelling) -> None:
-    global _worker
-    end_with_parent()
-    env = labelling.make()
-    _worker = labelling, env, load_policy(labelling.policy, env, seed=labelling.seed)
-
-
-def _work(name: str) -> ModuleLabels | str:
-    assert _worker is not None
-    labelling, env, policy = _worker
-    return labelling.one(env, policy, name)

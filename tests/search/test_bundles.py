@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.episode.placed_compile import PlacedCompile, compile_placed
+from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.search import CorpusSearch, search_module
 from mlgo_gym.search.recipe_making import make_recipe, replay_recipe
+from mlgo_gym.search.rules import PORTFOLIO
 from mlgo_gym.storage.recipe import read_recipe
 from tests.conftest import MakeBitcode
 
@@ -46,6 +49,37 @@ def test_it_begins_with_the_decisions_of_any_policy(env: InlineEnv) -> None:
     assert not any(never.actions)
     with pytest.raises(MlgoError, match="begins with any policy must be one of"):
         search_module(env, env.corpus[0], "greedy", compiles=1, start="never")
+
+
+def test_it_is_no_worse_than_the_best_policy_of_its_portfolio(env: InlineEnv) -> None:
+    alone = [search_module(env, env.corpus[0], "bundles", compiles=1, start=name).cost for name in PORTFOLIO]
+    assert search_module(env, env.corpus[0], "bundles", compiles=len(PORTFOLIO) + 2).cost <= min(alone)
+
+
+def test_compiles_that_fail_are_counted_and_the_search_goes_on(env: InlineEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+
+    def failing(*arguments: Any) -> PlacedCompile:
+        nonlocal calls
+        calls += 1
+        if calls in (2, 7):
+            raise CompilerError("clang was to compile, and crashed")
+        return compile_placed(*arguments)
+
+    monkeypatch.setattr("mlgo_gym.search.bundles.compile_placed", failing)
+    result = search_module(env, env.corpus[0], "bundles", compiles=20)
+    assert (result.failed, result.compiles) == (2, 20)
+    assert result.verified
+    assert result.cost < result.baseline
+
+
+def test_a_first_compile_that_fails_is_an_error(env: InlineEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Any) -> PlacedCompile:
+        raise CompilerError("clang was to compile, and crashed")
+
+    monkeypatch.setattr("mlgo_gym.search.bundles.compile_placed", failing)
+    with pytest.raises(CompilerError, match="crashed"):
+        search_module(env, env.corpus[0], "bundles", compiles=3)
 
 
 def test_without_a_limit_it_ends_by_itself(make_bitcode: MakeBitcode) -> None:

@@ -10,7 +10,7 @@ from tests.traces import ends_within
 
 PROGRAM = """
 import multiprocessing, os, signal
-from mlgo_gym.evaluation.parent import end_with_parent
+from mlgo_gym.scheduling.parent import end_with_parent
 
 def work(pipe):
     end_with_parent()

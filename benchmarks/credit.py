@@ -1,0 +1,250 @@
+"""The same small learner with the module's reward and with credit, for the same number of compiles.
+
+    python benchmarks/credit.py --json docs/results/credit.json --picture docs/images/credit.png
+
+REINFORCE on a network with one hidden layer. The learner begins with clang's own choices, from which it deviates by
+chance in about one of ten decisions, and learns where to. With the module's reward every decision of an episode has
+the same return: the logarithm of how much smaller the module became, less a running mean of that module. With credit
+each decision has the bytes that it saved itself (`CreditRewards`), and nothing else. All else is equal: the modules,
+their order, the first weights, the steps and their size. Compiles for the credit's references count as compiles.
+Held-out modules are compiled by the likelier answer of each decision; these compiles do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import nn
+
+import mlgo_gym  # noqa: F401 - registers the environments
+from mlgo_gym.corpus import Corpus, open_corpus
+from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.wrappers import CreditRewards, fit_normalization
+
+ENVIRONMENT = "mlgo/Inline-v0"
+ARMS = ("module", "credit")
+PRIOR = 2.2
+"""The first logit for clang's own choice: it is left in one of ten decisions."""
+
+
+class Learner(nn.Module):
+    """Prefers clang's own choice, and learns by how much.
+
+    Args:
+        features: the length of an observation.
+        seed: the first weights.
+    """
+
+    def __init__(self, features: int, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        last = nn.Linear(32, 1)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.layers = nn.Sequential(nn.Linear(features, 32), nn.Tanh(), last)
+
+    def forward(self, observations: torch.Tensor, defaults: torch.Tensor) -> torch.Tensor:
+        """Return the logits for inlining, of shape (decisions,)."""
+        logits: torch.Tensor = self.layers(observations).squeeze(-1) + PRIOR * (2 * defaults - 1)
+        return logits
+
+
+class Episode(NamedTuple):
+    """What was seen, what clang would have chosen and what was done at each decision; and the last info."""
+
+    seen: list[Any]
+    defaults: list[float]
+    actions: list[int]
+    info: dict[str, Any]
+
+
+def play(
+    env: gym.Env[Any, Any],
+    learner: Learner,
+    normalization: Normalization,
+    module: str,
+    chance: np.random.Generator | None,
+) -> Episode:
+    """Play an episode.
+
+    Args:
+        env: the environment.
+        learner: who decides.
+        normalization: what it sees of an observation.
+        module: the module.
+        chance: draws the actions; None takes the likelier ones.
+    """
+    seen: list[Any] = []
+    defaults: list[float] = []
+    actions: list[int] = []
+    observation, info = env.reset(options={"module": module})
+    over = False
+    while not over:
+        seen.append(normalization(np.asarray(observation, np.float32)[None])[0])
+        defaults.append(float(info["default_action"]))
+        with torch.no_grad():
+            logit = float(learner(torch.tensor(seen[-1][None]).float(), torch.tensor(defaults[-1:])))
+        likely = 1 / (1 + math.exp(-logit))
+        actions.append(int(logit > 0) if chance is None else int(chance.random() < likely))
+        observation, _, terminated, truncated, info = env.step(actions[-1])
+        over = terminated or truncated
+    return Episode(seen, defaults, actions, info)
+
+
+def held_out_change(
+    env: gym.Env[Any, Any], learner: Learner, normalization: Normalization, names: Sequence[str]
+) -> float:
+    """Return the geometric mean of the change against clang, over all modules; a failed compile counts as none."""
+    logarithms = []
+    for name in names:
+        *_, info = play(env, learner, normalization, name, None)
+        change = 0.0 if "error" in info else math.log(info["text_size"] / info["baseline_text_size"])
+        logarithms.append(change)
+    return math.expm1(statistics.mean(logarithms))
+
+
+def learn(
+    arm: str, corpora: tuple[Corpus, Corpus], normalization: Normalization, seed: int, options: argparse.Namespace
+) -> list[dict[str, float]]:
+    """Return the points of one curve."""
+    train, held_out = corpora
+    env = gym.make(ENVIRONMENT, corpus=train, credit=arm == "credit")
+    if arm == "credit":
+        env = CreditRewards(env)
+    test = gym.make(ENVIRONMENT, corpus=held_out)
+    chance = np.random.default_rng(seed)
+    learner = Learner(len(normalization.names), seed)
+    optimizer = torch.optim.Adam(learner.parameters(), options.step)
+    means: dict[str, float] = {}
+    met: set[str] = set()
+    compiles, due = 0, 0
+    curve: list[dict[str, float]] = []
+    names: list[str] = []
+    while True:
+        if compiles >= due:
+            curve.append(
+                {"compiles": compiles, "change": held_out_change(test, learner, normalization, held_out.names)}
+            )
+            print(f"{arm:7} seed {seed}  {compiles:5} compiles  {curve[-1]['change']:+7.2%}", flush=True)
+            due += options.compiles // options.points
+        if compiles >= options.compiles:
+            break
+        batch: dict[str, list[Any]] = defaultdict(list)
+        for _ in range(options.batch):
+            if not names:
+                names = [str(name) for name in chance.permutation(train.names)]
+            name = names.pop()
+            seen, defaults, actions, info = play(env, learner, normalization, name, chance)
+            compiles += 1 if arm == "module" or name in met else 2
+            met.add(name)
+            if "error" in info:
+                continue
+            saved = math.log(info["baseline_text_size"] / info["text_size"])
+            if arm == "credit":
+                returns = np.array(info["rewards"])
+            else:
+                returns = np.full(len(actions), saved - means.get(name, 0.0))
+                means[name] = means.get(name, saved) + 0.3 * (saved - means.get(name, saved))
+            for key, values in (("seen", seen), ("default", defaults), ("action", actions), ("return", returns)):
+                batch[key].extend(values)
+        if not batch["return"]:
+            continue
+        advantages = torch.tensor(np.array(batch["return"])).float()
+        advantages = advantages / (advantages.square().mean().sqrt() + 1e-8)
+        logits = learner(torch.tensor(np.array(batch["seen"])).float(), torch.tensor(batch["default"]).float())
+        taken = torch.tensor(batch["action"]).float()
+        likelihood = -nn.functional.binary_cross_entropy_with_logits(logits, taken, reduction="none")
+        optimizer.zero_grad()
+        (-(likelihood * advantages).mean()).backward()
+        optimizer.step()
+    env.close()
+    test.close()
+    return curve
+
+
+def draw(runs: Sequence[dict[str, Any]], path: Path) -> None:
+    """Draw every seed, and the mean of each arm."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4))
+    for arm, color, label in (("module", "tab:gray", "the module's reward"), ("credit", "tab:blue", "credit")):
+        curves = [run["curve"] for run in runs if run["arm"] == arm]
+        for curve in curves:
+            axes.plot([p["compiles"] for p in curve], [100 * p["change"] for p in curve], color=color, alpha=0.4, lw=1)
+        if curves:
+            rows = list(zip(*curves, strict=False))
+            compiles = [statistics.mean(point["compiles"] for point in row) for row in rows]
+            change = [100 * statistics.mean(point["change"] for point in row) for row in rows]
+            axes.plot(compiles, change, color=color, lw=2.5, marker="o", label=f"{label}, mean of {len(curves)} seeds")
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set_xlabel("compiles for training")
+    axes.set_ylabel(".text of held-out modules against clang, %")
+    axes.set_ylim(top=max(axes.get_ylim()[1], 0.5))
+    axes.legend()
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    """Train with both rewards, print the curves, and write them as JSON and as a picture where that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpora", default="builtin@Os,zstd@Os")
+    parser.add_argument("--train", type=int, default=16, help="modules, drawn from the training split")
+    parser.add_argument("--held-out", type=int, default=10, help="modules, drawn from the test split")
+    parser.add_argument("--bytes", type=int, nargs=2, default=(2_000, 14_000), help="of bitcode of a module")
+    parser.add_argument("--compiles", type=int, default=160, help="for each seed and reward")
+    parser.add_argument("--batch", type=int, default=4, help="episodes between two steps")
+    parser.add_argument("--step", type=float, default=0.03, help="the size of Adam's steps")
+    parser.add_argument("--points", type=int, default=4, help="evaluations of a curve, beside that of the start")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument("--picture", type=Path, help="where to draw the curves")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    modules = open_corpus(options.corpora, toolchain=find_toolchain()).filter(bytes=tuple(options.bytes))
+    corpora = deciding(modules.split("train"), options.train), deciding(modules.split("test"), options.held_out)
+    inner = gym.make(ENVIRONMENT, corpus=corpora[0])
+    normalization = fit_normalization(inner, observations=1_500, per_episode=100, seed=0)
+    inner.close()
+    runs: list[dict[str, Any]] = []
+    facts = {"train": list(corpora[0].names), "held_out": list(corpora[1].names)}
+    settings = {key: value for key, value in vars(options).items() if key not in ("json", "picture")}
+    for seed in range(options.seeds):
+        for arm in ARMS:
+            runs.append({"arm": arm, "seed": seed, "curve": learn(arm, corpora, normalization, seed, options)})
+            if options.json:
+                options.json.parent.mkdir(parents=True, exist_ok=True)
+                options.json.write_text(json.dumps({**settings, **facts, "runs": runs}, indent=1) + "\n")
+            if options.picture:
+                draw(runs, options.picture)
+
+
+def deciding(modules: Corpus, count: int) -> Corpus:
+    """Return so many modules that have a decision, drawn with a fixed seed."""
+    env = gym.make(ENVIRONMENT, corpus=modules)
+    found: list[str] = []
+    inner: Any = env.unwrapped
+    for module in modules.sample(min(2 * count, len(modules)), seed=0):
+        if len(found) < count and sum(inner.decisions(module).values()):
+            found.append(module.name)
+    env.close()
+    return modules.filter(names=found)
+
+
+if __name__ == "__main__":
+    main()
