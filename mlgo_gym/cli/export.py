@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from mlgo_gym.deploy.clangs_choice import ClangsChoice
     from mlgo_gym.deploy.decision_code import DecisionCode
 
 export_commands = typer.Typer(name="export", help="Policies for other compilers and tools.", no_args_is_help=True)
@@ -15,7 +16,12 @@ export_commands = typer.Typer(name="export", help="Policies for other compilers 
 Policy = Annotated[
     str, typer.Option(help="A policy in the box, mlp:FILE, or a rule: default, never, always, threshold:N.")
 ]
+Network = Annotated[str, typer.Option("--policy", help="A policy in the box, or mlp:FILE.")]
 Output = Annotated[Path, typer.Option(help="Where it goes.")]
+Level = Annotated[
+    str | None,
+    typer.Option(help="Oz or Os: where a policy decides that is not in the box and reads clang's own decision."),
+]
 
 
 def _code(policy: str) -> DecisionCode:
@@ -49,13 +55,59 @@ def plugin(
 
 
 @export_commands.command("llvm-header")
-def llvm_header(policy: Policy, output: Output) -> None:
+def llvm_header(policy: Policy, output: Output, level: Level = None) -> None:
     """Write the class that LLVM's release mode compiles in, without TensorFlow.
 
     LLVM's build takes it with -DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=.
+    Release mode does not compute clang's own decision: a policy that reads it
+    gets it from the estimated cost.
     """
+    from mlgo_gym.deploy.clangs_choice import clangs_choice
     from mlgo_gym.deploy.release_header import release_header
     from mlgo_gym.storage.cache import write_atomically
 
-    write_atomically(output, release_header(_code(policy)).encode())
+    code = _code(policy)
+    write_atomically(output, release_header(code, level).encode())
+    _say(output, f"{policy}, {output.stat().st_size} bytes", clangs_choice(policy, code.features, level))
+
+
+@export_commands.command("onnx")
+def onnx(policy: Network, output: Output) -> None:
+    """Write a network as an ONNX model; onnx:OUTPUT reads it back."""
+    from mlgo_gym.deploy.exported_policy import exported_network
+    from mlgo_gym.deploy.onnx_model import onnx_model
+    from mlgo_gym.storage.cache import write_atomically
+
+    write_atomically(output, onnx_model(policy, exported_network(policy)))
     typer.echo(f"{output}: {policy}, {output.stat().st_size} bytes")
+
+
+@export_commands.command("tflite")
+def tflite(
+    policy: Network,
+    output: Annotated[Path, typer.Option(help="A folder, for model.tflite and output_spec.json.")],
+    level: Level = None,
+    keep_default: Annotated[
+        bool,
+        typer.Option(help="Leave clang's own decision an input: mlgo-gym fills it, LLVM's development mode does not."),
+    ] = False,
+) -> None:
+    """Write a network as the folder that -ml-inliner-model-under-training takes.
+
+    That option is of an LLVM built with TensorFlow Lite; tflite:OUTPUT reads the
+    folder back. Development mode does not compute clang's own decision: a policy
+    that reads it gets it from the estimated cost.
+    """
+    from mlgo_gym.deploy.clangs_choice import clangs_choice
+    from mlgo_gym.deploy.exported_policy import exported_network
+    from mlgo_gym.deploy.tflite_model import tflite_model, write_tflite_folder
+
+    network = exported_network(policy)
+    choice = None if keep_default else clangs_choice(policy, network.features, level)
+    model = tflite_model(policy, network, choice)
+    write_tflite_folder(output, model)
+    _say(output, f"{policy}, {len(model)} bytes", choice)
+
+
+def _say(output: Path, what: str, choice: ClangsChoice | None) -> None:
+    typer.echo(f"{output}: {what}" + ("" if choice is None else f"; {choice}"))

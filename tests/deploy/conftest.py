@@ -21,6 +21,9 @@ NAMES = (
 )  # fmt: skip
 
 
+LABELS = Path(__file__).parents[2] / "docs" / "results" / "labels"
+
+
 @pytest.fixture(scope="session")
 def observations() -> Observations:
     """10,000 observations: numbers of every size and both signs, many of them 0."""
@@ -29,6 +32,13 @@ def observations() -> Observations:
     values = generator.integers(-(2**20), 2**20, sizes.shape) >> sizes
     values[:, -1] &= 1
     return values.astype(np.int64)
+
+
+def labelled(level: str, features: tuple[str, ...], count: int = 10_000) -> Observations:
+    """Return real decisions, spread over the labels that the policies in the box learned from."""
+    table = pytest.importorskip("pyarrow.parquet").read_table(LABELS / f"{level}.parquet")
+    rows = np.stack([table[name].to_numpy() for name in features], axis=1)
+    return np.ascontiguousarray(rows[np.linspace(0, len(rows) - 1, count).astype(int)])
 
 
 def make_network(

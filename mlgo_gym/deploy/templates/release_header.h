@@ -18,17 +18,20 @@ namespace llvm {
 // What ReleaseModeModelRunner (llvm/Analysis/ReleaseModeModelRunner.h) asks of a compiled model.
 class @CLASS@ {
 public:
-  int LookupArgIndex(const std::string &Name) const {
+  int LookupArgIndex(const std::string &Name) {
     static const char *const Names[] = {@FEATURES@};
     for (int I = 0; I < Count; ++I)
-      if (Name == Names[I])
+      if (Name == Names[I]) {
+        DefaultGiven |= I == @DEFAULT@;
         return I;
+      }
     return -1;
   }
   int LookupResultIndex(const std::string &Name) const { return Name == "fetch_inlining_decision" ? 0 : -1; }
   void *arg_data(int Index) { return &Features[Index]; }
   void *result_data(int) { return &Decision; }
   void Run() {
+    @KNOW_DEFAULT@
     float Values[Count + 1] = {};
     for (int I = 0; I < Count; ++I)
       Values[I] = static_cast<float>(Features[I]);
@@ -38,6 +41,8 @@ public:
 private:
   static constexpr int Count = @COUNT@;
   int64_t Features[Count + 1] = {};
+  // Whether LLVM asked for the place of clang's own decision: then it fills it.
+  bool DefaultGiven = false;
   int64_t Decision = 0;
 };
 
