@@ -10,6 +10,7 @@ to LLVM's ReleaseModeModelRunner around the exported header, where clang's own c
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import subprocess
 import tempfile
@@ -18,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet
 
 from mlgo_gym.deploy.clangs_choice import clangs_choice
 from mlgo_gym.deploy.decision_code import network_decision_code
@@ -70,7 +70,7 @@ Decisions = npt.NDArray[np.int64]
 
 def observations(env: CompilerEnv, level: str, count: int, corpus: str) -> Rows:
     """Return real decisions as the environment shows them, half of them labelled ones."""
-    table = pyarrow.parquet.read_table(LABELS / f"{level}.parquet")
+    table = importlib.import_module("pyarrow.parquet").read_table(LABELS / f"{level}.parquet")
     labelled = np.stack([table[name].to_numpy() for name in env.feature_names], axis=1).astype(np.float32)
     chosen = np.random.default_rng(0).permutation(len(labelled))[: count - count // 2]
     fresh = make_environment("mlgo/Inline-v0", {"corpus": f"{corpus}@{level}"})
