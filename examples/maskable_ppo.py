@@ -1,6 +1,8 @@
-"""MaskablePPO of sb3-contrib learns which live range loses its register; it never takes an illegal action.
+"""MaskablePPO of sb3-contrib goes on from clang's choice of the live range that loses its register.
 
-pip install 'mlgo-gym[cli,evaluation,sb3]'
+It starts from a network that has learned by imitation what clang does, and never takes an illegal action.
+
+pip install 'mlgo-gym[cli,evaluation,sb3,training]'
 python maskable_ppo.py [CORPUS] [STEPS] [FILE]
 mlgo-gym evaluate mlgo/RegAllocEvict-v0 --policy sb3:FILE
 """
@@ -13,11 +15,13 @@ import gymnasium as gym
 from sb3_contrib import MaskablePPO
 
 import mlgo_gym  # noqa: F401 - registers the environments
+from mlgo_gym.adapters.sb3_start import start_sb3
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.sb3 import save_sb3
-from mlgo_gym.wrappers import NormalizeFeatures, fit_normalization
+from mlgo_gym.training import imitate
+from mlgo_gym.wrappers import NormalizeFeatures
 
 
 class CountIllegalActions(gym.Wrapper[Any, Any, Any, Any]):
@@ -33,22 +37,27 @@ class CountIllegalActions(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_ppo.zip") -> None:
-    """Train for a number of decisions, and print a table of the policy before, after, and clang."""
+    """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus, toolchain=find_toolchain())
     inner = gym.make("mlgo/RegAllocEvict-v0", corpus=modules.split("train"), scope="function")
-    normalization = fit_normalization(inner, observations=min(int(steps), 2_000))
+    clone = imitate(inner, rounds=3, episodes=min(int(steps), 300), doubt=0.02)
+    normalization = clone.normalization
+    assert normalization is not None
     counter = CountIllegalActions(inner)
     env = NormalizeFeatures(counter, normalization)
-    trained, untrained = Path(file), Path(file).with_suffix(".untrained.zip")
+    trained, imitation = Path(file), Path(file).with_suffix(".imitation.zip")
 
-    model = MaskablePPO("MultiInputPolicy", env, n_steps=min(int(steps), 1024), gamma=1.0, seed=0, device="cpu")
-    save_sb3(model, untrained, env.feature_names, normalization)
+    # Small steps and no bonus for entropy: what is good already is soon spoiled.
+    rollout = min(int(steps), 1024)
+    settings = {"n_steps": rollout, "batch_size": min(256, rollout), "n_epochs": 4, "gamma": 1.0}
+    model = start_sb3(MaskablePPO, env, clone, learning_rate=3e-5, ent_coef=0.0, seed=0, device="cpu", **settings)
+    save_sb3(model, imitation, clone.features, normalization)
     model.learn(int(steps))
-    save_sb3(model, trained, env.feature_names, normalization)
+    save_sb3(model, trained, clone.features, normalization)
     env.close()
     print(f"{counter.count} illegal actions in {model.num_timesteps} steps")
 
-    policies = {"untrained": f"sb3:{untrained}", "trained": f"sb3:{trained}", "clang": "default"}
+    policies = {"imitation": f"sb3:{imitation}", "trained": f"sb3:{trained}", "clang": "default"}
     print(evaluate("mlgo/RegAllocEvict-v0", corpus=modules.split("test"), policies=policies))
 
 

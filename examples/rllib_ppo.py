@@ -1,6 +1,8 @@
-"""PPO of RLlib learns to inline with remote workers, and is measured on modules that it has not seen.
+"""PPO of RLlib goes on from clang's own choices with remote workers; measured on modules that it has not seen.
 
-pip install 'mlgo-gym[cli,evaluation,mlp,rllib]'
+It starts from a network that has learned by imitation what clang does, and takes small steps.
+
+pip install 'mlgo-gym[cli,evaluation,mlp,rllib,training]'
 python rllib_ppo.py [CORPUS] [STEPS] [FILE]
 mlgo-gym evaluate mlgo/Inline-v0 --policy mlp:FILE
 """
@@ -11,16 +13,15 @@ from typing import Any
 import gymnasium as gym
 import ray
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
-from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
 
+from mlgo_gym.adapters.rllib import read_rllib, rllib_model, start_rllib
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.network import Network
-from mlgo_gym.wrappers import Normalization, NormalizeFeatures, fit_normalization
-
-LAYERS = ("encoder.encoder.net.mlp.0", "encoder.encoder.net.mlp.2", "pi.net.mlp.0")
+from mlgo_gym.training import imitate
+from mlgo_gym.wrappers import NormalizeFeatures
 
 
 def make(config: dict[str, Any]) -> gym.Env[Any, Any]:
@@ -29,35 +30,43 @@ def make(config: dict[str, Any]) -> gym.Env[Any, Any]:
     return NormalizeFeatures(gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules), config["normalization"])
 
 
-def save(algorithm: PPO, normalization: Normalization, file: str) -> str:
+def save(algorithm: PPO, like: Network, file: str) -> str:
     """Write the network as one for `mlp:FILE`."""
-    state = algorithm.get_module().get_state()
-    network = Network.from_state(state, LAYERS, normalization.names, activation="tanh", normalization=normalization)
-    network.save(file)
+    read_rllib(algorithm, like).save(file)
     return f"mlp:{file}"
 
 
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "rllib_ppo.safetensors") -> None:
-    """Train for a number of decisions, and print a table of the policy before, after, and clang."""
+    """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus, toolchain=find_toolchain())
     inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("train"))
-    normalization = fit_normalization(inner, observations=min(int(steps), 2_000))
+    # It sees clang's own choice, so it is with clang everywhere; and it doubts, so it tries other things now and then.
+    clone = imitate(inner, rounds=1, episodes=8, leave_out=(), doubt=0.05)
+    assert clone.normalization is not None
     register_env("inline", make)
     ray.init(num_cpus=3, include_dashboard=False)
     batch = min(1024, int(steps))
     config = (
         PPOConfig()
-        .environment("inline", env_config={"corpus": corpus, "normalization": normalization.to_json()})
+        .environment("inline", env_config={"corpus": corpus, "normalization": clone.normalization.to_json()})
         .env_runners(num_env_runners=2, rollout_fragment_length="auto")
-        .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[64, 64], fcnet_activation="tanh"))
-        .training(gamma=1.0, train_batch_size_per_learner=batch, minibatch_size=min(128, batch), num_epochs=4)
+        .rl_module(model_config=rllib_model(clone))
+        .training(
+            lr=1e-4,
+            entropy_coeff=0.0,
+            gamma=1.0,
+            train_batch_size_per_learner=batch,
+            minibatch_size=min(128, batch),
+            num_epochs=4,
+        )
         .debugging(seed=0)
     )
     algorithm = config.build_algo()
-    untrained = save(algorithm, normalization, f"{file}.untrained")
+    start_rllib(algorithm, clone)
+    imitation = save(algorithm, clone, f"{file}.imitation")
     for _ in range(max(1, int(steps) // batch)):
         algorithm.train()
-    policies = {"untrained": untrained, "trained": save(algorithm, normalization, file), "clang": "default"}
+    policies = {"imitation": imitation, "trained": save(algorithm, clone, file), "clang": "default"}
     algorithm.stop()
     ray.shutdown()
     print(evaluate("mlgo/Inline-v0", corpus=modules.split("test"), policies=policies))

@@ -1,6 +1,8 @@
-"""PPO of TorchRL learns to inline, and is measured on modules that it has not seen.
+"""PPO of TorchRL goes on from clang's own choices, and is measured on modules that it has not seen.
 
-pip install 'mlgo-gym[cli,evaluation,mlp,torchrl]'
+It starts from a network that has learned by imitation what clang does, and takes small steps.
+
+pip install 'mlgo-gym[cli,evaluation,mlp,torchrl,training]'
 python torchrl_ppo.py [CORPUS] [STEPS] [FILE]
 mlgo-gym evaluate mlgo/Inline-v0 --policy mlp:FILE
 """
@@ -17,28 +19,28 @@ from torchrl.modules import OneHotCategorical, ProbabilisticActor, ValueOperator
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
+from mlgo_gym.adapters.pytorch import read_sequential, sequential
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.policies.network import Network
-from mlgo_gym.wrappers import NormalizeFeatures, fit_normalization
+from mlgo_gym.training import imitate
+from mlgo_gym.wrappers import NormalizeFeatures
 
-FRAMES, EPOCHS, BATCHES = 1024, 4, 4
-
-
-def mlp(inputs: int, outputs: int) -> nn.Sequential:
-    """Return a network with two hidden layers."""
-    return nn.Sequential(nn.Linear(inputs, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, outputs))
+FRAMES, EPOCHS, BATCHES, STEP = 1024, 4, 4, 1e-4
 
 
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "torchrl_ppo.safetensors") -> None:
-    """Train for a number of decisions, and print a table of the policy before, after, and clang."""
+    """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus, toolchain=find_toolchain())
     inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("train"))
-    normal = fit_normalization(inner, observations=min(int(steps), 2_000))
-    env = GymWrapper(NormalizeFeatures(inner, normal))
+    # It sees clang's own choice, so it is with clang everywhere; and it doubts, so it tries other things now and then.
+    clone = imitate(inner, rounds=1, episodes=8, leave_out=(), doubt=0.05)
+    assert clone.normalization is not None
+    env = GymWrapper(NormalizeFeatures(inner, clone.normalization))
     torch.manual_seed(0)
-    network, critic = mlp(len(normal.names), 2), ValueOperator(mlp(len(normal.names), 1), in_keys=["observation"])
+    network = sequential(clone)
+    values = nn.Sequential(nn.Linear(len(clone.features), 64), nn.Tanh(), nn.Linear(64, 1))
+    critic = ValueOperator(values, in_keys=["observation"])
     actor = ProbabilisticActor(
         TensorDictModule(network, in_keys=["observation"], out_keys=["logits"]),
         in_keys=["logits"],
@@ -48,14 +50,13 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "torchrl_ppo
     )
 
     def save(name: str) -> str:
-        state = {key: value.numpy() for key, value in network.state_dict().items()}
-        Network.from_state(state, "024", normal.names, activation="tanh", normalization=normal).save(name)
+        read_sequential(network, clone).save(name)
         return f"mlp:{name}"
 
-    untrained = save(f"{file}.untrained")
+    imitation = save(f"{file}.imitation")
     advantage = GAE(gamma=1.0, lmbda=0.95, value_network=critic)
-    loss = ClipPPOLoss(actor, critic)
-    optimizer = torch.optim.Adam(loss.parameters(), lr=3e-4)
+    loss = ClipPPOLoss(actor, critic, entropy_bonus=False)
+    optimizer = torch.optim.Adam(loss.parameters(), lr=STEP)
     frames = min(FRAMES, int(steps))
     budget = {"frames_per_batch": frames, "total_frames": int(steps)}
     for batch in Collector(env, actor, **budget, auto_register_policy_transforms=False):
@@ -68,7 +69,7 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "torchrl_ppo
                 nn.utils.clip_grad_norm_(loss.parameters(), 0.5)
                 optimizer.step()
                 optimizer.zero_grad()
-    policies = {"untrained": untrained, "trained": save(file), "clang": "default"}
+    policies = {"imitation": imitation, "trained": save(file), "clang": "default"}
     print(evaluate("mlgo/Inline-v0", corpus=modules.split("test"), policies=policies))
 
 

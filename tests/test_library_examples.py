@@ -62,8 +62,8 @@ def test_an_example_trains_and_compares_itself_with_clang(
     trained = TRAINED.get(name, {"trained"})
     tested = len(open_corpus(str(small), toolchain=toolchain).split("test"))
     assert 0 < tested < 16
-    assert {row: int(rows[row][1]) for row in ("untrained", *trained, "clang")} == dict.fromkeys(
-        ("untrained", *trained, "clang"), tested
+    assert {row: int(rows[row][1]) for row in ("imitation", *trained, "clang")} == dict.fromkeys(
+        ("imitation", *trained, "clang"), tested
     )
     weights = [_weights(path) for path in tmp_path.iterdir() if path.is_file()]
     assert len(set(weights)) == len(weights) == 1 + len(trained)  # it has learned something, good or bad

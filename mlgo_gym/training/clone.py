@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import numpy.typing as npt
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
@@ -18,6 +19,10 @@ from mlgo_gym.policies.observation_samples import check_flat, flat_part
 from mlgo_gym.training.curves import silent
 from mlgo_gym.training.distillation import NetworkSettings, fit, to_network, torch_library
 from mlgo_gym.training.features import DEFAULT
+
+Legal = npt.NDArray[np.bool_]
+
+_ILLEGAL = -1e9
 
 NETWORK = NetworkSettings(steps=2000)
 """The network that is trained unless another is asked for."""
@@ -32,6 +37,7 @@ def imitate(
     per_episode: int = 2000,
     settings: NetworkSettings = NETWORK,
     leave_out: Sequence[str] = (DEFAULT,),
+    doubt: float = 0.0,
     seed: int = 0,
     note: Callable[[int, float], None] = silent,
 ) -> Network:
@@ -49,7 +55,10 @@ def imitate(
         per_episode: at most so many decisions of one episode are kept.
         settings: the network, and for how long it is trained in each round.
         leave_out: features that the network does not see. By default clang's own choice: a network that sees it learns
-            to copy it, and nothing else about clang.
+            to copy it, and nothing else about clang; but it agrees with clang on every module, also on unknown ones.
+        doubt: the probability that the network is to give to the other legal actions together, when its outputs are
+            sampled. Learning by trial explores by it: without doubt the logits of a network that makes no mistakes
+            grow until no other action is ever sampled.
         seed: the modules, the first weights and the batches.
         note: called after each round with its number and how often the network agreed with the expert in it.
 
@@ -64,8 +73,11 @@ def imitate(
     inner = env.unwrapped
     if not isinstance(inner, CompilerEnv) or not isinstance(inner.action_space, gym.spaces.Discrete):
         raise MlgoError(f"an environment of mlgo-gym with a Discrete action space was wanted, found {inner}")
-    if min(rounds, episodes, per_episode) < 1:
-        raise MlgoError(f"one or more was wanted, found {rounds} rounds of {episodes} episodes of {per_episode}")
+    if min(rounds, episodes, per_episode) < 1 or not 0 <= doubt < 1:
+        raise MlgoError(
+            f"one or more was wanted, and doubt from 0 to below 1; found {rounds} rounds of {episodes} episodes of "
+            f"{per_episode}, and {doubt:g}"
+        )
     check_flat(inner.observation_space)
     teacher = load_policy(expert, env, seed=seed) if isinstance(expert, str) else expert
     columns = [number for number, name in enumerate(inner.feature_names) if name not in leave_out]
@@ -73,19 +85,26 @@ def imitate(
     inner.reset(seed=seed)
     observed: list[Floats] = []
     wanted: list[int] = []
+    legal: list[Legal] = []
     network: Network | None = None
     for number in range(rounds):
         acting: Policy = teacher if network is None else MlpPolicy(inner, network)
         agreed = met = 0
         for _ in range(episodes):
-            same, count = _play(inner, acting, teacher, columns, observed, wanted, per_episode)
+            same, count = _play(inner, acting, teacher, columns, (observed, wanted, legal), per_episode)
             agreed, met = agreed + same, met + count
-        rows, answers = np.stack(observed), torch.tensor(wanted)
+        rows, answers, masks = np.stack(observed), torch.tensor(wanted), torch.from_numpy(np.stack(legal))
         normalization = Normalization.fit(rows, names, "log_standard")
         inputs = torch.from_numpy(normalization(rows))
 
-        def loss(model: Any, chosen: Any, inputs: Any = inputs, answers: Any = answers) -> Any:
-            return torch.nn.functional.cross_entropy(model(inputs[chosen]), answers[chosen])
+        def loss(model: Any, chosen: Any, inputs: Any = inputs, answers: Any = answers, masks: Any = masks) -> Any:
+            allowed = masks[chosen]
+            logits = model(inputs[chosen]).masked_fill(~allowed, _ILLEGAL)
+            surprise = -torch.nn.functional.log_softmax(logits, 1)
+            right = surprise.gather(1, answers[chosen, None])[:, 0]
+            # Illegal actions count for nothing, and where there is no choice there is no doubt.
+            others = ((surprise * allowed).sum(1) - right) / (allowed.sum(1) - 1).clamp(min=1)
+            return ((1 - doubt) * right + doubt * others).mean()
 
         model = fit(len(names), int(inner.action_space.n), settings, len(rows), loss, seed=seed)
         network = to_network(model, names, normalization)
@@ -99,20 +118,22 @@ def _play(
     acting: Policy,
     expert: Policy,
     columns: list[int],
-    observed: list[Floats],
-    wanted: list[int],
+    seen: tuple[list[Floats], list[int], list[Legal]],
     most: int,
 ) -> tuple[int, int]:
     """Play an episode and add its decisions with the expert's answers; return the agreements and the decisions."""
     observation, info = env.reset()
+    everything = np.ones(int(env.action_space.n), np.bool_)  # type: ignore[attr-defined] # imitate() has checked that
     agreed = count = 0
     over = False
     while not over:
         answer = int(expert.act(observation, info))
         action = answer if acting is expert else _legal(acting.act(observation, info), answer, info)
         if count < most:
-            observed.append(flat_part(observation)[columns])
-            wanted.append(answer)
+            mask = info.get("action_mask")
+            seen[0].append(flat_part(observation)[columns])
+            seen[1].append(answer)
+            seen[2].append(everything if mask is None else np.asarray(mask, np.bool_))
         agreed += action == answer
         count += 1
         observation, _, terminated, truncated, info = env.step(action)

@@ -1,0 +1,102 @@
+"""PPO in one file that knows which decision saved which bytes.
+
+The size of a module is one number for hundreds of decisions. With `credit=True` it is taken apart by function and call,
+and `CreditRewards` makes a reward for each decision of it. So every decision answers for itself alone, and what the
+others of its module did is no noise. It starts from a network that has learned by imitation what clang does.
+
+pip install 'mlgo-gym[cli,evaluation,mlp,training]'
+python ppo_credit.py [CORPUS] [STEPS] [FILE]
+mlgo-gym evaluate mlgo/Inline-v0 --policy mlp:FILE
+"""
+
+import sys
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import distributions, nn
+
+from mlgo_gym.adapters.pytorch import read_sequential, sequential
+from mlgo_gym.corpus import open_corpus
+from mlgo_gym.evaluation import evaluate
+from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.training import imitate
+from mlgo_gym.wrappers import CreditRewards, NormalizeFeatures
+
+UPDATE_STEPS = 1024
+UPDATE_EPOCHS = 4
+MINIBATCHES = 4
+LEARNING_RATE = 1e-4  # small: what is good already is soon spoiled
+CLIP = 0.2
+DOUBT = 0.05  # how often what has been imitated is not done: what is learned from
+
+
+def main(corpus: str = "builtin", steps: str = "20000", file: str = "ppo_credit.safetensors") -> None:
+    """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
+    modules = open_corpus(corpus, toolchain=find_toolchain())
+    train, test = modules.split("train"), modules.split("test")
+    inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=train, credit=True)
+    # It sees clang's own choice, so it is with clang everywhere; and it doubts, so it tries other things now and then.
+    clone = imitate(inner, rounds=1, episodes=8, leave_out=(), doubt=DOUBT)
+    assert clone.normalization is not None
+    env = NormalizeFeatures(CreditRewards(inner), clone.normalization)
+
+    torch.manual_seed(0)
+    actor = sequential(clone)
+    critic = nn.Sequential(nn.Linear(len(clone.features), 64), nn.Tanh(), nn.Linear(64, 1))
+    optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=LEARNING_RATE)
+
+    def save(name: str) -> str:
+        """Write the actor to a file, and return the policy's specification."""
+        read_sequential(actor, clone).save(name)
+        return f"mlp:{name}"
+
+    imitation = save(f"{file}.imitation")
+    update_steps = min(UPDATE_STEPS, int(steps))
+    observation, _ = env.reset(seed=0)
+
+    for _ in range(max(1, int(steps) // update_steps)):
+        # Whole episodes: only their ends tell what each decision was worth.
+        observations, actions, log_probs = [], [], []
+        rewards: list[float] = []
+        while len(rewards) < update_steps:
+            with torch.no_grad():
+                choice = distributions.Categorical(logits=actor(torch.from_numpy(observation)))
+            action = choice.sample()
+            observations.append(torch.from_numpy(observation))
+            actions.append(action)
+            log_probs.append(choice.log_prob(action))
+            observation, _, terminated, truncated, info = env.step(int(action))
+            if terminated or truncated:
+                # A compile that failed gives no credit, and nothing is learned from it.
+                rewards += info["rewards"].tolist() if "rewards" in info else [0.0] * (len(actions) - len(rewards))
+                observation, _ = env.reset()
+
+        # The reward of a decision is all that it is responsible for: nothing that comes later is added to it.
+        seen, taken, before = torch.stack(observations), torch.stack(actions), torch.stack(log_probs)
+        scaled = np.array(rewards, np.float32)
+        targets = torch.from_numpy(scaled / max(float(scaled.std()), 1e-8))
+        with torch.no_grad():
+            gains = targets - critic(seen)[:, 0]
+            gains = (gains - gains.mean()) / (gains.std() + 1e-8)
+
+        # Learn from it, several times in random minibatches.
+        for _ in range(UPDATE_EPOCHS):
+            for batch in torch.randperm(len(seen)).chunk(MINIBATCHES):
+                choice = distributions.Categorical(logits=actor(seen[batch]))
+                ratio = (choice.log_prob(taken[batch]) - before[batch]).exp()
+                clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
+                policy_loss = -torch.min(ratio * gains[batch], clipped * gains[batch]).mean()
+                value_loss = (critic(seen[batch])[:, 0] - targets[batch]).pow(2).mean() / 2
+                loss = policy_loss + value_loss
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+    env.close()
+    policies = {"imitation": imitation, "trained": save(file), "clang": "default"}
+    print(evaluate("mlgo/Inline-v0", corpus=test, policies=policies))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,38 @@
+"""Networks of random weights for an environment's features."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.normalization import Floats, Normalization
+from mlgo_gym.policies.observation_samples import record_observations
+
+
+def random_network(
+    env: gym.Env[Any, Any], outputs: int, activation: str = "relu", hidden: tuple[int, ...] = (8, 5)
+) -> tuple[Network, Floats]:
+    """Return a network that sees all features but the last, and rows of those to try it on."""
+    names: tuple[str, ...] = env.get_wrapper_attr("feature_names")[:-1]
+    chance = np.random.default_rng(3)
+    met = record_observations(env, observations=30)[:, :-1]
+    rows = np.concatenate([met, chance.normal(0, 50, (300, len(names))).astype(np.float32)])
+    widths = [len(names), *hidden, outputs]
+    network = Network(
+        names,
+        tuple(chance.normal(size=shape).astype(np.float32) / 2 for shape in pairwise(widths)),
+        tuple(chance.normal(size=width).astype(np.float32) / 2 for width in widths[1:]),
+        activation,
+        Normalization.fit(rows, names),
+    )
+    return network, rows
+
+
+def decisions(network: Network, rows: Floats) -> list[int]:
+    """Return what a network of two or more outputs, or with the logit of yes alone, decides at each row."""
+    outputs = network(rows)
+    return list((outputs[:, 0] > 0).astype(int) if outputs.shape[1] == 1 else outputs.argmax(1))
