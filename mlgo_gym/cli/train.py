@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlgo_gym.cli.train_best_of import best_of
+from mlgo_gym.cli.widths import widths
 from mlgo_gym.corpus.sampling import PARTS
 from mlgo_gym.errors import MlgoError
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 train_commands = typer.Typer(
     help="Train policies: from labels, from other policies, by evolution, or the whole road.", no_args_is_help=True
 )
+
+train_commands.command("best-of")(best_of)
 
 Output = Annotated[Path, typer.Option(help="The file of the network, in safetensors.")]
 Seed = Annotated[int, typer.Option(help="The source of chance: the same seed gives the same network.")]
@@ -94,23 +98,13 @@ def _imitation(
 
     return Imitation(
         TeacherSettings(power, relative, teachers, trees),
-        NetworkSettings(_widths(hidden), steps),
+        NetworkSettings(widths(hidden), steps),
         margin,
         base,
         tuple(hold_out or ()),
         seed,
         jobs,
     )
-
-
-def _widths(text: str) -> tuple[int, ...]:
-    try:
-        widths = tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        widths = (0,)
-    if min(widths, default=0) < 1:
-        raise MlgoError(f"--hidden takes widths of layers with commas between, as in 64,32; found {text!r}")
-    return widths
 
 
 @train_commands.command()
@@ -125,6 +119,9 @@ def clone(
     hidden: Hidden = "64,32",
     steps: Steps = 2000,
     see_default: Annotated[bool, typer.Option(help="Let the network see clang's own choice.")] = False,
+    doubt: Annotated[
+        float, typer.Option(min=0, max=1, help="How unsure the network is to be: what it explores.")
+    ] = 0.0,
     clang: Clang = None,
     seed: Seed = 0,
 ) -> None:
@@ -145,8 +142,9 @@ def clone(
         expert,
         rounds=rounds,
         episodes=episodes,
-        settings=NetworkSettings(_widths(hidden), steps),
+        settings=NetworkSettings(widths(hidden), steps),
         leave_out=() if see_default else (DEFAULT,),
+        doubt=doubt,
         seed=seed,
         note=note,
     )

@@ -1,5 +1,6 @@
 """Training: labels of single decisions, imitation of them and of other policies, evolution, and the whole road."""
 
+from mlgo_gym.training.best_of import BestOf
 from mlgo_gym.training.clone import imitate
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.evolution import Evolution
@@ -11,6 +12,7 @@ from mlgo_gym.training.teacher import TeacherSettings
 
 __all__ = [
     "Base",
+    "BestOf",
     "Evolution",
     "Imitation",
     "Labelling",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
@@ -16,6 +17,7 @@ from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Floats, Normalization
 from mlgo_gym.policies.observation_samples import check_flat, flat_part
+from mlgo_gym.training.columns import column_features, columns_network, fit_columns, pooled_normalization
 from mlgo_gym.training.curves import silent
 from mlgo_gym.training.distillation import NetworkSettings, fit, to_network, torch_library
 from mlgo_gym.training.features import DEFAULT
@@ -23,6 +25,9 @@ from mlgo_gym.training.features import DEFAULT
 Legal = npt.NDArray[np.bool_]
 
 _ILLEGAL = -1e9
+
+COLUMN_WIDTH = 12
+"""The hidden units for each action, where actions have features of their own."""
 
 NETWORK = NetworkSettings(steps=2000)
 """The network that is trained unless another is asked for."""
@@ -53,7 +58,8 @@ def imitate(
         rounds: 1 is behaviour cloning alone.
         episodes: the episodes of each round; their modules are drawn from the environment's corpus.
         per_episode: at most so many decisions of one episode are kept.
-        settings: the network, and for how long it is trained in each round.
+        settings: the network, and for how long it is trained in each round. Where each action has features of its own,
+            the hidden layers are others; see `learn_answers()`.
         leave_out: features that the network does not see. By default clang's own choice: a network that sees it learns
             to copy it, and nothing else about clang; but it agrees with clang on every module, also on unknown ones.
         doubt: the probability that the network is to give to the other legal actions together, when its outputs are
@@ -69,7 +75,7 @@ def imitate(
         MissingExtraError: PyTorch is not installed.
         MlgoError: the environment has other actions or observations, or a number is below 1.
     """
-    torch = torch_library()
+    torch_library()
     inner = env.unwrapped
     if not isinstance(inner, CompilerEnv) or not isinstance(inner.action_space, gym.spaces.Discrete):
         raise MlgoError(f"an environment of mlgo-gym with a Discrete action space was wanted, found {inner}")
@@ -93,24 +99,81 @@ def imitate(
         for _ in range(episodes):
             same, count = _play(inner, acting, teacher, columns, (observed, wanted, legal), per_episode)
             agreed, met = agreed + same, met + count
-        rows, answers, masks = np.stack(observed), torch.tensor(wanted), torch.from_numpy(np.stack(legal))
-        normalization = Normalization.fit(rows, names, "log_standard")
-        inputs = torch.from_numpy(normalization(rows))
-
-        def loss(model: Any, chosen: Any, inputs: Any = inputs, answers: Any = answers, masks: Any = masks) -> Any:
-            allowed = masks[chosen]
-            logits = model(inputs[chosen]).masked_fill(~allowed, _ILLEGAL)
-            surprise = -torch.nn.functional.log_softmax(logits, 1)
-            right = surprise.gather(1, answers[chosen, None])[:, 0]
-            # Illegal actions count for nothing, and where there is no choice there is no doubt.
-            others = ((surprise * allowed).sum(1) - right) / (allowed.sum(1) - 1).clamp(min=1)
-            return ((1 - doubt) * right + doubt * others).mean()
-
-        model = fit(len(names), int(inner.action_space.n), settings, len(rows), loss, seed=seed)
-        network = to_network(model, names, normalization)
+        chosen = Answers(np.stack(observed), np.array(wanted), np.stack(legal))
+        network = learn_answers(chosen, names, settings, doubt=doubt, seed=seed)
         note(number, agreed / max(met, 1))
     assert network is not None
     return network
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Decisions with the answers that are to be learned.
+
+    Attributes:
+        observations: raw features, float32 of shape (decisions, features).
+        answers: the actions, int64 of shape (decisions,).
+        legal: which actions there were, bool of shape (decisions, actions).
+    """
+
+    observations: Floats
+    answers: npt.NDArray[np.int64]
+    legal: Legal
+
+
+def learn_answers(
+    given: Answers,
+    names: Sequence[str],
+    settings: NetworkSettings,
+    *,
+    doubt: float = 0.0,
+    seed: int = 0,
+    note: Callable[[int, float], None] = silent,
+) -> Network:
+    """Return a network that answers as it was told; the same one for the same seed.
+
+    Where each action has features of its own, as in register allocation, all are scored by the same weights
+    (`mlgo_gym.training.columns`), with one hidden layer.
+
+    Args:
+        given: decisions and their answers.
+        names: the features.
+        settings: the network, and for how long it is trained.
+        doubt: see `imitate()`.
+        seed: the first weights and the batches.
+        note: called with step and loss now and then.
+
+    Raises:
+        MissingExtraError: PyTorch is not installed.
+    """
+    torch = torch_library()
+    actions = given.legal.shape[1]
+    answers, masks = torch.from_numpy(given.answers.astype(np.int64)), torch.from_numpy(given.legal)
+
+    def loss(outputs: Any, chosen: Any) -> Any:
+        allowed = masks[chosen]
+        logits = outputs.masked_fill(~allowed, _ILLEGAL)
+        surprise = -torch.nn.functional.log_softmax(logits, 1)
+        right = surprise.gather(1, answers[chosen, None])[:, 0]
+        # Illegal actions count for nothing, and where there is no choice there is no doubt.
+        others = ((surprise * allowed).sum(1) - right) / (allowed.sum(1) - 1).clamp(min=1)
+        return ((1 - doubt) * right + doubt * others).mean()
+
+    columns = column_features(names, actions)
+    if columns is not None:
+        own, common = columns
+        normalization = pooled_normalization(given.observations, names, own)
+        rows = normalization(given.observations)
+        layers = fit_columns(rows, own, common, loss, width=COLUMN_WIDTH, steps=settings.steps, seed=seed, note=note)
+        return columns_network(names, normalization, layers)
+    normalization = Normalization.fit(given.observations, names, "log_standard")
+    inputs = torch.from_numpy(normalization(given.observations))
+
+    def loss_of(model: Any, chosen: Any) -> Any:
+        return loss(model(inputs[chosen]), chosen)
+
+    model = fit(len(names), actions, settings, len(given.answers), loss_of, seed=seed, note=note)
+    return to_network(model, tuple(names), normalization)
 
 
 def _play(

@@ -29,7 +29,10 @@ def random_network(
         activation,
         Normalization.fit(rows, names),
     )
-    return network, rows
+    # No output is always the largest, nor one alone always on the same side of 0.
+    bias = network.biases[-1] - np.median(network(rows), axis=0).astype(np.float32)
+    even = Network(names, network.weights, (*network.biases[:-1], bias), activation, network.normalization)
+    return even, rows
 
 
 def decisions(network: Network, rows: Floats) -> list[int]:

@@ -1,0 +1,241 @@
+"""The best of several baselines for each module, imitated: learning from whoever did best.
+
+Marinov, Agarwal and Trofin, "Offline Imitation Learning from Multiple Baselines with Applications to Compiler
+Optimization" (2024): each module is compiled by each baseline, and a network learns the decisions of the best. Here the
+decisions of inlining are also mixed function by function, and register allocation is taken function by function.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.environment import make_environment
+from mlgo_gym.evaluation.parent import end_with_parent
+from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.observation_samples import check_flat
+from mlgo_gym.training.answer_store import AnswerStore
+from mlgo_gym.training.baselines import PlacedAnswers, Played, baseline_identity, baseline_policy, play
+from mlgo_gym.training.clone import NETWORK, Answers, learn_answers
+from mlgo_gym.training.curves import silent
+from mlgo_gym.training.distillation import NetworkSettings
+from mlgo_gym.training.features import raw_features
+from mlgo_gym.training.mixing import mix
+
+MIXED = "mixed"
+"""The name of the decisions that take for each function those of the baseline that made it smallest."""
+
+
+@dataclass(frozen=True, slots=True)
+class BestOf:
+    """Which baselines compile which modules.
+
+    Attributes:
+        corpus: what `open_corpus` takes.
+        baselines: policies as `load_policy` takes them, and `recipes:FOLDER` for what a search found; where two are
+            equally good, the first is imitated.
+        environment: the environment's id; its actions are discrete.
+        arguments: its other arguments, JSON-able.
+        seed: what random policies and `limit` depend on.
+        largest: modules with more bytes of bitcode are left out; None leaves none out.
+        limit: so many modules are taken, drawn at random; None takes all.
+    """
+
+    corpus: str
+    baselines: tuple[str, ...]
+    environment: str = "mlgo/Inline-v0"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    largest: int | None = None
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.baselines or len(set(self.baselines)) < len(self.baselines):
+            raise MlgoError(f"different baselines were wanted, found {self.baselines}")
+
+    def make(self) -> CompilerEnv:
+        """Return the environment: inlining with credit, register allocation function by function.
+
+        Raises:
+            MlgoError: it cannot be made, or its actions are not discrete.
+        """
+        env = make_environment(self.environment, {**self.arguments, "corpus": self.corpus})
+        if not isinstance(env.action_space, gym.spaces.Discrete):
+            raise MlgoError(f"discrete actions were wanted, and those of {self.environment} are {env.action_space}")
+        check_flat(env.observation_space)
+        ours = {"credit": True} if env.task.advisors == (INLINING,) else {"scope": "function"}
+        if not env.task.has_contexts and "scope" in ours:
+            return env
+        return make_environment(self.environment, {**ours, **self.arguments, "corpus": env.corpus})
+
+    def modules(self, env: CompilerEnv) -> list[str]:
+        """Return the modules to compile, in an order drawn at random, so that the first of them stand for all."""
+        names = [name for name in env.corpus.names if self.largest is None or env.corpus.size(name) <= self.largest]
+        random.Random(f"{self.seed}").shuffle(names)  # noqa: S311 - no secret
+        return names[: self.limit]
+
+    def run(self, output: Path, jobs: int = 1) -> Generator[dict[str, Any], None, None]:
+        """Let every baseline compile every module, and yield a line about each module; those of earlier runs first.
+
+        Args:
+            output: the folder of answers; modules that are finished there are not compiled again.
+            jobs: how many processes.
+
+        Yields:
+            `module`, `project`, `decisions`; `wins`, how often each baseline was imitated; `rewards`, what each
+            reached, on the average of the module's episodes, and `best`, what is imitated; or `error`.
+
+        Raises:
+            MlgoError: the folder has answers of another kind, or a baseline does not fit the environment.
+        """
+        env = self.make()
+        with closing(AnswerStore(output, self._header(env))) as store:
+            done = store.done
+            names = self.modules(env)
+            yield from (done[name] for name in names if name in done)
+            for line, answers in self._compile(env, [name for name in names if name not in done], jobs):
+                store.add(line, answers)
+                yield line
+
+    def learn(
+        self,
+        output: Path,
+        settings: NetworkSettings = NETWORK,
+        *,
+        per_module: int = 2000,
+        doubt: float = 0.0,
+        note: Callable[[int, float], None] = silent,
+    ) -> Network:
+        """Return a network that imitates the answers in a folder, where `run()` has put them.
+
+        Args:
+            output: the folder.
+            settings: the network, and for how long it is trained.
+            per_module: at most so many decisions of a module, drawn at random, so that large ones do not drown others.
+            doubt: see `imitate()`.
+            note: called with step and loss now and then.
+
+        Raises:
+            MissingExtraError: PyTorch is not installed.
+            MlgoError: there are no answers, or they are of another kind.
+        """
+        env = self.make()
+        names = raw_features(env.feature_names)
+        columns = [env.feature_names.index(name) for name in names]
+        chance = np.random.default_rng(self.seed)
+        parts: list[Answers] = []
+        with closing(AnswerStore(output, self._header(env))) as store:
+            # Several processes finish modules in any order; what is learned must not depend on it.
+            for name, line in sorted(store.done.items()):
+                if line.get("decisions"):
+                    there = store.read(name)
+                    chosen = np.arange(len(there.answers))
+                    if len(chosen) > per_module:
+                        chosen = np.sort(chance.choice(chosen, per_module, replace=False))
+                    rows = there.observations[chosen][:, columns]
+                    parts.append(Answers(rows, there.answers[chosen], there.legal[chosen]))
+        if not parts:
+            raise MlgoError(f"{output} has no answer; let a baseline finish a module with decisions first")
+        together = Answers(
+            np.concatenate([part.observations for part in parts]),
+            np.concatenate([part.answers for part in parts]),
+            np.concatenate([part.legal for part in parts]),
+        )
+        return learn_answers(together, names, settings, doubt=doubt, seed=self.seed, note=note)
+
+    def _header(self, env: CompilerEnv) -> dict[str, Any]:
+        return {
+            "environment": self.environment,
+            "arguments": dict(self.arguments),
+            "corpus": self.corpus,
+            "clang": env.toolchain.identity,
+            "baselines": [baseline_identity(spec) for spec in self.baselines],
+            "features": list(env.feature_names),
+            "seed": self.seed,
+        }
+
+    def _compile(
+        self, env: CompilerEnv, names: Sequence[str], jobs: int
+    ) -> Iterator[tuple[dict[str, Any], Answers | None]]:
+        if jobs == 1:
+            for name in names:
+                yield self.one(env, name)
+            return
+        # A worker that is killed takes its compilers with it: each hangs on a pipe of its host.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare, initargs=(self,)) as pool:
+            futures = [pool.submit(_work, name) for name in names]
+            try:
+                for future in as_completed(futures):
+                    yield future.result()
+            finally:
+                for future in futures:
+                    future.cancel()
+
+    def one(self, env: CompilerEnv, name: str) -> tuple[dict[str, Any], Answers | None]:
+        """Return the line about one module, and the answers to imitate in it, where it has decisions."""
+        module = env.corpus.module(name)
+        line: dict[str, Any] = {"module": name, "project": env.corpus.project(name), "decisions": 0}
+        best: list[tuple[str, Played]] = []
+        rewards: Counter[str] = Counter()
+        try:
+            functions = env.decisions(module)
+            scopes: Sequence[str | None] = (
+                [*functions] if env.setup.settings.scope == "function" else [None] * bool(functions)
+            )
+            policies = {spec: baseline_policy(spec, env, module, self.seed) for spec in self.baselines}
+            for function in scopes:
+                options = {"module": name} | ({} if function is None else {"function": function})
+                plays = {spec: play(env, policy, options) for spec, policy in policies.items() if policy is not None}
+                if not plays:
+                    continue
+                if function is None and len(plays) > 1:
+                    mixed = mix(plays, lambda answers, options=options: play(env, PlacedAnswers(answers), options))
+                    plays |= {} if mixed is None else {MIXED: mixed}
+                rewards.update({spec: played.reward for spec, played in plays.items()})
+                best.append(max(plays.items(), key=lambda item: item[1].reward))
+        except MlgoError as error:
+            return {**line, "error": str(error)}, None
+        if not best:
+            return line, None
+        chosen = [played.answers for _, played in best]
+        answers = Answers(
+            np.concatenate([each.observations for each in chosen]),
+            np.concatenate([each.answers for each in chosen]),
+            np.concatenate([each.legal for each in chosen]),
+        )
+        line |= {
+            "decisions": len(answers.answers),
+            "wins": dict(Counter(spec for spec, _ in best)),
+            "rewards": {spec: reward / len(best) for spec, reward in rewards.items()},
+            "best": sum(played.reward for _, played in best) / len(best),
+        }
+        return line, answers
+
+
+_worker: tuple[BestOf, CompilerEnv] | None = None
+
+
+def _prepare(best_of: BestOf) -> None:
+    global _worker
+    end_with_parent()
+    _worker = best_of, best_of.make()
+
+
+def _work(name: str) -> tuple[dict[str, Any], Answers | None]:
+    assert _worker is not None
+    best_of, env = _worker
+    return best_of.one(env, name)
