@@ -17,7 +17,7 @@ def best_of(
         Path, typer.Option(help="The file of the network; OUTPUT.plays beside it has what was compiled.")
     ],
     baseline: Annotated[
-        list[str], typer.Option(help="A policy, or recipes:FOLDER for what a search found; give several.")
+        list[str], typer.Option(help="A policy, recipes:FOLDER (what a search found) or look-ahead:N; give several.")
     ],
     corpus: Annotated[str, typer.Option(help="What to compile and learn from.")] = "builtin",
     environment: Annotated[str, typer.Option(help="The environment.")] = "mlgo/Inline-v0",

@@ -1,4 +1,4 @@
-"""Baselines that play the same module: policies, and recipes that a search found."""
+"""Baselines that play the same module: policies, look-ahead, and recipes that a search found."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.policies.observation_samples import flat_part
 from mlgo_gym.storage.recipe import read_recipe
 from mlgo_gym.training.clone import Answers
+from mlgo_gym.training.look_ahead import LookAheadPolicy
 
 RECIPES = "recipes:"
 """What a baseline begins with that is a folder of recipes."""
+
+LOOK_AHEAD = "look-ahead"
+"""A baseline that tries other actions in copies of the compile; `look-ahead:N` tries at most N at each decision."""
 
 Place = tuple[str, int, int]
 """Where an inlining decision stands: the component, the number of the visit, and the position within it."""
@@ -62,7 +66,7 @@ def baseline_policy(spec: str, env: CompilerEnv, module: Module, seed: int) -> P
     """Return who answers for a baseline in a module; None where a folder of recipes has none for it.
 
     Args:
-        spec: what `load_policy` takes, or `recipes:FOLDER`.
+        spec: what `load_policy` takes, `recipes:FOLDER`, or `look-ahead:N`.
         env: the environment.
         module: the module.
         seed: what random policies depend on.
@@ -70,6 +74,8 @@ def baseline_policy(spec: str, env: CompilerEnv, module: Module, seed: int) -> P
     Raises:
         MlgoError: there is no such policy or folder.
     """
+    if spec.partition(":")[0] == LOOK_AHEAD:
+        return LookAheadPolicy(env, _tries(spec), seed=seed)
     if not spec.startswith(RECIPES):
         return load_policy(spec, env, seed=seed)
     path = Path(spec.removeprefix(RECIPES), f"{module.digest()}{SUFFIX}")
@@ -92,12 +98,21 @@ def baseline_identity(spec: str) -> str:
     Raises:
         MlgoError: there is no such policy or folder.
     """
+    if spec.partition(":")[0] == LOOK_AHEAD:
+        return f"{LOOK_AHEAD}:{_tries(spec)}"
     if not spec.startswith(RECIPES):
         return policy_identity(spec)
     folder = Path(spec.removeprefix(RECIPES))
     if not folder.is_dir():
         raise MlgoError(f"a folder of recipes was wanted, and {folder} is none; mlgo-gym search --recipes makes one")
     return spec
+
+
+def _tries(spec: str) -> int:
+    number = spec.partition(":")[2] or "4"
+    if not number.isdecimal():
+        raise MlgoError(f"look-ahead takes a number of actions, found {spec!r}; write it as in look-ahead:4")
+    return int(number)
 
 
 def play(env: CompilerEnv, policy: Policy, options: Mapping[str, Any]) -> Played:

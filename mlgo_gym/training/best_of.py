@@ -45,8 +45,8 @@ class BestOf:
 
     Attributes:
         corpus: what `open_corpus` takes.
-        baselines: policies as `load_policy` takes them, and `recipes:FOLDER` for what a search found; where two are
-            equally good, the first is imitated.
+        baselines: policies as `load_policy` takes them, `recipes:FOLDER` for what a search found, and `look-ahead:N`
+            for who tries N other actions at each decision; where two are equally good, the first is imitated.
         environment: the environment's id; its actions are discrete.
         arguments: its other arguments, JSON-able.
         seed: what random policies and `limit` depend on.

@@ -92,6 +92,15 @@ def test_a_recipe_is_a_baseline_and_the_best_is_kept(varied: str, tmp_path: Path
     assert not [name for name in line["rewards"] if name.startswith("recipes")]
 
 
+def test_look_ahead_is_never_behind_clang_where_it_copies_function_by_function(varied: str, tmp_path: Path) -> None:
+    best = BestOf(varied, ("default", "look-ahead:2"), environment="mlgo/RegAllocEvict-v0")
+    line, answers = best.one(best.make(), "mixed")
+    assert answers is not None
+    assert line["rewards"]["look-ahead:2"] >= line["rewards"]["default"]
+    with pytest.raises(MlgoError, match="write it as in look-ahead:4"):
+        list(BestOf(varied, ("look-ahead:x",)).run(tmp_path))
+
+
 def test_answers_of_other_baselines_are_refused_and_finished_modules_are_not_compiled_again(
     varied: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
