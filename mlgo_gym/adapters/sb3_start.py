@@ -11,9 +11,11 @@ from mlgo_gym.errors import MissingExtraError, PolicyError
 from mlgo_gym.policies.network import Network
 
 try:
-    from mlgo_gym.adapters.pytorch import ACTIVATIONS, copy_layers, hidden_widths, nn, two_outputs
-except MissingExtraError as error:
+    from torch import nn
+except ImportError as error:
     raise MissingExtraError("the adapter for stable-baselines3", "sb3") from error
+
+from mlgo_gym.adapters.pytorch import ACTIVATIONS, copy_layers, hidden_widths, two_outputs
 
 Model = TypeVar("Model")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import write_atomically
@@ -61,7 +62,7 @@ class AnswerStore:
     def add(self, line: Mapping[str, Any], answers: Answers | None) -> None:
         """Keep the answers of a module, and the line about it, which has its name as `module`."""
         if answers is not None:
-            tensors = {
+            tensors: dict[str, npt.NDArray[Any]] = {
                 "observations": answers.observations,
                 "answers": answers.answers.astype(np.int64),
                 "legal": answers.legal.astype(np.uint8),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.observation_samples import check_flat
 from mlgo_gym.training.answer_store import AnswerStore
-from mlgo_gym.training.baselines import PlacedAnswers, Played, baseline_identity, baseline_policy, play
+from mlgo_gym.training.baselines import Place, PlacedAnswers, Played, baseline_identity, baseline_policy, play
 from mlgo_gym.training.clone import NETWORK, Answers, learn_answers
 from mlgo_gym.training.curves import silent
 from mlgo_gym.training.distillation import NetworkSettings
@@ -203,7 +204,7 @@ class BestOf:
                 if not plays:
                     continue
                 if function is None and len(plays) > 1:
-                    mixed = mix(plays, lambda answers, options=options: play(env, PlacedAnswers(answers), options))
+                    mixed = mix(plays, partial(_play_placed, env, options))
                     plays |= {} if mixed is None else {MIXED: mixed}
                 rewards.update({spec: played.reward for spec, played in plays.items()})
                 best.append(max(plays.items(), key=lambda item: item[1].reward))
@@ -224,6 +225,10 @@ class BestOf:
             "best": sum(played.reward for _, played in best) / len(best),
         }
         return line, answers
+
+
+def _play_placed(env: CompilerEnv, options: Mapping[str, Any], answers: Mapping[Place, int]) -> Played:
+    return play(env, PlacedAnswers(answers), options)
 
 
 _worker: tuple[BestOf, CompilerEnv] | None = None

@@ -24,8 +24,8 @@ def random_network(
     widths = [len(names), *hidden, outputs]
     network = Network(
         names,
-        tuple(chance.normal(size=shape).astype(np.float32) / 2 for shape in pairwise(widths)),
-        tuple(chance.normal(size=width).astype(np.float32) / 2 for width in widths[1:]),
+        tuple((chance.normal(size=shape) / 2).astype(np.float32) for shape in pairwise(widths)),
+        tuple((chance.normal(size=width) / 2).astype(np.float32) for width in widths[1:]),
         activation,
         Normalization.fit(rows, names),
     )
