@@ -22,6 +22,7 @@ NEEDS = {
     "maskable_ppo.py": ("sb3_contrib",),
     "cleanrl_ppo.py": ("torch", "safetensors"),
     "ppo_send_recv.py": ("torch", "safetensors"),
+    "ppo_credit.py": ("torch", "safetensors"),
     "torchrl_ppo.py": ("torchrl", "safetensors"),
     "rllib_ppo.py": ("ray", "torch", "safetensors"),
 }
