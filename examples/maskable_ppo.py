@@ -40,7 +40,7 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_pp
     """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus, toolchain=find_toolchain())
     inner = gym.make("mlgo/RegAllocEvict-v0", corpus=modules.split("train"), scope="function")
-    clone = imitate(inner, rounds=3, episodes=min(int(steps), 300), doubt=0.02)
+    clone = imitate(inner, rounds=2, episodes=min(int(steps), 300), doubt=0.02)
     normalization = clone.normalization
     assert normalization is not None
     counter = CountIllegalActions(inner)

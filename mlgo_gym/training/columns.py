@@ -22,7 +22,7 @@ from mlgo_gym.training.distillation import torch_library
 
 _ELEMENT = re.compile(r"(.+)\[(\d+)\]")
 _LEARNING_RATE = 4e-3
-_BATCH = 512
+_BATCH = 128  # each row is as many as there are actions
 
 Loss = Callable[[Any, Any], Any]
 """Takes the logits of the rows of a batch, and the numbers of these rows."""
