@@ -7,11 +7,9 @@ decisions of inlining are also mixed function by function, and register allocati
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,10 +22,10 @@ import numpy as np
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
-from mlgo_gym.evaluation.parent import end_with_parent
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.observation_samples import check_flat
+from mlgo_gym.scheduling import Backlog, EachAlone, Lost, workers
 from mlgo_gym.training.answer_store import AnswerStore
 from mlgo_gym.training.baselines import Place, PlacedAnswers, Played, baseline_identity, baseline_policy, play
 from mlgo_gym.training.clone import NETWORK, Answers, learn_answers
@@ -107,9 +105,16 @@ class BestOf:
             done = store.done
             names = self.modules(env)
             yield from (done[name] for name in names if name in done)
-            for line, answers in self._compile(env, [name for name in names if name not in done], jobs):
-                store.add(line, answers)
-                yield line
+            waiting = [name for name in names if name not in done]
+            with workers(self.runner, jobs) as running, closing(running.run(Backlog(waiting))) as results:
+                for name, result in results:
+                    if isinstance(result, Lost):
+                        lost = {**_nothing(env, name), "error": f"the worker died: {result.how}"}
+                        store.add(lost, None)
+                        yield lost
+                    else:
+                        store.add(*result)
+                        yield result[0]
 
     def learn(
         self,
@@ -168,28 +173,16 @@ class BestOf:
             "seed": self.seed,
         }
 
-    def _compile(
-        self, env: CompilerEnv, names: Sequence[str], jobs: int
-    ) -> Iterator[tuple[dict[str, Any], Answers | None]]:
-        if jobs == 1:
-            for name in names:
-                yield self.one(env, name)
-            return
-        # A worker that is killed takes its compilers with it: each hangs on a pipe of its host.
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare, initargs=(self,)) as pool:
-            futures = [pool.submit(_work, name) for name in names]
-            try:
-                for future in as_completed(futures):
-                    yield future.result()
-            finally:
-                for future in futures:
-                    future.cancel()
+    def runner(self, room: int) -> EachAlone[str, tuple[dict[str, Any], Answers | None]]:
+        """Return what lets the baselines compile modules by their names, one after the other."""
+        del room
+        env = self.make()
+        return EachAlone(lambda name: self.one(env, name))
 
     def one(self, env: CompilerEnv, name: str) -> tuple[dict[str, Any], Answers | None]:
         """Return the line about one module, and the answers to imitate in it, where it has decisions."""
         module = env.corpus.module(name)
-        line: dict[str, Any] = {"module": name, "project": env.corpus.project(name), "decisions": 0}
+        line = _nothing(env, name)
         best: list[tuple[str, Played]] = []
         rewards: Counter[str] = Counter()
         try:
@@ -227,20 +220,10 @@ class BestOf:
         return line, answers
 
 
+def _nothing(env: CompilerEnv, name: str) -> dict[str, Any]:
+    """Return the line about a module in which nothing is decided."""
+    return {"module": name, "project": env.corpus.project(name), "decisions": 0}
+
+
 def _play_placed(env: CompilerEnv, options: Mapping[str, Any], answers: Mapping[Place, int]) -> Played:
     return play(env, PlacedAnswers(answers), options)
-
-
-_worker: tuple[BestOf, CompilerEnv] | None = None
-
-
-def _prepare(best_of: BestOf) -> None:
-    global _worker
-    end_with_parent()
-    _worker = best_of, best_of.make()
-
-
-def _work(name: str) -> tuple[dict[str, Any], Answers | None]:
-    assert _worker is not None
-    best_of, env = _worker
-    return best_of.one(env, name)
