@@ -97,7 +97,7 @@ def test_a_worker_that_does_not_end_is_killed(envs: SubprocVecEnv, monkeypatch: 
     ("arguments", "kind", "message"),
     [
         ({"corpus": "no-such-corpus"}, CorpusError, "no corpus 'no-such-corpus'"),
-        ({"corpus": "BROKEN", "on_error": "raise"}, CompilerError, "clang"),
+        ({"corpus": "BROKEN", "on_error": "raise"}, CompilerError, "Invalid encoding"),
     ],
     ids=["corpus", "compiler"],
 )

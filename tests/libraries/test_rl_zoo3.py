@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,15 +26,8 @@ pytestmark = [
 
 assert mlgo_gym
 
-HYPERPARAMETERS = """
-default:
-  n_timesteps: 16
-  policy: {policy}
-  n_envs: 2
-  n_steps: 8
-  batch_size: 8
-  n_epochs: 1
-"""
+PPO = {"n_timesteps": 16, "n_envs": 2, "n_steps": 8, "batch_size": 8, "n_epochs": 1}
+DQN = {"n_timesteps": 16, "policy": "MlpPolicy", "buffer_size": 100}
 
 Run = Callable[..., str]
 
@@ -58,17 +52,17 @@ def environment(name: str, short: dict[str, Any]) -> list[str]:
     return ["--env", name, "--gym-packages", "mlgo_gym", "--env-kwargs", *arguments]
 
 
-def configured(name: str, short: dict[str, Any]) -> str:
-    """A file of hyperparameters, as each algorithm of the library has one."""
-    with gym.make(name, **short) as env:
-        policy = "MultiInputPolicy" if isinstance(env.observation_space, gym.spaces.Dict) else "MlpPolicy"
-    Path("hyperparameters.yml").write_text(HYPERPARAMETERS.format(policy=policy))
-    return "hyperparameters.yml"
+def configured(hyperparameters: dict[str, Any]) -> list[str]:
+    """The words that name a file of hyperparameters, as each algorithm of the library has one; JSON is YAML."""
+    Path("hyperparameters.yml").write_text(json.dumps({"default": hyperparameters}))
+    return ["-conf", "hyperparameters.yml"]
 
 
 def test_an_agent_is_trained_evaluated_and_watched(name: str, short: dict[str, Any], run: Run) -> None:
+    with gym.make(name, **short) as env:
+        policy = "MultiInputPolicy" if isinstance(env.observation_space, gym.spaces.Dict) else "MlpPolicy"
     words = [*environment(name, short), "--algo", "ppo", "-f", "logs", "--device", "cpu", "--seed", "0"]
-    trained = run(train, *words, "-conf", configured(name, short), "--eval-freq", "8", "--eval-episodes", "1")
+    trained = run(train, *words, *configured(PPO | {"policy": policy}), "--eval-freq", "8", "--eval-episodes", "1")
     assert "Saving to" in trained
     folder = Path("logs/ppo") / f"{name.replace('/', '-')}_1"
     assert {"best_model.zip", "evaluations.npz"} <= {path.name for path in folder.iterdir()}
@@ -78,9 +72,8 @@ def test_an_agent_is_trained_evaluated_and_watched(name: str, short: dict[str, A
 
 
 def test_hyperparameters_are_searched(short: dict[str, Any], run: Run) -> None:
-    name = "mlgo/Inline-v0"
-    words = [*environment(name, short), "--algo", "ppo", "-f", "logs", "--device", "cpu", "--seed", "0"]
+    words = [*environment("mlgo/Inline-v0", short), "--algo", "dqn", "-f", "logs", "--device", "cpu", "--seed", "0"]
     search = ["-optimize", "--n-trials", "2", "--n-startup-trials", "2", "--n-evaluations", "1", "--no-optim-plots"]
-    printed = run(train, *words, "-conf", configured(name, short), *search, "-n", "16", "--eval-episodes", "1")
+    printed = run(train, *words, *configured(DQN), *search, "--eval-episodes", "1")
     assert "Number of finished trials:  2" in printed
-    assert list(Path("logs/ppo").glob("report_*"))
+    assert list(Path("logs/dqn").glob("report_*"))

@@ -82,5 +82,5 @@ def test_a_record_is_packed_without_gaps() -> None:
 
 
 def test_two_tensors_of_one_name_make_no_record() -> None:
-    with pytest.raises(ValueError, match="a"):
+    with pytest.raises(ValueError, match="field 'a' occurs more than once"):
         record_dtype([TensorSpec("a", "float", (1,)), TensorSpec("a", "float", (1,))])

@@ -75,7 +75,7 @@ def test_a_missing_program_is_named_with_a_remedy(name: str) -> None:
 def test_a_file_that_cannot_be_executed_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "clang"
     path.write_text("text")
-    with pytest.raises(ToolchainError, match="executable"):
+    with pytest.raises(ToolchainError, match="is on PATH or executable"):
         find_toolchain(str(path))
 
 

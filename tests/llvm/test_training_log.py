@@ -417,7 +417,7 @@ def test_the_error_survives_pickling() -> None:
 
 
 def test_the_writer_refuses_an_observation_without_a_context() -> None:
-    with pytest.raises(ValueError, match="context"):
+    with pytest.raises(ValueError, match="needs a context: call context"):
         LogWriter(io.BytesIO(), HEADER).observation(PAYLOAD)
 
 
@@ -427,7 +427,7 @@ def test_the_writer_refuses_tensors_of_another_size(tensors: bytes | list[list[f
     writer = LogWriter(out, HEADER)
     writer.context("f")
     before = out.getvalue()
-    with pytest.raises(ValueError, match="found"):
+    with pytest.raises(ValueError, match=r"(tensors were expected|elements|bytes), found \d+"):
         writer.observation(tensors)
     assert out.getvalue() == before
 
@@ -435,16 +435,16 @@ def test_the_writer_refuses_tensors_of_another_size(tensors: bytes | list[list[f
 def test_the_writer_numbers_on_after_a_refused_observation() -> None:
     writer = LogWriter(io.BytesIO(), HEADER)
     writer.context("f")
-    with pytest.raises(ValueError, match="found 0"):
+    with pytest.raises(ValueError, match="bytes, found 0"):
         writer.observation(b"")
     assert writer.observation(PAYLOAD) == 0
 
 
-@pytest.mark.parametrize("header", [HEADER, SCORED])
-def test_the_writer_refuses_an_outcome_where_none_belongs(header: LogHeader) -> None:
+@pytest.mark.parametrize(("header", "why"), [(HEADER, "has no score"), (SCORED, "write the observation first")])
+def test_the_writer_refuses_an_outcome_where_none_belongs(header: LogHeader, why: str) -> None:
     writer = LogWriter(io.BytesIO(), header)
     writer.context("f")
-    with pytest.raises(ValueError, match="outcome"):
+    with pytest.raises(ValueError, match=why):
         writer.outcome(1.0)
 
 
@@ -453,5 +453,5 @@ def test_the_writer_refuses_a_second_outcome() -> None:
     writer.context("f")
     writer.observation(PAYLOAD)
     writer.outcome(1.0)
-    with pytest.raises(ValueError, match="once"):
+    with pytest.raises(ValueError, match="once: write the observation first"):
         writer.outcome(1.0)

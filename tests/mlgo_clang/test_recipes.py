@@ -176,7 +176,7 @@ def test_recipes_are_verified_and_pruned(recipes: Path, toolchain: Toolchain) ->
     assert verify_recipe(path, recipe, toolchain) == "its module is not there"
     assert prune_recipes(recipes, days=0) == 1
     assert list(recipes.iterdir()) == []
-    with pytest.raises(MlgoError, match="-1"):
+    with pytest.raises(MlgoError, match="number of days, found -1"):
         prune_recipes(recipes, days=-1)
     with pytest.raises(CorpusError, match="was to be a folder"):
         list(stored_recipes(recipes / "nowhere"))
