@@ -37,7 +37,7 @@ FROM_ANY_START = ("bundles",)
 
 
 WITH_PORTFOLIO = ("bundles",)
-"""The searches that try the decisions of several policies, unless they are told which one to begin with."""
+"""The searches that try the decisions of several policies, unless a start is given."""
 
 
 def search_module(
@@ -53,7 +53,8 @@ def search_module(
 ) -> SearchResult:
     """Search one module, or a function of it, for the decisions that cost least, and verify them by replay.
 
-    The replay is in a fresh clang, but for environments with warm resets, whose clangs may wait at the first decision.
+    The replay is in a fresh clang, except with warm resets, where it may be in a copy of one that waits at the first
+    decision.
 
     Args:
         env: the environment whose compiler, flags and metric are used; it is not stepped.
@@ -63,8 +64,7 @@ def search_module(
         seconds: the most time; None is no limit.
         seed: seeds the random generator.
         function: with the scope of a function, which one.
-        start: the policy whose decisions the search begins with; another than clang's own for those of
-            `FROM_ANY_START`.
+        start: the policy whose decisions the search begins with; only the searches of `FROM_ANY_START` take one.
 
     Raises:
         MlgoError: an unknown search, a start that it cannot begin with, or an environment whose actions cannot be tried

@@ -1,10 +1,10 @@
-"""Search by bundles of flips: many decisions are made otherwise in one compile, and each function tells its own result.
+"""Search by bundles of flips: many decisions are changed in one compile, and each function tells its own result.
 
-It begins with whole compiles by several policies, and takes from each what is smaller there. Then a compile tries one
-change in each of many functions that have nothing to do with each other. What every function gained or lost is known
-from the object's symbols, and belongs to the changes that reach it; changes that meet in a function are judged
-together. Those that helped are kept in all later compiles, which thereby verify them, and from time to time a compile
-without anything new tells what all of them come to.
+It begins with whole compiles by several policies, and takes from each the parts that are smaller in it. After that a
+compile tries one change in each of many functions that have nothing to do with each other. What every function gained
+or lost is known from the object's symbols, and belongs to the changes that reach it; changes that meet in a function
+are judged together. Those that helped are kept in all later compiles, which thereby verify them, and from time to time
+a compile without anything new tells what all of them come to.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mlgo_gym.session.decision import Decision
 from mlgo_gym.tasks.task import SIZE_METRICS
 
 VERIFY_EVERY = 8
-"""So many compiles with something new are followed by one without, where something was kept."""
+"""After so many compiles with something new comes one without, if something was kept."""
 
 MOST_AT_ONCE = 500
 """The most moves that are tried in one compile."""
@@ -38,26 +38,26 @@ _MOST_RETRIES = 2
 """How often moves that met others in a function are tried again elsewhere."""
 
 _FEWEST_FOR_PORTFOLIO = 3
-"""A whole compile by one more policy is not worth it where fewer are left."""
+"""If fewer compiles than this are left, none is spent on one more policy."""
 
 _PINNED_EVERY = 3
-"""In every third compile calls that nothing was decided about keep their answers when others change."""
+"""In every third compile, all other calls keep their answers."""
 
 
 class Bundles:
     """A search by many flips at once, as far as it has come.
 
     Args:
-        space: the decisions; its start is whose decisions the first compile has, its portfolio the policies whose
-            decisions are tried as well.
+        space: the decisions; the first compile takes those of its start, and those of its portfolio are tried as
+            well.
         seed: seeds the random generator.
 
     Attributes:
         best: the best compile so far.
 
     Raises:
-        MlgoError: what is rewarded is not the bytes of the code, or decisions other than those of inlining are made.
-        CompilerError: the first compile failed. Later ones are counted, and what was new in them is given up.
+        MlgoError: the reward is not the size of the code, or there are other decisions than those of inlining.
+        CompilerError: the first compile failed. Later failures are counted, and what was new in them is given up.
     """
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
@@ -252,7 +252,7 @@ class Bundles:
                 self._tried[move.undoing] = frozenset()
 
     def _verify(self) -> None:
-        """Compile what is expected, without anything new, and expect from now on the better parts of what is."""
+        """Compile what is expected, without anything new, and from now on expect the better parts of the result."""
         trial = self._compile(Plan(self._expected.visits, self._expected.kept, (), self._fingerprints))
         self._unverified = 0
         if trial is None:

@@ -30,7 +30,7 @@ class CorpusSearch:
         compiles: the most compiles per module; None is no limit.
         seconds: the most time per module; None is no limit.
         seed: seeds the random generator.
-        names: the modules to search; all, where there are none.
+        names: the modules to search; all if empty.
         start: the policy whose decisions the search begins with.
         recipes: a folder for the recipe of each module that was made smaller, as `keep_recipe()` names it; None
             writes none.
@@ -58,7 +58,7 @@ class CorpusSearch:
         return sorted(found, key=lambda name: (-env.corpus.size(name), name))
 
     def run(self, output: Path | None = None, jobs: int = 1) -> Iterator[SearchResult]:
-        """Search every module and yield each result as it is there, those of an earlier run first.
+        """Search every module and yield each result when it is there, those of an earlier run first.
 
         Args:
             output: a file of JSON lines; modules whose results are in it are not searched again.

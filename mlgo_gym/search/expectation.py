@@ -12,7 +12,7 @@ from mlgo_gym.search.plan import Site, Trial
 
 
 class Expectation:
-    """What a compile without further changes is expected to be: a real one, and parts of others that were better.
+    """What a compile without further changes is expected to be: a real one, with the better parts of others.
 
     Args:
         trial: the real one.
@@ -37,7 +37,7 @@ class Expectation:
         return [decision for visit in self.visits.values() for decision in visit]
 
     def growth(self, trial: Trial) -> dict[str, int]:
-        """Return by how many bytes each function of a compile is larger than expected, where it is not 0."""
+        """Return by how many bytes each function of a compile is larger than expected, leaving out zeros."""
         return size_changes(FunctionSizes(self.sizes, {}, 0, self.text), trial.compiled.functions)
 
     def take_over(self, trial: Trial, functions: Iterable[str], components: Iterable[str]) -> None:
@@ -70,10 +70,10 @@ class Expectation:
         }
 
     def take_better(self, trial: Trial) -> None:
-        """Expect of another compile whatever is smaller there.
+        """Take over the parts of another compile that are smaller.
 
-        What the two decide otherwise falls into groups that meet in no function that differs; each group's bytes are
-        known from its functions.
+        The decisions in which the two differ fall into groups that share no function of different size; the bytes of
+        each group are known from its functions.
         """
         decisions = trial.compiled.decisions
         grown = self.growth(trial)

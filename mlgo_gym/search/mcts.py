@@ -23,7 +23,7 @@ class _Node:
         path: the actions that lead to it.
         leaf: where clang's own choices lead from here.
         untried: the other actions that were not tried yet.
-        children: what lies behind the actions that were tried; None where all of it has been tried.
+        children: the nodes below the actions that were tried; None where everything below has been tried.
         scores: how often each action was tried, and the sum of the rewards.
     """
 
@@ -40,7 +40,7 @@ class _Node:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all behind it has been tried; its default child is there once it was looked at."""
+        """Whether everything below it has been tried; its default child is there once it was looked at."""
         return not self.untried and self.default in self.children and not any(self.children.values())
 
     def score(self, action: int, reward: float) -> None:
@@ -67,7 +67,7 @@ def mcts(space: SearchSpace, seed: int = 0) -> Leaf:
     """Return the best leaf that tree search finds within the budget.
 
     Each iteration goes down the tree by UCT, tries one new action, and lets clang's own choices finish the compile.
-    What clang's own choice leads to at a new node is known by then, and costs no compile.
+    What clang's own choice leads to at a new node is then known without another compile.
 
     Args:
         space: the decisions; where its budget has no limit, 100 compiles are made.
@@ -116,7 +116,7 @@ class _Tree:
         return None
 
     def _descend(self) -> tuple[list[tuple[_Node, int]], _Node | None]:
-        """Return the way by UCT to a node with something to try; without the node where the compile ends instead."""
+        """Return the path of UCT to a node with something to try; without the node if the compile ends first."""
         visited: list[tuple[_Node, int]] = []
         node = self._root
         while not node.untried:
@@ -131,7 +131,7 @@ class _Tree:
         return visited, node
 
     def _behind_default(self, node: _Node) -> _Node | None:
-        """Return the node behind clang's own choice, where its further choices lead is known; None is the end."""
+        """Return the node below clang's own choice, whose leaf is known; None if the compile ends there."""
         with self._snapshots.at(node.path) as branch:
             branch.take(node.default)
             if branch.decision is None:

@@ -26,13 +26,13 @@ MoveKey = tuple[str, tuple[tuple[str, int, int, str, int], ...]]
 
 
 class Move(NamedTuple):
-    """Some decisions made otherwise.
+    """Some decisions with other answers.
 
     Attributes:
         kind: `"keep"` or `"inline"` for one call; `"keep all"`, `"inline all"` for all calls of a function,
             `"bare"` for all calls within one, `"pair"` for two; the name of a rule for the calls within a function that
             it answers otherwise.
-        key: what it is remembered by.
+        key: what identifies it.
         changes: the decisions and their new answers.
         decisions: the same decisions as they were.
     """
@@ -54,8 +54,8 @@ def all_moves(expected: Expectation, rules: Mapping[str, Sequence[int]]) -> list
 
     Args:
         expected: what they change.
-        rules: the answers of others to all its decisions, by name: each is a move for all calls within a function that
-            it answers otherwise.
+        rules: the answers of other policies to all its decisions, by name: for each function, the calls in it that a
+            policy answers differently are one move.
     """
     moves: list[Move] = []
     calls_of: dict[str, list[tuple[Site, PlacedDecision]]] = defaultdict(list)
@@ -94,7 +94,7 @@ def together(kind: str, calls: list[tuple[Site, PlacedDecision]]) -> Move:
 
 
 class Experience:
-    """What moves of each kind have brought in this module, and which of the next are worth trying.
+    """What moves of each kind have gained in this module, and which moves are worth trying next.
 
     Single flips are judged by a linear model of their features, moves of many calls by the mean of their kind.
 

@@ -12,7 +12,7 @@ from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session.decision import Decision
 
 _AHEAD = 24
-"""How far calls are looked for that an inlined body no longer brings."""
+"""How far ahead a call is looked for when those in between, from inlined bodies, are gone."""
 
 _OF_THE_CALL = ("callee_basic_block_count", "nr_ctant_params", "cost_estimate", "callee_conditionally_executed_blocks")
 """The features that tell one call from the next as long as the callee stays as it is (MLInlineAdvisor's)."""
@@ -33,7 +33,7 @@ class Site(NamedTuple):
 
 
 class Fingerprints:
-    """Recognises a call by its features when its number has changed.
+    """Recognises a call by its features if its number has changed.
 
     Args:
         header: the header of the inlining advisor.
@@ -56,7 +56,7 @@ class Plan:
     Args:
         visits: the decisions to repeat, by component and visit.
         kept: those of them that keep their answer whatever else changes; a rule answers the others anew.
-        changes: those that are to be answered otherwise, and how.
+        changes: the decisions to answer differently, and how.
         fingerprints: recognises calls.
         pinned: whether all known decisions keep their answers.
     """
@@ -80,8 +80,7 @@ class Plan:
     def answer(self, decision: Decision) -> int | None:
         """Return the answer to the next question of the compile; None where the plan leaves it to the rule.
 
-        Calls are followed in order within each visit: those that are gone are passed over, those that are new are
-        not known.
+        Calls are followed in order within each visit: those that are gone are passed over, new ones are unknown.
         """
         key = decision.context, decision.visit
         known = self._visits.get(key)

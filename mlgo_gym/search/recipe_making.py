@@ -17,7 +17,7 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
     Args:
         env: the environment, whose compiler and flags are used.
         module: the module.
-        actions: all its decisions, in order; None where nothing was found that is smaller than a plain compile.
+        actions: all its decisions, in order; None if nothing smaller than a plain compile was found.
         compiles: how many compiles it took to find them.
 
     Raises:
@@ -44,14 +44,14 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
 
 
 def replay_recipe(env: CompilerEnv, recipe: Recipe) -> PlacedCompile:
-    """Compile the module of a recipe in a fresh clang with its decisions, and check that all is as the recipe says.
+    """Compile the module of a recipe in a fresh clang with its decisions, and check that the result is the recipe's.
 
     Args:
         env: the environment, whose corpus has the module.
         recipe: the recipe.
 
     Raises:
-        MlgoError: the bitcode or the compiler is another, the questions are, or what comes out is.
+        MlgoError: the bitcode, the compiler, the questions or the result differ from the recipe's.
         CompilerError: the compile failed.
     """
     module = env.corpus.module(recipe.module)

@@ -87,7 +87,7 @@ class Branch:
 
         Args:
             follow: actions to take, by the number of the decision, where they are legal; clang's own choice is taken
-                where they are not, and behind them.
+                elsewhere and afterwards.
 
         Raises:
             CompilerError: the compile failed.
@@ -127,12 +127,12 @@ class SearchSpace:
         module: the module.
         budget: what the search may spend.
         function: with the scope of a function, which one.
-        start: whose decisions the search begins with, where it can begin with any; None is clang's own.
+        start: the policy whose decisions the search begins with, if it can begin with any; None is clang's own.
         portfolio: further policies by name, whose decisions a search may take parts of.
 
     Attributes:
         size: the number of actions.
-        improvements: the compiles that cost less than all before them: the number of each, from 1, and its cost.
+        improvements: each compile that cost less than all before it: its number, from 1, and its cost.
         failed: how many compiles failed; they count as compiles.
 
     Raises:
