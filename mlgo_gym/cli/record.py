@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from mlgo_gym.corpus.by_path import is_gcc
 from mlgo_gym.corpus.links import LINKS_FILE
 from mlgo_gym.corpus.record import record_build
 from mlgo_gym.corpus.recorder import RecordFailure, counted
@@ -34,6 +35,9 @@ def record(
     probes: Annotated[
         bool, typer.Option(help="Also record what configure, CMake, Meson and the like compile to learn of it.")
     ] = False,
+    by_path: Annotated[
+        bool, typer.Option(help="See compilers that the build calls by their path too, through a preloaded library.")
+    ] = True,
 ) -> None:
     """Run a build and keep what it compiles as a corpus, at the level that is asked for.
 
@@ -44,7 +48,14 @@ def record(
     """
     toolchain = find_toolchain(clang)
     build = record_build(
-        command, output, optimize=optimize, toolchain=toolchain, root=root, probes=probes, native=native
+        command,
+        output,
+        optimize=optimize,
+        toolchain=toolchain,
+        root=root,
+        probes=probes,
+        native=native,
+        by_path=by_path,
     )
     recording = build.recording
     console = Console(stderr=True, highlight=False)
@@ -56,6 +67,13 @@ def record(
     if recording.duplicates:
         console.print(
             f"{recording.duplicates} compiles gave the bitcode of another one and are no modules of their own"
+        )
+    for path, number in recording.by_path.items():
+        gcc = ", which is gcc and no clang" if is_gcc(path) else ""
+        console.print(
+            f"{number} compiles called {path} by its path{gcc}: the build has its objects, and the modules are what "
+            "the recording clang makes of the same arguments",
+            markup=False,
         )
     if recording.left_out:
         console.print(f"seen and not recorded: {counted(recording.left_out)}", markup=False)

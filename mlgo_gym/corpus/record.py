@@ -12,13 +12,15 @@ import sys
 import sysconfig
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
 from mlgo_gym.corpus import shim
+from mlgo_gym.corpus.by_path import RECORDER, preload_variables
 from mlgo_gym.corpus.driver_options import NATIVE, driver_options, linker_command
 from mlgo_gym.corpus.recorder import Recorder, Recording, check_output
 from mlgo_gym.errors import CorpusError, NothingCompiledError
@@ -29,6 +31,9 @@ _C_NAMES = ("cc", "gcc", "clang", "c99", "c11")
 _CXX_NAMES = ("c++", "g++", "clang++")
 _COMPILER_NAME = re.compile(r"(?:[\w.]+-)*(cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-[\d.]+)?")
 _GRACE = 10.0
+_CLOCK_STEP = 0.1
+"""How far, in seconds, the times of files may be behind those of the clock."""
+
 _ARCHIVERS = {
     "ar": ("ar", "gcc-ar", "llvm-ar"),
     "ranlib": ("ranlib", "gcc-ranlib", "llvm-ranlib"),
@@ -61,6 +66,7 @@ def record_build(
     log: Path | None = None,
     probes: bool = False,
     native: bool = False,
+    by_path: bool = True,
 ) -> RecordedBuild:
     """Run a build and make a corpus of what it compiles.
 
@@ -92,6 +98,8 @@ def record_build(
         native: whether modules are to be what `mlgo-clang` makes of the same command lines, so that recipes that are
             found for them are found again by its builds: the bundled clang with this machine's headers and linker, and
             `__FILE__` as the build has it. Such a corpus is this machine's.
+        by_path: whether to see compilers that the build calls by their path too, through a library that is preloaded
+            into all of its programs (Linux). They are run as they are.
 
     Raises:
         NothingCompiledError: it compiled nothing.
@@ -104,13 +112,21 @@ def record_build(
     with Recorder(toolchain, optimize, root or folder, target=NATIVE if native else None, probes=probes) as recorder:
         variables = {**os.environ, **build_environment(toolchain, native=native), **(environment or {})}
         variables[shim.SETTINGS_VARIABLE] = str(recorder.write_settings())
+        if by_path:
+            variables |= preload_variables(_shims(toolchain, native=native), variables)
+        start = time.time() - _CLOCK_STEP
         try:
             with nullcontext(None) if log is None else log.open("wb") as out:
                 status = _run_build(command, folder, variables, out)
         except OSError as error:
             raise CorpusError(f"the build cannot be started: {error}; give a command that runs in {folder}") from error
         try:
-            return RecordedBuild(status, recorder.collect(output, metadata))
+            recording = recorder.collect(output, metadata)
+            unseen = recorder.count_unseen(start)
+            if unseen:
+                others = {**recording.left_out, "an object that no compile seen has made": unseen}
+                recording = replace(recording, left_out=others)
+            return RecordedBuild(status, recording)
         except NothingCompiledError as error:
             raise NothingCompiledError(f"the build ended with status {status}; {error}", status) from error
 
@@ -208,6 +224,7 @@ def _launchers(toolchain: Toolchain, *, native: bool) -> dict[str, str]:
             names[name] = "c++" if "++" in match[1] else "c"
     scripts = {mode: _shim_script(toolchain, mode, native=native) for mode in compilers}
     launchers = {name: scripts[mode] for name, mode in names.items()}
+    launchers[RECORDER] = _python_script("by-path", ([], [], []))
     for tool, aliases in _ARCHIVERS.items():
         if toolchain.bundled or shutil.which(tool) is None:
             launchers |= {alias: _script(bundled_command(tool)) for alias in aliases}
@@ -227,8 +244,12 @@ def _shim_script(toolchain: Toolchain, mode: str, *, native: bool) -> str:
     options = driver_options(toolchain, NATIVE if native else None)
     compiler = [*toolchain.command, driver, *options.before]
     linker = linker_command(toolchain, mode, native=native)
-    groups = [word for words in (linker, compiler, options.after) for word in (str(len(words)), *words)]
-    return _script([sys.executable, "-I", "-S", str(Path(shim.__file__).absolute()), mode, *groups])
+    return _python_script(mode, (linker, compiler, options.after))
+
+
+def _python_script(mode: str, groups: Sequence[Sequence[str]]) -> str:
+    words = [word for group in groups for word in (str(len(group)), *group)]
+    return _script([sys.executable, "-I", "-S", str(Path(shim.__file__).absolute()), mode, *words])
 
 
 def _script(words: Sequence[str]) -> str:

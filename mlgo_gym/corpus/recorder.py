@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlgo_gym.corpus.allowed import kept_arguments, refused_argument
+from mlgo_gym.corpus.by_path import is_gcc, objects_made_since
 from mlgo_gym.corpus.code_generation import code_generation_flags
 from mlgo_gym.corpus.description import write_command, write_description, write_metadata
 from mlgo_gym.corpus.driver_options import NATIVE, driver_options
@@ -63,6 +64,8 @@ class Recording:
         duplicates: how many compiles gave the bitcode and the flags of another one, and are no modules of their own.
         left_out: how many compiles and links were seen and not recorded, by reason.
         links: how many link steps are recorded, see `mlgo_gym.corpus.links.read_links`.
+        by_path: how many recorded compiles called their compiler by its path, by that path. What they made is the work
+            of that compiler, which may be gcc; the modules are what the recording clang makes of the same arguments.
     """
 
     corpus: Path
@@ -74,6 +77,7 @@ class Recording:
     duplicates: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
     links: int = 0
+    by_path: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -122,7 +126,7 @@ class Recorder:
         self._compiler = f"clang {toolchain.version_text}"
         self._root = root.resolve()
         self._folder = make_own_folder(parent or Path(tempfile.gettempdir()), "mlgo-gym-record-")
-        for name in ("records", "known", "files"):
+        for name in ("records", "known", "files", "seen"):
             (self._folder / name).mkdir()
         options = driver_options(toolchain, target)
         level = [f"-{optimize}", "-w", "-g0", "-fno-lto", "-fintegrated-as"]
@@ -219,7 +223,14 @@ class Recorder:
             duplicates,
             seen.left_out + not_linked,
             links,
+            Counter(record["by_path"] for record in kept.values() if record["by_path"]),
         )
+
+    def count_unseen(self, start: float) -> int:
+        """Return how many objects below the root, written since a time, none of the compiles made that were seen."""
+        seen = {path.name for path in (self._folder / "seen").iterdir()}
+        found = objects_made_since(self._root, start)
+        return sum(hashlib.sha256(path.read_bytes()).hexdigest() not in seen for path in found)
 
     def _read(self) -> _Seen:
         failures: list[RecordFailure] = []
@@ -232,6 +243,9 @@ class Recorder:
             if failure.exists():
                 found = json.loads(failure.read_bytes())
                 killed = bool(found.get("killed"))
+                if found.get("by_path") and is_gcc(found["by_path"]):
+                    left_out["a compile by gcc, which is no clang, that clang refuses"] += 1
+                    continue
                 failures.append(RecordFailure(self._relative(found["source"]), found["message"], killed))
                 continue
             note = folder / "left-out.json"

@@ -11,7 +11,7 @@ import os
 import sys
 
 # pathlib and typing would double the time that a shim takes to start.
-# ruff: noqa: PTH100, PTH109, PTH113, PTH118, PTH120, PTH123
+# ruff: noqa: PTH100, PTH109, PTH113, PTH118, PTH119, PTH120, PTH123
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ SETTINGS_VARIABLE = "MLGO_RECORD"
 _SOURCES = (
     ".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".i", ".ii",
     ".m", ".mm", ".mi", ".mii", ".s", ".S", ".sx", ".asm", ".cppm", ".ixx", ".ccm", ".cxxm", ".pcm",
-    ".cu", ".hip", ".cl",
+    ".cu", ".hip", ".cl", ".h", ".hh", ".hpp", ".hxx", ".H",
 )  # fmt: skip
 """How the names end of what is recorded, or counted where it is not."""
 
@@ -42,18 +42,25 @@ def main(argv: Sequence[str]) -> int:
     Args:
         argv: the language that the driver assumes (`c` or `c++`); then three times a number and as many words: what
             starts the program that links, what starts the compiler, and what the compiler is given after the
-            arguments; then the build's own arguments.
+            arguments; then the build's own arguments. Or `by-path` and no words, and the path of a compiler, which is
+            run as it is, before the arguments.
 
     Returns:
         the exit status of the real compiler, whatever becomes of the recording.
     """
     mode, linker, compiler, after, arguments = _groups(argv)
+    by_path = None
+    if mode == "by-path":
+        by_path, *arguments = arguments
+        linker = compiler = [by_path]
+        mode = "c++" if "++" in os.path.basename(by_path) else "c"
     expanded = _expand(arguments, os.getcwd())
     inputs = [word for word in expanded if not word.startswith("-")]
     only_headers = all(word.endswith(_HEADER_SUFFIXES) for word in inputs)
     links = not _COMPILE_ONLY.intersection(expanded) and not only_headers
     command = [*linker, *arguments] if links else [*compiler, *arguments, *after]
-    settings_path = os.environ.get(SETTINGS_VARIABLE)
+    # Compilers that this one starts by their path are its own affair.
+    settings_path = os.environ.pop(SETTINGS_VARIABLE, None)
     if not settings_path or not ((links and inputs) or any(map(_may_name_source, expanded))):
         os.execv(command[0], command)  # noqa: S606 - a shim becomes the compiler
     process = os.posix_spawn(command[0], command, os.environ)
@@ -66,6 +73,8 @@ def main(argv: Sequence[str]) -> int:
         try:
             with open(settings_path, encoding="utf-8") as file:
                 settings = json.load(file)
+            settings["by_path"] = by_path
+            compiles.note_objects(settings, expanded, os.getcwd())
             compiles.record_compile(settings, expanded, os.getcwd(), mode)
             if links:
                 store = os.path.dirname(settings["records"])

@@ -22,10 +22,19 @@ OTHER_SUFFIXES = {
     **dict.fromkeys((".s", ".S", ".sx", ".asm"), "assembly"),
     **dict.fromkeys((".cppm", ".ixx", ".ccm", ".cxxm", ".pcm"), "a C++ module"),
     **dict.fromkeys((".cu", ".hip", ".cl"), "code for GPUs"),
+    **dict.fromkeys((".h", ".hh", ".hpp", ".hxx", ".H"), "a precompiled header"),
 }
 """What is counted as seen and not recorded, by how the names of sources end."""
 
 _LANGUAGES = {"c": "c", "cpp-output": "c", "c++": "c++", "c++-cpp-output": "c++"}
+_OTHER_LANGUAGES = {
+    **dict.fromkeys(("c-header", "c++-header", "c-header-cpp-output", "c++-header-cpp-output"), "a precompiled header"),
+    **dict.fromkeys(("c++-module", "c++-module-cpp-output", "c++-system-header", "c++-user-header"), "a C++ module"),
+    **dict.fromkeys(("objective-c", "objective-c++"), "Objective-C"),
+    **dict.fromkeys(("assembler", "assembler-with-cpp"), "assembly"),
+}
+_QUESTIONS = frozenset({"-E", "-M", "-MM", "-fsyntax-only", "-###", "--preprocess"})
+_MODULE_FILES = ("-fmodule-file=", "-fprebuilt-module-path=")
 _PROBE_NAMES = ("conftest", "_configtest", "CMakeCCompilerABI", "CMakeCXXCompilerABI", "sanitycheck", "ztest")
 _PROBE_FOLDERS = (
     "/CMakeFiles/CMakeTmp/",
@@ -75,7 +84,8 @@ def record_compile(
         settings: `clang` (the words that start it), `before` and `after` (driver options that the build's own override
             and that override the build's), `headers` (`-cc1` options by language), `records` (the folder to leave
             recordings in), `temporary` (the folder for temporary files: a source in it is a probe), `root` (that of the
-            build), `probes` (whether to record probes too).
+            build), `probes` (whether to record probes too), `by_path` (the compiler's path where the build called it by
+            that; what it makes is then its own).
         arguments: the command line of the build, without its first word.
         folder: where it runs.
         mode: `c` or `c++`, the language that the driver assumes.
@@ -87,7 +97,8 @@ def record_compile(
     killed = False
     lines, problem = compile_commands(settings, list(arguments), folder, mode)
     if problem is not None:
-        keep_failure(os.path.dirname(settings["records"]), " ".join(arguments)[:500], problem)
+        content = {"source": " ".join(arguments)[:500], "message": problem, "by_path": settings.get("by_path")}
+        _keep(settings["records"], "failure.json", content)
     for line in lines:
         language = _value(line, "-x") or ""
         source = os.path.join(folder, line[-1])
@@ -96,10 +107,22 @@ def record_compile(
             killed |= _record(settings, line, folder, source, _LANGUAGES[language], arguments, once_more=once_more)
         elif reason:
             _keep_note(settings, source, reason)
+    asks = not _QUESTIONS.isdisjoint(arguments)
     for word in arguments:
-        if word.endswith(tuple(OTHER_SUFFIXES)) and not word.startswith("-"):
+        if word.endswith(tuple(OTHER_SUFFIXES)) and not word.startswith("-") and not asks:
             _keep_note(settings, os.path.join(folder, word), OTHER_SUFFIXES[os.path.splitext(word)[1]])
     return killed
+
+
+def note_objects(settings: dict[str, Any], arguments: Sequence[str], folder: str) -> None:
+    """Remember the objects of a compile, recorded or not: an object that none of these made is told of at the end."""
+    if "-c" not in arguments:
+        return
+    named = [arguments[position + 1] for position, word in enumerate(arguments[:-1]) if word == "-o"]
+    named += [word[2:] for word in arguments if word.startswith("-o") and len(word) > 2]
+    stems = [os.path.splitext(os.path.basename(word))[0] for word in arguments if not word.startswith("-")]
+    for name in named or [f"{stem}.o" for stem in stems]:
+        note(settings, os.path.join(folder, name), "seen")
 
 
 def record_link(settings: dict[str, Any], link: dict[str, Any], mode: str) -> None:
@@ -125,22 +148,24 @@ def _lto(arguments: Sequence[str]) -> str | None:
     return "thin" if asked[-1] == "-flto=thin" else "full"
 
 
-def note(settings: dict[str, Any], path: str) -> str | None:
-    """Return the digest of a file that a recorded step has made, and remember it: a link need not keep a copy of it."""
+def note(settings: dict[str, Any], path: str, kind: str = "known") -> str | None:
+    """Return the digest of a file that a step has made, and remember it; links keep no copy of one that is `known`."""
     if not os.path.isfile(path):
         return None
     import hashlib
 
     with open(path, "rb") as file:
         digest = hashlib.sha256(file.read()).hexdigest()
-    with open(os.path.join(os.path.dirname(settings["records"]), "known", digest), "wb"):
+    with open(os.path.join(os.path.dirname(settings["records"]), kind, digest), "wb"):
         return digest
 
 
 def _left_out_because(settings: dict[str, Any], line: list[str], language: str, source: str, folder: str) -> str | None:
     """Return why a compile is not recorded: None where it is, and nothing where it makes no code."""
     if language not in _LANGUAGES:
-        return "" if source.endswith(tuple(OTHER_SUFFIXES)) else f"the language {language}"
+        return (
+            "" if source.endswith(tuple(OTHER_SUFFIXES)) else _OTHER_LANGUAGES.get(language, f"the language {language}")
+        )
     if line[-1] == "-":
         return "a source on standard input"
     if not settings.get("probes") and _is_probe(settings, source, folder):
@@ -187,7 +212,13 @@ def _record(
         return True
     if status != 0:
         message = f"the compiler was killed by signal {-status} {words.strip()}" if status < 0 else words.strip()
-        _write_json(f"{scratch}/failure.json", {"source": source, "message": message, "killed": status < 0})
+        if any(word.startswith(_MODULE_FILES) for word in line):
+            # Modules are compiled for the level of the build, and no other reads them.
+            _write_json(f"{scratch}/left-out.json", {"source": source, "reason": "a compile with precompiled modules"})
+        else:
+            by_path = settings.get("by_path")
+            content = {"source": source, "message": message, "killed": status < 0, "by_path": by_path}
+            _write_json(f"{scratch}/failure.json", content)
     else:
         with open(source, "rb") as file:
             text = file.read()
@@ -200,6 +231,7 @@ def _record(
             "object_sha256": None if made is None else note(settings, made),
             "folder": folder,
             "lto": _lto(arguments),
+            "by_path": settings.get("by_path"),
             "language": language,
             "source_sha256": hashlib.sha256(text).hexdigest(),
             "lines": text.count(b"\n") + (not text.endswith(b"\n")),
