@@ -29,7 +29,7 @@ _SOURCES = (
 
 _COMPILE_ONLY = frozenset(
     """
-    -c -S -E -M -MM -fsyntax-only -### --compile --assemble --preprocess
+    -c -S -E -M -MM -fsyntax-only -### --compile --assemble --preprocess --precompile
     -emit-pch c-header c++-header -xc-header -xc++-header
     """.split()  # noqa: SIM905 - a word list
 )

@@ -108,8 +108,8 @@ def record_compile(
         elif reason:
             _keep_note(settings, source, reason)
     asks = not _QUESTIONS.isdisjoint(arguments)
-    for word in arguments:
-        if word.endswith(tuple(OTHER_SUFFIXES)) and not word.startswith("-") and not asks:
+    for before, word in zip(("", *arguments[:-1]), arguments, strict=True):
+        if word.endswith(tuple(OTHER_SUFFIXES)) and not word.startswith("-") and before != "-o" and not asks:
             _keep_note(settings, os.path.join(folder, word), OTHER_SUFFIXES[os.path.splitext(word)[1]])
     return killed
 
