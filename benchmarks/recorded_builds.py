@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import venv
 from collections import Counter
@@ -222,4 +221,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

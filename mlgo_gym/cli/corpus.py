@@ -16,6 +16,7 @@ from mlgo_gym.cli.decisions import decision_counter
 from mlgo_gym.cli.fetch import fetch
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.record import record
+from mlgo_gym.cli.trust import TrustOption
 from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus
 from mlgo_gym.corpus.information import describe
 from mlgo_gym.corpus.names import named_corpora
@@ -35,9 +36,6 @@ CorpusArgument = Annotated[
 ]
 ClangOption = Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-TrustOption = Annotated[
-    bool, typer.Option(help="Run the flags of the corpus whatever they are; only for one whose maker you know.")
-]
 JobsOption = Annotated[int | None, typer.Option(min=1, help="How many modules at a time. Default: all processors.")]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlgo_gym.cli.trust import TrustOption, trusted
 from mlgo_gym.corpus.sampling import Part
 from mlgo_gym.errors import MlgoError, UnreachableError
 
@@ -66,6 +67,7 @@ def evaluate(
     link: Annotated[
         bool, typer.Option("--link", help="Also link what the recorded build linked, with each policy's objects.")
     ] = False,
+    trust: TrustOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Run policies on the modules of a corpus, and compare what they achieve with plain clang.
@@ -93,7 +95,8 @@ def evaluate(
     given = {
         "clang": clang, "metric": metric, "reward": reward, "max_decisions": max_decisions, "timeout": timeout
     }  # fmt: skip
-    arguments = {name: value for name, value in given.items() if value is not None} | parse_settings(settings or ())
+    chosen = {name: value for name, value in given.items() if value is not None}
+    arguments = chosen | trusted(trust) | parse_settings(settings or ())
     policies = split_policies(policy or ["default"])
 
     def prepare(corpus: str, output: Path | None) -> Evaluation:

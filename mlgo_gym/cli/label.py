@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from mlgo_gym.cli.trust import TrustOption, trusted
+
 
 def label(
     corpus: Annotated[str, typer.Argument(help="A dataset, a folder, a .bc file, or several with commas between.")],
@@ -28,6 +30,7 @@ def label(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
     ] = None,
+    trust: TrustOption = False,
 ) -> None:
     """Measure the bytes of "inline" minus "do not" for many decisions around a policy.
 
@@ -41,7 +44,7 @@ def label(
     from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.training.labelling import Labelling
 
-    arguments = {**({} if clang is None else {"clang": clang}), **parse_settings(settings or ())}
+    arguments = {**({} if clang is None else {"clang": clang}), **trusted(trust), **parse_settings(settings or ())}
     labelling = Labelling(corpus, policy, environment, arguments, compiles, seconds, seed, check, largest, limit)
     lines = []
     with progress_over(len(labelling.modules(labelling.make())), "Modules") as advance:

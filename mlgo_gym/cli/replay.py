@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
+from mlgo_gym.cli.trust import TrustOption
+
 
 def replay(
     folder: Annotated[Path, typer.Argument(help="The --output of `trace`, or a recipe that `search` wrote.")],
     *,
     corpus: Annotated[str | None, typer.Option(help="Where the corpus is now.", show_default="where it was")] = None,
     clang: Annotated[str | None, typer.Option(help="The clang to use, of the version that made the trace.")] = None,
+    trust: TrustOption = False,
 ) -> None:
     """Run the episodes of a trace, or a recipe, again, and compare what is measured with what was.
 
@@ -26,14 +29,14 @@ def replay(
     from mlgo_gym.trajectories import replay as run_again
 
     if folder.is_file():
-        _replay_recipe(folder, corpus, clang)
+        _replay_recipe(folder, corpus, clang, trust)
         return
     with progress_over(None, "Episodes") as advance:
-        verdicts = run_again(folder, corpus=corpus, clang=clang, progress=lambda _: advance())
+        verdicts = run_again(folder, corpus=corpus, clang=clang, trust=trust, progress=lambda _: advance())
     conclude(verdicts)
 
 
-def _replay_recipe(path: Path, corpus: str | None, clang: str | None) -> None:
+def _replay_recipe(path: Path, corpus: str | None, clang: str | None, trust: bool) -> None:
     from mlgo_gym.deploy.recipe_folder import verify_recipe
     from mlgo_gym.envs import InlineEnv
     from mlgo_gym.errors import MlgoError
@@ -43,7 +46,7 @@ def _replay_recipe(path: Path, corpus: str | None, clang: str | None) -> None:
 
     recipe = read_recipe(path)
     if corpus is not None:
-        replay_recipe(InlineEnv(corpus=corpus, clang=clang), recipe)
+        replay_recipe(InlineEnv(corpus=corpus, clang=clang, trust=trust), recipe)
     elif problem := verify_recipe(path, recipe, find_toolchain(clang)):
         raise MlgoError(f"{path}: {problem}; search again, or name the corpus that has it with --corpus")
     change = recipe.text / max(recipe.baseline_text, 1) - 1

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from mlgo_gym.cli.trust import TrustOption, trusted
+
 
 def search(
     environment: Annotated[str, typer.Argument(help="The environment, for instance mlgo/Inline-v0.")],
@@ -27,6 +29,7 @@ def search(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
     ] = None,
+    trust: TrustOption = False,
 ) -> None:
     """Search the decisions of each module of a corpus for those that cost least.
 
@@ -38,7 +41,8 @@ def search(
     from mlgo_gym.cli.evaluate import parse_settings
     from mlgo_gym.search import CorpusSearch
 
-    arguments = {"corpus": corpus, **({} if clang is None else {"clang": clang}), **parse_settings(settings or ())}
+    chosen = {"corpus": corpus, **({} if clang is None else {"clang": clang}), **trusted(trust)}
+    arguments = {**chosen, **parse_settings(settings or ())}
     names = tuple(module or ())
     search = CorpusSearch(environment, arguments, algorithm, compiles, seconds, seed, names, start, recipes)
     results = []

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlgo_gym.cli.trust import TrustOption, trusted
+
 if TYPE_CHECKING:
     from mlgo_gym.trajectories.trajectory import Trajectory
 
@@ -26,6 +28,7 @@ def trace(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
     ] = None,
+    trust: TrustOption = False,
     minari: Annotated[
         str | None, typer.Option(metavar="ID", help="Also make a Minari dataset, for instance mlgo/inline/default-v0.")
     ] = None,
@@ -41,7 +44,7 @@ def trace(
     from mlgo_gym.trajectories import trace as write_trace
     from mlgo_gym.trajectories.minari import MinariDataset
 
-    arguments = parse_settings(settings or ()) | ({} if clang is None else {"clang": clang})
+    arguments = parse_settings(settings or ()) | trusted(trust) | ({} if clang is None else {"clang": clang})
     dataset = None if minari is None else MinariDataset(minari, environment, policy)
     with progress_over(limit, "Modules") as advance:
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mlgo_gym.cli.train_best_of import best_of
+from mlgo_gym.cli.trust import TrustOption, trusted
 from mlgo_gym.cli.widths import widths
 from mlgo_gym.corpus.sampling import PARTS
 from mlgo_gym.errors import MlgoError
@@ -123,6 +124,7 @@ def clone(
         float, typer.Option(min=0, max=1, help="How unsure the network is to be: what it explores.")
     ] = 0.0,
     clang: Clang = None,
+    trust: TrustOption = False,
     seed: Seed = 0,
 ) -> None:
     """Imitate another policy, by behaviour cloning and DAgger: where learning by trial starts."""
@@ -131,7 +133,9 @@ def clone(
     from mlgo_gym.training.distillation import NetworkSettings
     from mlgo_gym.training.features import DEFAULT
 
-    env = make_environment(environment, {"corpus": corpus, **({} if clang is None else {"clang": clang})})
+    env = make_environment(
+        environment, {"corpus": corpus, **({} if clang is None else {"clang": clang}), **trusted(trust)}
+    )
 
     def note(number: int, agreement: float) -> None:
         who = "the expert itself" if number == 0 else "the network"
@@ -168,6 +172,7 @@ def evolve(
     largest: Annotated[int | None, typer.Option(help="Leave out modules with more bytes of bitcode.")] = 60_000,
     jobs: Jobs = 1,
     clang: Clang = None,
+    trust: TrustOption = False,
     seed: Seed = 0,
 ) -> None:
     """Let a network's weights evolve against the real size of modules.
@@ -178,7 +183,7 @@ def evolve(
     from mlgo_gym.training.curves import curves
     from mlgo_gym.training.evolution import Evolution
 
-    arguments = {"corpus": corpus, **({} if clang is None else {"clang": clang})}
+    arguments = {"corpus": corpus, **({} if clang is None else {"clang": clang}), **trusted(trust)}
     evolution = Evolution(
         environment, arguments, generations, directions, best, modules, deviation, step, largest, seed
     )
@@ -219,6 +224,7 @@ def policy(
     steps: Steps = 6000,
     jobs: Jobs = 1,
     clang: Clang = None,
+    trust: TrustOption = False,
     seed: Seed = 0,
 ) -> None:
     """Go the whole road: label, train, label around the new network, and again.
@@ -235,7 +241,7 @@ def policy(
     if any("@" in part for part in parts):
         raise MlgoError(f"--corpus takes no level, found {corpus}; give it as --level")
     at_level = ",".join(_at_level(part, each) for each in dict.fromkeys(level or ["Oz"]) for part in parts)
-    arguments = {} if clang is None else {"clang": clang}
+    arguments = {**({} if clang is None else {"clang": clang}), **trusted(trust)}
     start = Base.parse(base).name
     labelling = Labelling(at_level, start, "mlgo/Inline-v0", arguments, compiles, seconds, seed, 0, largest, limit)
     settings = _imitation(margin, base, hold_out, power, relative, teachers, trees, hidden, steps, seed, jobs)

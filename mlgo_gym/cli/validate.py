@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
+from mlgo_gym.cli.trust import TrustOption
+
 
 def validate(
     folder: Annotated[Path, typer.Argument(help="The --output of `evaluate`.")],
     *,
     corpus: Annotated[str | None, typer.Option(help="Where the corpus is now.", show_default="by its name")] = None,
     clang: Annotated[str | None, typer.Option(help="The clang to use, of the version that made the results.")] = None,
+    trust: TrustOption = False,
 ) -> None:
     """Make the episodes of an evaluation again by their recorded actions, and compare what is measured.
 
@@ -25,5 +28,5 @@ def validate(
     from mlgo_gym.trajectories import validate as make_again
 
     with progress_over(None, "Episodes") as advance:
-        verdicts = make_again(folder, corpus=corpus, clang=clang, progress=lambda _: advance())
+        verdicts = make_again(folder, corpus=corpus, clang=clang, trust=trust, progress=lambda _: advance())
     conclude(verdicts)

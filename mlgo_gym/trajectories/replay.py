@@ -13,6 +13,7 @@ from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.episode_record import measures_of
+from mlgo_gym.evaluation.strangers import recorded_arguments
 from mlgo_gym.session.session import Session
 from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.trajectories.logs import read_answers
@@ -39,6 +40,7 @@ def replay(
     *,
     corpus: str | None = None,
     clang: str | None = None,
+    trust: bool = False,
     progress: Callable[[Verdict], object] = lambda _: None,
 ) -> list[Verdict]:
     """Run every episode of a trace again, and compare what is measured with what was.
@@ -47,14 +49,18 @@ def replay(
         folder: what `trace()` wrote.
         corpus: where the corpus is now; by default where it was.
         clang: the compiler, of the same version; by default as for a new environment.
+        trust: whether to run the flags of the corpus, and what the trace names, whatever they are.
         progress: called with each verdict.
 
     Raises:
+        UntrustedError: running what the trace names could do more than compile.
         MlgoError: the folder holds no trace, the corpus is gone, or the compiler is of another version.
     """
     path = Path(folder)
     meta, episodes = read_trace(path)
-    env = make_environment(meta.environment, {**meta.arguments, "corpus": corpus or meta.corpus, "clang": clang})
+    theirs = None if corpus else meta.corpus
+    arguments = recorded_arguments(str(path), meta.environment, meta.arguments, corpus=theirs, trust=trust)
+    env = make_environment(meta.environment, {**arguments, "corpus": corpus or meta.corpus, "clang": clang})
     check_version(env, meta.clang)
     verdicts = []
     for episode in episodes:

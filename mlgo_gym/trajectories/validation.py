@@ -13,6 +13,7 @@ from mlgo_gym.evaluation.contestants import Contestants, RunnerSettings, is_plai
 from mlgo_gym.evaluation.episode_record import Assignment, measures_of
 from mlgo_gym.evaluation.episode_result import DONE, EpisodeResult
 from mlgo_gym.evaluation.result import load_result
+from mlgo_gym.evaluation.strangers import recorded_arguments
 from mlgo_gym.trajectories.replay import Verdict, check_version, differences
 
 
@@ -21,6 +22,7 @@ def validate(
     *,
     corpus: str | None = None,
     clang: str | None = None,
+    trust: bool = False,
     progress: Callable[[Verdict], object] = lambda _: None,
 ) -> list[Verdict]:
     """Make every finished episode of an evaluation again by its recorded actions, and compare what is measured.
@@ -31,18 +33,28 @@ def validate(
         folder: the output of `evaluate`.
         corpus: what `open_corpus` takes; by default the corpus by the name that it had.
         clang: the compiler, of the same version; by default as for a new environment.
+        trust: whether to run the flags of the corpus, and what the results name, whatever they are.
         progress: called with each verdict.
 
     Raises:
+        UntrustedError: running what the results name could do more than compile.
         MlgoError: the folder holds no results, the corpus is gone, or the compiler is of another version.
     """
     result = load_result(folder)
     configuration = result.configuration
     plain = {name: name for name in configuration.policies.values() if is_plain_clang(name)}
+    arguments = recorded_arguments(
+        str(folder),
+        configuration.environment,
+        configuration.arguments,
+        corpus=None if corpus else configuration.corpus,
+        plain=plain,
+        trust=trust,
+    )
     settings = RunnerSettings(
         configuration.environment,
         corpus or configuration.corpus,
-        {**configuration.arguments, "clang": clang},
+        {**arguments, "clang": clang},
         plain,
         configuration.seed,
     )
