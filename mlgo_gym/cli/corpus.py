@@ -98,8 +98,9 @@ def verify_command(
         problems = verify(opened, toolchain, jobs=jobs, progress=advance)
     for problem in problems:
         typer.echo(f"{problem.module}: {problem.text}")
+    wrong = {problem.module for problem in problems} & set(opened.names)
     typer.echo(
-        f"{opened.name}: {len(opened) - len(problems)} of {len(opened)} modules are whole and understood by clang "
+        f"{opened.name}: {len(opened) - len(wrong)} of {len(opened)} modules are whole and understood by clang "
         f"{toolchain.version_text}"
     )
     if problems:

@@ -23,8 +23,16 @@ def list_table(entries: Sequence[NamedCorpus], optimize: str) -> Table:
     table.columns[3].justify = "right"
     for entry in entries:
         modules = "not made yet" if entry.modules is None else f"{entry.modules:,}"
+        if entry.lacks:
+            modules += f"; lacks {len(entry.lacks):,}: fetch it again"
         table.add_row(escape(entry.name), escape(entry.summary), escape(entry.licence), modules)
     return table
+
+
+def lacks_text(lacks: Sequence[str], most: int = 5) -> str:
+    """Return what a dataset lacks, the first of it by name, and what to do."""
+    more = f" and {len(lacks) - most:,} more" if len(lacks) > most else ""
+    return f"{', '.join(lacks[:most])}{more}; fetch the dataset again"
 
 
 def information_table(corpus: Corpus, information: Information, toolchain: Toolchain) -> Table:
@@ -35,6 +43,8 @@ def information_table(corpus: Corpus, information: Information, toolchain: Toolc
     if corpus.path is not None:
         table.add_row("path", escape(str(corpus.path)))
     table.add_row("modules", f"{information.modules:,}")
+    if information.lacks:
+        table.add_row("lacks", escape(lacks_text(information.lacks)))
     lines, counted = information.lines
     known = "" if counted == information.modules else f" in the {counted:,} modules where they are known"
     table.add_row("source lines", f"{lines:,}{known}" if counted else "unknown")

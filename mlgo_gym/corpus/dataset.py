@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from mlgo_gym.corpus.build_log import explain_build
-from mlgo_gym.corpus.catalogue import Archive, Dataset, find_dataset
+from mlgo_gym.corpus.catalogue import Archive, Dataset, dataset_names, find_dataset
 from mlgo_gym.corpus.driver_options import PORTABLE_TARGET
 from mlgo_gym.corpus.pins import missing_files, wrong_digest
 from mlgo_gym.corpus.record import record_build
@@ -121,6 +121,22 @@ def lacks(dataset: Dataset, folder: Path) -> list[str]:
         return [REPORT_FILE]
     killed = [failure["source"] for failure in report["failures"] if failure.get("killed")]
     return killed or missing_files(folder, dataset)
+
+
+def incomplete(folder: Path) -> list[str]:
+    """Return what a corpus lacks that `fetch_dataset` has made, wherever it lies: nothing for any other folder.
+
+    A source that does not compile is not among that, unless the dataset pins its module.
+    """
+    try:
+        digest = json.loads((folder / REPORT_FILE).read_bytes()).get("archive_sha256")
+    except (OSError, ValueError, AttributeError):
+        return []
+    for name in dataset_names():
+        dataset = find_dataset(name)
+        if dataset.archive.sha256 == digest:
+            return lacks(dataset, folder)
+    return []
 
 
 def dataset_folder(dataset: Dataset, optimize: str, toolchain: Toolchain) -> Path:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_gym.corpus.corpus import Corpus, Count
+from mlgo_gym.corpus.dataset import incomplete
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
@@ -38,6 +39,7 @@ class Information:
         unreadable: per producer that the compiler at hand cannot read, what that said.
         decisions: per task, the number of decisions of each module that could be counted.
         problems: one line per module that could not be looked at.
+        lacks: what a dataset was to hold besides, and does not.
     """
 
     modules: int = 0
@@ -52,6 +54,7 @@ class Information:
     unreadable: dict[str, str] = field(default_factory=dict)
     decisions: dict[str, list[int]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    lacks: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return the same as JSON-able values, under the same names."""
@@ -78,7 +81,10 @@ def describe(
         jobs: how many modules to count in at a time; all processors if None.
         progress: called after each module.
     """
-    information = Information(decisions={task: [] for task in tasks} if count else {})
+    information = Information(
+        decisions={task: [] for task in tasks} if count else {},
+        lacks=[] if corpus.path is None else incomplete(corpus.path),
+    )
     smallest: dict[str, tuple[int, Module]] = {}
 
     def look(name: str) -> tuple[Module, BitcodeFacts, list[int]] | str:

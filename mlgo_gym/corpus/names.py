@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mlgo_gym.corpus.builtin import LEVELS, builtin_folder
 from mlgo_gym.corpus.catalogue import dataset_names, find_dataset
-from mlgo_gym.corpus.dataset import REPORT_FILE, dataset_folder, read_report
+from mlgo_gym.corpus.dataset import REPORT_FILE, dataset_folder, lacks, read_report
 from mlgo_gym.corpus.description import DESCRIPTION_FILE, read_description
 from mlgo_gym.llvm.toolchain import Toolchain
 
@@ -22,6 +22,7 @@ class NamedCorpus:
         licence: the licence of its sources.
         folder: where it lies once it is made.
         modules: the number of its modules, or None where it is not made yet.
+        lacks: what it was to hold besides, and does not; the next use makes it again.
     """
 
     name: str
@@ -29,6 +30,7 @@ class NamedCorpus:
     licence: str
     folder: Path
     modules: int | None
+    lacks: tuple[str, ...] = ()
 
 
 def named_corpora(toolchain: Toolchain, optimize: str) -> list[NamedCorpus]:
@@ -44,5 +46,6 @@ def named_corpora(toolchain: Toolchain, optimize: str) -> list[NamedCorpus]:
         folder = dataset_folder(dataset, optimize, toolchain)
         modules = read_report(name, folder).modules if (folder / REPORT_FILE).exists() else None
         summary = f"{dataset.summary} ({dataset.archive.package} {dataset.archive.version})"
-        entries.append(NamedCorpus(name, summary, dataset.licence, folder, modules))
+        missing = () if modules is None else tuple(lacks(dataset, folder))
+        entries.append(NamedCorpus(name, summary, dataset.licence, folder, modules, missing))
     return entries

@@ -13,7 +13,7 @@ from mlgo_gym.corpus.builtin import builtin_corpus
 from mlgo_gym.corpus.catalogue import dataset_names
 from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus, join_corpora
 from mlgo_gym.corpus.csmith import csmith_corpus
-from mlgo_gym.corpus.dataset import fetch_dataset
+from mlgo_gym.corpus.dataset import fetch_dataset, incomplete
 from mlgo_gym.corpus.description import DESCRIPTION_FILE
 from mlgo_gym.corpus.folder import FolderModules
 from mlgo_gym.corpus.modules import SingleModule
@@ -94,6 +94,7 @@ def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[st
             )
         name = name.removeprefix(_DATASET)
         folder = fetch_dataset(name, optimize=level or DEFAULT_LEVEL, toolchain=toolchain)
+        _warn_if_incomplete(folder)
         project = name.removeprefix("pypi:").partition("==")[0]
         return Corpus(text, FolderModules(folder, flags=flags), path=folder, origin=lambda module: (project, module))
     if text and path.exists():
@@ -124,8 +125,20 @@ def _open_catalogue(names: Sequence[str], level: str, toolchain: Toolchain) -> C
     return join_corpora([_open(f"{name}@{level}" if level else name, toolchain, None) for name in names])
 
 
+def _warn_if_incomplete(folder: Path) -> None:
+    lacks = incomplete(folder)
+    if lacks:
+        warnings.warn(
+            f"{folder}: this dataset lacks {len(lacks)} of what it is to hold, {lacks[0]} first; mlgo-gym corpus fetch "
+            "makes it again",
+            CorpusWarning,
+            stacklevel=5,
+        )
+
+
 def _open_path(path: Path, flags: Sequence[str] | None) -> Corpus:
     if path.is_dir():
+        _warn_if_incomplete(path)
         folder = FolderModules(path, flags=flags)
         missing, looked_at = folder.missing_flags()
         if 0 < missing < looked_at:

@@ -10,6 +10,7 @@ from subprocess import CompletedProcess
 
 from mlgo_gym.corpus.compilation import default_flags, plan
 from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.dataset import incomplete
 from mlgo_gym.corpus.flags import split_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import MlgoError
@@ -61,6 +62,8 @@ def verify(
 
     with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
         problems = [problem for problem in pool.map(look, corpus.names) if problem is not None]
+    lacks = [] if corpus.path is None else incomplete(corpus.path)
+    problems += [Problem(name, "the dataset is to hold it, and lacks it; fetch the dataset again") for name in lacks]
     if len(flagless) == len(corpus):
         return problems  # it never had any, and opening it has said so
     return [*problems, *(Problem(name, flagless[name]) for name in sorted(flagless))]

@@ -11,13 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.cli.corpus_tables import lacks_text, list_table
 from mlgo_gym.corpus import dataset as datasets
-from mlgo_gym.corpus import fetch, pins, shim_compiles
+from mlgo_gym.corpus import fetch, names, opening, pins, shim_compiles
 from mlgo_gym.corpus.catalogue import Dataset, Part, dataset_names, find_dataset
 from mlgo_gym.corpus.dataset import REPORT_FILE, dataset_folder, fetch_dataset, lacks, read_report
 from mlgo_gym.corpus.description import read_description, write_description
+from mlgo_gym.corpus.information import describe
+from mlgo_gym.corpus.names import named_corpora
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.pins import corpus_digest, find_pins, missing_files, write_pins, wrong_digest
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.corpus.verify import verify
+from mlgo_gym.errors import CorpusError, CorpusWarning
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import JsonCache
 from mlgo_gym.storage.leftovers import make_own_folder
@@ -114,6 +119,19 @@ def test_what_stays_killed_is_missing_and_the_next_fetch_completes_it(
     assert failure.killed
     assert "signal 9" in failure.message
     assert lacks(in_the_catalogue(), folder) == [failure.source]
+    for module in (datasets, opening, names):
+        monkeypatch.setattr(module, "dataset_names", lambda: ("tiny",))
+    monkeypatch.setattr(names, "find_dataset", vars(datasets)["find_dataset"])
+    with pytest.warns(CorpusWarning, match="lacks 1 of what it is to hold"):
+        corpus = open_corpus(folder, toolchain=toolchain)
+    with pytest.warns(CorpusWarning, match="lacks 1 of what it is to hold"):
+        open_corpus("tiny", toolchain=toolchain)
+    assert describe(corpus, toolchain).lacks == [failure.source]
+    assert [problem.module for problem in verify(corpus, toolchain)] == [failure.source]
+    (entry,) = [entry for entry in named_corpora(toolchain, "Oz") if entry.name == "tiny"]
+    assert entry.lacks == (failure.source,)
+    assert "lacks 1" in str(list(list_table([entry], "Oz").columns[3].cells))
+    assert failure.source in lacks_text(entry.lacks)
     monkeypatch.setattr(shim_compiles, "_run", real)
     assert read_report("tiny", fetch_dataset("tiny", toolchain=toolchain)).failures == ()
 
