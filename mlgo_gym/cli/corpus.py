@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from mlgo_gym.cli.back_ends import back_ends
 from mlgo_gym.cli.catalogue import catalogue
 from mlgo_gym.cli.corpus_build import combine, extract, import_command, make
 from mlgo_gym.cli.corpus_tables import decision_table, information_table, list_table, module_table
@@ -29,6 +30,7 @@ corpus_commands = typer.Typer(help="Look at corpora, make them, and check them."
 for command in (extract, make, combine, record, fetch, catalogue):
     corpus_commands.command()(command)
 corpus_commands.command("import")(import_command)
+corpus_commands.command("back-ends")(back_ends)
 
 CorpusArgument = Annotated[
     str,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from mlgo_gym.corpus.back_ends import record_back_ends
 from mlgo_gym.corpus.by_path import is_gcc
 from mlgo_gym.corpus.links import LINKS_FILE
 from mlgo_gym.corpus.record import record_build
@@ -35,6 +36,9 @@ def record(
     probes: Annotated[
         bool, typer.Option(help="Also record what configure, CMake, Meson and the like compile to learn of it.")
     ] = False,
+    back_ends: Annotated[
+        Path | None, typer.Option(help="Also make a corpus of ThinLTO's back ends there, of links with -flto=thin.")
+    ] = None,
     by_path: Annotated[
         bool, typer.Option(help="See compilers that the build calls by their path too, through a preloaded library.")
     ] = True,
@@ -81,6 +85,9 @@ def record(
     if build.status != 0:
         how = f"was ended by signal {-build.status}" if build.status < 0 else f"ended with status {build.status}"
         console.print(f"the build {how}; the corpus holds what it compiled until then")
+    if back_ends is not None:
+        extraction = record_back_ends(output, back_ends, toolchain)
+        console.print(f"{back_ends}: {len(extraction.modules)} back ends, {len(extraction.skipped)} left out")
     raise typer.Exit(
         build.status if build.status > 0 else 128 - build.status if build.status else FAILED * bool(recording.failures)
     )
