@@ -15,6 +15,7 @@ from mlgo_gym.cli.corpus_build import combine, extract, import_command, make
 from mlgo_gym.cli.corpus_tables import decision_table, information_table, list_table, module_table
 from mlgo_gym.cli.decisions import decision_counter
 from mlgo_gym.cli.fetch import fetch
+from mlgo_gym.cli.prepare import prepare
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.record import record
 from mlgo_gym.cli.trust import TrustOption
@@ -27,7 +28,7 @@ from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 corpus_commands = typer.Typer(help="Look at corpora, make them, and check them.", no_args_is_help=True)
-for command in (extract, make, combine, record, fetch, catalogue):
+for command in (extract, make, combine, record, fetch, prepare, catalogue):
     corpus_commands.command()(command)
 corpus_commands.command("import")(import_command)
 corpus_commands.command("back-ends")(back_ends)

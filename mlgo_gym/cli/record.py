@@ -10,6 +10,7 @@ from rich.console import Console
 
 from mlgo_gym.corpus.back_ends import record_back_ends
 from mlgo_gym.corpus.by_path import is_gcc
+from mlgo_gym.corpus.link_library import MESSAGE, library_is_built
 from mlgo_gym.corpus.links import LINKS_FILE
 from mlgo_gym.corpus.record import record_build
 from mlgo_gym.corpus.recorder import RecordFailure, counted
@@ -51,6 +52,8 @@ def record(
     not be recorded.
     """
     toolchain = find_toolchain(clang)
+    if toolchain.bundled and not library_is_built():
+        typer.echo(f"mlgo-gym: {MESSAGE}", err=True)
     build = record_build(
         command,
         output,

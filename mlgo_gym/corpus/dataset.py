@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.metadata
 import json
 import os
 import re
@@ -266,13 +267,19 @@ def _build(
 ) -> Recording:
     """Record the wheel that pip builds from unpacked sources, in a virtual environment made for that."""
     environment = work / "environment"
-    made = subprocess.run([sys.executable, "-m", "venv", str(environment)], capture_output=True, text=True, check=False)
+    # The pip at hand can build for another environment; to install one there takes longer than most packages.
+    has_pip = _has_pip()
+    options = ["--without-pip"] if has_pip else []
+    command = [sys.executable, "-m", "venv", *options, str(environment)]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode != 0:
         raise CorpusError(
             f"{dataset.archive.package} is built in a virtual environment, and none can be made; install Python's venv "
             f"module: {made.stderr or made.stdout}"
         )
-    wheel = [str(environment / "bin" / "python"), "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(work / "wheel")]
+    python = str(environment / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python] if has_pip else [python, "-m", "pip"]
+    wheel = [*pip, "wheel", "--no-deps", "--wheel-dir", str(work / "wheel")]
     what = f"{dataset.archive.package} {dataset.archive.version}"
     log = cache_directory() / "logs" / f"{dataset.name}-{dataset.archive.version}-{optimize}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -292,6 +299,15 @@ def _build(
         return build.recording
     failure = RecordFailure(f"the build of {what}", explain_build(build.status, log, toolchain))
     return replace(build.recording, failures=(*build.recording.failures, failure))
+
+
+def _has_pip() -> bool:
+    """Return whether this Python has a pip that knows `--python`: 22.3 and newer."""
+    try:
+        version = importlib.metadata.version("pip").split(".")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return tuple(int(part) if part.isdigit() else 0 for part in version[:2]) >= (22, 3)
 
 
 @contextmanager
