@@ -17,6 +17,7 @@ from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.order import Turn
+from mlgo_gym.episode.counterfactual import Counterfactual, counterfactuals
 from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.options import RENDER_MODES, EnvOptions, Settings, keyword_arguments
 from mlgo_gym.episode.setup import Setup
@@ -238,6 +239,23 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         twin._stepper = stepper.fork()
         twin.fork_method, twin.fork_reason = twin._stepper.episode.fork_method, twin._stepper.episode.fork_reason
         return twin
+
+    def counterfactual(self, *decisions: int | tuple[str, int, int]) -> list[Counterfactual]:
+        """Return what each of some inlining decisions of this episode saved, all others made as they were.
+
+        It is exact, and takes a compile for each and one more; `info["credit"]` estimates it without. What was not
+        decided yet, clang decides.
+
+        Args:
+            decisions: each by its number in the episode, from 0, or by its context, visit and position.
+
+        Raises:
+            ActionError: no episode has begun (call `reset()`).
+            MlgoError: the episode has no such decision, or others ask than the inliner.
+        """
+        if self._stepper is None:
+            raise ActionError("a counterfactual is one of an episode, and none has begun: call reset()")
+        return counterfactuals(self.setup, self._stepper.episode, self.actions, decisions)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return a fork; where no decision waits, an environment made anew with the same arguments and random state."""

@@ -7,7 +7,7 @@ function gained or lost against another compile is credited to the differing dec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,13 +69,14 @@ def credit(reference: PlacedCompile, episode: PlacedCompile, own: Sequence[int] 
         allowed = frozenset(own)
         causes = [number for number in causes if number in allowed]
     exact[causes] = True
-    changes = size_changes(reference.functions, episode.functions)
+    known = _functions(reference) | _functions(episode)
+    changes = with_parts(size_changes(reference.functions, episode.functions), known)
     explained = explain(
         reference.decisions,
         episode.decisions,
         changes,
         [_both(reference, episode.decisions[number]) for number in causes],
-        reference.functions.functions,
+        with_parts(reference.functions.functions, known),
     )
     left = reference.text - episode.text
     for function, reaching in explained.items():
@@ -90,6 +91,27 @@ def credit(reference: PlacedCompile, episode: PlacedCompile, own: Sequence[int] 
         saved[list(sharing)] += left / len(sharing)
         exact[list(sharing)] = False
     return Credit(saved, exact, left)
+
+
+def _functions(compiled: PlacedCompile) -> set[str]:
+    """Return the functions that decisions name."""
+    names = {name for decision in compiled.decisions for name in decision.functions}
+    return names | {decision.callee for decision in compiled.decisions}
+
+
+def with_parts(sizes: Mapping[str, int], known: Collection[str]) -> dict[str, int]:
+    """Return bytes by function, those of what the compiler cut off one or made of it (`f.cold`) with the function's.
+
+    Args:
+        sizes: the bytes by symbol.
+        known: the functions that decisions name.
+    """
+    joined: dict[str, int] = {}
+    for symbol, size in sizes.items():
+        whole = symbol.partition(".")[0]
+        name = whole if symbol not in known and whole in known else symbol
+        joined[name] = joined.get(name, 0) + size
+    return {name: size for name, size in joined.items() if size}
 
 
 def _both(reference: PlacedCompile, decision: PlacedDecision) -> list[PlacedDecision]:

@@ -48,8 +48,9 @@ class Episode:
         handed_over_in: how many of these are in each context.
         measurement: what the compile achieved, once it is over.
         baseline: what the compiler's own heuristic achieves, once the compile is over.
+        compared: what it is compared with, where that is no plain compile.
         own: the positions of the agent's decisions among all; kept with `credit` alone.
-        placed: the inlining decisions with their places, and the bytes of each function, once the compile is over; None
+        placed: all inlining decisions with their places, and the bytes of each function, once the compile is over; None
             without `credit`.
         fork_method: how `fork()` made this episode: `"snapshot"`, `"replay"`, or None for one that was started.
         fork_reason: why `fork()` had to replay; empty if it did not.
@@ -87,7 +88,7 @@ class Episode:
         self.handed_over_in: Counter[str] = Counter()
         self.measurement: Measurement | None = None
         self.baseline: Measurement | None = None
-        self._compared = baseline
+        self.compared = baseline
         self.fork_method: str | None = None
         self.fork_reason = ""
         self._answers: list[bytes] = []
@@ -119,6 +120,12 @@ class Episode:
     def current(self) -> Session:
         """The session that runs now: the agent's compile, and after it, if need be, the baseline's."""
         return self._baseline_session or self.session
+
+    @property
+    def made(self) -> list[tuple[Decision, bytes]]:
+        """All decisions that were answered, clang's own choices among them, and the answers; with `credit` alone."""
+        assert self._made is not None, "decisions are kept for credit"
+        return list(zip(self._made, self._answers, strict=True))
 
     def answer(self, advice: bytes) -> None:
         """Answer the current decision with the bytes of an advice tensor."""
@@ -284,7 +291,7 @@ class Episode:
             keep_decisions(self.compilation, self.task, {})
         self.session.close()
         record = self.task.optimization_record
-        self.baseline = self._compared or known_baseline(self.compilation, optimization_record=record)
+        self.baseline = self.compared or known_baseline(self.compilation, optimization_record=record)
         if self.baseline is None:
             self._baseline_session = baseline_session(self.compilation, optimization_record=record)
 
@@ -297,9 +304,8 @@ class Episode:
         compiled = self.current.finish(0.0)
         if self._made is not None and self._baseline_session is None:
             assert self.session.contexts is not None, "credit needs the places of decisions"
-            answers = [int.from_bytes(advice, "little") for advice in self._answers]
-            made = list(zip(self._made, answers, strict=True))
-            self.placed = place(made, self.session.contexts.remarks, compiled, self.task)
+            inlining = [(each, int.from_bytes(advice, "little")) for each, advice in self.made if each.advisor == 0]
+            self.placed = place(inlining, self.session.contexts.remarks, compiled, self.task)
         return Measurement.of(compiled)
 
     def close(self) -> None:

@@ -130,8 +130,8 @@ class Settings:
             raise MlgoError(
                 f"preoptimize=True is for decisions that come after the optimiser; {task.name} decides within it"
             )
-        if self.credit and task.advisors != (INLINING,):
-            raise MlgoError(f"credit=True is for the decisions of inlining alone; {task.name} decides otherwise")
+        if self.credit and INLINING not in task.advisors:
+            raise MlgoError(f"credit=True is for environments in which calls are inlined; {task.name} has none")
         if self.verify_preoptimized and not self.preoptimizes(task):
             raise MlgoError("verify_preoptimized=True needs preoptimize=True")
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from mlgo_gym.episode.credit import credit
 from mlgo_gym.episode.episode import Episode
+from mlgo_gym.episode.joint_credit import joint_credit, sizes_of_inlining
 from mlgo_gym.episode.placed_compile import PlacedCompile
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError
@@ -61,7 +62,13 @@ def _credit(setup: Setup, episode: Episode, placed: PlacedCompile) -> dict[str, 
     reference = setup.reference(episode.compilation)
     assert episode.baseline is not None
     assert episode.baseline.sizes is not None
-    saved = credit(reference, placed, episode.own).bytes[episode.own]
+    if len(setup.task.advisors) == 1:
+        every = credit(reference, placed, episode.own).bytes
+    else:
+        made = episode.made
+        inlined = sizes_of_inlining(episode.compilation, made, setup.settings.timeout)
+        every = joint_credit(reference, placed, inlined, made, episode.own, setup.task)
+    saved = every[episode.own]
     if len(saved):
         # Rarely a plain compile is another than that of its own answers: that is no single decision's doing.
         saved += (episode.baseline.sizes.text - reference.text) / len(saved)

@@ -87,26 +87,26 @@ def compile_placed(
 
     Args:
         compilation: the compile; the task's own flags are part of it.
-        task: the bound task, whose only advisor is the inliner's.
+        task: the bound task, whose first advisor is the inliner's; what others would ask about is left to clang.
         choose: returns 1 to inline, 0 to keep the call; its decisions have contexts.
         timeout: the longest wait for each sign of life of clang, in seconds.
 
     Raises:
         CompilerError: the compile failed.
         ToolchainError: clang does not say where it inlines.
-        MlgoError: the object has no symbols, or the task is not about inlining alone.
+        MlgoError: the object has no symbols, or the task is not about inlining.
     """
     return complete(placing(compilation, task, choose), timeout)
 
 
 def placing(compilation: Compilation, task: Task, choose: Callable[[Decision], int]) -> Work[PlacedCompile]:
     """Do what `compile_placed()` does, as work for an event loop too."""
-    if task.advisors != (INLINING,):
+    if task.advisors[:1] != (INLINING,):
         asking = ", ".join(advisor.name for advisor in task.advisors)
         raise MlgoError(f"the places of inlining decisions were wanted, and who asks is {asking}: use mlgo/Inline-v0")
     made: list[tuple[Decision, int]] = []
     confined = compilation.confined
-    with Session(compilation.command, task.advisors, confined=confined, contexts=True) as session:
+    with Session(compilation.command, (INLINING,), confined=confined, contexts=True) as session:
         while (decision := (yield session)) is not None:
             answer = choose(decision)
             advice = task.encode(decision, answer)
@@ -123,10 +123,10 @@ def place(made: list[tuple[Decision, int]], remarks: list[bytes], compiled: Comp
     """Return a compile that is over, from what its session left.
 
     Args:
-        made: each decision and its answer.
+        made: each inlining decision and its answer.
         remarks: what clang remarked after each.
         compiled: the object.
-        task: the bound task.
+        task: the bound task, whose first advisor is the inliner's.
 
     Raises:
         MlgoError: the object is no ELF file, or has no symbols.

@@ -88,5 +88,6 @@ def failure(assignment: Assignment, error: Exception) -> EpisodeResult:
 
 
 def measures_of(info: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Return every measure in an episode's last info that has a baseline, each with that."""
-    return {name: (info[name], info[_BASELINE + name]) for name in info if _BASELINE + name in info}
+    """Return every measure in an episode's last info that is a number and has a baseline, each with that."""
+    pairs = {name: (info[name], info[_BASELINE + name]) for name in info if _BASELINE + name in info}
+    return {name: pair for name, pair in pairs.items() if isinstance(pair[0], (int, float))}

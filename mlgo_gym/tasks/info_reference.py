@@ -118,6 +118,5 @@ def info_keys(task: Task) -> list[InfoKey]:
     if task.function_metrics:
         return [*keys, *_ALLOCATION]
     keys += [_SAVED] if task.has_contexts else []
-    others_of = _CREDIT if task.advisors == (INLINING,) else ()
-    keys += others_of
+    keys += _CREDIT if INLINING in task.advisors else ()
     return [replace(key, condition="") if key.condition == _WITH_SIZES else key for key in keys]

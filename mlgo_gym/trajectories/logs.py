@@ -1,7 +1,8 @@
 """Trajectories as LLVM's training logs, which LLVM's log_reader.py and google/ml-compiler-opt read.
 
 An observation is the features and, last of them, the decision, as LLVM's own `-training-log` has it; each is followed
-by an outcome, as those readers expect: the reward of the step, 0 but for the last one of the log.
+by an outcome, as those readers expect: the reward of the step, 0 but for the last one of the log, unless the
+environment gives credit.
 """
 
 from __future__ import annotations
@@ -27,24 +28,23 @@ def log_header(channel: LogHeader) -> LogHeader:
     return LogHeader((*channel.features, channel.advice), score=SCORE)
 
 
-def write_log(stream: IO[bytes], channel: LogHeader, steps: Sequence[Step], reward: float) -> None:
+def write_log(stream: IO[bytes], channel: LogHeader, steps: Sequence[Step], rewards: Sequence[float]) -> None:
     """Write the decisions of one advisor, byte for byte as LLVM's `Logger` would.
 
     Args:
         stream: where to; the caller closes it.
         channel: the header of the advisor's channel.
         steps: its decisions, in order.
-        reward: the reward of the episode, the outcome of the last one.
+        rewards: the reward of each, its outcome.
     """
     log = LogWriter(stream, log_header(channel))
     context: str | None = None
-    last = len(steps) - 1
-    for number, step in enumerate(steps):
+    for step, reward in zip(steps, rewards, strict=True):
         if step.decision.context != context:
             context = step.decision.context
             log.context(context)
         log.observation(step.decision.payload + step.advice)
-        log.outcome(reward if number == last else 0.0)
+        log.outcome(reward)
 
 
 def read_answers(path: Path) -> list[bytes]:

@@ -16,7 +16,8 @@ from mlgo_gym.trajectories.trajectory import Trajectory
 class MinariDataset:
     """Gathers trajectories, and writes them where Minari keeps its datasets (`$MINARI_DATASETS_PATH`).
 
-    An episode of n decisions has n + 1 observations, the last one all zeros, as the environment gives them.
+    An episode of n decisions has n + 1 observations, the last one all zeros, as the environment gives them. With
+    `credit=True` each decision has its own reward.
 
     Args:
         name: the dataset's id, such as `mlgo/inline/default-v0`.
@@ -72,7 +73,10 @@ class MinariDataset:
         failed = trajectory.error is not None
         end[int(failed), -1] = True
         rewards = np.zeros(len(steps), np.float64)
-        rewards[-1] = trajectory.reward
+        if trajectory.rewards is None:
+            rewards[-1] = trajectory.reward
+        else:
+            rewards[:] = trajectory.rewards
         return self._minari.data_collector.EpisodeBuffer(
             id=number,
             observations=_stack([*(step.observation for step in steps), last]),

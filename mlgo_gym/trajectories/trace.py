@@ -81,9 +81,13 @@ def _write(folder: Path, trajectory: Trajectory, advisors: Any, headers: Any) ->
         name = log_name(trajectory.module, advisor.name if len(advisors) > 1 else None)
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        steps = [step for step in trajectory.steps if step.decision.advisor == number]
+        own = [at for at, step in enumerate(trajectory.steps) if step.decision.advisor == number]
+        if trajectory.rewards is None:
+            rewards = [*(0.0 for _ in own[1:]), trajectory.reward] if own else []
+        else:
+            rewards = [trajectory.rewards[at] for at in own]
         with path.open("wb") as stream:
-            write_log(stream, header, steps, trajectory.reward)
+            write_log(stream, header, [trajectory.steps[at] for at in own], rewards)
         logs.append(name)
     return TracedEpisode(
         trajectory.module,

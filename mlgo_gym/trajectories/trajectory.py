@@ -15,6 +15,7 @@ from mlgo_gym.evaluation.episode_record import measures_of
 from mlgo_gym.policies import Policy
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.work import complete
+from mlgo_gym.wrappers.credit_rewards import rewards_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class Trajectory:
         reward: the reward of the episode, which comes with its last step; the others have 0.
         measures: what was measured, by name: the policy's value and that of plain clang.
         error: how the compile failed, as in `info["error"]`; None where it did not.
+        rewards: the reward of each step, which together are that of the episode, where the environment gives credit;
+            else None.
     """
 
     module: str
@@ -53,6 +56,7 @@ class Trajectory:
     reward: float
     measures: dict[str, tuple[float, float]]
     error: dict[str, Any] | None = None
+    rewards: tuple[float, ...] | None = None
 
 
 def record_trajectory(env: CompilerEnv, policy: Policy, module: Module) -> Trajectory | None:
@@ -86,5 +90,6 @@ def record_trajectory(env: CompilerEnv, policy: Policy, module: Module) -> Traje
             stepper.wait()
     assert stepper.ending is not None
     reward, _, info = stepper.ending
+    rewards = tuple(rewards_of(stepper.outcome, reward).tolist()) if "credit" in stepper.outcome else None
     handed_over = stepper.episode.handed_over
-    return Trajectory(module.name, tuple(steps), handed_over, reward, measures_of(info), info.get("error"))
+    return Trajectory(module.name, tuple(steps), handed_over, reward, measures_of(info), info.get("error"), rewards)

@@ -16,6 +16,7 @@ from mlgo_gym.envs.joint import EVICTION, INLINING, PRIORITY, PRIORITY_CHOICES
 from mlgo_gym.envs.regalloc_priority import SCALE, size_order
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.wrappers import CreditRewards
 from tests.conftest import MakeBitcode
 from tests.fakes.drive import Step, play
 
@@ -221,3 +222,38 @@ def test_what_belongs_to_allocation_alone_is_refused(arguments: dict[str, Any]) 
     (name,) = arguments
     with pytest.raises(MlgoError, match=name):
         JointEnv(**arguments)
+
+
+# Credit
+
+
+def test_credit_is_shared_between_inlining_and_registers(make_bitcode: MakeBitcode) -> None:
+    corpus = str(make_bitcode("many_calls.c"))
+    env = CreditRewards(JointEnv(corpus=corpus, credit=True, reward="bytes"))
+    generator = np.random.default_rng(5)
+    _, info = env.reset(seed=0)
+    kinds, contexts, ended, reward = [], [], False, 0.0
+    while not ended:
+        kinds.append(int(np.flatnonzero(info["action_mask"])[0] >= 2))
+        contexts.append(info["context"])
+        legal = np.flatnonzero(info["action_mask"])
+        action = generator.choice(legal) if generator.random() < 0.4 else info["default_action"]
+        _, reward, ended, _, info = env.step(int(action))
+    credit = np.array(info["credit"])
+    assert len(credit) == len(kinds)
+    assert credit.sum() == pytest.approx(info["baseline_text_size"] - info["text_size"])
+    assert info["rewards"].sum() == pytest.approx(reward)
+    assert all(contexts)
+    # What inlining gets is what it comes to where registers are allocated by clang.
+    setup = env.unwrapped.setup  # type: ignore[attr-defined] # ours
+    inliner = InlineEnv(corpus=corpus, contexts=True)
+    places = [action for action, kind in zip(env.unwrapped.actions, kinds, strict=True) if not kind]  # type: ignore[attr-defined] # ours
+    _, other = inliner.reset(seed=0)
+    ended = False
+    for action in places:
+        _, _, ended, _, other = inliner.step(action)
+    assert ended
+    inlined = setup.reference(setup.compilation(setup.corpus[0])).text - other["text_size"]
+    assert credit[np.array(kinds) == 0].sum() == pytest.approx(inlined)
+    inliner.close()
+    env.close()

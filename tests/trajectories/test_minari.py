@@ -10,6 +10,7 @@ import pytest
 from mlgo_gym.errors import MissingExtraError
 from mlgo_gym.trajectories import trace
 from mlgo_gym.trajectories.minari import MinariDataset
+from tests.conftest import MakeBitcode
 
 
 @pytest.mark.libraries
@@ -43,6 +44,28 @@ def test_a_dataset_has_the_episodes_of_the_trace(
         assert len(last) == traced.decisions + 1
         assert np.any(last[0])
         assert not np.any(last[-1])
+
+
+@pytest.mark.libraries
+def test_with_credit_each_decision_has_its_reward(
+    make_bitcode: MakeBitcode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minari = pytest.importorskip("minari", reason="minari is not installed")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    corpus = str(make_bitcode("families.c"))
+    dataset = MinariDataset("mlgo/test/credit-v0", "mlgo/Inline-v0", "random")
+    arguments = {"credit": True}
+    (episode,) = trace(
+        *("mlgo/Inline-v0", "random"),
+        corpus=corpus,
+        output=tmp_path / "t",
+        env_kwargs=arguments,
+        progress=dataset.add,
+    )
+    dataset.write({**arguments, "corpus": corpus})
+    (loaded,) = minari.load_dataset("mlgo/test/credit-v0").iterate_episodes()
+    assert np.count_nonzero(loaded.rewards) > 1
+    assert loaded.rewards.sum() == pytest.approx(episode.reward)
 
 
 def test_without_minari_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ from mlgo_gym.errors import ActionError, CompilerError, MlgoError
 from mlgo_gym.llvm.log_reader import read_log
 from mlgo_gym.trajectories import replay, trace
 from mlgo_gym.trajectories.trace_folder import TracedEpisode, log_name, read_trace
+from mlgo_gym.trajectories.trajectory import Trajectory
+from tests.conftest import MakeBitcode
 
 POLICY = "threshold:0"
 
@@ -64,6 +66,30 @@ def test_a_log_is_llvms_format_byte_for_byte(traced: tuple[Path, list[TracedEpis
     assert rest == expected
     assert rewards[:-1] == [0] * (episode.decisions - 1)
     assert rewards[-1] == pytest.approx(episode.reward, rel=1e-6)
+
+
+def test_with_credit_each_decision_has_its_outcome_and_its_place(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
+    found: list[Trajectory | None] = []
+    episodes = trace(
+        "mlgo/Inline-v0",
+        "random",
+        corpus=str(make_bitcode("families.c")),
+        output=tmp_path / "trace",
+        env_kwargs={"credit": True},
+        progress=found.append,
+    )
+    (trajectory,) = found
+    assert trajectory is not None
+    assert trajectory.rewards is not None
+    with (tmp_path / "trace" / episodes[0].logs[0]).open("rb") as stream:
+        records = list(read_log(stream)[1])
+    outcomes = [float(record.outcome[0]) for record in records if record.outcome is not None]
+    assert outcomes == pytest.approx(list(trajectory.rewards), rel=1e-6)
+    assert sum(trajectory.rewards) == pytest.approx(episodes[0].reward)
+    assert sum(outcome != 0 for outcome in outcomes) > 1
+    assert [record.context for record in records] == [step.decision.context for step in trajectory.steps]
+    assert len({record.context for record in records}) > 3
+    assert [verdict.problem for verdict in replay(tmp_path / "trace")] == [""]
 
 
 def test_our_reader_reads_it_and_the_decision_is_what_the_policy_says(

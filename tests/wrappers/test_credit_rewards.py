@@ -83,7 +83,7 @@ def test_a_fork_has_the_credit_of_its_own_decisions(bitcode: Path) -> None:
 
 
 def test_what_has_no_credit_is_refused(bitcode: Path) -> None:
-    with pytest.raises(MlgoError, match="for the decisions of inlining alone"):
+    with pytest.raises(MlgoError, match="in which calls are inlined"):
         RegAllocEvictEnv(corpus=str(bitcode), credit=True)
     env = InlineEnv(corpus=str(bitcode))
     with pytest.raises(MlgoError, match="need an environment made with credit=True"):
