@@ -63,8 +63,10 @@ def test_an_episode_need_not_be_over(bitcode: Path) -> None:
 
 
 def play_default(bitcode: Path) -> int:
-    with InlineEnv(corpus=str(bitcode), contexts=True) as env:
-        return int(play(env, {})[1]["text_size"])
+    env = InlineEnv(corpus=str(bitcode), contexts=True)
+    size = int(play(env, {})[1]["text_size"])
+    env.close()
+    return size
 
 
 def test_in_an_episode_of_one_function_the_others_are_clangs(bitcode: Path) -> None:
