@@ -24,6 +24,9 @@ from mlgo_gym.search import search_module
 from mlgo_gym.search.recipe_making import make_recipe
 from mlgo_gym.storage.recipe import Recipe, keep_recipe
 
+SECONDS = 600.0
+"""How long a clang may be silent: a build keeps all processors busy."""
+
 ALGORITHM = "greedy"
 """The search that finds most with few compiles (docs/search.md)."""
 
@@ -42,7 +45,7 @@ def search_recipe(source: str, bitcode: Path, flags: Sequence[str], clang: str, 
     Raises:
         MlgoError: the module cannot be searched.
     """
-    arguments = {"corpus": str(bitcode), "clang": clang, "flags": list(flags)}
+    arguments = {"corpus": str(bitcode), "clang": clang, "flags": list(flags), "timeout": SECONDS}
     env = make_environment("mlgo/Inline-v0", arguments)
     try:
         module = next(iter(env.corpus))
