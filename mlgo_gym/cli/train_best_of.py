@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mlgo_gym.cli.trust import TrustOption, trusted
 from mlgo_gym.cli.widths import widths
 
 
@@ -29,6 +30,7 @@ def best_of(
     doubt: Annotated[float, typer.Option(min=0, max=1, help="How unsure the network is to be.")] = 0.0,
     jobs: Annotated[int, typer.Option(min=1, help="How many processes.")] = 1,
     clang: Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")] = None,
+    trust: TrustOption = False,
     seed: Annotated[int, typer.Option(help="The source of chance: the same seed gives the same network.")] = 0,
 ) -> None:
     """Imitate the best of several baselines, module by module.
@@ -45,7 +47,7 @@ def best_of(
     from mlgo_gym.training.distillation import NetworkSettings
 
     settings = NetworkSettings(widths(hidden), steps)
-    arguments = {} if clang is None else {"clang": clang}
+    arguments = {**({} if clang is None else {"clang": clang}), **trusted(trust)}
     best = BestOf(corpus, tuple(baseline), environment, arguments, seed, largest, limit)
     plays = output.with_name(f"{output.name}.plays")
     lines = []

@@ -201,6 +201,7 @@ def evaluate(
     env_kwargs: Mapping[str, Any] | None = None,
     seed: int = 0,
     limit: int | None = None,
+    trust: bool = False,
     progress: Callable[[EpisodeResult], object] = lambda _: None,
 ) -> EvaluationResult:
     """Run policies on the modules of a corpus, and return what they achieved.
@@ -219,6 +220,7 @@ def evaluate(
         env_kwargs: further arguments of the environment.
         seed: what random policies and `limit` depend on.
         limit: take so many of the modules, drawn at random.
+        trust: run the recorded flags of the corpus whatever they are; the environment's argument of that name.
         progress: called with each result.
 
     Raises:
@@ -231,7 +233,7 @@ def evaluate(
         corpus=corpus,
         split=split,
         output=output,
-        env_kwargs=env_kwargs,
+        env_kwargs={**(env_kwargs or {}), **({"trust": True} if trust else {})},
         seed=seed,
         limit=limit,
     ) as evaluation:

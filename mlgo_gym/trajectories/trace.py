@@ -26,6 +26,7 @@ def trace(
     env_kwargs: Mapping[str, Any] | None = None,
     seed: int = 0,
     limit: int | None = None,
+    trust: bool = False,
     progress: Callable[[Trajectory | None], object] = lambda _: None,
 ) -> list[TracedEpisode]:
     """Write the training logs of a policy over a corpus, and return what was written.
@@ -41,6 +42,7 @@ def trace(
         env_kwargs: further arguments of the environment, JSON values.
         seed: what random policies and `limit` depend on.
         limit: take so many of the modules, drawn at random.
+        trust: run the recorded flags of the corpus whatever they are; the environment's argument of that name.
         progress: called after each module.
 
     Raises:
@@ -51,7 +53,7 @@ def trace(
     folder = Path(output)
     if folder.exists() and any(folder.iterdir()):
         raise MlgoError(f"a trace is written to an empty folder, and {folder} is not; choose another, or delete it")
-    arguments = dict(env_kwargs or {})
+    arguments = {**(env_kwargs or {}), **({"trust": True} if trust else {})}
     if arguments.get("scope", "module") != "module":
         raise MlgoError("a trace goes through a corpus module by module; leave scope='function' out")
     env = make_environment(environment, {**arguments, "corpus": corpus})

@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 from mlgo_gym.cli.application import application
 from mlgo_gym.corpus.description import write_command, write_description
 from mlgo_gym.errors import UntrustedError
+from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation.strangers import recorded_arguments
+from mlgo_gym.trajectories import trace
 
 
 @pytest.fixture
@@ -96,3 +98,15 @@ def test_a_trace_that_names_a_plugin_is_refused(tmp_path: Path, calls: Path) -> 
     status, said = run("replay", str(trace))
     assert status != 0
     assert "'-load'" in said
+
+
+def test_functions_take_trust_too(hostile: Path, tmp_path: Path) -> None:
+    with pytest.raises(UntrustedError, match=r"--trust, trust=True"):
+        trace("mlgo/Inline-v0", "default", corpus=str(hostile), output=tmp_path / "refused")
+    assert not (tmp_path / "written").exists()
+    assert len(trace("mlgo/Inline-v0", "default", corpus=str(hostile), output=tmp_path / "trusted", trust=True)) == 1
+    assert (tmp_path / "written").exists()
+    (tmp_path / "written").unlink()
+    result = evaluate("mlgo/Inline-v0", policies=["default"], corpus=str(hostile), trust=True)
+    assert [episode.status for episode in result.episodes] == ["done"]
+    assert (tmp_path / "written").exists()

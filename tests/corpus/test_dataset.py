@@ -238,7 +238,8 @@ def test_any_source_distribution_is_built_as_pip_builds_it(
     assert module.metadata["archive_sha256"] == digest
     assert read_bitcode(module.bitcode).level == "Oz"
     index.downloads = 0
-    assert fetch_dataset("pypi:tiny==2.0", toolchain=toolchain) == folder
+    for name in ("pypi:tiny==2.0", "pypi:Tiny==2.0", "pypi:TINY==2.0"):
+        assert fetch_dataset(name, toolchain=toolchain) == folder
     assert index.downloads == 0
 
 
