@@ -70,9 +70,9 @@ BUILDS = (
         "make", "make -j2 bzip2 bzip2recover",
     ),
     Build(
-        "libyaml", "0.2.5-1", "debian", "libyaml_0.2.5.orig.tar.gz",
-        "fa240dbf262be053f3898006d502d514936c818e422afdcf33921c63bed9bf2e",
-        "Autotools, libtool", "find . -type f -exec touch -d @0 {} +; ./configure CFLAGS=-O2; make -j2",
+        "popt", "1.19+dfsg-1", "debian", "popt_1.19+dfsg.orig.tar.xz",
+        "4cd0cd2963d0c4078f65949599d97135c15ee6c09cf3a36a9a1b2753025bb06b",
+        "Autotools, libtool", "find . -type f -exec touch -d @0 {} +; ./configure --disable-nls CFLAGS=-O2; make -j2",
     ),
     Build(
         "json-c", "0.16-2", "debian", "json-c_0.16.orig.tar.gz",
