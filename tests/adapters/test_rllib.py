@@ -51,8 +51,8 @@ def test_what_learns_and_what_acts_start_from_a_network_and_give_one_back(varied
     with gym.make(INLINE, corpus=varied) as env:
         network, rows = random_network(env, 2)
         other, _ = random_network(env, 2, hidden=(4,))
+        assert network.normalization is not None
         normal = network.normalization
-        assert normal is not None
         algorithm = Local(NormalizeFeatures(env, normal), rllib_model(network))
     assert not np.allclose(read_rllib(algorithm, network)(rows), network(rows))
     start_rllib(algorithm, network)
