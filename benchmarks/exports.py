@@ -84,7 +84,7 @@ def in_release_mode(header: str, llvm_config: str, names: tuple[str, ...], rows:
     library = subprocess.check_output([llvm_config, "--libdir"], text=True).strip()
     (folder / "header.h").write_text(header)
     (folder / "main.cpp").write_text(RUNNER)
-    command = [f"clang++-{llvm.major}", "main.cpp", "-std=c++17", "-O1", "-ffp-contract=off", f"-I{llvm.includes}"]
+    command = [f"clang++-{llvm.major}", "main.cpp", "-std=c++17", "-O2", f"-I{llvm.includes}"]
     command += [f"-L{library}", f"-lLLVM-{llvm.major}", f"-Wl,-rpath,{library}", "-o", "runner"]
     subprocess.run(command, cwd=folder, check=True)
     known = subprocess.check_output([folder / "runner", "names"], text=True).split()

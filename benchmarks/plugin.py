@@ -175,7 +175,9 @@ def main() -> None:
     """Compare every module of the corpora."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clang", required=True)
-    parser.add_argument("--llvm-config", required=True)
+    made = parser.add_mutually_exclusive_group(required=True)
+    made.add_argument("--llvm-config", help="build the plugin for this LLVM")
+    made.add_argument("--plugin", type=Path, help="a plugin of this policy that was built before")
     parser.add_argument("--policy", required=True)
     parser.add_argument("--corpus", action="append", required=True)
     parser.add_argument("--limit", type=int)
@@ -184,13 +186,13 @@ def main() -> None:
     options = parser.parse_args()
     results = json.loads(options.output.read_bytes()) if options.output.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
-        plugin = Path(folder, "libmlgo_inline.so")
-        code = decision_code(options.policy, network_path(options.policy))
-        build_plugin(
-            code, installed_llvm(options.llvm_config), plugin, compiler=options.clang.replace("clang", "clang++")
-        )
+        plugin = options.plugin or Path(folder, "libmlgo_inline.so")
+        if options.plugin is None:
+            code = decision_code(options.policy, network_path(options.policy))
+            compiler = options.clang.replace("clang", "clang++")
+            build_plugin(code, installed_llvm(options.llvm_config), plugin, compiler=compiler)
         for corpus in options.corpus:
-            run(options, corpus, plugin, results)
+            run(options, corpus, plugin.resolve(), results)
 
 
 if __name__ == "__main__":

@@ -44,12 +44,13 @@ def plugin(
     Then: clang-22 -Oz -fpass-plugin=./OUTPUT …, opt-22 -load-pass-plugin=…, or
     ld.lld-22 --load-pass-plugin=… for a link-time optimisation.
     """
+    from mlgo_gym.deploy.exported_file import write_export
     from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code
 
     llvm = installed_llvm(llvm_config)
     code = _code(policy)
     if source is not None:
-        source.write_text(plugin_code(code, llvm), encoding="utf-8")
+        write_export(source, plugin_code(code, llvm).encode())
     build_plugin(code, llvm, output, compiler=compiler)
     typer.echo(f"{output}: {policy} for LLVM {llvm.major}, {output.stat().st_size} bytes")
 
@@ -63,22 +64,22 @@ def llvm_header(policy: Policy, output: Output, level: Level = None) -> None:
     gets it from the estimated cost.
     """
     from mlgo_gym.deploy.clangs_choice import clangs_choice
+    from mlgo_gym.deploy.exported_file import write_export
     from mlgo_gym.deploy.release_header import release_header
-    from mlgo_gym.storage.cache import write_atomically
 
     code = _code(policy)
-    write_atomically(output, release_header(code, level).encode())
+    write_export(output, release_header(code, level).encode())
     _say(output, f"{policy}, {output.stat().st_size} bytes", clangs_choice(policy, code.features, level))
 
 
 @export_commands.command("onnx")
 def onnx(policy: Network, output: Output) -> None:
     """Write a network as an ONNX model; onnx:OUTPUT reads it back."""
+    from mlgo_gym.deploy.exported_file import write_export
     from mlgo_gym.deploy.exported_policy import exported_network
     from mlgo_gym.deploy.onnx_model import onnx_model
-    from mlgo_gym.storage.cache import write_atomically
 
-    write_atomically(output, onnx_model(policy, exported_network(policy)))
+    write_export(output, onnx_model(policy, exported_network(policy)))
     typer.echo(f"{output}: {policy}, {output.stat().st_size} bytes")
 
 

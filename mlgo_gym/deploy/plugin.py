@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from mlgo_gym.deploy.decision_code import DEFAULT, DecisionCode
+from mlgo_gym.deploy.exported_file import writing
 from mlgo_gym.deploy.network_code import FLAGS
 from mlgo_gym.errors import PolicyError, ToolchainError
 
@@ -65,7 +66,12 @@ def installed_llvm(llvm_config: str) -> InstalledLlvm:
         )
     questions = ["--version", "--includedir", "--bindir", "--has-rtti"]
     version, includes, programs, rtti = (_output([llvm_config, question]) for question in questions)
-    major = int(version.partition(".")[0])
+    first = version.partition(".")[0]
+    if not first.isdecimal():
+        raise ToolchainError(
+            f"{llvm_config} was to be an llvm-config, and says its version is {version[:40]!r}; name another"
+        )
+    major = int(first)
     if major < OLDEST:
         raise ToolchainError(f"LLVM {OLDEST} or newer was wanted for a plugin, and {llvm_config} is of {version}")
     return InstalledLlvm(major, Path(includes), Path(programs), rtti == "YES")
@@ -115,6 +121,7 @@ def build_plugin(policy: DecisionCode, llvm: InstalledLlvm, output: Path, *, com
     Raises:
         PolicyError: the policy reads features that this LLVM does not have.
         ToolchainError: its headers or a compiler are not there, or the plugin does not compile.
+        MlgoError: it cannot be written there.
     """
     code = plugin_code(policy, llvm)
     found = compiler or next(filter(shutil.which, (str(llvm.programs / "clang++"), "c++")), None)
@@ -122,14 +129,15 @@ def build_plugin(policy: DecisionCode, llvm: InstalledLlvm, output: Path, *, com
         raise ToolchainError(
             "a C++ compiler was wanted to build the plugin, and there is none; name one with --compiler"
         )
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent) as folder:
-        source, library = Path(folder, "plugin.cpp"), Path(folder, "plugin.so")
-        source.write_text(code, encoding="utf-8")
-        flags = [*FLAGS, "-std=c++17", "-fPIC", "-shared", "-w"]
-        flags += [f"-I{llvm.includes}", *([] if llvm.rtti else ["-fno-rtti"])]
-        _output([found, *flags, str(source), "-o", str(library)])
-        library.replace(output)
+    with writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent) as folder:
+            source, library = Path(folder, "plugin.cpp"), Path(folder, "plugin.so")
+            source.write_text(code, encoding="utf-8")
+            flags = [*FLAGS, "-std=c++17", "-fPIC", "-shared", "-w"]
+            flags += [f"-I{llvm.includes}", *([] if llvm.rtti else ["-fno-rtti"])]
+            _output([found, *flags, str(source), "-o", str(library)])
+            library.replace(output)
 
 
 def _output(command: Sequence[str]) -> str:

@@ -10,12 +10,11 @@ import json
 from pathlib import Path
 
 from mlgo_gym.deploy.clangs_choice import ClangsChoice
+from mlgo_gym.deploy.exported_file import write_export
 from mlgo_gym.deploy.network_graph import DECISION, LOGITS, check_decides, forward
 from mlgo_gym.deploy.tflite_graph import TfliteGraph
-from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.tflite import MODEL, OUTPUT_SPEC
-from mlgo_gym.storage.cache import write_atomically
 
 _PREFIX = "action_"
 """What LLVM puts before each feature, unless `-ml-inliner-trained-model-feed-prefix` says something else."""
@@ -62,13 +61,7 @@ def write_tflite_folder(folder: Path, model: bytes) -> None:
     """Write the folder of a model.
 
     Raises:
-        PolicyError: there is something else of that name, or it cannot be written.
+        MlgoError: it cannot be written there.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / MODEL, model)
-        write_atomically(folder / OUTPUT_SPEC, output_spec().encode())
-    except OSError as error:
-        raise PolicyError(
-            f"{folder} was to be a folder with {MODEL} and {OUTPUT_SPEC}, and cannot be: {error}; choose another"
-        ) from error
+    write_export(folder / MODEL, model)
+    write_export(folder / OUTPUT_SPEC, output_spec().encode())

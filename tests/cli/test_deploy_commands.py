@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from mlgo_clang.counters import count
 from mlgo_gym.cli.application import application
-from mlgo_gym.errors import CorpusError, PolicyError, ToolchainError
+from mlgo_gym.errors import CorpusError, MlgoError, PolicyError, ToolchainError
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -44,6 +44,20 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match="llvm-config-2"):
         run("export", "plugin", "--policy", "never", "--output", output, "--llvm-config", "llvm-config-2")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["", "file/model"])
+def test_an_export_that_cannot_be_written_leaves_nothing(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(MlgoError, match="the export was to go to"):
+        run("export", "llvm-header", "--policy", "never", "--output", str(tmp_path / name))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert list(tmp_path.parent.glob(f".{tmp_path.name}*")) == []
+
+
+def test_a_program_that_is_no_llvm_config_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match="echo was to be an llvm-config, and says its version is"):
+        run("export", "plugin", "--policy", "never", "--output", str(tmp_path / "x"), "--llvm-config", "echo")
 
 
 def test_a_folder_of_recipes_may_be_empty_but_must_be_there(tmp_path: Path) -> None:

@@ -192,15 +192,6 @@ class TestWhatCannotBe:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
-    pytest.importorskip("ai_edge_litert")
-    (tmp_path / "model").touch()
-    arguments = ["export", "tflite", "--policy", "inline-oz", "--output", str(tmp_path / "model")]
-    result = CliRunner().invoke(application, arguments)
-    assert isinstance(result.exception, PolicyError)
-    assert "was to be a folder with model.tflite" in str(result.exception)
-
-
 def test_a_network_outside_the_box_that_reads_clangs_choice_needs_a_level(network_file: Path, tmp_path: Path) -> None:
     arguments = ["export", "tflite", "--policy", f"mlp:{network_file}", "--output", str(tmp_path / "model")]
     result = CliRunner().invoke(application, arguments)

@@ -104,12 +104,18 @@ def test_it_decides_in_a_thin_link_by_lld(llvm: InstalledLlvm, plugin: Path, tmp
     object_file = tmp_path / "thin.o"
     thin = [f"clang-{llvm.major}", "-Oz", "-fPIC", "-flto=thin", f"-fpass-plugin={plugin}"]
     subprocess.run([*thin, "-c", str(source), "-o", str(object_file)], check=True)
+    driver = [f"clang-{llvm.major}", "-flto=thin", "-fuse-ld=lld", "-nostdlib"]
     sizes = [
-        text([linker, "-shared", *extra, str(object_file)], tmp_path / "linked.so")
-        for extra in ([], [f"--load-pass-plugin={plugin}"])
+        text([*command, "-shared", *extra, str(object_file)], tmp_path / "linked.so")
+        for command, extra in (
+            ([linker], []),
+            ([linker], [f"--load-pass-plugin={plugin}"]),
+            (driver, [f"-Wl,--load-pass-plugin={plugin}"]),
+        )
     ]
     # What the policy left alone before the link, clang inlines in the link; but where the policy is asked there too.
     assert sizes[0] != sizes[1]
+    assert sizes[1] == sizes[2]
 
 
 def test_features_that_an_llvm_does_not_have_are_refused(llvm: InstalledLlvm) -> None:

@@ -9,9 +9,23 @@
 #include <math.h>
 #include <string>
 
+// A product and a sum in one rounding are another number: decisions are those of the policy only without that.
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#endif
+
 namespace mlgo_policy {
 @POLICY@
 } // namespace mlgo_policy
+
+#if defined(__clang__)
+#pragma clang fp contract(on)
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
 
 namespace llvm {
 
