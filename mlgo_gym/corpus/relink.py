@@ -177,12 +177,14 @@ def _place(
     if each.link is not None:
         if each.link not in libraries:
             raise CorpusError(f"it is linked with {each.link}: link that first, and give it with libraries=")
-        return libraries[each.link].absolute()
+        return _called(libraries[each.link], archive.parent, Path(each.link).name)
     paths = []
     for part in each.parts:
         if part.module is not None and part.module not in objects:
             raise CorpusError(f"an object for the module {part.module} is linked, and none was given")
         paths.append((objects[part.module] if part.module is not None else corpus / str(part.file)).absolute())
+    if each.kind in ("object", "source") and paths[0].suffix != ".o":
+        return _called(paths[0], archive.parent, f"{archive.name}.o")
     if each.kind != "archive":
         return paths[0]
     made = archive.with_suffix(".a")
@@ -191,6 +193,16 @@ def _place(
     if answer.returncode != 0:
         raise CorpusError(f"the archive {each.named} was to be made again: {answer.stderr.strip()}")
     return made
+
+
+def _called(path: Path, scratch: Path, name: str) -> Path:
+    """Return a file under a name that tells linkers what it is, relative to where they run: a library's may stay."""
+    link = scratch / name
+    if link.is_symlink() and link.readlink() != path.absolute():
+        link = Path(tempfile.mkdtemp(dir=scratch)) / name
+    if not link.is_symlink():
+        link.symlink_to(path.absolute())
+    return link.relative_to(scratch)
 
 
 def _with_file(word: str, named: str, path: str) -> str:
