@@ -16,6 +16,7 @@ import json
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +56,15 @@ def reaped() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def measure(corpus: str, most: int, path: Path) -> dict[str, Compile]:
-    """Compile every module with decisions, at most `most`, and keep each result as soon as it is there."""
+def measure(corpus: str, most: int, limit: int, path: Path) -> dict[str, Compile]:
+    """Compile modules with at most `most` decisions until `limit` are known; each is kept as soon as it is measured."""
     kept = json.loads(path.read_text()) if path.exists() else {}
     env: Any = gym.make(ENVIRONMENT, corpus=corpus).unwrapped
-    for module in env.with_decisions(1, most):
-        if module.name in kept:
+    for name in np.random.default_rng(0).permutation(env.corpus.names).tolist():
+        module = env.corpus.module(name)
+        if len(kept) >= limit:
+            break
+        if module.name in kept or not 0 < sum(env.decisions(module).values()) <= most:
             continue
         env.reset(options={"module": module.name})
         env.close()  # whatever is made only once is made now
@@ -120,7 +124,10 @@ class Schedule:
         start: when: `"at once"`, as an episode begins; `"idle"`, when a core has nothing to do; or `"background"`, as
             an episode begins, but on cores that nobody else wants.
         together: whether all environments take the same modules in the same order.
+        apart: whether each takes modules of its own length, the first the shortest.
         spread: by which part episodes of one module differ in their number of decisions.
+        budget: as `max_decisions`, and modules with fewer decisions are left out.
+        staggered: whether the first episodes end after any number of decisions within the budget.
         seed: which modules come.
     """
 
@@ -132,18 +139,35 @@ class Schedule:
         prefetch: int = 1,
         start: str = "at once",
         together: bool = False,
+        apart: bool = False,
         spread: float = 0.1,
+        budget: int | None = None,
+        staggered: bool = False,
         seed: int = 0,
     ) -> None:
-        self._compiles, self._prefetch, self._start, self._spread = compiles, prefetch, start, spread
+        self._prefetch, self._start, self._spread = prefetch, start, spread
+        if budget is not None:
+            compiles = [compiled for compiled in compiles if len(compiled.gaps) >= budget]
+        ordered = sorted(compiles, key=lambda compiled: len(compiled.gaps))
+        cuts = [number * len(ordered) // rows for number in range(rows + 1)]
+        self._compiles = [ordered[low:high] if apart else compiles for low, high in pairwise(cuts)]
         self._modules = [np.random.default_rng([seed, 0 if together else number]) for number in range(rows)]
         self._lengths = [np.random.default_rng([seed, 1, number]) for number in range(rows)]
+        first = np.random.default_rng([seed, 2])
+        self._budgets = [None if budget is None else int(first.integers(budget)) + 1 for _ in range(rows)]
+        if not staggered:
+            self._budgets = [budget] * rows
+        self._budget = budget
         self.rows = [Row() for _ in range(rows)]
         self.jobs: list[Job] = []
         self.spent = dict.fromkeys(("a tail alone", "a decision alone", "two or more"), 0.0)
 
     def _draw(self, number: int) -> Compile:
-        drawn = self._compiles[self._modules[number].integers(len(self._compiles))]
+        compiles = self._compiles[number]
+        drawn = compiles[self._modules[number].integers(len(compiles))]
+        budget, self._budgets[number] = self._budgets[number], self._budget
+        if budget is not None:
+            return Compile(drawn.front, drawn.gaps[: budget - 1], sum(drawn.gaps[budget - 1 :]) + drawn.tail)
         length = round(len(drawn.gaps) * (1 + self._spread * self._lengths[number].uniform(-1, 1)))
         return Compile(drawn.front, tuple(np.resize(drawn.gaps, length)) if drawn.gaps else (), drawn.tail)
 
@@ -231,6 +255,9 @@ RULES: dict[str, dict[str, Any]] = {
     "started in the background": {"rows": 4, "start": "background"},
     "the same modules in all": {"rows": 4, "together": True},
     "... with equally many decisions": {"rows": 4, "together": True, "spread": 0.0},
+    "short modules beside long ones": {"rows": 4, "apart": True},
+    "max_decisions=40, begun together": {"rows": 4, "budget": 40},
+    "max_decisions=40, at any time": {"rows": 4, "budget": 40, "staggered": True},
     "2 environments": {"rows": 2},
     "8 environments": {"rows": 8},
     "16 environments": {"rows": 16},
@@ -242,12 +269,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", default="builtin,zstd")
     parser.add_argument("--most", type=int, default=150, help="decisions of a module; larger ones are left out")
+    parser.add_argument("--limit", type=int, default=20, help="modules, drawn at random")
     parser.add_argument("--compiles", type=Path, default=Path("runs/compiles.json"), help="what was measured")
     parser.add_argument("--decisions", type=int, default=10_000, help="of all environments together")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    compiles = list(measure(options.corpus, options.most, options.compiles).values())
+    compiles = list(measure(options.corpus, options.most, options.limit, options.compiles).values())
+    if not compiles:
+        parser.error(f"no module of {options.corpus} has 1 to {options.most} decisions")
     parts = [sum(times) for times in zip(*((each.front, sum(each.gaps), each.tail) for each in compiles), strict=True)]
     shares = {name: part / sum(parts) for name, part in zip(("front", "decisions", "tail"), parts, strict=True)}
     print(f"{len(compiles)} modules; before the first decision {shares['front']:.0%} of a compile, then ", end="")

@@ -163,6 +163,11 @@ def test_importing_it_opens_nothing_that_a_feature_alone_needs() -> None:
     assert not {"typer", "rich", "elftools", "pypi_simple", "torch", "ziglang"} & set(modules)
 
 
+def test_a_plain_compile_does_not_load_what_copies_processes() -> None:
+    code = "import sys, mlgo_gym.episode.baseline; print('mlgo_gym.session.ptrace' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
 def test_the_driver_imports_nothing_but_itself_and_little_of_the_standard_library() -> None:
     code = "import json, sys; before = set(sys.modules); import mlgo_clang.__main__, mlgo_clang.advised\n"
     modules = subprocess.check_output([sys.executable, "-c", f"{code}print(json.dumps([*set(sys.modules) - before]))"])

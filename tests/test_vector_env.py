@@ -272,6 +272,16 @@ def test_modules_come_in_turn_once_each_among_all_environments(varied: str) -> N
     envs.close()
 
 
+def test_episodes_of_one_budget_end_together(varied: str) -> None:
+    with InlineEnv(corpus=varied) as single:
+        enough = single.with_decisions(3)
+    envs = as_vector(gym.make_vec(INLINE, num_envs=2, corpus=enough, max_decisions=3))
+    envs.reset(seed=0)
+    ends = [envs.step([1, 0])[2].tolist() for _ in range(8)]
+    assert ends == [[over, over] for over in (False, False, True, False, False, False, True, False)]
+    envs.close()
+
+
 def test_each_environment_draws_its_own_picture(varied: str) -> None:
     envs = make(INLINE, varied, 2, render_mode="rgb_array")
     envs.reset(seed=1, options={"module": ["calls", "mixed"]})

@@ -1,11 +1,13 @@
-"""RLlib by its own entry point, `PPOConfig().environment(id)`, and by its own module for masked actions."""
+"""RLlib by its own entry point, `PPOConfig().environment(id)`, and by its own module for masked actions.
+
+Runners in processes of their own are in `examples/rllib_ppo.py`, which is tried too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -17,7 +19,11 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.examples.rl_modules.classes.action_masking_rlm import ActionMaskingTorchRLModule
 
-pytestmark = [pytest.mark.libraries, pytest.mark.filterwarnings("ignore")]  # ray warns of itself
+pytestmark = [
+    pytest.mark.libraries,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore"),  # ray warns of itself
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -66,10 +72,3 @@ def test_its_module_for_masked_actions_never_takes_an_illegal_one(name: str, sho
     )
     report = learn(config)
     assert report["num_env_steps_sampled"] >= 16
-
-
-def test_runners_of_its_own_make_the_environment_from_the_id(short: dict[str, Any]) -> None:
-    config = small("mlgo/Inline-v0", short).env_runners(num_env_runners=1, num_envs_per_env_runner=2)
-    report = learn(config)
-    assert report["num_env_steps_sampled"] >= 16
-    assert gym.envs.registry  # and nothing of ours need be imported there
