@@ -54,13 +54,13 @@ def test_what_learns_and_what_acts_start_from_a_network_and_give_one_back(varied
         assert network.normalization is not None
         normal = network.normalization
         algorithm = Local(NormalizeFeatures(env, normal), rllib_model(network))
-    assert not np.allclose(read_rllib(algorithm, network)(rows), network(rows))
-    start_rllib(algorithm, network)
-    assert np.array_equal(read_rllib(algorithm, network)(rows), network(rows))
-    seen = {"obs": torch.from_numpy(normal(rows))}
-    acted = algorithm.get_module().forward_inference(seen)["action_dist_inputs"].numpy()
-    assert np.allclose(acted, network(rows), atol=1e-4)
-    learned = algorithm.learner_group.get_weights()["default_policy"]["pi.net.mlp.0.bias"]
-    assert np.array_equal(np.asarray(learned), network.biases[-1])
-    with pytest.raises(PolicyError, match="build the algorithm with"):
-        start_rllib(algorithm, other)
+        assert not np.allclose(read_rllib(algorithm, network)(rows), network(rows))
+        start_rllib(algorithm, network)
+        assert np.array_equal(read_rllib(algorithm, network)(rows), network(rows))
+        seen = {"obs": torch.from_numpy(normal(rows))}
+        acted = algorithm.get_module().forward_inference(seen)["action_dist_inputs"].numpy()
+        assert np.allclose(acted, network(rows), atol=1e-4)
+        learned = algorithm.learner_group.get_weights()["default_policy"]["pi.net.mlp.0.bias"]
+        assert np.array_equal(np.asarray(learned), network.biases[-1])
+        with pytest.raises(PolicyError, match="build the algorithm with"):
+            start_rllib(algorithm, other)
