@@ -17,6 +17,18 @@ from mlgo_gym.episode.inline_reach import explain
 from mlgo_gym.episode.placed_compile import PlacedCompile, PlacedDecision
 from mlgo_gym.llvm.function_sizes import size_changes
 
+_BYTES_PER_COST, _BYTES_PER_CALL = 0.5, 4.0
+"""How many bytes a unit of clang's estimate stands for, and how many a call that is gone."""
+
+_LEAST_COST, _MOST_COST = -200.0, 1500.0
+"""Estimates outside are taken for these."""
+
+_LAST_CALL = 15000.0
+"""What clang takes off its estimate for the last call of a function (llvm/include/llvm/Analysis/InlineCost.h)."""
+
+_LEAST_GROWTH = 8.0
+"""The bytes for which a decision counts that is expected to change nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Credit:
@@ -71,18 +83,25 @@ def credit(reference: PlacedCompile, episode: PlacedCompile, own: Sequence[int] 
     exact[causes] = True
     known = _functions(reference) | _functions(episode)
     changes = with_parts(size_changes(reference.functions, episode.functions), known)
+    before = with_parts(reference.functions.functions, known)
     explained = explain(
         reference.decisions,
         episode.decisions,
         changes,
         [_both(reference, episode.decisions[number]) for number in causes],
-        with_parts(reference.functions.functions, known),
+        before,
     )
     left = reference.text - episode.text
+    expected = np.array([_expected_growth(episode.decisions[number]) for number in causes])
     for function, reaching in explained.items():
-        numbers = np.fromiter((causes[cause] for cause in reaching), np.int64, len(reaching))
-        weights = 0.5 ** np.fromiter(reaching.values(), np.float64, len(reaching))
-        saved[numbers] -= changes[function] * weights / weights.sum()
+        at = np.fromiter(reaching, np.int64, len(reaching))
+        nearness = 0.5 ** np.fromiter(reaching.values(), np.float64, len(reaching))
+        # Of a function that came or went as a whole, what calls in it would cost says nothing.
+        whole = function not in before or changes[function] == -before[function]
+        growth = nearness * (0.0 if whole else expected[at])
+        weights = np.abs(growth) + _LEAST_GROWTH * nearness
+        numbers = np.array(causes, np.int64)[at]
+        saved[numbers] -= growth + (changes[function] - growth.sum()) * weights / weights.sum()
         left += changes[function]
         if len(numbers) > 1:
             exact[numbers] = False
@@ -91,6 +110,18 @@ def credit(reference: PlacedCompile, episode: PlacedCompile, own: Sequence[int] 
         saved[list(sharing)] += left / len(sharing)
         exact[list(sharing)] = False
     return Credit(saved, exact, left)
+
+
+def _expected_growth(decision: PlacedDecision) -> float:
+    """Return by how many bytes a decision is expected to have grown the function of its call, against the other answer.
+
+    The numbers were chosen on the 69,471 measured decisions of docs/results/labels: benchmarks/credit_sharing.py.
+    """
+    cost = decision.estimate
+    if cost < -_LAST_CALL / 2:
+        cost += _LAST_CALL
+    growth = _BYTES_PER_COST * min(max(cost, _LEAST_COST), _MOST_COST) - _BYTES_PER_CALL
+    return growth if decision.answer else -growth
 
 
 def _functions(compiled: PlacedCompile) -> set[str]:

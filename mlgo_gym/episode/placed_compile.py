@@ -33,6 +33,7 @@ class PlacedDecision(NamedTuple):
         answer: 1 to inline it, 0 to keep the call.
         default: what clang itself would have answered.
         payload: the features, as they came.
+        estimate: what inlining costs by clang's own model, the feature `cost_estimate`.
     """
 
     component: str
@@ -42,6 +43,7 @@ class PlacedDecision(NamedTuple):
     answer: int
     default: int
     payload: bytes
+    estimate: float = 0.0
 
     @property
     def functions(self) -> list[str]:
@@ -139,7 +141,9 @@ def place(made: list[tuple[Decision, int]], remarks: list[bytes], compiled: Comp
         default = int(task.default_action(decision))
         decisions.append(
             PlacedDecision(
-                *(decision.context, decision.visit, decision.number, name or ""), answer, default, decision.payload
+                *(decision.context, decision.visit, decision.number, name or ""),
+                *(answer, default, decision.payload),
+                float(record["cost_estimate"][0]) if "cost_estimate" in integers else 0.0,
             )
         )
     return PlacedCompile(tuple(decisions), function_sizes(compiled.object_bytes))
