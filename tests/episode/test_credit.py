@@ -122,6 +122,23 @@ def test_code_reaches_the_functions_that_it_is_inlined_into() -> None:
     assert reach.of_component(["b", "c"]) == {"b": 0, "c": 0}
 
 
+def test_decisions_that_meet_share_by_what_is_expected_of_them() -> None:
+    kept = [decision("f", "large", 0), decision("f", "small", 0)._replace(position=1), decision("g", "f", 0)]
+    inlined = [
+        kept[0]._replace(answer=1, estimate=100.0),
+        kept[1]._replace(answer=1, estimate=20.0),
+        kept[2],
+    ]
+    reference = PlacedCompile(tuple(kept), sizes({"f": 100, "g": 10}))
+    episode = PlacedCompile(tuple(inlined), sizes({"f": 160, "g": 10}))
+    found = credit(reference, episode).bytes
+    # 46 and 6 are expected, and 8 are left.
+    assert found.tolist() == pytest.approx([-46 - 8 * 54 / 68, -6 - 8 * 14 / 68, 0])
+    # A last call is as large as any other.
+    last = PlacedCompile((inlined[0]._replace(estimate=-14900.0), *inlined[1:]), episode.functions)
+    assert credit(reference, last).bytes.tolist() == pytest.approx(found.tolist())
+
+
 def sizes(functions: dict[str, int], aliases: dict[str, str] | None = None) -> FunctionSizes:
     return FunctionSizes(functions, aliases or {}, 0, sum(functions.values()))
 
