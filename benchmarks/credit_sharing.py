@@ -9,13 +9,13 @@ Only the sum of a group is shown to a rule; what it gives each decision is compa
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,8 +64,9 @@ def main() -> None:
     parser.add_argument("labels", type=Path, nargs="+")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
+    parquet: Any = importlib.import_module("pyarrow.parquet")
     for file in arguments.labels:
-        table: Any = pyarrow.parquet.read_table(file, columns=["cost_estimate", "bytes"])
+        table = parquet.read_table(file, columns=["cost_estimate", "bytes"])
         costs, measured = (table[name].to_numpy().astype(np.float64) for name in ("cost_estimate", "bytes"))
         costs = np.where(costs < -LAST_CALL / 2, costs + LAST_CALL, costs)
         kept = np.abs(measured) < LARGEST
