@@ -29,7 +29,7 @@ def list_recipes(folder: Folder) -> None:
         clang, text = clang + recipe.baseline_text, text + recipe.text
         typer.echo(
             f"{recipe.digest[:16]:16} {recipe.baseline_text:10} {recipe.text:10} "
-            f"{recipe.text / max(recipe.baseline_text, 1) - 1:+8.2%} {len(recipe.answers):9} {recipe.compiles:8}  "
+            f"{recipe.change:+8.2%} {len(recipe.answers):9} {recipe.compiles:8}  "
             f"{recipe.module}"
         )
     typer.echo(f"{'total':16} {clang:10} {text:10} {text / max(clang, 1) - 1:+8.2%}")

@@ -49,5 +49,4 @@ def _replay_recipe(path: Path, corpus: str | None, clang: str | None, trust: boo
         replay_recipe(InlineEnv(corpus=corpus, clang=clang, trust=trust), recipe)
     elif problem := verify_recipe(path, recipe, find_toolchain(clang)):
         raise MlgoError(f"{path}: {problem}; search again, or name the corpus that has it with --corpus")
-    change = recipe.text / max(recipe.baseline_text, 1) - 1
-    typer.echo(f"{recipe.module}: {recipe.text} bytes, {change:+.2%} against clang, as the recipe says")
+    typer.echo(f"{recipe.module}: {recipe.text} bytes, {recipe.change:+.2%} against clang, as the recipe says")

@@ -167,7 +167,6 @@ class Evaluation:
 
         Raises:
             MlgoError: the corpus has no links.
-            CompilerError: a module cannot be compiled.
         """
         rows = []
         for row in LinkedEvaluation(self._contestants, trust=trust).run():

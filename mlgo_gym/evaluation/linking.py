@@ -36,7 +36,7 @@ class LinkedSize:
         modules: how many modules are linked.
         objects: the bytes of the executable sections of their objects.
         linked: those of the linked file; 0 where it could not be linked.
-        error: why it could not be linked.
+        error: why it could not be compiled or linked.
     """
 
     policy: str
@@ -85,11 +85,7 @@ class LinkedEvaluation:
         return tuple(link.output for link in self._links)
 
     def run(self) -> Iterator[LinkedSize]:
-        """Link every file as plain clang's objects make it, then as each policy's do; yield each as it is there.
-
-        Raises:
-            CompilerError: a module cannot be compiled.
-        """
+        """Link every file as plain clang's objects make it, then as each policy's do; yield each as it is there."""
         for policy in (PLAIN, *self._contestants.settings.policies):
             with tempfile.TemporaryDirectory(prefix="mlgo-gym-linked-") as scratch:
                 objects = _Objects(self._contestants, policy, Path(scratch))
@@ -98,10 +94,10 @@ class LinkedEvaluation:
                     yield self._link(link, policy, objects, libraries, Path(scratch, f"linked-{number}"))
 
     def _link(self, link: Link, policy: str, objects: _Objects, libraries: dict[str, Path], output: Path) -> LinkedSize:
-        text = sum(objects.text(name) for name in link.modules)
-        files = {name: objects.file(name, link.lto) for name in link.modules}
-        linked, error = 0, None
+        text, linked, error = 0, 0, None
         try:
+            text = sum(objects.text(name) for name in link.modules)
+            files = {name: objects.file(name, link.lto) for name in link.modules}
             toolchain = self._contestants.env.toolchain
             link_again(link, self._folder, files, output, toolchain, libraries=libraries, trust=self._trust)
             libraries[link.output] = output

@@ -82,6 +82,11 @@ class Recipe:
         """The answer to every question of the compile, in order."""
         return tuple(answer for visit in self.visits for answer in visit.answers)
 
+    @property
+    def change(self) -> float:
+        """The relative change of the bytes against the compiler's own choices: -0.02 for 2 % less."""
+        return self.text / self.baseline_text - 1 if self.baseline_text else 0.0
+
     def by_context(self) -> dict[tuple[str, int], tuple[int, ...]]:
         """Return the answers by component and visit."""
         return {(visit.component, visit.visit): visit.answers for visit in self.visits}

@@ -50,6 +50,8 @@ def test_what_is_written_is_read_again(
 def test_all_answers_in_a_row_are_those_to_all_questions() -> None:
     assert RECIPE.answers == (0, 1, 1, 1, 0)
     assert RECIPE.by_context()["fast", 1] == (0,)
+    assert RECIPE.change == 10240 / 11264 - 1
+    assert replace(RECIPE, text=0, baseline_text=0).change == 0
 
 
 def test_decisions_are_gathered_by_visits() -> None:
