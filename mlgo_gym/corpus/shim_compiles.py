@@ -33,6 +33,7 @@ _OTHER_LANGUAGES = {
     **dict.fromkeys(("objective-c", "objective-c++"), "Objective-C"),
     **dict.fromkeys(("assembler", "assembler-with-cpp"), "assembly"),
 }
+_MAKES_NOTHING = frozenset({"-E", "-Eonly", "-fsyntax-only"})
 _QUESTIONS = frozenset({"-E", "-M", "-MM", "-fsyntax-only", "-###", "--preprocess"})
 _MODULE_FILES = ("-fmodule-file=", "-fprebuilt-module-path=")
 _PROBE_NAMES = ("conftest", "_configtest", "CMakeCCompilerABI", "CMakeCXXCompilerABI", "sanitycheck", "ztest")
@@ -162,6 +163,8 @@ def note(settings: dict[str, Any], path: str, kind: str = "known") -> str | None
 
 def _left_out_because(settings: dict[str, Any], line: list[str], language: str, source: str, folder: str) -> str | None:
     """Return why a compile is not recorded: None where it is, and nothing where it makes no code."""
+    if not _MAKES_NOTHING.isdisjoint(line):
+        return ""
     if language not in _LANGUAGES:
         return (
             "" if source.endswith(tuple(OTHER_SUFFIXES)) else _OTHER_LANGUAGES.get(language, f"the language {language}")

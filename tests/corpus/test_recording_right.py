@@ -43,7 +43,7 @@ def test_what_is_seen_and_not_recorded_is_counted_by_reason(project: Path, toolc
     (project / "o.m").write_text("int o(void) { return 0; }\n")
     script = (
         "$CC -c f.c; $CC -S g.c; $CC -c g.s; $CC -c -x c - -o std.o < g.c; $CC -c conftest.c; $CC -c ztest123.c; "
-        "$CC -c o.m; $CC -emit-llvm -c g.c -o g.bc"
+        "$CC -c o.m; $CC -emit-llvm -c g.c -o g.bc; $CC -dM -E - < /dev/null > /dev/null; $CC -fsyntax-only g.c"
     )
     recording = record(project, script, toolchain).recording
     assert recording.modules == ("f.o",)
