@@ -23,6 +23,7 @@ def test_features_of_actions_are_found_by_their_names() -> None:
     assert column_features(("cost", "users"), 2) is None
 
 
+@pytest.mark.libraries
 def test_what_was_learned_of_some_actions_holds_for_others() -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     chance = np.random.default_rng(0)
