@@ -36,7 +36,10 @@ def test_every_clang_compiles_every_module_of_it(any_toolchain: Toolchain) -> No
     assert verify(open_corpus("builtin", toolchain=any_toolchain), any_toolchain) == []
 
 
-@pytest.mark.parametrize(("spec", "level"), [("builtin", "Oz"), ("builtin@Os", "Os"), ("builtin@O2", "O1-O3")])
+@pytest.mark.parametrize(
+    ("spec", "level"),
+    [("builtin", "Oz"), ("builtin@Os", "Os"), pytest.param("builtin@O2", "O1-O3", marks=pytest.mark.slow)],
+)
 def test_every_function_has_the_attributes_of_the_level(toolchain: Toolchain, spec: str, level: str) -> None:
     corpus = open_corpus(spec, toolchain=toolchain)
     assert corpus.name == spec
@@ -112,10 +115,11 @@ def test_an_unknown_level_is_an_error(toolchain: Toolchain) -> None:
         builtin_corpus(toolchain, optimize="O7")
 
 
-def test_processes_that_ask_at_once_agree(own_cache: Path) -> None:
+def test_processes_that_ask_at_once_agree(two_programs: Path, own_cache: Path) -> None:
     program = (
-        "import json\n"
+        "import json, pathlib; from mlgo_gym.corpus import builtin\n"
         "from mlgo_gym.corpus.opening import open_corpus; from mlgo_gym.llvm.toolchain import find_toolchain\n"
+        f"builtin.PROGRAMS = pathlib.Path({str(two_programs)!r})\n"
         "corpus = open_corpus('builtin', toolchain=find_toolchain('bundled'))\n"
         "print(json.dumps([str(corpus.path), [module.digest() for module in corpus]]))"
     )
@@ -123,6 +127,7 @@ def test_processes_that_ask_at_once_agree(own_cache: Path) -> None:
     answers = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     assert answers[0] == answers[1]
+    assert len(answers[0][1]) == 2
     assert sorted(path.name for path in (own_cache / "builtin").iterdir()) == [Path(answers[0][0]).name, "lock"]
 
 

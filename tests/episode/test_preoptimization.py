@@ -37,7 +37,8 @@ def differing(modules: Iterable[Module], toolchain: Toolchain) -> list[str]:
     return [full.module.name for full in compilations if object_of(preoptimized(full, TIMEOUT)) != object_of(full)]
 
 
-@pytest.mark.parametrize("part", range(4))
+# A quarter of them is brief; the others are left to CI.
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in (1, 2, 3))])
 def test_builtin_objects_are_the_same_byte_for_byte(part: int, toolchain: Toolchain) -> None:
     modules = [module for module in open_corpus("builtin", toolchain=toolchain) if module.name not in SLOW]
     assert differing(modules[part::4], toolchain) == []
