@@ -2,12 +2,13 @@
 
     python benchmarks/credit.py --json docs/results/credit.json --picture docs/images/credit.png
 
-REINFORCE on a network with one hidden layer. The learner begins with clang's own choices, from which it deviates by
-chance in about one of ten decisions, and learns where to. With the module's reward every decision of an episode has
-the same return: the logarithm of how much smaller the module became, less a running mean of that module. With credit
-each decision has the bytes that it saved itself (`CreditRewards`), and nothing else. All else is equal: the modules,
-their order, the first weights, the steps and their size. Compiles for the credit's references count as compiles.
-Held-out modules are compiled by the likelier answer of each decision; these compiles do not count.
+An actor and a critic, two outputs of a network with one hidden layer, trained by REINFORCE with the critic as the
+baseline. The learner begins with clang's own choices, from which it deviates by chance in about one of ten decisions,
+and learns where to. With the module's reward every decision of an episode has the same return: the logarithm of how
+much smaller the module became, less a running mean of that module. With credit each decision has the bytes that it
+saved itself (`CreditRewards`), and nothing else. All else is equal: the modules, their order, the first weights, the
+steps and their size. Compiles for the credit's references count as compiles. Held-out modules are compiled by the
+likelier answer of each decision; these compiles do not count.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,8 +30,10 @@ from torch import nn
 
 import mlgo_gym  # noqa: F401 - registers the environments
 from mlgo_gym.corpus import Corpus, open_corpus
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.scheduling import Backlog, EachAlone, Lost, workers
 from mlgo_gym.wrappers import CreditRewards, fit_normalization
 
 ENVIRONMENT = "mlgo/Inline-v0"
@@ -37,9 +41,12 @@ ARMS = ("module", "credit")
 PRIOR = 2.2
 """The first logit for clang's own choice: it is left in one of ten decisions."""
 
+CLIP = 3.0
+"""Returns beyond so many of their root mean squares are cut: a few decisions move most of the bytes."""
+
 
 class Learner(nn.Module):
-    """Prefers clang's own choice, and learns by how much.
+    """Prefers clang's own choice, and learns by how much; and what a decision brings.
 
     Args:
         features: the length of an observation.
@@ -49,15 +56,15 @@ class Learner(nn.Module):
     def __init__(self, features: int, seed: int) -> None:
         super().__init__()
         torch.manual_seed(seed)
-        last = nn.Linear(32, 1)
+        last = nn.Linear(32, 2)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
         self.layers = nn.Sequential(nn.Linear(features, 32), nn.Tanh(), last)
 
-    def forward(self, observations: torch.Tensor, defaults: torch.Tensor) -> torch.Tensor:
-        """Return the logits for inlining, of shape (decisions,)."""
-        logits: torch.Tensor = self.layers(observations).squeeze(-1) + PRIOR * (2 * defaults - 1)
-        return logits
+    def forward(self, observations: torch.Tensor, defaults: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the logits for inlining and the expected returns, each of shape (decisions,)."""
+        outputs = self.layers(observations)
+        return outputs[:, 0] + PRIOR * (2 * defaults - 1), outputs[:, 1]
 
 
 class Episode(NamedTuple):
@@ -94,7 +101,7 @@ def play(
         seen.append(normalization(np.asarray(observation, np.float32)[None])[0])
         defaults.append(float(info["default_action"]))
         with torch.no_grad():
-            logit = float(learner(torch.tensor(seen[-1][None]).float(), torch.tensor(defaults[-1:])))
+            logit = float(learner(torch.tensor(seen[-1][None]).float(), torch.tensor(defaults[-1:]))[0])
         likely = 1 / (1 + math.exp(-logit))
         actions.append(int(logit > 0) if chance is None else int(chance.random() < likely))
         observation, _, terminated, truncated, info = env.step(actions[-1])
@@ -115,7 +122,7 @@ def held_out_change(
 
 
 def learn(
-    arm: str, corpora: tuple[Corpus, Corpus], normalization: Normalization, seed: int, options: argparse.Namespace
+    options: argparse.Namespace, corpora: tuple[Corpus, Corpus], normalization: Normalization, arm: str, seed: int
 ) -> list[dict[str, float]]:
     """Return the points of one curve."""
     train, held_out = corpora
@@ -145,28 +152,32 @@ def learn(
             if not names:
                 names = [str(name) for name in chance.permutation(train.names)]
             name = names.pop()
-            seen, defaults, actions, info = play(env, learner, normalization, name, chance)
+            episode = play(env, learner, normalization, name, chance)
+            info = episode.info
             compiles += 1 if arm == "module" or name in met else 2
             met.add(name)
             if "error" in info:
                 continue
             saved = math.log(info["baseline_text_size"] / info["text_size"])
             if arm == "credit":
-                returns = np.array(info["rewards"])
+                batch["return"].extend(info["rewards"])
             else:
-                returns = np.full(len(actions), saved - means.get(name, 0.0))
+                batch["return"].extend([saved - means.get(name, 0.0)] * len(episode.actions))
                 means[name] = means.get(name, saved) + 0.3 * (saved - means.get(name, saved))
-            for key, values in (("seen", seen), ("default", defaults), ("action", actions), ("return", returns)):
-                batch[key].extend(values)
+            batch["seen"].extend(episode.seen)
+            batch["default"].extend(episode.defaults)
+            batch["action"].extend(episode.actions)
         if not batch["return"]:
             continue
-        advantages = torch.tensor(np.array(batch["return"])).float()
-        advantages = advantages / (advantages.square().mean().sqrt() + 1e-8)
-        logits = learner(torch.tensor(np.array(batch["seen"])).float(), torch.tensor(batch["default"]).float())
+        returns = torch.tensor(np.array(batch["return"])).float()
+        returns = (returns / (returns.square().mean().sqrt() + 1e-8)).clamp(-CLIP, CLIP)
+        seen = torch.tensor(np.array(batch["seen"])).float()
+        logits, expected = learner(seen, torch.tensor(batch["default"]).float())
         taken = torch.tensor(batch["action"]).float()
         likelihood = -nn.functional.binary_cross_entropy_with_logits(logits, taken, reduction="none")
+        loss = -(likelihood * (returns - expected.detach())).mean() + 0.5 * (returns - expected).square().mean()
         optimizer.zero_grad()
-        (-(likelihood * advantages).mean()).backward()
+        loss.backward()
         optimizer.step()
     env.close()
     test.close()
@@ -203,30 +214,29 @@ def draw(runs: Sequence[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     """Train with both rewards, print the curves, and write them as JSON and as a picture where that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpora", default="builtin@Os,zstd@Os")
+    parser.add_argument("--corpora", default="builtin@Os,zstd@Os,lz4@Os")
     parser.add_argument("--train", type=int, default=16, help="modules, drawn from the training split")
-    parser.add_argument("--held-out", type=int, default=10, help="modules, drawn from the test split")
-    parser.add_argument("--bytes", type=int, nargs=2, default=(2_000, 14_000), help="of bitcode of a module")
-    parser.add_argument("--compiles", type=int, default=160, help="for each seed and reward")
+    parser.add_argument("--held-out", type=int, default=8, help="modules, drawn from the test split")
+    parser.add_argument("--bytes", type=int, nargs=2, default=(8_000, 30_000), help="of bitcode of a module")
+    parser.add_argument("--compiles", type=int, default=240, help="for each seed and reward")
     parser.add_argument("--batch", type=int, default=4, help="episodes between two steps")
-    parser.add_argument("--step", type=float, default=0.03, help="the size of Adam's steps")
-    parser.add_argument("--points", type=int, default=4, help="evaluations of a curve, beside that of the start")
+    parser.add_argument("--step", type=float, default=0.02, help="the size of Adam's steps")
+    parser.add_argument("--points", type=int, default=5, help="evaluations of a curve, beside that of the start")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=2, help="how many processes")
     parser.add_argument("--json", type=Path, help="where to write the figures")
     parser.add_argument("--picture", type=Path, help="where to draw the curves")
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    modules = open_corpus(options.corpora, toolchain=find_toolchain()).filter(bytes=tuple(options.bytes))
-    corpora = deciding(modules.split("train"), options.train), deciding(modules.split("test"), options.held_out)
-    inner = gym.make(ENVIRONMENT, corpus=corpora[0])
-    normalization = fit_normalization(inner, observations=1_500, per_episode=100, seed=0)
-    inner.close()
+    settings = {key: value for key, value in vars(options).items() if key not in ("json", "picture", "jobs")}
+    train, held_out = modules(options)
+    facts = {"train_modules": list(train.names), "held_out_modules": list(held_out.names)}
     runs: list[dict[str, Any]] = []
-    facts = {"train": list(corpora[0].names), "held_out": list(corpora[1].names)}
-    settings = {key: value for key, value in vars(options).items() if key not in ("json", "picture")}
-    for seed in range(options.seeds):
-        for arm in ARMS:
-            runs.append({"arm": arm, "seed": seed, "curve": learn(arm, corpora, normalization, seed, options)})
+    items = Backlog([(arm, seed) for seed in range(options.seeds) for arm in ARMS])
+    with workers(partial(start, options), options.jobs) as running:
+        for (arm, seed), curve in running.run(items):
+            if isinstance(curve, Lost):
+                raise MlgoError(f"the process that learned with {arm} and seed {seed} died: {curve.how}")
+            runs.append({"arm": arm, "seed": seed, "curve": curve})
             if options.json:
                 options.json.parent.mkdir(parents=True, exist_ok=True)
                 options.json.write_text(json.dumps({**settings, **facts, "runs": runs}, indent=1) + "\n")
@@ -234,16 +244,33 @@ def main() -> None:
                 draw(runs, options.picture)
 
 
-def deciding(modules: Corpus, count: int) -> Corpus:
-    """Return so many modules that have a decision, drawn with a fixed seed."""
-    env = gym.make(ENVIRONMENT, corpus=modules)
-    found: list[str] = []
-    inner: Any = env.unwrapped
-    for module in modules.sample(min(2 * count, len(modules)), seed=0):
-        if len(found) < count and sum(inner.decisions(module).values()):
-            found.append(module.name)
+def start(options: argparse.Namespace, room: int) -> EachAlone[tuple[str, int], list[dict[str, float]]]:
+    """Return what learns with one reward and seed after the other."""
+    del room
+    torch.set_num_threads(1)
+    corpora = modules(options)
+    env = gym.make(ENVIRONMENT, corpus=corpora[0])
+    normalization = fit_normalization(env, observations=1_500, per_episode=100, seed=0)
     env.close()
-    return modules.filter(names=found)
+    return EachAlone(lambda item: learn(options, corpora, normalization, *item))
+
+
+def modules(options: argparse.Namespace) -> tuple[Corpus, Corpus]:
+    """Return the modules for training and those held out."""
+    found = open_corpus(options.corpora, toolchain=find_toolchain()).filter(bytes=tuple(options.bytes))
+    return deciding(found.split("train"), options.train), deciding(found.split("test"), options.held_out)
+
+
+def deciding(corpus: Corpus, count: int) -> Corpus:
+    """Return so many modules that have a decision, drawn with a fixed seed."""
+    env = gym.make(ENVIRONMENT, corpus=corpus)
+    names: list[str] = []
+    inner: Any = env.unwrapped
+    for module in corpus.sample(min(2 * count, len(corpus)), seed=0):
+        if len(names) < count and sum(inner.decisions(module).values()):
+            names.append(module.name)
+    env.close()
+    return corpus.filter(names=names)
 
 
 if __name__ == "__main__":

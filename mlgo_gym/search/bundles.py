@@ -20,6 +20,7 @@ from mlgo_gym.episode.inline_reach import explain
 from mlgo_gym.episode.many_flips import Territory, groups, unrelated
 from mlgo_gym.episode.placed_compile import PlacedDecision, compile_placed
 from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.search.expectation import Expectation, everything_kept
 from mlgo_gym.search.moves import Experience, Move, MoveKey, all_moves, together
 from mlgo_gym.search.plan import Fingerprints, Plan, Site, Trial
@@ -80,6 +81,9 @@ class Bundles:
         self._rule = space.start
         self._tried: dict[MoveKey, frozenset[str]] = {}
         self._met = Counter[MoveKey]()
+        self._doubtful: set[MoveKey] = set()
+        self._alone: set[MoveKey] = set()
+        self._others: list[tuple[Trial, Policy | None]] = []
         self.best = self._compile_first()
         if not self.best.compiled.decisions:
             # It says that there is nothing to decide.
@@ -108,7 +112,8 @@ class Bundles:
                     self._verify()
                     continue
                 break
-            self._try(moves, pinned=self._unverified % _PINNED_EVERY == _PINNED_EVERY - 1)
+            often = self._unverified % _PINNED_EVERY == _PINNED_EVERY - 1
+            self._try(moves, pinned=often and self._alone.isdisjoint(move.key for move in moves))
         return Leaf(self.best.compiled.answers, float(self.best.compiled.text), self._baseline)
 
     def _compile_first(self) -> Trial:
@@ -151,29 +156,55 @@ class Bundles:
             if trial is not None:
                 trials.append((trial, self._rule))
         trials.sort(key=lambda each: each[0].compiled.text)
-        (self.best, self._rule), *others = trials
+        (self.best, self._rule), *self._others = trials
         self._expected = Expectation(self.best)
-        for trial, _ in others:
+        for trial, _ in self._others:
             self._expected.take_better(everything_kept(trial))
         if self._is_better and not self._space.budget.is_spent:
             self._verify()
 
     def _choose(self) -> list[Move]:
-        """Return the next moves: what was never tried, then once more what was tried elsewhere, then pairs."""
+        """Return the next moves, as soon as nothing is left of one kind those of the next.
+
+        They are what was never tried; then, one by one, what others may have spoilt, or what was tried only where calls
+        were pinned; then all that was tried before something changed; then pairs; then all of it around the next best
+        policy of the portfolio.
+        """
         moves = all_moves(self._expected, self._rules.suggestions(self._expected.decisions))
         fresh = [move for move in moves if move.key not in self._tried]
+        if not fresh and self._doubtful:
+            fresh = [move for move in moves if move.key in self._doubtful]
+            self._alone |= self._doubtful
+            for key in self._doubtful:
+                self._tried.pop(key, None)
+            self._doubtful.clear()
         if not fresh and self._changed:
             self._changed = False
-            self._tried.clear()
-            self._met.clear()
+            self._forget_all()
             fresh = moves
-        if not fresh:
-            # Pairs go on for ever: a search without any limit ends before them.
-            fresh = [] if self._space.budget.is_spent_after(0) else self._pairs()
+        # What follows goes on for ever: a search without any limit ends before it.
+        if not fresh and not self._space.budget.is_spent_after(0):
+            fresh = self._pairs() or self._start_again()
         order = np.argsort(self._experience.judge(fresh, self._generator), kind="stable")
+        ordered = [fresh[number] for number in order.tolist()]
+        if ordered and ordered[0].key in self._alone:
+            return ordered[:1]
         territory = Territory(self._expected.decisions, self._expected.sizes)
-        ordered = (fresh[number] for number in order.tolist())
-        return unrelated(ordered, lambda move: territory.of(move.decisions), MOST_AT_ONCE)
+        together_now = (move for move in ordered if move.key not in self._alone)
+        return unrelated(together_now, lambda move: territory.of(move.decisions), MOST_AT_ONCE)
+
+    def _forget_all(self) -> None:
+        for known in (self._tried, self._met, self._doubtful, self._alone):
+            known.clear()
+
+    def _start_again(self) -> list[Move]:
+        """Go on from the next best policy's own compile; return its moves."""
+        if not self._others:
+            return []
+        trial, self._rule = self._others.pop(0)
+        self._expected, self._unverified = Expectation(trial), 0
+        self._forget_all()
+        return all_moves(self._expected, self._rules.suggestions(self._expected.decisions))
 
     def _pairs(self) -> list[Move]:
         """Return flips of two calls in one function, or of one function, drawn at random."""
@@ -221,7 +252,10 @@ class Bundles:
             if len(group) == 1:
                 self._experience.note(moves[group[0]], gain)
             for number in group:
-                self._note(moves[number], territories[number], certain=len(group) == 1 or gain < 0)
+                certain = len(group) == 1 or gain < 0
+                self._note(moves[number], territories[number], certain=certain)
+                if gain >= 0 and (pinned or not certain) and moves[number].key not in self._alone:
+                    self._doubtful.add(moves[number].key)
             if gain < 0:
                 self._keep([moves[number] for number in group], functions_changed, trial)
         # What no move explains is what is true now of the rest: moves that were kept meet there.
@@ -247,6 +281,8 @@ class Bundles:
         for key in [key for key, territory in self._tried.items() if not changed.isdisjoint(territory)]:
             del self._tried[key]
             self._met.pop(key, None)
+            self._doubtful.discard(key)
+            self._alone.discard(key)
         for move in moves:
             if len(move.changes) == 1:
                 self._tried[move.undoing] = frozenset()
