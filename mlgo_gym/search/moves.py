@@ -13,8 +13,8 @@ from mlgo_gym.episode.placed_compile import PlacedDecision
 from mlgo_gym.search.expectation import Expectation
 from mlgo_gym.search.plan import Site
 
-MOST_TOGETHER = 24
-"""The most calls that are changed together."""
+FEW = 24
+"""Moves of more calls than that are a kind of their own: they reach far, and few of them fit into one compile."""
 
 _FEWEST_EXAMPLES = 40
 _RIDGE = 3.0
@@ -30,8 +30,8 @@ class Move(NamedTuple):
 
     Attributes:
         kind: `"keep"` or `"inline"` for one call; `"keep all"`, `"inline all"` for all calls of a function,
-            `"bare"` for all calls within one, `"pair"` for two; the name of a rule for the calls within a function that
-            it answers otherwise.
+            `"bare"` for all calls within one, each with `", many"` for more than `FEW`; `"pair"` for two; the name of a
+            rule for the calls within a function that it answers otherwise.
         key: what identifies it.
         changes: the decisions and their new answers.
         decisions: the same decisions as they were.
@@ -69,8 +69,8 @@ def all_moves(expected: Expectation, rules: Mapping[str, Sequence[int]]) -> list
     for kind, groups, new in (("keep all", calls_of, 0), ("inline all", calls_of, 1), ("bare", calls_in, 0)):
         for calls in groups.values():
             changed = [(site, decision) for site, decision in calls if decision.answer != new]
-            if 2 <= len(changed) <= MOST_TOGETHER:
-                moves.append(together(kind, changed))
+            if len(changed) > 1:
+                moves.append(together(kind if len(changed) <= FEW else f"{kind}, many", changed))
     known = {move.key[1] for move in moves if len(move.changes) > 1}
     for name, answers in rules.items():
         ruled = iter(answers)
