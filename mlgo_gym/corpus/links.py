@@ -136,12 +136,16 @@ def _link(entry: dict[str, Any], *, native: bool) -> Link:
         for each in entry["inputs"]
     )
     output = entry["output"]
+    arguments = _words(entry["arguments"])
+    positions = [each.position for each in inputs] + [output["position"] or 0]
+    if not all(isinstance(position, int) and 0 <= position < max(len(arguments), 1) for position in positions):
+        raise TypeError("a position has to be that of an argument")
     return Link(
         output["path"],
         output["sha256"],
         entry["driver"],
         entry["folder"],
-        _words(entry["arguments"]),
+        arguments,
         output["position"],
         output["named"],
         entry["lto"],

@@ -152,6 +152,17 @@ def test_a_file_outside_of_the_corpus_is_refused(tmp_path: Path) -> None:
         read_links(tmp_path)
 
 
+@pytest.mark.parametrize("position", ["7", "-1", '"x"'])
+def test_a_position_that_is_none_of_an_argument_is_refused(tmp_path: Path, position: str) -> None:
+    (tmp_path / LINKS_FILE).write_text(
+        '{"links": [{"output": {"path": "o", "sha256": "0", "position": null, "named": "a.out"}, "driver": "c", '
+        '"folder": ".", "lto": null, "arguments": ["x"], '
+        f'"inputs": [{{"position": {position}, "named": "x", "kind": "file", "parts": []}}]}}]}}'
+    )
+    with pytest.raises(CorpusError, match="no list of link steps"):
+        read_links(tmp_path)
+
+
 def test_a_native_recording_is_what_a_build_with_mlgo_clang_makes(project: Path, toolchain: Toolchain) -> None:
     """So that what search finds for its modules is found again by such a build."""
     source = project / "f.c"
