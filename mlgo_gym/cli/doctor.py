@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from gymnasium.envs.registration import load_env_creator
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -94,6 +93,8 @@ def _clang(chosen: str | None, problems: list[dict[str, str]]) -> dict[str, Any]
 
 def _advisors() -> list[Advisor]:
     """Return who asks in the registered environments, each once."""
+    from gymnasium.envs.registration import load_env_creator
+
     advisors: dict[str, Advisor] = {}
     for stem in ENVIRONMENTS.values():
         env_type = cast("type[CompilerEnv]", load_env_creator(f"{stem}Env"))
