@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,6 @@ from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
-from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session.compiled import Compiled
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.inline_contexts import callee
@@ -133,21 +133,19 @@ def place(made: list[tuple[Decision, int]], remarks: list[bytes], compiled: Comp
     Raises:
         MlgoError: the object is no ELF file, or has no symbols.
     """
-    integers = _integers(task.headers[0])
+    header = task.headers[0]
+    ends = list(accumulate(spec.nbytes for spec in header.features))
+    starts = [end - spec.nbytes for end, spec in zip(ends, header.features, strict=True)]
     decisions = []
     for (decision, answer), remark in zip(made, remarks, strict=True):
-        record = np.frombuffer(decision.payload, task.headers[0].dtype)[0]
-        name = callee(remark, [int(record[feature][0]) for feature in integers])
-        default = int(task.default_action(decision))
+        # Of an embedding clang says the first eight bytes, as a number.
+        said = [int.from_bytes(decision.payload[start : start + 8], "little", signed=True) for start in starts]
+        estimate = np.frombuffer(decision.payload, header.dtype)[0]["cost_estimate"][0]
         decisions.append(
             PlacedDecision(
-                *(decision.context, decision.visit, decision.number, name or ""),
-                *(answer, default, decision.payload),
-                float(record["cost_estimate"][0]) if "cost_estimate" in integers else 0.0,
+                *(decision.context, decision.visit, decision.number, callee(remark, said) or ""),
+                *(answer, int(task.default_action(decision)), decision.payload),
+                float(estimate),
             )
         )
     return PlacedCompile(tuple(decisions), function_sizes(compiled.object_bytes))
-
-
-def _integers(header: LogHeader) -> list[str]:
-    return [spec.name for spec in header.features if spec.size == 1 and spec.dtype.kind == "i"]

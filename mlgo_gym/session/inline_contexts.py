@@ -110,8 +110,8 @@ def callee(remarks: bytes, features: Sequence[int]) -> str | None:
 
     Args:
         remarks: what clang remarked after the decision.
-        features: the features of the decision, all integers, in the order of the header; clang says them behind the
-            name, with nothing between, but for the last, which is its own choice.
+        features: the features of the decision as integers, of an embedding its first eight bytes, in the order of the
+            header; clang says them behind the name, with nothing between, but for the last, which is its own choice.
     """
     # Calls that must be inlined are remarked upon as well, without features of a question.
     for remark in remarks.splitlines():

@@ -11,6 +11,7 @@ import pytest
 
 from mlgo_gym.envs import InlineEnv, InlineIR2VecEnv
 from mlgo_gym.envs.inline_ir2vec import OLDEST_CLANG
+from mlgo_gym.episode.placed_compile import compile_placed
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.ir2vec import ENTITIES, OPCODES, one_hot_vocabulary
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -154,3 +155,10 @@ def test_an_older_clang_is_refused_with_the_reason(any_toolchain: Toolchain) -> 
         ToolchainError, match=r"embeddings need clang 22 or newer; .* use mlgo/Inline-v0, or the bundled"
     ):
         InlineIR2VecEnv(clang=clang(any_toolchain))
+
+
+def test_the_callee_of_each_decision_is_known(make_bitcode: MakeBitcode) -> None:
+    env = InlineIR2VecEnv(corpus=str(make_bitcode("calls.c")))
+    placed = compile_placed(env.compilation(env.corpus[0]), env.task, lambda _: 1, 60.0)
+    assert len(placed.decisions) > 5
+    assert all(decision.callee and decision.component for decision in placed.decisions)
