@@ -58,6 +58,7 @@ def index(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageI
 def use(monkeypatch: pytest.MonkeyPatch, dataset: Dataset) -> None:
     """Put an entry into the catalogue."""
     monkeypatch.setattr(datasets, "find_dataset", {"tiny": dataset}.__getitem__)
+    monkeypatch.setattr(datasets, "dataset_names", lambda: ("tiny",))
 
 
 @pytest.mark.parametrize(("optimize", "level"), [("Oz", "Oz"), ("Os", "Os"), ("O2", "O1-O3")])
