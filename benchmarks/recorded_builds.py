@@ -70,9 +70,9 @@ BUILDS = (
         "make", "make -j2 bzip2 bzip2recover",
     ),
     Build(
-        "popt", "1.19+dfsg-1", "debian", "popt_1.19+dfsg.orig.tar.xz",
-        "4cd0cd2963d0c4078f65949599d97135c15ee6c09cf3a36a9a1b2753025bb06b",
-        "Autotools, libtool", "find . -type f -exec touch -d @0 {} +; ./configure --disable-nls CFLAGS=-O2; make -j2",
+        "libev", "1:4.33-1", "debian", "libev_4.33.orig.tar.gz",
+        "507eb7b8d1015fbec5b935f34ebed15bf346bed04a11ab82b8eee848c4205aea",
+        "Autotools, libtool", "find . -type f -exec touch -d @0 {} +; ./configure CFLAGS=-O2; make -j2",
     ),
     Build(
         "json-c", "0.16-2", "debian", "json-c_0.16.orig.tar.gz",
