@@ -85,8 +85,8 @@ def test_llvms_release_mode_decides_as_the_policies_in_the_box(
     assert found == (network(supposed.astype(np.float32))[:, 0] > 0).tolist()
     real = network(rows.astype(np.float32))[:, 0] > 0
     assert 0.05 < real.mean() < 0.95
-    # How far clang's choice is what it is taken to be: 18 of 37,169 at -Oz, 18 of 32,302 at -Os.
-    assert np.not_equal(found, real).mean() < 0.002
+    # How far clang's choice is what it is taken to be: 20 of 49,199 at -Oz, 78 of 62,525 at -Os.
+    assert np.not_equal(found, real).mean() < 0.005
 
 
 @pytest.mark.timeout(600)
