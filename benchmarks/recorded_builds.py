@@ -78,7 +78,8 @@ BUILDS = (
         "json-c", "0.16-2", "debian", "json-c_0.16.orig.tar.gz",
         "3ecaeedffd99a60b1262819f9e60d7d983844073abc74e495cb822b251904185",
         "CMake",
-        "cmake -B build -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_SHARED_LIBS=OFF -DDISABLE_WERROR=ON; cmake --build build",
+        "cmake -B build -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_SHARED_LIBS=OFF -DDISABLE_WERROR=ON; "
+        "cmake --build build",
     ),
     Build(
         "serd", "0.30.16-1", "debian", "serd_0.30.16.orig.tar.xz",
