@@ -11,6 +11,7 @@ from rich.console import Console
 
 from mlgo_gym.cli.back_ends import back_ends
 from mlgo_gym.cli.catalogue import catalogue
+from mlgo_gym.cli.compiler import ClangOption
 from mlgo_gym.cli.corpus_build import combine, extract, import_command, make
 from mlgo_gym.cli.corpus_tables import decision_table, information_table, list_table, module_table
 from mlgo_gym.cli.decisions import decision_counter
@@ -37,7 +38,6 @@ CorpusArgument = Annotated[
     str,
     typer.Argument(help="builtin, a dataset, pypi:NAME==VERSION, csmith:SEED:COUNT, a path, or several with commas."),
 ]
-ClangOption = Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 JobsOption = Annotated[int | None, typer.Option(min=1, help="How many modules at a time. Default: all processors.")]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlgo_gym.cli.compiler import ClangOption
 from mlgo_gym.cli.trust import TrustOption, trusted
 from mlgo_gym.corpus.sampling import Part
 from mlgo_gym.errors import MlgoError, UnreachableError
@@ -48,7 +49,7 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option(help="The folder for the results; what is there already is not made again.")
     ] = None,
-    clang: Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")] = None,
+    clang: ClangOption = None,
     seed: Annotated[int, typer.Option(help="What random policies and --limit depend on.")] = 0,
     metric: Annotated[str | None, typer.Option(help="What counts: text, llvm-size, object, spill_cost, ….")] = None,
     reward: Annotated[str | None, typer.Option(help="The environment's reward: relative, bytes, log, ….")] = None,

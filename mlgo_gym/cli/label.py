@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mlgo_gym.cli.trust import TrustOption, trusted
+from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.trust import TrustOption
 
 
 def label(
@@ -25,7 +26,7 @@ def label(
     check: Annotated[int, typer.Option(min=0, help="Measure so many labels of each module again, alone.")] = 0,
     largest: Annotated[int | None, typer.Option(help="Leave out modules with more bytes of bitcode.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
-    clang: Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")] = None,
+    clang: ClangOption = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
@@ -44,7 +45,7 @@ def label(
     from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.training.labelling import Labelling
 
-    arguments = {**({} if clang is None else {"clang": clang}), **trusted(trust), **parse_settings(settings or ())}
+    arguments = {**compiler_arguments(clang, trust), **parse_settings(settings or ())}
     labelling = Labelling(corpus, policy, environment, arguments, compiles, seconds, seed, check, largest, limit)
     lines = []
     with progress_over(len(labelling.modules(labelling.make())), "Modules") as advance:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from mlgo_gym.cli.compiler import ClangOption
+
 recipes_commands = typer.Typer(name="recipes", help="What search found for builds.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(help="The folder, as in mlgo-clang's --mlgo-recipes=.")]
@@ -38,7 +40,7 @@ def list_recipes(folder: Folder) -> None:
 @recipes_commands.command("verify")
 def verify(
     folder: Folder,
-    clang: Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")] = None,
+    clang: ClangOption = None,
 ) -> None:
     """Compile each module by its recipe, and compare the bytes.
 

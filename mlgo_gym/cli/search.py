@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.trust import TrustOption, trusted
+from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.trust import TrustOption
 
 
 def search(
@@ -23,7 +24,7 @@ def search(
     recipes: Annotated[Path | None, typer.Option(help="A folder for recipes, one for each smaller module.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many processes.")] = 1,
     seed: Annotated[int, typer.Option(help="The source of chance.")] = 0,
-    clang: Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")] = None,
+    clang: ClangOption = None,
     output: Annotated[Path | None, typer.Option(help="A file of JSON lines; the same command goes on with it.")] = None,
     settings: Annotated[
         list[str] | None,
@@ -41,7 +42,7 @@ def search(
     from mlgo_gym.cli.evaluate import parse_settings
     from mlgo_gym.search import CorpusSearch
 
-    chosen = {"corpus": corpus, **({} if clang is None else {"clang": clang}), **trusted(trust)}
+    chosen = {"corpus": corpus, **compiler_arguments(clang, trust)}
     arguments = {**chosen, **parse_settings(settings or ())}
     names = tuple(module or ())
     search = CorpusSearch(environment, arguments, algorithm, compiles, seconds, seed, names, start, recipes)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.trust import TrustOption, trusted
+from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.trust import TrustOption
 
 if TYPE_CHECKING:
     from mlgo_gym.trajectories.trajectory import Trajectory
@@ -21,7 +22,7 @@ def trace(
     corpus: Annotated[
         str, typer.Option(help="builtin, a dataset, a folder, a .bc file, or several with commas between.")
     ] = "builtin",
-    clang: Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")] = None,
+    clang: ClangOption = None,
     seed: Annotated[int, typer.Option(help="What random policies and --limit depend on.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
     settings: Annotated[
@@ -44,7 +45,7 @@ def trace(
     from mlgo_gym.trajectories import trace as write_trace
     from mlgo_gym.trajectories.minari import MinariDataset
 
-    arguments = parse_settings(settings or ()) | trusted(trust) | ({} if clang is None else {"clang": clang})
+    arguments = parse_settings(settings or ()) | compiler_arguments(clang, trust)
     dataset = None if minari is None else MinariDataset(minari, environment, policy)
     with progress_over(limit, "Modules") as advance:
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
 from mlgo_gym.cli.train_best_of import best_of
-from mlgo_gym.cli.trust import TrustOption, trusted
+from mlgo_gym.cli.trust import TrustOption
 from mlgo_gym.cli.widths import widths
 from mlgo_gym.corpus.sampling import PARTS
 from mlgo_gym.errors import MlgoError
@@ -29,7 +30,6 @@ train_commands.command("best-of")(best_of)
 Output = Annotated[Path, typer.Option(help="The file of the network, in safetensors.")]
 Seed = Annotated[int, typer.Option(help="The source of chance: the same seed gives the same network.")]
 Jobs = Annotated[int, typer.Option(min=1, help="How many processes.")]
-Clang = Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")]
 Margin = Annotated[float, typer.Option(min=0, help="Deviate from the base only where the logit is beyond this.")]
 Base = Annotated[str, typer.Option(help="What the margin is about: default (clang's own choice) or threshold:K.")]
 HoldOut = Annotated[
@@ -123,7 +123,7 @@ def clone(
     doubt: Annotated[
         float, typer.Option(min=0, max=1, help="How unsure the network is to be: what it explores.")
     ] = 0.0,
-    clang: Clang = None,
+    clang: ClangOption = None,
     trust: TrustOption = False,
     seed: Seed = 0,
 ) -> None:
@@ -133,9 +133,7 @@ def clone(
     from mlgo_gym.training.distillation import NetworkSettings
     from mlgo_gym.training.features import DEFAULT
 
-    env = make_environment(
-        environment, {"corpus": corpus, **({} if clang is None else {"clang": clang}), **trusted(trust)}
-    )
+    env = make_environment(environment, {"corpus": corpus, **compiler_arguments(clang, trust)})
 
     def note(number: int, agreement: float) -> None:
         who = "the expert itself" if number == 0 else "the network"
@@ -171,7 +169,7 @@ def evolve(
     step: Annotated[float, typer.Option(help="The size of a step.")] = 0.003,
     largest: Annotated[int | None, typer.Option(help="Leave out modules with more bytes of bitcode.")] = 60_000,
     jobs: Jobs = 1,
-    clang: Clang = None,
+    clang: ClangOption = None,
     trust: TrustOption = False,
     seed: Seed = 0,
 ) -> None:
@@ -183,7 +181,7 @@ def evolve(
     from mlgo_gym.training.curves import curves
     from mlgo_gym.training.evolution import Evolution
 
-    arguments = {"corpus": corpus, **({} if clang is None else {"clang": clang}), **trusted(trust)}
+    arguments = {"corpus": corpus, **compiler_arguments(clang, trust)}
     evolution = Evolution(
         environment, arguments, generations, directions, best, modules, deviation, step, largest, seed
     )
@@ -223,7 +221,7 @@ def policy(
     hidden: Hidden = "64,32",
     steps: Steps = 6000,
     jobs: Jobs = 1,
-    clang: Clang = None,
+    clang: ClangOption = None,
     trust: TrustOption = False,
     seed: Seed = 0,
 ) -> None:
@@ -241,7 +239,7 @@ def policy(
     if any("@" in part for part in parts):
         raise MlgoError(f"--corpus takes no level, found {corpus}; give it as --level")
     at_level = ",".join(_at_level(part, each) for each in dict.fromkeys(level or ["Oz"]) for part in parts)
-    arguments = {**({} if clang is None else {"clang": clang}), **trusted(trust)}
+    arguments = compiler_arguments(clang, trust)
     start = Base.parse(base).name
     labelling = Labelling(at_level, start, "mlgo/Inline-v0", arguments, compiles, seconds, seed, 0, largest, limit)
     settings = _imitation(margin, base, hold_out, power, relative, teachers, trees, hidden, steps, seed, jobs)

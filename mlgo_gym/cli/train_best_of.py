@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mlgo_gym.cli.trust import TrustOption, trusted
+from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.trust import TrustOption
 from mlgo_gym.cli.widths import widths
 
 
@@ -29,7 +30,7 @@ def best_of(
     steps: Annotated[int, typer.Option(min=1, help="Steps of the network's optimiser.")] = 4000,
     doubt: Annotated[float, typer.Option(min=0, max=1, help="How unsure the network is to be.")] = 0.0,
     jobs: Annotated[int, typer.Option(min=1, help="How many processes.")] = 1,
-    clang: Annotated[str | None, typer.Option(help="The clang to use: a path, a name on PATH, or 'bundled'.")] = None,
+    clang: ClangOption = None,
     trust: TrustOption = False,
     seed: Annotated[int, typer.Option(help="The source of chance: the same seed gives the same network.")] = 0,
 ) -> None:
@@ -47,7 +48,7 @@ def best_of(
     from mlgo_gym.training.distillation import NetworkSettings
 
     settings = NetworkSettings(widths(hidden), steps)
-    arguments = {**({} if clang is None else {"clang": clang}), **trusted(trust)}
+    arguments = compiler_arguments(clang, trust)
     best = BestOf(corpus, tuple(baseline), environment, arguments, seed, largest, limit)
     plays = output.with_name(f"{output.name}.plays")
     lines = []
