@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.header import check_same_kind
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 from mlgo_gym.storage.tensors import format_tensors, read_tensors
 from mlgo_gym.training.clone import Answers
@@ -43,13 +43,7 @@ class AnswerStore:
             path = folder / _HEADER
             if self._lines.is_empty:
                 write_atomically(path, (json.dumps(wanted, indent=1) + "\n").encode())
-            found = json.loads(path.read_bytes())
-            if found != wanted:
-                differing = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
-                there, here = ({name: each.get(name) for name in differing} for each in (found, wanted))
-                raise MlgoError(
-                    f"{folder} has answers of another kind: {there} there, {here} now; choose another output"
-                )
+            check_same_kind(folder, "answers", json.loads(path.read_bytes()), wanted)
         except BaseException:
             self._lines.close()
             raise

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.header import check_same_kind
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 from mlgo_gym.training.label_module import ModuleLabels
 
@@ -55,13 +56,7 @@ class LabelStore:
             wanted = {"format": FORMAT, **header}
             if self._lines.is_empty:
                 write_atomically(folder / _HEADER, (json.dumps(wanted, indent=1) + "\n").encode())
-            found = read_header(folder)
-            if found != wanted:
-                differing = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
-                there, here = ({name: each.get(name) for name in differing} for each in (found, wanted))
-                raise MlgoError(
-                    f"{folder} has labels of another kind: {there} there, {here} now; choose another output"
-                )
+            check_same_kind(folder, "labels", read_header(folder), wanted)
         except BaseException:
             self._lines.close()
             raise
