@@ -1,6 +1,7 @@
 """PPO in one file, top to bottom, in the manner of CleanRL: four clangs at once, and a network for `mlp:FILE`.
 
-It starts from a network that has learned by imitation what clang does, and takes small steps.
+It starts from a network that has learned by imitation what clang does, takes small steps, and keeps the checkpoint
+that is best on validation modules, the start among them.
 
 pip install 'mlgo-gym[cli,evaluation,mlp,training]'
 python cleanrl_ppo.py [CORPUS] [STEPS] [FILE]
@@ -17,7 +18,7 @@ from mlgo_gym.adapters.pytorch import read_sequential, sequential
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.training import imitate
+from mlgo_gym.training import BestCheckpoint, imitate
 from mlgo_gym.wrappers import vector
 
 NUM_ENVS = 4
@@ -28,6 +29,7 @@ LEARNING_RATE = 1e-4  # small: what is good already is soon spoiled
 GAE_LAMBDA = 0.95
 CLIP = 0.2
 DOUBT = 0.05  # how often what has been imitated is not done: what is learned from
+CHECK = 4  # updates between two checkpoints
 
 
 def mlp(inputs: int, outputs: int) -> nn.Sequential:
@@ -44,7 +46,7 @@ def mlp(inputs: int, outputs: int) -> nn.Sequential:
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "cleanrl_ppo.safetensors") -> None:
     """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus, toolchain=find_toolchain())
-    train, test = modules.split("train"), modules.split("test")
+    train, valid, test = (modules.split(part) for part in ("fit", "valid", "test"))
 
     single = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=train)
     # It sees clang's own choice, so it is with clang everywhere; and it doubts, so it tries other things now and then.
@@ -68,12 +70,14 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "cleanrl_ppo
         return f"mlp:{name}"
 
     imitation = save(f"{file}.imitation")
+    best = BestCheckpoint("mlgo/Inline-v0", valid, file)
+    best.offer(imitation)
     rollout_steps = max(1, min(ROLLOUT_STEPS, int(steps) // NUM_ENVS))
     updates = max(1, int(steps) // (rollout_steps * NUM_ENVS))
     first, _ = envs.reset(seed=0)
     observation = torch.from_numpy(first)
 
-    for _ in range(updates):
+    for update in range(1, updates + 1):
         # Act, and keep what is needed to learn from it.
         observations, actions, log_probs, values, rewards, ends = [], [], [], [], [], []
         for _ in range(rollout_steps):
@@ -119,8 +123,13 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "cleanrl_ppo
                 loss.backward()
                 optimizer.step()
 
+        if update % CHECK == 0 or update == updates:
+            change = best.offer(save(f"{file}.last"))
+            done = update * rollout_steps * NUM_ENVS
+            print(f"{done} decisions: {change:+.2%} on validation modules, best {best.change:+.2%}")
+
     envs.close()
-    policies = {"imitation": imitation, "trained": save(file), "clang": "default"}
+    policies = {"imitation": imitation, "trained": best.policy, "clang": "default"}
     print(evaluate("mlgo/Inline-v0", corpus=test, policies=policies))
 
 

@@ -1,6 +1,7 @@
 """MaskablePPO of sb3-contrib goes on from clang's choice of the live range that loses its register.
 
-It starts from a network that has learned by imitation what clang does, and never takes an illegal action.
+It starts from a network that has learned by imitation what clang does, never takes an illegal action, and keeps the
+checkpoint that is best on validation modules, the start among them.
 
 pip install 'mlgo-gym[cli,evaluation,sb3,training]'
 python maskable_ppo.py [CORPUS] [STEPS] [FILE]
@@ -20,8 +21,11 @@ from mlgo_gym.corpus import open_corpus
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.sb3 import save_sb3
-from mlgo_gym.training import imitate
+from mlgo_gym.training import BestCheckpoint, imitate
 from mlgo_gym.wrappers import NormalizeFeatures
+
+CHECK = 4
+"""Updates between two checkpoints."""
 
 
 class CountIllegalActions(gym.Wrapper[Any, Any, Any, Any]):
@@ -39,25 +43,30 @@ class CountIllegalActions(gym.Wrapper[Any, Any, Any, Any]):
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_ppo.zip") -> None:
     """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus, toolchain=find_toolchain())
-    inner = gym.make("mlgo/RegAllocEvict-v0", corpus=modules.split("train"), scope="function")
+    inner = gym.make("mlgo/RegAllocEvict-v0", corpus=modules.split("fit"), scope="function")
     clone = imitate(inner, rounds=2, episodes=min(int(steps), 300), doubt=0.02)
     normalization = clone.normalization
     assert normalization is not None
     counter = CountIllegalActions(inner)
     env = NormalizeFeatures(counter, normalization)
-    trained, imitation = Path(file), Path(file).with_suffix(".imitation.zip")
+    imitation, last = (Path(file).with_suffix(f".{name}.zip") for name in ("imitation", "last"))
 
     # Small steps and no bonus for entropy: what is good already is soon spoiled.
     rollout = min(int(steps), 1024)
     settings = {"n_steps": rollout, "batch_size": min(256, rollout), "n_epochs": 4, "gamma": 1.0}
     model = start_sb3(MaskablePPO, env, clone, learning_rate=3e-5, ent_coef=0.0, seed=0, device="cpu", **settings)
     save_sb3(model, imitation, clone.features, normalization)
-    model.learn(int(steps))
-    save_sb3(model, trained, clone.features, normalization)
+    best = BestCheckpoint("mlgo/RegAllocEvict-v0", modules.split("valid"), file)
+    best.offer(f"sb3:{imitation}")
+    while model.num_timesteps < int(steps):
+        model.learn(min(CHECK * rollout, int(steps) - model.num_timesteps), reset_num_timesteps=False)
+        save_sb3(model, last, clone.features, normalization)
+        change = best.offer(f"sb3:{last}")
+        print(f"{model.num_timesteps} decisions: {change:+.2%} on validation modules, best {best.change:+.2%}")
     env.close()
     print(f"{counter.count} illegal actions in {model.num_timesteps} steps")
 
-    policies = {"imitation": f"sb3:{imitation}", "trained": f"sb3:{trained}", "clang": "default"}
+    policies = {"imitation": f"sb3:{imitation}", "trained": best.policy, "clang": "default"}
     print(evaluate("mlgo/RegAllocEvict-v0", corpus=modules.split("test"), policies=policies))
 
 

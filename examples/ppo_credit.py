@@ -1,15 +1,18 @@
-"""PPO in one file that knows which decision saved which bytes.
+"""PPO in one file that knows which decision saved which bytes, or does not, for comparison.
 
 The size of a module is one number for hundreds of decisions. With `credit=True` it is taken apart by function and call,
 and `CreditRewards` makes a reward for each decision of it. So every decision answers for itself alone, and what the
-others of its module did is no noise. It starts from a network that has learned by imitation what clang does.
+others of its module did is no noise. With the reward `module` each decision has that of the whole module instead; all
+else is the same, the number of compiles too. It starts from a network that has learned by imitation what clang does,
+and keeps the checkpoint that is best on validation modules, the start among them.
 
 pip install 'mlgo-gym[cli,evaluation,mlp,training]'
-python ppo_credit.py [CORPUS] [STEPS] [FILE]
+python ppo_credit.py [CORPUS] [COMPILES] [FILE] [credit or module] [SEED]
 mlgo-gym evaluate mlgo/Inline-v0 --policy mlp:FILE
 """
 
 import sys
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -20,7 +23,7 @@ from mlgo_gym.adapters.pytorch import read_sequential, sequential
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.training import imitate
+from mlgo_gym.training import BestCheckpoint, imitate
 from mlgo_gym.wrappers import CreditRewards, NormalizeFeatures
 
 UPDATE_STEPS = 1024
@@ -29,19 +32,27 @@ MINIBATCHES = 4
 LEARNING_RATE = 1e-4  # small: what is good already is soon spoiled
 CLIP = 0.2
 DOUBT = 0.05  # how often what has been imitated is not done: what is learned from
+CHECKS = 5  # checkpoints
 
 
-def main(corpus: str = "builtin", steps: str = "20000", file: str = "ppo_credit.safetensors") -> None:
-    """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
+def main(
+    corpus: str = "builtin",
+    compiles: str = "200",
+    file: str = "ppo_credit.safetensors",
+    reward: str = "credit",
+    seed: str = "0",
+) -> None:
+    """Learn from clang, train for a number of compiles, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus, toolchain=find_toolchain())
-    train, test = modules.split("train"), modules.split("test")
-    inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=train, credit=True)
+    train, valid, test = (modules.split(part) for part in ("fit", "valid", "test"))
+    with_credit = {"credit": True, "module": False}[reward]
+    inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=train, credit=with_credit)
     # It sees clang's own choice, so it is with clang everywhere; and it doubts, so it tries other things now and then.
-    clone = imitate(inner, rounds=1, episodes=8, leave_out=(), doubt=DOUBT)
+    clone = imitate(inner, rounds=1, episodes=8, leave_out=(), doubt=DOUBT, seed=int(seed))
     assert clone.normalization is not None
-    env = NormalizeFeatures(CreditRewards(inner), clone.normalization)
+    env: gym.Env[Any, Any] = NormalizeFeatures(CreditRewards(inner) if with_credit else inner, clone.normalization)
 
-    torch.manual_seed(0)
+    torch.manual_seed(int(seed))
     actor = sequential(clone)
     critic = nn.Sequential(nn.Linear(len(clone.features), 64), nn.Tanh(), nn.Linear(64, 1))
     optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=LEARNING_RATE)
@@ -52,28 +63,34 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "ppo_credit.
         return f"mlp:{name}"
 
     imitation = save(f"{file}.imitation")
-    update_steps = min(UPDATE_STEPS, int(steps))
-    observation, _ = env.reset(seed=0)
+    best = BestCheckpoint("mlgo/Inline-v0", valid, file)
+    best.offer(imitation)
+    observation, info = env.reset(seed=int(seed))
+    met = {info["module"]}
+    done, check = with_credit, 0  # credit compiles a module once more when it first meets it
 
-    for _ in range(max(1, int(steps) // update_steps)):
+    while done < int(compiles):
         # Whole episodes: only their ends tell what each decision was worth.
         observations, actions, log_probs = [], [], []
         rewards: list[float] = []
-        while len(rewards) < update_steps:
+        while len(rewards) < UPDATE_STEPS and done < int(compiles):
             with torch.no_grad():
                 choice = distributions.Categorical(logits=actor(torch.from_numpy(observation)))
             action = choice.sample()
             observations.append(torch.from_numpy(observation))
             actions.append(action)
             log_probs.append(choice.log_prob(action))
-            observation, _, terminated, truncated, info = env.step(int(action))
+            observation, whole, terminated, truncated, info = env.step(int(action))
             if terminated or truncated:
                 # A compile that failed gives no credit, and nothing is learned from it.
-                rewards += info["rewards"].tolist() if "rewards" in info else [0.0] * (len(actions) - len(rewards))
-                observation, _ = env.reset()
+                usual = [0.0 if truncated else float(whole)] * (len(actions) - len(rewards))
+                rewards += info["rewards"].tolist() if "rewards" in info else usual
+                observation, info = env.reset()
+                done += 1 + (with_credit and info["module"] not in met)
+                met.add(info["module"])
 
         # The reward of a decision is all that it is responsible for: nothing that comes later is added to it.
-        seen, taken, before = torch.stack(observations), torch.stack(actions), torch.stack(log_probs)
+        seen, taken, before = (torch.stack(part[: len(rewards)]) for part in (observations, actions, log_probs))
         scaled = np.array(rewards, np.float32)
         targets = torch.from_numpy(scaled / max(float(scaled.std()), 1e-8))
         with torch.no_grad():
@@ -93,8 +110,13 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "ppo_credit.
                 loss.backward()
                 optimizer.step()
 
+        if done >= (check + 1) * int(compiles) // CHECKS:
+            check = CHECKS * done // int(compiles)
+            change = best.offer(save(f"{file}.last"))
+            print(f"{done} compiles: {change:+.2%} on validation modules, best {best.change:+.2%}")
+
     env.close()
-    policies = {"imitation": imitation, "trained": save(file), "clang": "default"}
+    policies = {"imitation": imitation, "trained": best.policy, "clang": "default"}
     print(evaluate("mlgo/Inline-v0", corpus=test, policies=policies))
 
 

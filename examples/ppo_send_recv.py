@@ -2,7 +2,8 @@
 
 In lock step every environment waits for the slowest. Here `recv()` returns whoever is ready, in any order, and `send()`
 answers those; so each environment has a path of its own, and an update learns from the pieces of paths that are done.
-It starts from a network that has learned by imitation what clang does.
+It starts from a network that has learned by imitation what clang does, and keeps the checkpoint that is best on
+validation modules, the start among them.
 
 pip install 'mlgo-gym[cli,evaluation,mlp,training]'
 python ppo_send_recv.py [CORPUS] [STEPS] [FILE]
@@ -21,7 +22,7 @@ from mlgo_gym.adapters.pytorch import read_sequential, sequential
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.training import imitate
+from mlgo_gym.training import BestCheckpoint, imitate
 from mlgo_gym.vector_env import as_vector
 
 NUM_ENVS = 8
@@ -33,6 +34,7 @@ LEARNING_RATE = 1e-4  # small: what is good already is soon spoiled
 GAE_LAMBDA = 0.95
 CLIP = 0.2
 DOUBT = 0.05  # how often what has been imitated is not done: what is learned from
+CHECK = 4  # updates between two checkpoints
 
 
 @dataclass
@@ -88,7 +90,7 @@ def mlp(inputs: int, outputs: int) -> nn.Sequential:
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "ppo_send_recv.safetensors") -> None:
     """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus, toolchain=find_toolchain())
-    train, test = modules.split("train"), modules.split("test")
+    train, valid, test = (modules.split(part) for part in ("fit", "valid", "test"))
 
     single = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=train)
     # It sees clang's own choice, so it is with clang everywhere; and it doubts, so it tries other things now and then.
@@ -120,12 +122,15 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "ppo_send_re
         return f"mlp:{name}"
 
     imitation = save(f"{file}.imitation")
+    best = BestCheckpoint("mlgo/Inline-v0", valid, file)
+    best.offer(imitation)
     update_steps = min(UPDATE_STEPS, int(steps))
     paths = [Path() for _ in range(NUM_ENVS)]
     awaits_reward = np.zeros(NUM_ENVS, np.bool_)
     envs.async_reset(seed=0)
 
-    for _ in range(max(1, int(steps) // update_steps)):
+    updates = max(1, int(steps) // update_steps)
+    for update in range(1, updates + 1):
         # Answer whoever is ready, until enough answers have their rewards.
         while sum(len(path.rewards) for path in paths) < update_steps:
             raw, rewards, terminated, truncated, info = envs.recv()
@@ -169,8 +174,12 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "ppo_send_re
                 loss.backward()
                 optimizer.step()
 
+        if update % CHECK == 0 or update == updates:
+            change = best.offer(save(f"{file}.last"))
+            print(f"{update * update_steps} decisions: {change:+.2%} on validation modules, best {best.change:+.2%}")
+
     envs.close()
-    policies = {"imitation": imitation, "trained": save(file), "clang": "default"}
+    policies = {"imitation": imitation, "trained": best.policy, "clang": "default"}
     print(evaluate("mlgo/Inline-v0", corpus=test, policies=policies))
 
 

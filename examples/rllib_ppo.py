@@ -1,6 +1,7 @@
 """PPO of RLlib goes on from clang's own choices with remote workers; measured on modules that it has not seen.
 
-It starts from a network that has learned by imitation what clang does, and takes small steps.
+It starts from a network that has learned by imitation what clang does, takes small steps, and keeps the checkpoint
+that is best on validation modules, the start among them.
 
 pip install 'mlgo-gym[cli,evaluation,mlp,rllib,training]'
 python rllib_ppo.py [CORPUS] [STEPS] [FILE]
@@ -20,13 +21,16 @@ from mlgo_gym.corpus import open_corpus
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.network import Network
-from mlgo_gym.training import imitate
+from mlgo_gym.training import BestCheckpoint, imitate
 from mlgo_gym.wrappers import NormalizeFeatures
+
+CHECK = 4
+"""Updates between two checkpoints."""
 
 
 def make(config: dict[str, Any]) -> gym.Env[Any, Any]:
     """Return the environment, in whatever process this is: it fetches nothing, and opens the corpus by its name."""
-    modules = open_corpus(config["corpus"], toolchain=find_toolchain()).split("train")
+    modules = open_corpus(config["corpus"], toolchain=find_toolchain()).split("fit")
     return NormalizeFeatures(gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules), config["normalization"])
 
 
@@ -39,7 +43,7 @@ def save(algorithm: PPO, like: Network, file: str) -> str:
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "rllib_ppo.safetensors") -> None:
     """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus, toolchain=find_toolchain())
-    inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("train"))
+    inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("fit"))
     # It sees clang's own choice, so it is with clang everywhere; and it doubts, so it tries other things now and then.
     clone = imitate(inner, rounds=1, episodes=8, leave_out=(), doubt=0.05)
     assert clone.normalization is not None
@@ -64,9 +68,15 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "rllib_ppo.s
     algorithm = config.build_algo()
     start_rllib(algorithm, clone)
     imitation = save(algorithm, clone, f"{file}.imitation")
-    for _ in range(max(1, int(steps) // batch)):
+    best = BestCheckpoint("mlgo/Inline-v0", modules.split("valid"), file)
+    best.offer(imitation)
+    updates = max(1, int(steps) // batch)
+    for number in range(1, updates + 1):
         algorithm.train()
-    policies = {"imitation": imitation, "trained": save(algorithm, clone, file), "clang": "default"}
+        if number % CHECK == 0 or number == updates:
+            change = best.offer(save(algorithm, clone, f"{file}.last"))
+            print(f"{number * batch} decisions: {change:+.2%} on validation modules, best {best.change:+.2%}")
+    policies = {"imitation": imitation, "trained": best.policy, "clang": "default"}
     algorithm.stop()
     ray.shutdown()
     print(evaluate("mlgo/Inline-v0", corpus=modules.split("test"), policies=policies))

@@ -1,6 +1,7 @@
 """PPO of TorchRL goes on from clang's own choices, and is measured on modules that it has not seen.
 
-It starts from a network that has learned by imitation what clang does, and takes small steps.
+It starts from a network that has learned by imitation what clang does, takes small steps, and keeps the checkpoint
+that is best on validation modules, the start among them.
 
 pip install 'mlgo-gym[cli,evaluation,mlp,torchrl,training]'
 python torchrl_ppo.py [CORPUS] [STEPS] [FILE]
@@ -23,16 +24,17 @@ from mlgo_gym.adapters.pytorch import read_sequential, sequential
 from mlgo_gym.corpus import open_corpus
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.training import imitate
+from mlgo_gym.training import BestCheckpoint, imitate
 from mlgo_gym.wrappers import NormalizeFeatures
 
 FRAMES, EPOCHS, BATCHES, STEP = 1024, 4, 4, 1e-4
+CHECK = 4  # updates between two checkpoints
 
 
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "torchrl_ppo.safetensors") -> None:
     """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus, toolchain=find_toolchain())
-    inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("train"))
+    inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("fit"))
     # It sees clang's own choice, so it is with clang everywhere; and it doubts, so it tries other things now and then.
     clone = imitate(inner, rounds=1, episodes=8, leave_out=(), doubt=0.05)
     assert clone.normalization is not None
@@ -54,12 +56,15 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "torchrl_ppo
         return f"mlp:{name}"
 
     imitation = save(f"{file}.imitation")
+    best = BestCheckpoint("mlgo/Inline-v0", modules.split("valid"), file)
+    best.offer(imitation)
     advantage = GAE(gamma=1.0, lmbda=0.95, value_network=critic)
     loss = ClipPPOLoss(actor, critic, entropy_bonus=False)
     optimizer = torch.optim.Adam(loss.parameters(), lr=STEP)
     frames = min(FRAMES, int(steps))
     budget = {"frames_per_batch": frames, "total_frames": int(steps)}
-    for batch in Collector(env, actor, **budget, auto_register_policy_transforms=False):
+    batches = Collector(env, actor, **budget, auto_register_policy_transforms=False)
+    for number, batch in enumerate(batches, start=1):
         for _ in range(EPOCHS):
             advantage(batch)
             rows = batch.reshape(-1)
@@ -69,7 +74,10 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "torchrl_ppo
                 nn.utils.clip_grad_norm_(loss.parameters(), 0.5)
                 optimizer.step()
                 optimizer.zero_grad()
-    policies = {"imitation": imitation, "trained": save(file), "clang": "default"}
+        if number % CHECK == 0 or number * frames >= int(steps):
+            change = best.offer(save(f"{file}.last"))
+            print(f"{number * frames} decisions: {change:+.2%} on validation modules, best {best.change:+.2%}")
+    policies = {"imitation": imitation, "trained": best.policy, "clang": "default"}
     print(evaluate("mlgo/Inline-v0", corpus=modules.split("test"), policies=policies))
 
 

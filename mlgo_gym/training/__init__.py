@@ -1,5 +1,6 @@
 """Training: labels of single decisions, imitation of them and of other policies, evolution, and the whole road."""
 
+from mlgo_gym.training.best_checkpoint import BestCheckpoint
 from mlgo_gym.training.best_of import BestOf
 from mlgo_gym.training.clone import imitate
 from mlgo_gym.training.distillation import NetworkSettings
@@ -12,6 +13,7 @@ from mlgo_gym.training.teacher import TeacherSettings
 
 __all__ = [
     "Base",
+    "BestCheckpoint",
     "BestOf",
     "Evolution",
     "Imitation",
