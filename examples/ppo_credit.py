@@ -67,7 +67,7 @@ def main(
     best.offer(imitation)
     observation, info = env.reset(seed=int(seed))
     met = {info["module"]}
-    done, check = with_credit, 0  # credit compiles a module once more when it first meets it
+    done, check = int(with_credit), 0  # credit compiles a module once more when it first meets it
 
     while done < int(compiles):
         # Whole episodes: only their ends tell what each decision was worth.
