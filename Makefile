@@ -52,10 +52,10 @@ $(VENV)/.installed: $(BIN)/python pyproject.toml
 	$(PIP) --quiet --editable '.[all]'
 	@touch $@ $(VENV)/.installed-demo
 
-# What is compiled to bytecode now is all of scipy and numpy, of which a demonstration needs little.
+# What is compiled to bytecode now is all of numpy, of which a demonstration needs little.
 $(VENV)/.installed-demo: $(BIN)/python pyproject.toml
 	@echo "==> installing mlgo-gym and clang: about 160 MB to download, unless pip has them already"
-	@$(PIP) --no-compile --editable '.[cli,corpus,evaluation]'
+	@$(PIP) --no-compile --editable '.[cli,corpus]'
 	@touch $@
 
 $(VENV)/.installed-test: $(BIN)/python pyproject.toml

@@ -19,6 +19,6 @@ def report(
     from mlgo_gym.evaluation.result import load_result
 
     result = load_result(folder)
-    print_result(result, as_json=as_json)
+    print_result(result, as_json=as_json, everything=True)
     if svg is not None:
         draw_result(result, svg, title=f"mlgo-gym report {folder.name}")

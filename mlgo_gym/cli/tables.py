@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from mlgo_gym.evaluation.linking import LinkedSize, linked_table
-from mlgo_gym.evaluation.report import Table, as_data, by_project, notes, overview
+from mlgo_gym.evaluation.report import all_tables, as_data, notes, short_tables
 from mlgo_gym.evaluation.result import EvaluationResult
+from mlgo_gym.evaluation.table import Table, fitting_columns
 
 PICTURE_WIDTH = 120
 """The columns of the terminal that a picture shows."""
@@ -23,14 +24,23 @@ _GAP = 3
 """What a column takes beyond its text: padding and a separator."""
 
 
-def print_result(result: EvaluationResult, *, as_json: bool = False, linked: Sequence[LinkedSize] = ()) -> None:
-    """Print what an evaluation has shown, and what was linked: tables and notes, or one JSON object."""
+def print_result(
+    result: EvaluationResult, *, as_json: bool = False, linked: Sequence[LinkedSize] = (), everything: bool = False
+) -> None:
+    """Print what an evaluation has shown, and what was linked: tables and notes, or one JSON object.
+
+    Args:
+        result: the evaluation.
+        as_json: print one JSON object, with everything.
+        linked: what was linked.
+        everything: also print the tables that take longer to read.
+    """
     if as_json:
         links = {"links": [row.to_json() for row in linked]} if linked else {}
         typer.echo(json.dumps(as_data(result) | links, indent=2))
         return
     console = Console(highlight=False, markup=False)
-    _print_tables(console, result)
+    _print_tables(console, result, all_tables(result) if everything else short_tables(result))
     if linked:
         console.print()
         print_table(console, linked_table(linked))
@@ -43,15 +53,14 @@ def draw_result(result: EvaluationResult, path: Path, title: str) -> None:
     console = Console(
         highlight=False, markup=False, record=True, file=io.StringIO(), force_terminal=True, width=PICTURE_WIDTH
     )
-    _print_tables(console, result)
+    _print_tables(console, result, short_tables(result))
     path.parent.mkdir(parents=True, exist_ok=True)
     console.save_svg(str(path), title=title)
 
 
-def _print_tables(console: Console, result: EvaluationResult) -> None:
-    for table in (overview(result), by_project(result)):
-        if table is not None:
-            print_table(console, table)
+def _print_tables(console: Console, result: EvaluationResult, tables: Sequence[Table]) -> None:
+    for table in tables:
+        print_table(console, table)
     for line in notes(result):
         console.print(line, soft_wrap=True)
 
@@ -62,24 +71,10 @@ def print_table(console: Console, table: Table) -> None:
         typer.echo(f"{table.as_text()}\n")
         return
     console.print(table.title, soft_wrap=True)
-    for columns in fitting_columns(table, console.width):
+    for columns in fitting_columns(table, console.width, _GAP):
         drawn = RichTable(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
         for column in columns:
             drawn.add_column(table.columns[column], justify="right" if column else "left", no_wrap=True)
         for row in table.rows:
             drawn.add_row(*(row[column] for column in columns))
         console.print(drawn)
-
-
-def fitting_columns(table: Table, width: int) -> list[list[int]]:
-    """Return the columns of each of the narrower tables that show a table; all have its first column."""
-    first, *widths = (max(map(len, cells)) + _GAP for cells in zip(table.columns, *table.rows, strict=True))
-    tables: list[list[int]] = []
-    free = 0
-    for column, needed in enumerate(widths, start=1):
-        if needed > free:
-            tables.append([0])
-            free = width - first
-        tables[-1].append(column)
-        free -= needed
-    return tables

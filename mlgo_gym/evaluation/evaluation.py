@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,15 @@ from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.contestants import Contestants, RunnerSettings, is_plain_clang
 from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.evaluation.linking import LinkedEvaluation, LinkedSize
+from mlgo_gym.evaluation.module_facts import ModuleFacts, bitcode_facts, write_modules
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.result_folder import ResultFolder
 from mlgo_gym.evaluation.schedule import Schedule
 from mlgo_gym.evaluation.workers import Episodes, result_of
-from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.scheduling import workers
-from mlgo_gym.storage.cache import JsonCache, key_of
+from mlgo_gym.storage.cache import key_of
 
 Policies = Sequence[str] | Mapping[str, str | Policy]
 """Specifications; or these, or policies, by the names they are to have."""
@@ -37,8 +36,6 @@ _MEASURES = {"text": "text_size", "llvm-size": "llvm_size", "object": "object_si
 
 ENVS = 2
 """How many episodes each process runs at once, unless the user says otherwise."""
-
-_facts = JsonCache("bitcode-facts")
 
 
 class Evaluation:
@@ -92,6 +89,9 @@ class Evaluation:
         self._results: dict[tuple[str, str], EpisodeResult] = {}
         self._folder = None if output is None else ResultFolder(Path(output), configuration)
         self._configuration = configuration if self._folder is None else self._folder.configuration
+        self._modules = {module.name: ModuleFacts.of(module) for module in modules}
+        if output is not None:
+            write_modules(Path(output), self._modules.values())
         for there in self._folder.episodes if self._folder is not None else ():
             self._keep(there)
         corpus = self._contestants.env.corpus
@@ -127,7 +127,7 @@ class Evaluation:
     @property
     def result(self) -> EvaluationResult:
         """What there is so far, also that of earlier evaluations in the same output."""
-        return EvaluationResult(self._configuration, tuple(self._results.values()))
+        return EvaluationResult(self._configuration, tuple(self._results.values()), self._modules)
 
     def run(self, jobs: int = 1, envs: int = ENVS) -> Generator[EpisodeResult, None, None]:
         """Run the episodes, and give each result as soon as it is on disk, in no particular order.
@@ -267,19 +267,5 @@ def _levels(corpus: Corpus, modules: Sequence[Module]) -> dict[str, dict[str, in
     counts: dict[str, Counter[str]] = {}
     for module in modules:
         member = module.name.partition("/")[0] if len(members) > 1 else corpus.name
-        counts.setdefault(member, Counter())[_level(module)] += 1
+        counts.setdefault(member, Counter())[bitcode_facts(module).level] += 1
     return {member: dict(levels) for member, levels in counts.items()}
-
-
-def _level(module: Module) -> str:
-    """Return the optimisation level that the attributes of a module's functions show; read once and kept on disk."""
-    key = module.digest()
-    known = _facts.get(key)
-    if known is not None:
-        try:
-            return BitcodeFacts(**known).level
-        except TypeError:
-            pass  # a record of another release of ours: read again
-    facts = read_bitcode(module.bitcode)
-    _facts.put(key, asdict(facts))
-    return facts.level

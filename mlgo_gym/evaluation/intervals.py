@@ -1,76 +1,146 @@
-"""How sure a change is: bootstrap intervals over modules, paired."""
+"""The statistics of a change, and how sure each is: bootstrap intervals, paired by module and clustered by project."""
 
 from __future__ import annotations
 
-import importlib.util
-import math
-from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.errors import MissingExtraError
+from mlgo_gym.evaluation.resampling import Counts, interval_of, samples
 from mlgo_gym.evaluation.summary import Change
 
-CONFIDENCE = 0.95
-_RESAMPLES = 9999
-_BATCH = 500
-_SEED = 0
-
 Interval = tuple[float, float]
+Floats = npt.NDArray[np.float64]
+
+TRIM = 0.25
+"""The part of the modules that the interquartile mean leaves out at either end."""
 
 
-def intervals_available() -> bool:
-    """Return whether scipy, which makes the intervals, is installed."""
-    return importlib.util.find_spec("scipy") is not None
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number and its 95 % interval.
 
-
-def mean_interval(change: Change) -> Interval | None:
-    """Return the 95 % interval of `Change.mean`, or None for fewer than two modules.
-
-    Raises:
-        MissingExtraError: scipy is not installed.
+    Attributes:
+        value: the number.
+        low: the lower end; None where there are fewer than two modules.
+        high: the upper end.
     """
-    interval = _bootstrap([np.asarray(change.logarithms)])
-    return None if interval is None else (math.expm1(interval[0]), math.expm1(interval[1]))
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def interval(self) -> Interval | None:
+        """The two ends; None where there are fewer than two modules."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
 
-def total_interval(change: Change) -> Interval | None:
-    """Return the 95 % interval of `Change.total`, or None for fewer than two modules.
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """The statistics of a change, as Agarwal et al. 2021 (Deep RL at the Edge of the Statistical Precipice) have them.
 
-    Raises:
-        MissingExtraError: scipy is not installed.
+    All are relative changes: -0.02 is 2 % less. A module is what a task with a single run is there: a compile is the
+    same each time, so the intervals are about which projects and modules there are.
+
+    Attributes:
+        total: of the sum over all modules.
+        mean: of the geometric mean over modules.
+        interquartile: of the geometric mean of the middle half of the modules: a single one that vanished does not move
+            it as it does the mean, and unlike the median it depends on half of them.
     """
-    values = [np.asarray(column, float) for column in zip(*change.pairs, strict=True)]
-    if not values or not values[1].all():
-        return None
-    interval = _bootstrap(values)
-    return None if interval is None else (interval[0] - 1.0, interval[1] - 1.0)
+
+    total: Estimate
+    mean: Estimate
+    interquartile: Estimate
+
+    def to_json(self) -> dict[str, dict[str, float | None]]:
+        """Return JSON-able data."""
+        return {name: asdict(getattr(self, name)) for name in self.__slots__}
 
 
-def _bootstrap(columns: Sequence[npt.NDArray[np.float64]]) -> Interval | None:
-    """Return the percentile interval of the mean of one column, or of the ratio of the sums of two."""
-    try:
-        from scipy import stats
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("the 95 % intervals", "evaluation") from error
-    if columns[0].size < 2:
-        return None
+@lru_cache(maxsize=1024)
+def estimates(change: Change) -> Estimates:
+    """Return the statistics of a change."""
+    count = len(change.pairs)
+    if not count:
+        return Estimates(Estimate(0.0), Estimate(0.0), Estimate(0.0))
+    values, baselines = (np.asarray(column, float) for column in zip(*change.pairs, strict=True))
+    logarithms = np.asarray(change.logarithms)
 
-    def statistic(*drawn: npt.NDArray[np.float64], axis: int) -> npt.NDArray[np.float64]:
-        result = drawn[0].mean(axis=axis) if len(drawn) == 1 else drawn[0].sum(axis=axis) / drawn[1].sum(axis=axis)
-        return np.asarray(result)
+    def three(counts: Counts) -> Floats:
+        ours, theirs = counts @ values, counts @ baselines
+        total = np.divide(ours, theirs, out=np.ones_like(ours), where=theirs != 0) - 1
+        mean = np.expm1(counts @ logarithms / counts.sum(axis=1))
+        return np.stack([total, mean, np.expm1(trimmed_means(logarithms, counts))], axis=1)
 
-    # The percentile method also stands the modules being all alike, where others divide by zero.
-    interval = stats.bootstrap(
-        columns,
-        statistic,
-        paired=True,
-        vectorized=True,
-        n_resamples=_RESAMPLES,
-        batch=_BATCH,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        rng=np.random.default_rng(_SEED),
-    ).confidence_interval
-    return float(interval.low), float(interval.high)
+    found = three(np.ones((1, count), np.int64))[0]
+    if count < 2:
+        return Estimates(*map(Estimate, found.tolist()))
+    bounds = interval_of(np.concatenate([three(counts) for counts in samples(change.clusters)]))
+    return Estimates(*(Estimate(*each) for each in zip(found.tolist(), *bounds.tolist(), strict=True)))
+
+
+def trimmed_means(values: Floats, counts: Counts) -> Floats:
+    """Return the mean of what a quarter at either end leaves of each sample, as `scipy.stats.trim_mean` has it.
+
+    Args:
+        values: float64 of shape (modules,).
+        counts: how often each is in each sample.
+
+    Returns:
+        float64 of shape (samples,).
+    """
+    order = np.argsort(values, kind="stable")
+    ends = np.cumsum(counts[:, order], axis=1)
+    total = ends[:, -1:]
+    cut = (TRIM * total).astype(np.int64)
+    kept = np.clip(ends, cut, total - cut) - np.clip(ends - counts[:, order], cut, total - cut)
+    means: Floats = kept @ values[order] / kept.sum(axis=1)
+    return means
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Which part of the modules a policy makes smaller by more than so much: a performance profile.
+
+    It is the run-score distribution of Agarwal et al. 2021, the score being the relative reduction of a module. A
+    policy whose profile is above another's everywhere is better on whatever part of the modules one looks at.
+
+    Attributes:
+        thresholds: the relative reductions, ascending; below 0 a module may even have grown by less than that.
+        shares: the part of the modules that are reduced by more.
+        low: the lower ends of pointwise 95 % intervals; None where there are fewer than two modules.
+        high: the upper ends.
+    """
+
+    thresholds: tuple[float, ...]
+    shares: tuple[float, ...]
+    low: tuple[float, ...] | None = None
+    high: tuple[float, ...] | None = None
+
+
+def profile(change: Change, thresholds: tuple[float, ...]) -> Profile:
+    """Return the performance profile of a change."""
+    above = (-np.expm1(np.asarray(change.logarithms)))[:, None] > np.asarray(thresholds)[None, :]
+    shares = tuple(above.mean(axis=0).tolist()) if len(above) else (0.0,) * len(thresholds)
+    if len(above) < 2:
+        return Profile(thresholds, shares)
+    low, high = interval_of(np.concatenate([_means(above, counts) for counts in samples(change.clusters)])).tolist()
+    return Profile(thresholds, shares, tuple(low), tuple(high))
+
+
+def mean_with_interval(values: Floats, clusters: tuple[str, ...]) -> Estimate:
+    """Return the mean of a value of each module, such as 1 where one policy beats another."""
+    if len(values) < 2:
+        return Estimate(float(values.mean()) if len(values) else 0.0)
+    drawn = np.concatenate([_means(values[:, None], counts) for counts in samples(clusters)])
+    low, high = interval_of(drawn[:, 0]).tolist()
+    return Estimate(float(values.mean()), low, high)
+
+
+def _means(values: npt.NDArray[np.float64] | npt.NDArray[np.bool_], counts: Counts) -> Floats:
+    means: Floats = counts @ values / counts.sum(axis=1, keepdims=True)
+    return means

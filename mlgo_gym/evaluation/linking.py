@@ -15,7 +15,7 @@ from mlgo_gym.corpus.relink import link_again
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.contestants import Contestants
-from mlgo_gym.evaluation.report import Table
+from mlgo_gym.evaluation.table import Table
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.policies import Policy
 from mlgo_gym.session.session import Session

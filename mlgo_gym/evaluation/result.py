@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import DONE, FAILED, EpisodeResult
+from mlgo_gym.evaluation.module_facts import UNKNOWN, ModuleFacts, read_modules
+from mlgo_gym.evaluation.pairs import Pair, pair_of
 from mlgo_gym.evaluation.report import as_text
 from mlgo_gym.evaluation.result_folder import read_configuration, read_episodes
 from mlgo_gym.evaluation.summary import TEXT, Summary, summarize, without_decisions
@@ -21,10 +23,12 @@ class EvaluationResult:
     Attributes:
         configuration: what they depend on.
         episodes: one result for each policy and module.
+        modules: what is known of the modules, by name; nothing of what an older release has evaluated.
     """
 
     configuration: Configuration
     episodes: tuple[EpisodeResult, ...]
+    modules: Mapping[str, ModuleFacts] = field(default_factory=dict)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -41,6 +45,16 @@ class EvaluationResult:
     def projects(self) -> tuple[str, ...]:
         """The names of the projects, sorted."""
         return tuple(sorted({episode.project for episode in self.episodes}))
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages that the modules were written in, sorted; `unknown` for those that do not say."""
+        return tuple(sorted({self.language(episode.module) for episode in self.episodes}))
+
+    def language(self, module: str) -> str:
+        """Return the language that a module was written in, or `unknown`."""
+        facts = self.modules.get(module)
+        return UNKNOWN if facts is None else facts.language
 
     @property
     def without_decisions(self) -> list[str]:
@@ -63,12 +77,36 @@ class EvaluationResult:
             and any(len(set(episode.measures[name])) > 1 for name in self.measures)
         ]
 
-    def summaries(self, project: str | None = None) -> list[Summary]:
-        """Return what the episodes of each policy add up to, in all or in one project."""
-        chosen: Sequence[EpisodeResult] = self.episodes
-        if project is not None:
-            chosen = [episode for episode in self.episodes if episode.project == project]
+    def summaries(self, project: str | None = None, *, language: str | None = None) -> list[Summary]:
+        """Return what the episodes of each policy add up to, in all, or in one project or language."""
+        chosen: Iterable[EpisodeResult] = (
+            episode
+            for episode in self.episodes
+            if project in (None, episode.project) and (language is None or language == self.language(episode.module))
+        )
+        chosen = tuple(chosen)
         return [summarize(policy, chosen, self.measures) for policy in self.policies]
+
+    def pair(self, first: str, second: str, measure: str | None = None) -> Pair:
+        """Return one policy against another, on the modules that both finished.
+
+        Args:
+            first: the name of the one.
+            second: the name of the other.
+            measure: what is compared, one of `measures`; by default the one that counts.
+        """
+        name = measure or self.measures[0]
+        ours, theirs = (self.values(policy, name) for policy in (first, second))
+        return pair_of(first, second, (ours, theirs), {each.module: each.project for each in self.episodes})
+
+    def values(self, policy: str, measure: str) -> dict[str, float]:
+        """Return what a policy came to on each module that it finished and in which there is something to decide."""
+        empty = set(self.without_decisions)
+        return {
+            each.module: each.measures[measure][0]
+            for each in self.episodes
+            if each.policy == policy and each.status == DONE and each.module not in empty
+        }
 
     def change(self, policy: str, *, measure: str | None = None, project: str | None = None) -> float:
         """Return how a policy compares with plain clang in one number: -0.02 is 2 % less.
@@ -110,4 +148,4 @@ def load_result(folder: str | Path) -> EvaluationResult:
         MlgoError: there are none, or they are damaged.
     """
     path = Path(folder)
-    return EvaluationResult(read_configuration(path), tuple(read_episodes(path)))
+    return EvaluationResult(read_configuration(path), tuple(read_episodes(path)), read_modules(path))

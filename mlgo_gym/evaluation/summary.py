@@ -18,9 +18,15 @@ class Change:
 
     Attributes:
         pairs: the policy's value and plain clang's, for each module.
+        clusters: the project of each module, what intervals are clustered by; by default each is of one of its own.
     """
 
     pairs: tuple[tuple[float, float], ...]
+    clusters: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.clusters:
+            object.__setattr__(self, "clusters", tuple(map(str, range(len(self.pairs)))))
 
     @property
     def value(self) -> float:
@@ -73,7 +79,7 @@ class Summary:
 
     Attributes:
         policy: its name.
-        modules: on how many modules it finished.
+        names: the modules that it finished, in the order of the pairs of `changes`.
         failures: on how many something went wrong.
         illegal_actions: how many of its actions were illegal.
         seconds: the time of its compiles, together.
@@ -81,11 +87,16 @@ class Summary:
     """
 
     policy: str
-    modules: int
+    names: tuple[str, ...]
     failures: int
     illegal_actions: int
     seconds: float
     changes: dict[str, Change]
+
+    @property
+    def modules(self) -> int:
+        """On how many modules it finished."""
+        return len(self.names)
 
 
 def without_decisions(episodes: Iterable[EpisodeResult]) -> list[str]:
@@ -107,9 +118,12 @@ def summarize(policy: str, episodes: Iterable[EpisodeResult], measures: Sequence
     done = sorted((each for each in ours if each.status == DONE), key=lambda each: each.module)
     return Summary(
         policy,
-        modules=len(done),
+        names=tuple(each.module for each in done),
         failures=sum(each.status == FAILED for each in ours),
         illegal_actions=sum(each.illegal_actions for each in ours),
         seconds=math.fsum(each.seconds for each in ours),
-        changes={name: Change(tuple(each.measures[name] for each in done)) for name in measures},
+        changes={
+            name: Change(tuple(each.measures[name] for each in done), tuple(each.project for each in done))
+            for name in measures
+        },
     )

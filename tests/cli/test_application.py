@@ -43,7 +43,7 @@ package.__path__ = [{str(Path(mlgo_gym.__file__).parent)!r}]
 package.__version__, package.ENVIRONMENTS = "0", {{}}
 sys.modules["mlgo_gym"] = package
 import mlgo_gym.cli.{module}
-print(*({{"gymnasium", "numpy", "scipy", "rich.console"}} & sys.modules.keys()))
+print(*({{"gymnasium", "numpy", "matplotlib", "jinja2", "rich.console"}} & sys.modules.keys()))
 """
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() in ("", "rich.console")

@@ -29,7 +29,7 @@ def test_a_whole_installation_has_no_problems(any_toolchain: Toolchain) -> None:
         "priority": 3,
     }
     assert findings["packages"]["ziglang"] == {"version": "0.17.0", "wanted": "==0.17.0", "extra": None}
-    assert findings["packages"]["scipy"]["extra"] == "evaluation"
+    assert findings["packages"]["matplotlib"]["extra"] == "report"
     assert "pytest" not in findings["packages"]
 
 
@@ -83,10 +83,10 @@ def test_a_cache_that_cannot_be_written_is_a_problem(tmp_path: Path, monkeypatch
 
 def test_a_missing_dependency_is_a_problem_and_a_missing_extra_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     installed = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda name: None if name in ("numpy", "scipy") else installed(name))
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name in ("numpy", "jinja2") else installed(name))
     problems: list[dict[str, str]] = []
     packages = doctor._packages(problems)
-    assert packages["numpy"]["version"] is packages["scipy"]["version"] is None
+    assert packages["numpy"]["version"] is packages["jinja2"]["version"] is None
     assert [problem["problem"] for problem in problems] == ["numpy is not installed"]
     assert problems[0]["remedy"].startswith("pip install 'numpy>=")
 

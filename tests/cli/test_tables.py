@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from mlgo_gym.cli.tables import fitting_columns, print_table
-from mlgo_gym.evaluation.report import Table
+from mlgo_gym.cli.tables import print_table
+from mlgo_gym.evaluation.table import Table, fitting_columns
 
 SHEET = Table(
     "What it shows",
@@ -18,7 +18,7 @@ SHEET = Table(
 
 
 def test_a_wide_terminal_shows_one_table() -> None:
-    assert fitting_columns(SHEET, 100) == [[0, 1, 2, 3]]
+    assert fitting_columns(SHEET, 100, 3) == [[0, 1, 2, 3]]
 
 
 @pytest.mark.parametrize("width", [50, 60, 70, 80])
@@ -29,8 +29,8 @@ def test_a_narrow_terminal_shows_every_cell_whole_and_each_row_with_its_policy(w
     for cell in (*SHEET.columns, *(cell for row in SHEET.rows for cell in row)):
         assert cell in shown
     assert max(map(len, shown.splitlines())) <= width
-    assert shown.count("clang:-mllvm") == len(fitting_columns(SHEET, width))
+    assert shown.count("clang:-mllvm") == len(fitting_columns(SHEET, width, 3))
 
 
 def test_a_terminal_too_narrow_for_anything_still_shows_each_column_once() -> None:
-    assert fitting_columns(SHEET, 1) == [[0, 1], [0, 2], [0, 3]]
+    assert fitting_columns(SHEET, 1, 3) == [[0, 1], [0, 2], [0, 3]]

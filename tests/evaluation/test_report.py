@@ -7,10 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from mlgo_gym.evaluation import report
 from mlgo_gym.evaluation.configuration import Configuration
-from mlgo_gym.evaluation.report import as_data, as_text, by_project, notes, overview
+from mlgo_gym.evaluation.module_facts import ModuleFacts
+from mlgo_gym.evaluation.report import all_tables, as_data, as_text, notes
 from mlgo_gym.evaluation.result import EvaluationResult
+from mlgo_gym.evaluation.tables import (
+    between_policies,
+    by_language,
+    by_project,
+    certainty,
+    overview,
+    wins_and_losses,
+)
 from tests.evaluation.conftest import MakeResult
 
 
@@ -35,17 +43,63 @@ def test_the_overview_has_a_row_for_each_policy(result: EvaluationResult) -> Non
         "policy": "default",
         "modules": "3",
         "text bytes": "351",
-        "plain clang": "350",
+        "clang": "350",
         "total": "+0.29 %",
-        "geo-mean": "+0.17 %",
-        "95 % interval": rows[0]["95 % interval"],
         "better": "0",
-        "worse": "1",
         "equal": "2",
+        "worse": "1",
         "failed": "0",
         "seconds": "0.0",
     }
     assert (rows[1]["modules"], rows[1]["total"], rows[1]["failed"]) == ("2", "0", "1")
+
+
+def test_a_second_table_says_how_sure_that_is(result: EvaluationResult) -> None:
+    table = certainty(result)
+    assert table.columns == ("policy", "total", "geo-mean", "middle half")
+    assert table.rows[0][1].startswith("+0.29 [")
+    assert table.rows[1][2].startswith("+2.19 [")
+
+
+def test_policies_are_compared_with_each_other(result: EvaluationResult) -> None:
+    table = between_policies(result)
+    assert table is not None
+    assert [row[0] for row in table.rows] == ["never / default"]
+    assert table.rows[0][1].startswith("50 %")
+    assert table.rows[0][3:] == ("1", "0", "1")
+
+
+def test_languages_have_rows_where_there_are_several(result: EvaluationResult) -> None:
+    assert by_language(result) is None
+    facts = {
+        name: ModuleFacts(name, "", None, language, None)
+        for name, language in zip("abc", ("C", "C++", "C"), strict=True)
+    }
+    table = by_language(replace(result, modules=facts))
+    assert table is not None
+    assert [row[:2] for row in table.rows] == [("C", "2"), ("C++", "1")]
+
+
+def test_what_wins_and_loses_most_is_named(result: EvaluationResult) -> None:
+    wins, losses = wins_and_losses(result)
+    assert (wins.title, losses.title) == ("Where never wins most", "Where never loses most")
+    assert wins.rows == (("b", "200", "-10", "-4.98 %"),)
+    assert losses.rows == (("a", "100", "+10", "+9.90 %"),)
+
+
+def test_every_table_fits_a_page_of_80_columns(configuration: Configuration, make_result: MakeResult) -> None:
+    policies = ("default", "inline-os", "threshold:5", "clang:-mllvm,-inline-threshold=20")
+    episodes = tuple(
+        make_result(
+            policy, f"{'a/very/long/path/' * 5}{number}.c", 1_000_000 + number, 1_100_000, project=f"p{number % 3}"
+        )
+        for policy in policies
+        for number in range(9)
+    )
+    result = EvaluationResult(replace(configuration, policies={name: name for name in policies}), episodes)
+    for table in all_tables(result):
+        lines = table.as_text().splitlines()[1:]
+        assert max(map(len, lines)) <= 80, table.title
 
 
 def test_the_title_says_at_which_level_the_modules_were_recorded(result: EvaluationResult) -> None:
@@ -82,16 +136,6 @@ def test_the_notes_name_what_differs_what_failed_and_what_was_left_out(result: E
     assert "never on c: lost\n" in f"{text}\n"
 
 
-def test_without_scipy_the_intervals_are_left_out_and_the_extra_is_named(
-    result: EvaluationResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "95 % interval" in overview(result).columns
-    monkeypatch.setattr(report, "intervals_available", lambda: False)
-    assert "95 % interval" not in overview(result).columns
-    assert "pip install 'mlgo-gym[evaluation]'" in notes(result)[-1]
-    assert "mean_interval" not in json.dumps(as_data(result))
-
-
 def test_text_is_aligned(result: EvaluationResult) -> None:
     lines = as_text(result).splitlines()
     heading, line, *rows = lines[2:6]
@@ -102,3 +146,5 @@ def test_data_can_be_written_as_json(result: EvaluationResult) -> None:
     data = json.loads(json.dumps(as_data(result)))
     assert data["policies"][0]["changes"]["text_size"]["worse"] == 1
     assert data["failures"][0]["policy"] == "never"
+    assert data["policies"][1]["worst"][0]["module"] == "a"
+    assert data["pairs"][0]["probability"]["value"] == 0.5
