@@ -87,36 +87,88 @@ def _compile_by_recipe(
 
 def _compile(settings: Settings, invocation: Invocation, compiler: Sequence[str], rest: Sequence[str]) -> str:
     """Compile with advice, and return what went wrong; nothing is said and nothing is left if anything did."""
-    advisors = []
-    if settings.policy != "default":
-        advisors.append(Advisor(INLINING, inlining_policy(settings.policy, invocation.level, compiler)))
-    if settings.eviction_policy != "default":
-        advisors.append(Advisor(EVICTION, eviction_policy(settings.eviction_policy, invocation.level, compiler)))
-    problem = _run(compiler, rest, advisors)
+    advisors = {policy: _advisors(settings, policy, invocation.level, compiler) for policy in settings.policies}
+    if len(advisors) == 1:
+        problem = _run(compiler, rest, *advisors.values())
+    else:
+        problem = _compile_smallest(invocation, compiler, rest, list(advisors.values()))
     if not problem:
         count("compiled with a policy")
     return problem
 
 
-def _run(
-    compiler: Sequence[str], rest: Sequence[str], advisors: Sequence[Advisor], questions: int | None = None
+def _advisors(settings: Settings, policy: str, level: str, compiler: Sequence[str]) -> list[Advisor]:
+    advisors = []
+    if policy != "default":
+        advisors.append(Advisor(INLINING, inlining_policy(policy, level, compiler)))
+    if settings.eviction_policy != "default":
+        advisors.append(Advisor(EVICTION, eviction_policy(settings.eviction_policy, level, compiler)))
+    return advisors
+
+
+def _compile_smallest(
+    invocation: Invocation, compiler: Sequence[str], rest: Sequence[str], candidates: Sequence[Sequence[Advisor]]
 ) -> str:
-    """Run clang and return what went wrong; another number of questions than expected counts as that."""
-    # A terminal is told at once; what is not seen by anybody can be taken back.
-    buffered = not os.isatty(2)
-    stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2
-    # The crash of a compile that is made again needs no reproducer.
-    run = Compile([*compiler, "-fno-crash-diagnostics"], rest, advisors, stderr)
-    if run.status != 0:
-        return f"clang ended with status {run.status} while a policy answered it"
-    if questions not in (None, run.questions):
-        return f"the module asks {run.questions} questions, and its recipe has {questions} answers"
-    if buffered:
-        os.lseek(stderr, 0, os.SEEK_SET)
-        while data := os.read(stderr, 1 << 16):
-            while data:
-                data = data[os.write(2, data) :]
+    """Compile with each, leave the object with the fewest bytes of instructions, and return what went wrong."""
+    from mlgo_clang.object_size import ObjectSizeError, text_size
+
+    output = invocation.output or default_output(invocation.source)
+    sizes = []
+    for advisors in candidates:
+        warnings = bytearray()
+        if problem := _run(compiler, rest, advisors, warnings=warnings):
+            return problem
+        try:
+            sizes.append(text_size(output))
+        except ObjectSizeError as error:
+            return str(error)
+    best = min(reversed(range(len(sizes))), key=sizes.__getitem__)
+    if best != len(sizes) - 1:
+        # Compiled once more, not copied: an object is not all that a compile leaves.
+        warnings.clear()
+        if problem := _run(compiler, rest, candidates[best], warnings=warnings):
+            return problem
+    _write_all(2, warnings)
     return ""
+
+
+def _run(
+    compiler: Sequence[str],
+    rest: Sequence[str],
+    advisors: Sequence[Advisor],
+    questions: int | None = None,
+    warnings: bytearray | None = None,
+) -> str:
+    """Run clang and return what went wrong; another number of questions than expected counts as that.
+
+    What clang said goes to standard error, or into `warnings` where that is given.
+    """
+    # A terminal is told at once; what is not seen by anybody can be taken back.
+    buffered = warnings is not None or not os.isatty(2)
+    stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2
+    try:
+        # The crash of a compile that is made again needs no reproducer.
+        run = Compile([*compiler, "-fno-crash-diagnostics"], rest, advisors, stderr)
+        if run.status != 0:
+            return f"clang ended with status {run.status} while a policy answered it"
+        if questions not in (None, run.questions):
+            return f"the module asks {run.questions} questions, and its recipe has {questions} answers"
+        if buffered:
+            os.lseek(stderr, 0, os.SEEK_SET)
+            while data := os.read(stderr, 1 << 16):
+                if warnings is None:
+                    _write_all(2, data)
+                else:
+                    warnings += data
+    finally:
+        if buffered:
+            os.close(stderr)
+    return ""
+
+
+def _write_all(descriptor: int, data: bytes | bytearray) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def _spawn(command: Sequence[str]) -> int:
@@ -144,10 +196,11 @@ def _compile_plainly(settings: Settings, invocation: Invocation, command: Sequen
 
 def searched_policy(settings: Settings, level: str) -> str:
     """Return the inlining policy as `mlgo-gym` takes it; nothing where it is clang's own, or cannot be read."""
-    if settings.policy == "default" or settings.policy.partition(":")[0] in ("never", "always", "threshold"):
-        return "" if settings.policy == "default" else settings.policy
+    policy = next((policy for policy in settings.policies if policy != "default"), "")
+    if policy.partition(":")[0] in ("", "never", "always", "threshold"):
+        return policy
     try:
-        return f"mlp:{network_file(settings.policy, level)}"
+        return f"mlp:{network_file(policy, level)}"
     except PolicyError:
         return ""
 

@@ -31,7 +31,8 @@ class Settings:
     """The options of `mlgo-clang` itself.
 
     Attributes:
-        policy: what decides on inlining: `default`, `never`, `always`, `threshold:N`, `mlp:FILE`, or a policy's name.
+        policies: what decides on inlining: `default`, `never`, `always`, `threshold:N`, `mlp:FILE`, or a policy's name;
+            of several, in the order of their compiles, the one whose object is smallest.
         eviction_policy: what decides on evictions; `default` is clang itself.
         clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
         levels: the optimisation levels whose compiles go through the policies, as the letters behind `-O`.
@@ -40,15 +41,18 @@ class Settings:
         strict: whether it is an error that a policy could not be followed; otherwise clang alone compiles.
     """
 
-    __slots__ = ("clang", "eviction_policy", "levels", "policy", "recipes", "search", "strict")
+    __slots__ = ("clang", "eviction_policy", "levels", "policies", "recipes", "search", "strict")
 
     def __init__(self, values: Mapping[str, str], *, strict: bool) -> None:
-        self.policy = values.get("policy") or _DEFAULT_POLICY
+        named = [policy.strip() for policy in (values.get("policy") or _DEFAULT_POLICY).split(",")]
+        self.policies = tuple(dict.fromkeys(policy for policy in named if policy))
         self.eviction_policy = values.get("eviction-policy") or "default"
         self.clang = values.get("clang") or "bundled"
         self.levels = tuple(level.strip().removeprefix("-O") for level in (values.get("levels") or "s,z").split(","))
         self.recipes = values.get("recipes") or ""
         self.strict = strict
+        if not self.policies:
+            raise UsageError("--mlgo-policy takes the name of a policy, or several with commas between them")
         search = values.get("search") or "0"
         if not search.isdigit():
             raise UsageError(f"--mlgo-search takes a number of compiles, found {search!r}")
@@ -59,7 +63,7 @@ class Settings:
     @property
     def leaves_decisions_to_clang(self) -> bool:
         """Whether no policy decides anything."""
-        return self.policy == self.eviction_policy == "default"
+        return self.policies == ("default",) and self.eviction_policy == "default"
 
     @property
     def leaves_all_to_clang(self) -> bool:

@@ -22,9 +22,8 @@ def show_version(settings: Settings, command: Sequence[str]) -> int:
         command: clang's whole command line.
     """
     status = os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(command[0], list(command), os.environ), 0)[1])
-    lines = [
-        f"mlgo-clang inlining policy: {description}" for description in _describe(settings.policy, settings.levels)
-    ]
+    described = [description for policy in settings.policies for description in _describe(policy, settings.levels)]
+    lines = [f"mlgo-clang inlining policy: {description}" for description in described]
     if settings.eviction_policy != "default":
         described = _describe(settings.eviction_policy, settings.levels)
         lines += [f"mlgo-clang eviction policy: {description}" for description in described]

@@ -155,3 +155,41 @@ def test_an_option_of_ours_that_is_none_is_refused(run: Run) -> None:
 
 def test_what_is_no_counter_is_left_out() -> None:
     assert parse(b"3 a\nno\n-4 b\n5 c d\n\xff\n") == {"a": 3, "c d": 5}
+
+
+def test_of_several_policies_the_smallest_object_is_left(run: Run, project: Path) -> None:
+    alone = {}
+    for policy in ("default", "never", "always", "threshold:30"):
+        assert run(f"--mlgo-policy={policy}", "--mlgo-strict", "-Oz", "-c", "calls.c").returncode == 0
+        alone[policy] = (text(project / "calls.o"), (project / "calls.o").read_bytes())
+    smallest = min(size for size, _ in alone.values())
+    assert smallest < alone["always"][0]
+    for policies in ("never,always", "always,never", "default,always", "always,threshold:30,default"):
+        assert run(f"--mlgo-policy={policies}", "--mlgo-strict", "-Oz", "-c", "calls.c").returncode == 0
+        candidates = [alone[policy] for policy in policies.split(",")]
+        assert (project / "calls.o").read_bytes() in [data for size, data in candidates if size == min(candidates)[0]]
+
+
+def test_several_policies_warn_once_and_count_once(run: Run, project: Path) -> None:
+    (project / "warned.c").write_text("int f(int n) { int unused; return n; }\n")
+    before = parse(Path(counters_path()).read_bytes()) if Path(counters_path()).exists() else {}
+    result = run("--mlgo-policy=always,never,default", "-Oz", "-Wall", "-c", "warned.c")
+    assert result.returncode == 0
+    assert result.stderr.count(b"unused variable") == 1
+    after = parse(Path(counters_path()).read_bytes())
+    assert after["compiled with a policy"] == before.get("compiled with a policy", 0) + 1
+
+
+def test_one_of_several_policies_that_cannot_be_read_leaves_all_to_clang(run: Run, project: Path) -> None:
+    run("--mlgo-policy=default", "-Oz", "-c", "calls.c")
+    plain = (project / "calls.o").read_bytes()
+    result = run("--mlgo-policy=always,no-such-policy", "-Oz", "-c", "calls.c")
+    assert b"no-such-policy" in result.stderr
+    assert (project / "calls.o").read_bytes() == plain
+    assert b"several with commas" in run("--mlgo-policy=,", "-Oz", "-c", "calls.c").stderr
+
+
+def test_several_policies_measure_elf_alone(run: Run) -> None:
+    result = run("--mlgo-policy=always,never", "--target=x86_64-apple-macos", "-Oz", "-c", "calls.c")
+    assert result.returncode == 0
+    assert b"calls.o was to be an ELF object" in result.stderr

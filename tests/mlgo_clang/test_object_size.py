@@ -1,0 +1,36 @@
+"""The driver's own measure of an object is that of the environments."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mlgo_clang.object_size import ObjectSizeError, text_size
+from mlgo_gym.llvm.object_file import object_sizes
+
+
+@pytest.mark.parametrize("target", ["x86_64-linux-gnu", "i386-linux-gnu", "armeb-linux-gnueabi", "powerpc64-linux-gnu"])
+def test_bytes_of_instructions_are_those_of_the_environments(
+    tmp_path: Path, clang: dict[str, list[str]], target: str
+) -> None:
+    source, output = tmp_path / "two.c", tmp_path / "two.o"
+    source.write_text("int one(int n) { return n * n; }\nint table[9] = {1};\nint two(int n) { return table[n]; }\n")
+    command = [*clang["gcc"], f"--target={target}", "-Os", "-ffunction-sections", "-c", str(source), "-o", str(output)]
+    subprocess.run(command, check=True)
+    assert text_size(str(output)) == object_sizes(output.read_bytes()).text > 0
+
+
+def test_what_is_no_whole_object_is_said(tmp_path: Path, clang: dict[str, list[str]]) -> None:
+    source, output = tmp_path / "one.c", tmp_path / "one.o"
+    source.write_text("int one(int n) { return n * n; }\n")
+    subprocess.run([*clang["gcc"], "-Os", "-c", str(source), "-o", str(output)], check=True)
+    data = output.read_bytes()
+    for damaged in (b"", b"\xcf\xfa\xed\xfe" + data[4:], data[:40]):
+        output.write_bytes(damaged)
+        with pytest.raises(ObjectSizeError, match="was to be an ELF object"):
+            text_size(str(output))
+    output.write_bytes(data[:-64])
+    with pytest.raises(ObjectSizeError, match="ends before its table"):
+        text_size(str(output))
