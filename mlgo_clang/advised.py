@@ -87,11 +87,11 @@ def _compile_by_recipe(
 
 def _compile(settings: Settings, invocation: Invocation, compiler: Sequence[str], rest: Sequence[str]) -> str:
     """Compile with advice, and return what went wrong; nothing is said and nothing is left if anything did."""
-    advisors = {policy: _advisors(settings, policy, invocation.level, compiler) for policy in settings.policies}
-    if len(advisors) == 1:
-        problem = _run(compiler, rest, *advisors.values())
+    candidates = [_advisors(settings, policy, invocation.level, compiler) for policy in settings.policies]
+    if len(candidates) == 1:
+        problem = _run(compiler, rest, candidates[0])
     else:
-        problem = _compile_smallest(invocation, compiler, rest, list(advisors.values()))
+        problem = _compile_smallest(invocation, compiler, rest, candidates)
     if not problem:
         count("compiled with a policy")
     return problem
