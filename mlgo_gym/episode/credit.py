@@ -92,7 +92,7 @@ def credit(reference: PlacedCompile, episode: PlacedCompile, own: Sequence[int] 
         before,
     )
     left = reference.text - episode.text
-    expected = np.array([_expected_growth(episode.decisions[number]) for number in causes])
+    expected = np.array([_growth_by(episode.decisions[number]) for number in causes])
     for function, reaching in explained.items():
         at = np.fromiter(reaching, np.int64, len(reaching))
         nearness = 0.5 ** np.fromiter(reaching.values(), np.float64, len(reaching))
@@ -112,16 +112,22 @@ def credit(reference: PlacedCompile, episode: PlacedCompile, own: Sequence[int] 
     return Credit(saved, exact, left)
 
 
-def _expected_growth(decision: PlacedDecision) -> float:
-    """Return by how many bytes a decision is expected to have grown the function of its call, against the other answer.
+def _growth_by(decision: PlacedDecision) -> float:
+    """Return by how many bytes a decision should have grown the function of its call, against the other answer."""
+    growth = expected_growth(decision.estimate)
+    return growth if decision.answer else -growth
+
+
+def expected_growth(estimate: float) -> float:
+    """Return by how many bytes inlining a call is expected to grow the function that it stands in.
 
     The numbers were chosen on the 69,471 measured decisions of docs/results/labels: benchmarks/credit_sharing.py.
+
+    Args:
+        estimate: clang's own estimate of the cost, the feature `cost_estimate`.
     """
-    cost = decision.estimate
-    if cost < -_LAST_CALL / 2:
-        cost += _LAST_CALL
-    growth = _BYTES_PER_COST * min(max(cost, _LEAST_COST), _MOST_COST) - _BYTES_PER_CALL
-    return growth if decision.answer else -growth
+    cost = estimate + _LAST_CALL if estimate < -_LAST_CALL / 2 else estimate
+    return _BYTES_PER_COST * min(max(cost, _LEAST_COST), _MOST_COST) - _BYTES_PER_CALL
 
 
 def _functions(compiled: PlacedCompile) -> set[str]:

@@ -37,7 +37,7 @@ FROM_ANY_START = ("bundles",)
 
 
 WITH_PORTFOLIO = ("bundles",)
-"""The searches that try the decisions of several policies, unless a start is given."""
+"""The searches that try the decisions of several policies beside those of their start."""
 
 
 def search_module(
@@ -80,7 +80,7 @@ def search_module(
         )
     policy = None if start == "default" else load_policy(start, env, seed=seed)
     budget = Budget(compiles, seconds)
-    portfolio = load_portfolio(env, seed) if algorithm in WITH_PORTFOLIO and start == "default" else None
+    portfolio = load_portfolio(env, seed) if algorithm in WITH_PORTFOLIO else None
     space = SearchSpace(env, module, budget, function, policy, portfolio)
     best = ALGORITHMS[algorithm](space, seed)
     spent, elapsed, improvements = budget.spent, budget.seconds, tuple(space.improvements)

@@ -22,8 +22,9 @@ from mlgo_gym.episode.placed_compile import PlacedDecision, compile_placed
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.search.expectation import Expectation, everything_kept
-from mlgo_gym.search.moves import Experience, Move, MoveKey, all_moves, together
+from mlgo_gym.search.moves import Move, MoveKey, all_moves, together
 from mlgo_gym.search.plan import Fingerprints, Plan, Site, Trial
+from mlgo_gym.search.prospects import Prospects, copies
 from mlgo_gym.search.rules import Rules
 from mlgo_gym.search.search_space import Leaf, SearchSpace
 from mlgo_gym.session.decision import Decision
@@ -40,9 +41,6 @@ _MOST_RETRIES = 2
 
 _FEWEST_FOR_PORTFOLIO = 3
 """If fewer compiles than this are left, none is spent on one more policy."""
-
-_PINNED_EVERY = 3
-"""In every third compile, all other calls keep their answers."""
 
 
 class Bundles:
@@ -75,8 +73,7 @@ class Bundles:
         self._baseline = space.task.outcome(baseline, space.setup.metric, None)
         self._generator = np.random.default_rng(seed)
         self._fingerprints = Fingerprints(space.task.headers[0])
-        integers = [spec for spec in space.task.headers[0].features if spec.dtype.kind == "i" and spec.size == 1]
-        self._experience = Experience(len(integers))
+        self._prospects = Prospects()
         self._rules = Rules(space, space.portfolio)
         self._rule = space.start
         self._tried: dict[MoveKey, frozenset[str]] = {}
@@ -91,6 +88,7 @@ class Bundles:
         self._expected = Expectation(self.best)
         self._unverified = 0
         self._changed = True
+        self._round = 0
 
     @property
     def _is_better(self) -> bool:
@@ -112,8 +110,7 @@ class Bundles:
                     self._verify()
                     continue
                 break
-            often = self._unverified % _PINNED_EVERY == _PINNED_EVERY - 1
-            self._try(moves, pinned=often and self._alone.isdisjoint(move.key for move in moves))
+            self._try(moves, pinned=self._round % 2 == 1)
         return Leaf(self.best.compiled.answers, float(self.best.compiled.text), self._baseline)
 
     def _compile_first(self) -> Trial:
@@ -166,9 +163,9 @@ class Bundles:
     def _choose(self) -> list[Move]:
         """Return the next moves, as soon as nothing is left of one kind those of the next.
 
-        They are what was never tried; then, one by one, what others may have spoilt, or what was tried only where calls
-        were pinned; then all that was tried before something changed; then pairs; then all of it around the next best
-        policy of the portfolio.
+        They are what was never tried; then, one by one, what others may have spoilt; then all that was tried before
+        something changed, where every second time the other calls are pinned; then pairs; then all of it around the
+        next best policy of the portfolio.
         """
         moves = all_moves(self._expected, self._rules.suggestions(self._expected.decisions))
         fresh = [move for move in moves if move.key not in self._tried]
@@ -180,16 +177,20 @@ class Bundles:
             self._doubtful.clear()
         if not fresh and self._changed:
             self._changed = False
+            self._round += 1
             self._forget_all()
             fresh = moves
         # What follows goes on for ever: a search without any limit ends before it.
         if not fresh and not self._space.budget.is_spent_after(0):
             fresh = self._pairs() or self._start_again()
-        order = np.argsort(self._experience.judge(fresh, self._generator), kind="stable")
+        decisions, sizes = self._expected.decisions, self._expected.sizes
+        order = np.argsort(
+            -self._prospects.judge(fresh, copies(decisions, sizes), sizes, self._generator), kind="stable"
+        )
         ordered = [fresh[number] for number in order.tolist()]
         if ordered and ordered[0].key in self._alone:
             return ordered[:1]
-        territory = Territory(self._expected.decisions, self._expected.sizes)
+        territory = Territory(decisions, sizes)
         together_now = (move for move in ordered if move.key not in self._alone)
         return unrelated(together_now, lambda move: territory.of(move.decisions), MOST_AT_ONCE)
 
@@ -236,6 +237,7 @@ class Bundles:
         expected = self._expected
         territory = Territory(expected.decisions, expected.sizes)
         territories = [frozenset(territory.of(move.decisions)) for move in moves]
+        counted = copies(expected.decisions, expected.sizes)
         changes = [change for move in moves for change in move.changes]
         trial = self._compile(Plan(expected.visits, expected.kept, changes, self._fingerprints, pinned=pinned))
         self._unverified += 1
@@ -250,11 +252,11 @@ class Bundles:
         for group, functions_changed in groups(len(moves), explained):
             gain = sum(grown[function] for function in functions_changed)
             if len(group) == 1:
-                self._experience.note(moves[group[0]], gain)
+                self._prospects.note(moves[group[0]], gain, counted, expected.sizes)
             for number in group:
                 certain = len(group) == 1 or gain < 0
                 self._note(moves[number], territories[number], certain=certain)
-                if gain >= 0 and (pinned or not certain) and moves[number].key not in self._alone:
+                if gain >= 0 and not certain and moves[number].key not in self._alone:
                     self._doubtful.add(moves[number].key)
             if gain < 0:
                 self._keep([moves[number] for number in group], functions_changed, trial)

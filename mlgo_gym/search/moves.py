@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
 
 from mlgo_gym.episode.placed_compile import PlacedDecision
 from mlgo_gym.search.expectation import Expectation
@@ -15,11 +12,6 @@ from mlgo_gym.search.plan import Site
 
 FEW = 24
 """Moves of more calls than that are a kind of their own: they reach far, and few of them fit into one compile."""
-
-_FEWEST_EXAMPLES = 40
-_RIDGE = 3.0
-_CLIP = 150.0
-
 
 MoveKey = tuple[str, tuple[tuple[str, int, int, str, int], ...]]
 """The kind of a move, and for each call that it changes its place, its callee and the answer that it had."""
@@ -91,62 +83,3 @@ def together(kind: str, calls: list[tuple[Site, PlacedDecision]]) -> Move:
     key = kind, tuple((*site, decision.callee, decision.answer) for site, decision in calls)
     changes = tuple((site, 1 - decision.answer) for site, decision in calls)
     return Move(kind, key, changes, tuple(decision for _, decision in calls))
-
-
-class Experience:
-    """What moves of each kind have gained in this module, and which moves are worth trying next.
-
-    Single flips are judged by a linear model of their features, moves of many calls by the mean of their kind.
-
-    Args:
-        features: the type of an observation of integers.
-    """
-
-    def __init__(self, features: int) -> None:
-        self._features = features
-        self._examples: dict[str, tuple[list[npt.NDArray[np.float64]], list[float]]] = {}
-        self._groups: dict[str, list[float]] = defaultdict(list)
-
-    def note(self, move: Move, gain: float) -> None:
-        """Remember by how many bytes a move made the module larger."""
-        if len(move.changes) > 1:
-            self._groups[move.kind].append(gain)
-            return
-        vectors, gains = self._examples.setdefault(move.kind, ([], []))
-        vectors.append(self._vector(move))
-        gains.append(float(np.clip(gain, -_CLIP, _CLIP)))
-
-    def judge(self, moves: Collection[Move], generator: np.random.Generator) -> npt.NDArray[np.float64]:
-        """Return the bytes that each move is expected to add, with some chance in it; float64 of shape (moves,)."""
-        moves = list(moves)
-        scores = np.empty(len(moves))
-        weights = {kind: self._fit(*examples) for kind, examples in self._examples.items()}
-        for number, move in enumerate(moves):
-            if len(move.changes) > 1:
-                gains = self._groups[move.kind]
-                scores[number] = (sum(gains) - 20.0) / (len(gains) + 1)
-                continue
-            fitted = weights.get(move.kind)
-            scores[number] = (
-                0.0 if fitted is None else (self._vector(move) - fitted[1]) / fitted[2] @ fitted[0] + fitted[3]
-            )
-        spread = float(scores.std()) if len(scores) else 0.0
-        return scores + generator.normal(0.0, 0.5 * spread + 1.0, len(moves))
-
-    def _vector(self, move: Move) -> npt.NDArray[np.float64]:
-        values = np.frombuffer(move.decisions[0].payload, np.int64, self._features).astype(np.float64)
-        vector: npt.NDArray[np.float64] = np.sign(values) * np.log1p(np.abs(values))
-        return vector
-
-    def _fit(
-        self, vectors: list[npt.NDArray[np.float64]], gains: list[float]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64], float] | None:
-        if len(gains) < _FEWEST_EXAMPLES:
-            return None
-        matrix, target = np.array(vectors), np.array(gains)
-        mean, deviation = matrix.mean(0), matrix.std(0) + 1e-6
-        matrix = (matrix - mean) / deviation
-        middle = float(target.mean())
-        system = matrix.T @ matrix + _RIDGE * np.eye(matrix.shape[1])
-        weights = np.linalg.solve(system, matrix.T @ (target - middle))
-        return weights, mean, deviation, middle

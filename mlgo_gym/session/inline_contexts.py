@@ -27,7 +27,10 @@ _HIDING = ("filter-print-funcs", "ir-dump-directory")
 
 _BANNER = b"*** IR Dump Before InlinerPass on ("
 _BANNER_END = b") ***\n"
-_REMARK = re.compile(rb"remark: (?:[^\n]*?:\d+:\d+: )?([^\n]*?)(?:true|false) \[-Rpass(?:-missed)?=inline-ml\]")
+_REMARK = b"remark: "
+_LOCATION = re.compile(rb"[^\n]*?:\d+:\d+: ")
+_CHOICES = (b"true", b"false")
+_REMARKS = (b"=inline-ml]", b"-missed=inline-ml]")
 _FUNCTION = rb"(?:\n?(?:; [^\n]*\n)*define [^\n]*\n)(?:(?!\}\n)[^\n]*\n)*\}\n"
 _OWN_WORDS = re.compile(
     rb"(?:; )?\*\*\* IR Dump Before InlinerPass on [^\n]*\n(?:" + _FUNCTION + rb")*"
@@ -138,7 +141,19 @@ def refuse_hiding(command: Sequence[str]) -> None:
 
 def _remarks(said: bytes) -> bytes:
     """Return what is remarked in some text, a line each, without what is the same in all."""
-    return b"\n".join(_REMARK.findall(said))
+    found: list[bytes] = []
+    start = said.find(_REMARK)
+    while start >= 0:
+        start += len(_REMARK)
+        end = said.find(b"\n", start)
+        line = said[start : len(said) if end < 0 else end]
+        remark, _, name = line.rpartition(b" [-Rpass")
+        for choice in _CHOICES:
+            if name in _REMARKS and remark.endswith(choice):
+                location = _LOCATION.match(remark)
+                found.append(remark[0 if location is None else location.end() : -len(choice)])
+        start = said.find(_REMARK, start + len(line))
+    return b"\n".join(found)
 
 
 def without_own_words(said: bytes, *, cut_off: bool = False) -> bytes:

@@ -40,6 +40,8 @@ class StandardError:
                 self.tail.feed(data)
                 if self.contexts is not None:
                     self.contexts.feed(data)
+                if len(data) < _READ_SIZE:
+                    break
             return False
         try:
             while data := os.read(descriptor, _READ_SIZE):

@@ -7,23 +7,30 @@ import copy
 KEPT_BYTES = 64 * 1024
 """How much of the end is kept."""
 
+_MOST_BYTES = 4 * KEPT_BYTES
+"""From how much on what is not the end is dropped: with every piece would mean to copy the end for a few bytes."""
+
 
 class StderrTail:
     """Takes in what comes on standard error.
 
     Attributes:
         sign: what is listened for; nothing, if nothing is.
-        end: the end of what came so far, as bytes.
     """
 
     def __init__(self) -> None:
         self.sign = b""
-        self.end = b""
+        self._pieces: list[bytes] = []
+        self._size = 0
         self._heard = b""
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
-        self.end = (self.end + data)[-KEPT_BYTES:]
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > _MOST_BYTES:
+            self._pieces = [self.end]
+            self._size = len(self._pieces[0])
         if self.sign:
             self._heard += data
 
@@ -33,7 +40,14 @@ class StderrTail:
 
     def copy(self) -> StderrTail:
         """Return a copy that goes on by itself."""
-        return copy.copy(self)
+        twin = copy.copy(self)
+        twin._pieces = self._pieces.copy()
+        return twin
+
+    @property
+    def end(self) -> bytes:
+        """The end of what came so far, as bytes."""
+        return b"".join(self._pieces)[-KEPT_BYTES:]
 
     @property
     def text(self) -> str:
