@@ -73,7 +73,7 @@ def _compile_by_recipe(
         if not recipe.answers:
             count("compiled by a recipe")
             become([*compiler, *rest])
-        problem = _run(compiler, rest, [Advisor(INLINING, recipe.bind)], len(recipe.answers))
+        problem = _run(settings, invocation, compiler, rest, [Advisor(INLINING, recipe.bind)], len(recipe.answers))
     except (RecipeError, ProtocolError, OSError) as error:
         problem = str(error)
     except Interrupted as end:
@@ -89,9 +89,9 @@ def _compile(settings: Settings, invocation: Invocation, compiler: Sequence[str]
     """Compile with advice, and return what went wrong; nothing is said and nothing is left if anything did."""
     candidates = [_advisors(settings, policy, invocation.level, compiler) for policy in settings.policies]
     if len(candidates) == 1:
-        problem = _run(compiler, rest, candidates[0])
+        problem = _run(settings, invocation, compiler, rest, candidates[0])
     else:
-        problem = _compile_smallest(invocation, compiler, rest, candidates)
+        problem = _compile_smallest(settings, invocation, compiler, rest, candidates)
     if not problem:
         count("compiled with a policy")
     return problem
@@ -107,7 +107,11 @@ def _advisors(settings: Settings, policy: str, level: str, compiler: Sequence[st
 
 
 def _compile_smallest(
-    invocation: Invocation, compiler: Sequence[str], rest: Sequence[str], candidates: Sequence[Sequence[Advisor]]
+    settings: Settings,
+    invocation: Invocation,
+    compiler: Sequence[str],
+    rest: Sequence[str],
+    candidates: Sequence[Sequence[Advisor]],
 ) -> str:
     """Compile with each, leave the object with the fewest bytes of instructions, and return what went wrong."""
     from mlgo_clang.object_size import ObjectSizeError, text_size
@@ -116,7 +120,7 @@ def _compile_smallest(
     sizes = []
     for advisors in candidates:
         warnings = bytearray()
-        if problem := _run(compiler, rest, advisors, warnings=warnings):
+        if problem := _run(settings, invocation, compiler, rest, advisors, warnings=warnings):
             return problem
         try:
             sizes.append(text_size(output))
@@ -126,13 +130,15 @@ def _compile_smallest(
     if best != len(sizes) - 1:
         # Compiled once more, not copied: an object is not all that a compile leaves.
         warnings.clear()
-        if problem := _run(compiler, rest, candidates[best], warnings=warnings):
+        if problem := _run(settings, invocation, compiler, rest, candidates[best], warnings=warnings):
             return problem
     _write_all(2, warnings)
     return ""
 
 
 def _run(
+    settings: Settings,
+    invocation: Invocation,
     compiler: Sequence[str],
     rest: Sequence[str],
     advisors: Sequence[Advisor],
@@ -148,11 +154,13 @@ def _run(
     stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2
     try:
         # The crash of a compile that is made again needs no reproducer.
-        run = Compile([*compiler, "-fno-crash-diagnostics"], rest, advisors, stderr)
+        run = Compile([*compiler, "-fno-crash-diagnostics"], rest, advisors, stderr, settings.timeout)
         if run.status != 0:
             return f"clang ended with status {run.status} while a policy answered it"
         if questions not in (None, run.questions):
             return f"the module asks {run.questions} questions, and its recipe has {questions} answers"
+        if not os.path.exists(invocation.output or default_output(invocation.source)):
+            return "clang ended well, and there is no object"
         if buffered:
             os.lseek(stderr, 0, os.SEEK_SET)
             while data := os.read(stderr, 1 << 16):

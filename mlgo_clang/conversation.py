@@ -26,6 +26,7 @@ INLINING = ("-enable-ml-inliner=release", "-inliner-interactive-channel-base=", 
 EVICTION = ("-regalloc-enable-advisor=release", "-regalloc-evict-interactive-channel-base=")
 
 _END_SECONDS = 10.0
+_LONGEST_HEADER = 1 << 20
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -66,7 +67,7 @@ class _Channel:
         os.mkfifo(f"{self.base}.in", 0o600)
         os.mkfifo(f"{self.base}.out", 0o600)
         # With O_RDWR there is a reader from the start: a blocking open would wait for clang.
-        self.advice = os.open(f"{self.base}.in", os.O_RDWR | os.O_CLOEXEC)
+        self.advice = os.open(f"{self.base}.in", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self.log = os.open(f"{self.base}.out", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def answer(self) -> bool:
@@ -95,11 +96,20 @@ class _Channel:
                 break
             if not data.startswith(b'{"observation"', position):
                 raise ProtocolError(f"a question was wanted, found {data[position : position + 100]!r}")
+            if data[end] != 10:
+                raise ProtocolError(f"a question of {self.size} bytes was to end in a newline, and does not")
             advice = self.decide(data, newline + 1)
-            os.write(self.advice, advice.to_bytes(8, "little", signed=True))
+            try:
+                os.write(self.advice, advice.to_bytes(8, "little", signed=True))
+            except BlockingIOError:
+                raise ProtocolError("clang asks on, and does not read the answers") from None
             self.questions += 1
             position = end + 1
         self.data = data[position:]
+        if self.decide is None and len(self.data) > _LONGEST_HEADER:
+            raise ProtocolError(
+                f"a header of features and advice was wanted, and no line ended within {_LONGEST_HEADER} bytes"
+            )
         return True
 
     def drop_names(self) -> None:
@@ -128,13 +138,26 @@ class Compile:
         rest: its arguments, but for the channels.
         advisors: the advisors that ask, with what answers them.
         stderr: the descriptor that becomes clang's standard error.
+        timeout: for how long clang may give no sign of life, in seconds.
+
+    Raises:
+        ProtocolError: clang breaks the protocol, or gives no sign of life for so long. It is ended.
+        Interrupted: this process is to end.
+        OSError: there is no room for the channels, or clang cannot be started.
 
     Attributes:
         status: clang's exit status, negative for the number of a signal.
         questions: how many questions were answered.
     """
 
-    def __init__(self, compiler: Sequence[str], rest: Sequence[str], advisors: Sequence[Advisor], stderr: int) -> None:
+    def __init__(
+        self,
+        compiler: Sequence[str],
+        rest: Sequence[str],
+        advisors: Sequence[Advisor],
+        stderr: int,
+        timeout: float,
+    ) -> None:
         self.status = -1
         self.questions = 0
         channels: list[_Channel] = []
@@ -166,7 +189,7 @@ class Compile:
             )
             _guard(pid, guard[0])
             os.close(guard.pop(0))
-            _answer_all(pid, channels)
+            _answer_all(pid, channels, timeout)
             self.status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             pid = 0
         finally:
@@ -186,7 +209,8 @@ class Compile:
                 signal.signal(number, handler)
 
 
-def _answer_all(pid: int, channels: Sequence[_Channel]) -> None:
+def _answer_all(pid: int, channels: Sequence[_Channel], timeout: float) -> None:
+    """Answer until clang has ended."""
     pidfd = os.pidfd_open(pid)
     try:
         poll = select.poll()
@@ -194,8 +218,10 @@ def _answer_all(pid: int, channels: Sequence[_Channel]) -> None:
         by_descriptor = {channel.log: channel for channel in channels}
         for descriptor in by_descriptor:
             poll.register(descriptor, select.POLLIN)
-        while by_descriptor:
-            ready = [descriptor for descriptor, _ in poll.poll()]
+        while True:
+            ready = [descriptor for descriptor, _ in poll.poll(timeout * 1000)]
+            if not ready:
+                raise ProtocolError(f"clang gave no sign of life for {timeout:g} s while a policy answered it")
             for descriptor in ready:
                 channel = by_descriptor.get(descriptor)
                 if channel is not None and not channel.answer():
@@ -223,6 +249,7 @@ def _end(pid: int) -> None:
     """End a clang by SIGTERM, so that it removes its half-written files, and reap it."""
     try:
         os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)  # a stopped one hears nothing
         pidfd = os.pidfd_open(pid)
         try:
             if not select.select([pidfd], [], [], _END_SECONDS)[0]:

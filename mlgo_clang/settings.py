@@ -18,9 +18,13 @@ _VALUES = {
     "levels": "MLGO_LEVELS",
     "recipes": "MLGO_RECIPES",
     "search": "MLGO_SEARCH",
+    "timeout": "MLGO_TIMEOUT",
 }
 
 _DEFAULT_POLICY = "inline"
+
+_DEFAULT_TIMEOUT = 1800.0
+"""What comes after the last question, code generation, is one long silence."""
 
 
 class UsageError(Exception):
@@ -38,10 +42,11 @@ class Settings:
         levels: the optimisation levels whose compiles go through the policies, as the letters behind `-O`.
         recipes: the folder with recipes, or an empty string.
         search: how many compiles a search may take for a module without a recipe; 0 never searches.
+        timeout: for how long a clang that a policy answers may give no sign of life, in seconds.
         strict: whether it is an error that a policy could not be followed; otherwise clang alone compiles.
     """
 
-    __slots__ = ("clang", "eviction_policy", "levels", "policies", "recipes", "search", "strict")
+    __slots__ = ("clang", "eviction_policy", "levels", "policies", "recipes", "search", "strict", "timeout")
 
     def __init__(self, values: Mapping[str, str], *, strict: bool) -> None:
         named = [policy.strip() for policy in (values.get("policy") or _DEFAULT_POLICY).split(",")]
@@ -57,6 +62,7 @@ class Settings:
         if not search.isdigit():
             raise UsageError(f"--mlgo-search takes a number of compiles, found {search!r}")
         self.search = int(search)
+        self.timeout = _seconds(values.get("timeout"))
         if self.search and not self.recipes:
             raise UsageError("--mlgo-search keeps what it finds: name a folder with --mlgo-recipes=DIR")
 
@@ -69,6 +75,19 @@ class Settings:
     def leaves_all_to_clang(self) -> bool:
         """Whether nothing but clang ever decides, and no recipe either."""
         return self.leaves_decisions_to_clang and not self.recipes
+
+
+def _seconds(text: str | None) -> float:
+    if not text:
+        return _DEFAULT_TIMEOUT
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    # poll(2) counts milliseconds in an int.
+    if not 0 < seconds < 2e6:
+        raise UsageError(f"--mlgo-timeout takes a number of seconds above 0, found {text!r}")
+    return seconds
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[Settings, list[str]]:

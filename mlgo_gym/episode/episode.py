@@ -195,6 +195,8 @@ class Episode:
                 if found is not None:
                     session.advise(advice)
                     found = session.wait(timeout)
+            if found is None:
+                session.finish(0.0)  # which raises where clang failed
             if found != self.decision:
                 raise SnapshotError(
                     f"a fresh clang was to come to the same decision by the same {len(self._answers)} answers, and "

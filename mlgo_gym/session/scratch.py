@@ -15,8 +15,17 @@ _PREFIX = "mlgo-gym-"
 
 
 def make_scratch() -> Path:
-    """Make an empty folder for one compile, in that of this process; its owner removes it."""
-    return Path(tempfile.mkdtemp(prefix="", dir=scratch_root()))
+    """Make an empty folder for one compile, in that of this process; its owner removes it.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    try:
+        return Path(tempfile.mkdtemp(prefix="", dir=scratch_root()))
+    except FileNotFoundError:
+        # Somebody has tidied up.
+        _make_root.cache_clear()
+        return Path(tempfile.mkdtemp(prefix="", dir=scratch_root()))
 
 
 def scratch_root() -> Path:

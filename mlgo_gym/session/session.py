@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from typing_extensions import Self
 
-from mlgo_gym.errors import CompilerError, TrainingLogError
+from mlgo_gym.errors import CompilerError, MlgoError, TrainingLogError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session import inline_contexts
@@ -27,7 +27,7 @@ from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
 from mlgo_gym.session.host_fork import close_after_fork, forget
 from mlgo_gym.session.inline_contexts import InlineContexts
 from mlgo_gym.session.process import CompilerProcess, describe_end
-from mlgo_gym.session.scratch import scratch_root
+from mlgo_gym.session.scratch import scratch_parent, scratch_root
 from mlgo_gym.session.standard_error import StandardError
 
 
@@ -43,7 +43,7 @@ class Session:
         confined: whether it may write nowhere but into the scratch folder, where the kernel can see to that.
 
     Raises:
-        CompilerError: of kind `start`, when the program cannot be started.
+        CompilerError: of kind `start`, when the program cannot be started, or there is no room for its channels.
         MlgoError: this process may have no more file descriptors, or contexts are wanted and a flag hides them.
     """
 
@@ -81,6 +81,13 @@ class Session:
         except BaseException as error:
             self._release()
             refuse_at_descriptor_limit(error)
+            if isinstance(error, OSError):
+                raise CompilerError(
+                    f"a compile was to have its channels in {scratch_parent()} and its object in memory, and could "
+                    f"not: {error}",
+                    kind="start",
+                    command=tuple(command),
+                ) from error
             raise
 
     def _begin(self, advisors: Sequence[Advisor], command: tuple[str, ...], stderr: StandardError) -> None:
@@ -94,6 +101,7 @@ class Session:
         self._connection = Connection()
         self._poll = select.poll()
         self._core: SharedAffinity | None = None
+        self._unread: Channel | None = None
 
     def _watch(self) -> None:
         for descriptor in self.descriptors():
@@ -150,12 +158,26 @@ class Session:
 
         Args:
             answer: the bytes of one advice tensor.
+
+        Raises:
+            MlgoError: this is a forked copy of the process that began the compile.
         """
         assert self._waiting is not None, "advise() answers a decision: wait for one first"
         channel = self._connection.channels[self._waiting]
         self._waiting = None
-        # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.
-        os.write(channel.advice, answer)
+        try:
+            # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.
+            os.write(channel.advice, answer)
+        except BlockingIOError:
+            self._unread = channel
+            self.kill()
+            return
+        except OSError as error:
+            if self._host == os.getpid():
+                raise
+            raise MlgoError(
+                "the compile belongs to the process that began it, and this is a forked copy of that: reset() here"
+            ) from error
         if self._core is None:
             # What comes before the first decision is one long computation.
             self._core = SharedAffinity(self.pid)
@@ -319,6 +341,12 @@ class Session:
     def failure(self) -> CompilerError:
         """Return the error that says how clang failed, with the tail of standard error."""
         assert self._process is not None
+        if self._unread is not None:
+            return self._error(
+                "protocol",
+                f"clang broke the protocol of {self._unread.advisor.name}: it asks on and reads no answers, until "
+                "their pipe was full; it was killed",
+            )
         return self._error(*describe_end(self._process.exit_status))
 
     def _error(self, kind: str, message: str) -> CompilerError:

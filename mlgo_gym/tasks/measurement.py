@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
+from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.allocation_record import AllocationCosts, read_allocation_record
 from mlgo_gym.llvm.allocation_remarks import read_allocation_remarks
 from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
@@ -33,9 +34,13 @@ class Measurement:
         """Measure a finished compile.
 
         Raises:
-            MlgoError: the object is not an ELF file, or the record not of LLVM's form.
+            CompilerError: of kind `object`: the object is no whole ELF file, or the record not of LLVM's form.
         """
-        return cls(object_sizes(compiled.object_bytes), read_allocation_record(compiled.optimization_record))
+        try:
+            return cls(object_sizes(compiled.object_bytes), read_allocation_record(compiled.optimization_record))
+        except MlgoError as error:
+            message = f"clang ended well, and what it left cannot be measured: {error}"
+            raise CompilerError(message, kind="object", exit_status=0, stderr=compiled.stderr) from error
 
     @classmethod
     def of_function(cls, function: str, remarks: str) -> Measurement:
