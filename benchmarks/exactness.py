@@ -1,0 +1,117 @@
+"""Write docs/exactness.md from what `own_choices.py` and `same_object.py` found.
+
+    python benchmarks/exactness.py --own runs/own.jsonl --ways runs/ways.jsonl > docs/exactness.md
+
+The data go to docs/results/exactness.json, from which the page can be made again: without arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).parents[1] / "docs" / "results" / "exactness.json"
+
+_PAGE = """# Exactness
+
+What an environment measures is what the compiler does. Written by `python benchmarks/exactness.py page`; the data are
+in [results/exactness.json](results/exactness.json).
+
+## The compiler's own decisions, replayed
+
+Every module is compiled plainly, and again with the compiler's own choice as the answer to each question: the feature
+`inlining_default` for inlining, and the rule of `mlgo_gym.llvm.eviction_rule` for evictions, whose features do not show
+the choice. Both objects are compared byte for byte. (For priorities the features do not say what clang would do.)
+
+| corpus | environment | modules | questions | same object | explained | not |
+|---|---|---|---|---|---|---|
+"""
+
+_EXCEPTIONS = """
+*Inlining*: clang's ML advisor stops asking, and inlines no more, once its estimate of the module has grown by a factor
+of two (`-ml-advisor-size-increase-threshold`), which a plain compile never does. An exception counts as explained when
+both objects are the same with the threshold out of the way. *Evictions*: weights are divided by the largest of all
+columns before we see them; where that is infinite, every finite one is 0, and the rule cannot tell which is lighter.
+That explains an exception in kind and not one by one, so all of them count as explained by it.
+
+This is why the baseline of every episode is a plain compile, and never a replay.
+
+Exceptions, with the bytes of `.text` of the plain compile and of the replay:
+
+| corpus | module | environment | plain | replayed | why |
+|---|---|---|---|---|---|
+"""
+
+_WAYS = """
+## The same answers in every way
+
+One list of random legal answers for a module (up to 2,000, then the compiler's own) is followed in a single environment
+and in every other way; each has to make the very same object. *vector*: three environments at once. *forked*: copies
+of the running compile at one third and two thirds. *warm*: a copy of a clang that waited at the first decision.
+*ahead*: all answers sent before they are asked for, as `replay` does. *by function*: components of the call graph
+decided alone, against an episode of the module with the same answers there. *preoptimized*: bitcode optimised once.
+*mlgo-clang*: the source, with the answers as a recipe. *plugin*: the answers in a pass plugin, in the process of
+Debian's clang, against an environment with that clang.
+
+| corpus | clang | environment | modules | answers | {names} |
+|---|---|---|---|---|{rule}|
+"""
+
+
+def page(own: list[dict[str, Any]], ways: list[dict[str, Any]]) -> Iterator[str]:
+    """Give the page in pieces."""
+    yield _PAGE
+    for (corpus, environment), group in _groups(own, "corpus", "environment"):
+        equal = sum(entry.get("equal", False) for entry in group)
+        explained = sum(bool(entry.get("explained")) and not entry["explained"].startswith("no") for entry in group)
+        questions = sum(entry.get("questions", 0) for entry in group)
+        rest = len(group) - equal - explained
+        yield f"| {corpus} | {environment[5:-3]} | {len(group)} | {questions:,} | {equal} | {explained} | {rest} |\n"
+    yield _EXCEPTIONS
+    for entry in own:
+        if not entry.get("equal"):
+            plain, again = entry.get("text") or ("", "")
+            why = entry.get("explained") or entry.get("error")
+            name = entry["environment"][5:-3]
+            yield f"| {entry['corpus']} | {entry['module']} | {name} | {plain} | {again} | {why} |\n"
+    names = list(dict.fromkeys(name for entry in ways for name in entry.get("equal", {})))
+    yield _WAYS.format(names=" | ".join(names), rule="|".join(["---"] * len(names)))
+    for (corpus, clang, environment), group in _groups(ways, "corpus", "clang", "environment"):
+        cells = []
+        for name in names:
+            held = [entry["equal"][name] for entry in group if name in entry.get("equal", {})]
+            cells.append(f"{sum(held)} of {len(held)}" if held else "")
+        answers = sum(entry.get("answers", 0) for entry in group)
+        yield "| " + " | ".join((corpus, clang, environment[5:-3], f"{len(group)}", f"{answers:,}", *cells)) + " |\n"
+
+
+def _groups(found: list[dict[str, Any]], *keys: str) -> Iterator[tuple[tuple[str, ...], list[dict[str, Any]]]]:
+    together: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for entry in found:
+        together.setdefault(tuple(entry[key] for key in keys), []).append(entry)
+    yield from together.items()
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def main() -> None:
+    """Take new data in, and print the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--own", type=Path)
+    parser.add_argument("--ways", type=Path)
+    arguments = parser.parse_args()
+    data = json.loads(DATA.read_text()) if DATA.exists() else {"own": [], "ways": []}
+    for name in data:
+        if getattr(arguments, name):
+            data[name] = _lines(getattr(arguments, name))
+    DATA.write_text(json.dumps(data, indent=0) + "\n")
+    print("".join(page(**data)), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Whether clang's own choices, given as answers, make the object of a plain compile.
+
+    python benchmarks/own_choices.py --corpus builtin --corpus zstd --corpus zstd@Os --output runs/own.jsonl
+
+Every module is compiled plainly, and with clang's own choice as the answer to every question, and the objects are
+compared byte for byte. Where they differ it tries what may explain it. A run that was cut off goes on where it was;
+`benchmarks/exactness.py` makes a page of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+import mlgo_gym
+from mlgo_gym.corpus.compilation import Compilation
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.session.session import Session
+from mlgo_gym.tasks.task import Task
+
+INLINE, EVICT = "mlgo/Inline-v0", "mlgo/RegAllocEvict-v0"
+OWN = {INLINE: ("-mllvm", "-ml-advisor-size-increase-threshold=1000"), EVICT: ()}
+"""The environments whose features show clang's own choice, and the flags that may explain where it was not followed."""
+
+TIMEOUT = 600.0
+
+
+def make(environment: str, corpus: str, **options: Any) -> CompilerEnv:
+    """Return an environment that raises when a compile fails."""
+    made = gym.make(environment, corpus=corpus, on_error="raise", timeout=TIMEOUT, disable_env_checker=True, **options)
+    env = made.unwrapped
+    assert isinstance(env, CompilerEnv)
+    return env
+
+
+def replayed(compilation: Compilation, task: Task, extra: tuple[str, ...] = ()) -> tuple[bytes, bytes, int]:
+    """Compile plainly, and with clang's own choices as answers; return both objects and the number of questions."""
+    command = (*compilation.command, *extra)
+    with Session(command) as session:
+        plain = session.finish(TIMEOUT).object_bytes
+    questions = 0
+    with Session(command, task.advisors) as session:
+        while (decision := session.wait(TIMEOUT)) is not None:
+            session.advise(task.default_advice(decision))
+            questions += 1
+        return plain, session.finish(TIMEOUT).object_bytes, questions
+
+
+def check_own(environment: str, corpus: str, module: str, clang: str | None) -> dict[str, Any]:
+    """Return whether clang's own choices make a module's plain object, and if not, what explains it."""
+    env = make(environment, corpus, clang=clang)
+    compilation = env.compilation(env.corpus.module(module))
+    if env.task.after_optimization:
+        env = make(environment, corpus, clang=clang, preoptimize=False)
+        compilation = env.compilation(env.corpus.module(module))
+    plain, again, questions = replayed(compilation, env.task)
+    entry: dict[str, Any] = {"questions": questions, "equal": plain == again, "text": [], "explained": ""}
+    if plain != again:
+        sizes = (object_sizes(data).text for data in (plain, again))
+        entry["text"] = list(sizes)
+        if OWN[environment]:
+            plain, again, asked = replayed(compilation, env.task, OWN[environment])
+            entry["explained"] = "the size cut-off" if plain == again else f"no: {asked} questions without the cut-off"
+        else:
+            entry["explained"] = "the rule does not see all of clang's choice"
+    return entry
+
+
+def main() -> None:
+    """Check what was not checked yet, one line of JSON for each module and environment."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", action="append", default=[])
+    parser.add_argument("--environment", action="append", default=[])
+    parser.add_argument("--clang")
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--output", type=Path, default=Path("runs/own.jsonl"))
+    arguments = parser.parse_args()
+    path = arguments.output
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = map(json.loads, path.read_text().splitlines() if path.exists() else ())
+    done = {(entry["environment"], entry["corpus"], entry["module"], entry["clang"]) for entry in written}
+    with path.open("a") as file:
+        for corpus in arguments.corpus:
+            for environment in arguments.environment or OWN:
+                opened = make(environment, corpus, clang=arguments.clang)
+                for module in list(opened.corpus)[: arguments.limit]:
+                    key = (environment, corpus, module.name, opened.toolchain.version_text)
+                    if key in done:
+                        continue
+                    try:
+                        entry = check_own(environment, corpus, module.name, arguments.clang)
+                    except mlgo_gym.errors.MlgoError as error:
+                        entry = {"error": str(error)[:300]}
+                    about = dict(zip(("environment", "corpus", "module", "clang"), key, strict=True))
+                    file.write(json.dumps({**about, **entry}) + "\n")
+                    file.flush()
+                    print(*key, entry, flush=True)
+
+
+if __name__ == "__main__":
+    main()
