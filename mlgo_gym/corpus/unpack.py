@@ -11,6 +11,8 @@ import zipfile
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
+from typing_extensions import Self
+
 from mlgo_gym.errors import CorpusError
 
 LARGEST_ARCHIVE = 4 << 30
@@ -18,6 +20,32 @@ LARGEST_ARCHIVE = 4 << 30
 
 MOST_MEMBERS = 500_000
 """The most files that an archive may have."""
+
+LONGEST_HEADER = 1 << 20
+"""The most bytes of a name, or of whatever else an archive says of one file: all of them are held in memory."""
+
+
+class _Member(tarfile.TarInfo):
+    """An entry of a tar archive, refused before a header of its own is read that would fill the memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _HEADERS and member.size > LONGEST_HEADER:
+            raise CorpusError(
+                f"an entry says {member.size} bytes of a file's name and times, and {LONGEST_HEADER} are allowed; this "
+                "archive is refused"
+            )
+        return member
+
+
+_HEADERS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
 
 
 def unpack(archive: Path, folder: Path) -> Path:
@@ -46,7 +74,7 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 
 def _unpack_tar(archive: Path, folder: Path) -> None:
-    with tarfile.open(archive) as tar:
+    with tarfile.open(archive, tarinfo=_Member) as tar:
         members: list[tarfile.TarInfo] = []
         size = 0
         for member in tar:

@@ -36,6 +36,16 @@ def hostile_arguments(target: str) -> dict[str, tuple[str, ...]]:
         "another action": ("-emit-pch", "-fixit"),
         "a profile of the machine": (f"-fprofile-instrument-use-path={target}",),
         "a training log": ("-mllvm", f"-training-log={target}"),
+        "a plugin by the driver's name": (f"-fplugin={target}",),
+        "a plugin of LLVM": ("-mllvm", f"-load={target}"),
+        "headers": ("-header-include-file", target),
+        "modules": (f"-fmodules-cache-path={target}",),
+        "a graph by its prefix": ("-mllvm", f"-cfg-dot-filename-prefix={target}", "-mllvm", "-dot-cfg"),
+        "a channel of its own": ("-mllvm", f"-inliner-interactive-channel-base={target}"),
+        "a model": ("-mllvm", f"-ml-inliner-model-under-training={target}"),
+        "reproducers": (f"-fcrash-diagnostics-dir={target}",),
+        "bitcode to link": ("-mlink-bitcode-file", target),
+        "files in the place of others": ("-remap-file", f"{target};{target}"),
     }
 
 

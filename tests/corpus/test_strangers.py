@@ -22,6 +22,7 @@ from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.confinement import confinement_support
 from mlgo_gym.session.forkable_session import ForkableSession
+from tests.conftest import MakeBitcode
 from tests.corpus.strangers import BENIGN, hostile_arguments, make_stranger
 
 confined = pytest.mark.skipif(not confinement_support()[0], reason=confinement_support()[1])
@@ -41,6 +42,33 @@ def test_what_may_write_a_file_or_load_a_program_is_refused_by_name_and_nothing_
         plan(corpus[0], toolchain)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus"]
     assert len(list((tmp_path / "corpus").iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-dependency-file", "TARGET", "-MT", "x", "-MP", "-sys-header-deps"),
+        ("-working-directory", "FOLDER", "-dependency-file", "target", "-MT", "x"),
+        ("-include", "TARGET"),
+        ("-include-pch", "TARGET"),
+        ("-isysroot", "TARGET"),
+        ("-main-file-name", "TARGET"),
+        ("-fprofile-instrument-path=TARGET",),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_what_is_allowed_though_it_names_a_file_neither_writes_nor_reads_it_for_bitcode(
+    arguments: tuple[str, ...], calls: Path, any_toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path: Path
+) -> None:
+    bitcode = make_bitcode("calls.c", compiler=any_toolchain)
+    target = tmp_path / "target"
+    words = tuple(word.replace("TARGET", str(target)).replace("FOLDER", str(tmp_path)) for word in arguments)
+    assert refused_argument((*BENIGN, *words)) is None
+    for more in ((), words):
+        command = (*any_toolchain.command, *BENIGN, *more, "-x", "ir", str(bitcode))
+        with ForkableSession(command) as session:
+            assert session.finish(30).object_bytes
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_episode_refuses_it_too(calls: Path, tmp_path: Path) -> None:

@@ -149,6 +149,36 @@ def test_an_archive_of_countless_files_is_refused(tmp_path: Path, monkeypatch: p
         unpack(archive, tmp_path / "out")
 
 
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+def test_a_name_that_would_fill_the_memory_is_refused(
+    kind: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpack_module, "LONGEST_HEADER", 1 << 16)
+
+    def fill(archive: tarfile.TarFile) -> None:
+        header = tarfile.TarInfo("././@LongLink")
+        header.type = kind
+        header.size = 1 << 17
+        archive.addfile(header, io.BytesIO(bytes(1 << 17)))
+        add_file(archive, "top/a.c")
+
+    with pytest.raises(CorpusError, match="131072 bytes of a file's name"):
+        unpack(make_tar(tmp_path, fill), tmp_path / "inside" / "out")
+    assert list((tmp_path / "inside").iterdir()) == []
+
+
+def test_long_names_unpack(tmp_path: Path) -> None:
+    name = "top/" + "/".join(["d" * 200] * 3) + "/a.c"
+    folder = unpack(make_tar(tmp_path, lambda tar: add_file(tar, name, b"int a;\n")), tmp_path / "out")
+    assert [path.read_text() for path in folder.rglob("a.c")] == ["int a;\n"]
+
+
+@pytest.mark.parametrize("name", ["top/a b.c", "top/new\nline.c", "top/-o", "top/'\".c", "top/\udcff.c", "top/@x"])
+def test_a_file_of_any_name_unpacks(name: str, tmp_path: Path) -> None:
+    folder = unpack(make_tar(tmp_path, lambda tar: add_file(tar, name, b"int a;\n")), tmp_path / "out")
+    assert [path.name for path in folder.iterdir()] == [name.removeprefix("top/")]
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b"not an archive", source_distribution({"a.c": "x" * 9999})[:-40]],
