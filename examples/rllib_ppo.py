@@ -53,7 +53,7 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "rllib_ppo.s
     config = (
         PPOConfig()
         .environment("inline", env_config={"corpus": corpus, "normalization": clone.normalization.to_json()})
-        .env_runners(num_env_runners=2, rollout_fragment_length="auto")
+        .env_runners(num_env_runners=2, rollout_fragment_length="auto", sample_timeout_s=600)
         .rl_module(model_config=rllib_model(clone))
         .training(
             lr=1e-4,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.module_lines import collect, exit_status
 from mlgo_gym.cli.trust import TrustOption
 
 
@@ -42,20 +43,13 @@ def label(
     Exit status 1: a module failed.
     """
     from mlgo_gym.cli.evaluate import parse_settings
-    from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.training.labelling import Labelling
 
     arguments = {**compiler_arguments(clang, trust), **parse_settings(settings or ())}
     labelling = Labelling(corpus, policy, environment, arguments, compiles, seconds, seed, check, largest, limit)
-    lines = []
-    with progress_over(len(labelling.modules(labelling.make())), "Modules") as advance:
-        for line in labelling.run(output, jobs):
-            lines.append(line)
-            advance()
-            if "error" in line:
-                typer.echo(f"mlgo-gym: {line['module']} has no labels: {line['error'].splitlines()[0]}", err=True)
+    lines = collect(labelling.run(output, jobs), len(labelling.modules(labelling.make())), "labels")
     _report(lines)
-    raise typer.Exit(1 if any("error" in line for line in lines) else 0)
+    raise typer.Exit(exit_status(lines))
 
 
 def _report(lines: list[dict[str, Any]]) -> None:

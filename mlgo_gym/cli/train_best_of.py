@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.module_lines import collect, exit_status
 from mlgo_gym.cli.trust import TrustOption
 from mlgo_gym.cli.widths import widths
 
@@ -42,7 +43,6 @@ def best_of(
 
     Exit status 1: a module failed.
     """
-    from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.training.best_of import BestOf
     from mlgo_gym.training.curves import curves
     from mlgo_gym.training.distillation import NetworkSettings
@@ -51,13 +51,7 @@ def best_of(
     arguments = compiler_arguments(clang, trust)
     best = BestOf(corpus, tuple(baseline), environment, arguments, seed, largest, limit)
     plays = output.with_name(f"{output.name}.plays")
-    lines = []
-    with progress_over(len(best.modules(best.make())), "Modules") as advance:
-        for line in best.run(plays, jobs):
-            lines.append(line)
-            advance()
-            if "error" in line:
-                typer.echo(f"mlgo-gym: {line['module']} has no answers: {line['error'].splitlines()[0]}", err=True)
+    lines = collect(best.run(plays, jobs), len(best.modules(best.make())), "answers")
     _report(lines)
     with curves(output.with_suffix(".curves")) as curve:
         network = best.learn(
@@ -69,7 +63,7 @@ def best_of(
         )
     network.save(output)
     typer.echo(f"wrote {output}")
-    raise typer.Exit(1 if any("error" in line for line in lines) else 0)
+    raise typer.Exit(exit_status(lines))
 
 
 def _report(lines: list[dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal, overload
@@ -360,9 +360,10 @@ def join_corpora(corpora: Sequence[Corpus]) -> Corpus:
     for corpus in corpora:
         corpus._all_names()
     joined = JoinedModules([(name, corpus.names, corpus._modules) for name, corpus in by_name.items()])
+    return Corpus(",".join(corpus.name for corpus in corpora), joined, origin=partial(_origin, joined, by_name))
 
-    def origin(name: str) -> tuple[str, str]:
-        member, local = joined.split_name(name)
-        return by_name[member].origin(local)
 
-    return Corpus(",".join(corpus.name for corpus in corpora), joined, origin=origin)
+def _origin(joined: JoinedModules, by_name: Mapping[str, Corpus], name: str) -> tuple[str, str]:
+    """Return where a module of joined corpora is from; a function of the module, so that corpora go to processes."""
+    member, local = joined.split_name(name)
+    return by_name[member].origin(local)

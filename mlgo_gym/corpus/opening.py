@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
@@ -96,7 +97,7 @@ def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[st
         folder = fetch_dataset(name, optimize=level or DEFAULT_LEVEL, toolchain=toolchain)
         _warn_if_incomplete(folder)
         project = name.removeprefix("pypi:").partition("==")[0]
-        return Corpus(text, FolderModules(folder, flags=flags), path=folder, origin=lambda module: (project, module))
+        return Corpus(text, FolderModules(folder, flags=flags), path=folder, origin=partial(_of_project, project))
     if text and path.exists():
         return _open_path(path, flags)
     raise CorpusError(
@@ -104,6 +105,10 @@ def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[st
         f"pypi:NAME==VERSION, csmith:SEED, or one of: {', '.join(['builtin', CATALOGUE, *dataset_names()])}; a level "
         f"such as @Os may follow the name, and one of {', '.join(f':{part}' for part in PARTS)} that"
     )
+
+
+def _of_project(project: str, name: str) -> tuple[str, str]:
+    return project, name
 
 
 def _open_part(
@@ -150,7 +155,7 @@ def _open_path(path: Path, flags: Sequence[str] | None) -> Corpus:
                 stacklevel=4,
             )
         project = folder.project
-        origin = None if project is None else (lambda name: (project, name))
+        origin = None if project is None else partial(_of_project, project)
         return Corpus(path.resolve().name, folder, path=path, origin=origin)
     if not path.is_file() or path.suffix != ".bc":
         raise CorpusError(f"{path}: a corpus folder or a .bc file was wanted, found neither; check the path")

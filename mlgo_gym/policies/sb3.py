@@ -124,7 +124,11 @@ def _weights(path: Path, data: bytes) -> dict[str, npt.NDArray[Any]]:
         state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         return {str(name): tensor.numpy() for name, tensor in state.items()}
     except Exception as error:  # the errors of torch and pickle have no root of their own
-        raise PolicyError(f"the weights in {path} are damaged, or more than weights: {error}") from error
+        # What PyTorch says there is how to read it all the same, with whatever it runs.
+        raise PolicyError(
+            f"the weights in {path} are damaged, or more than weights; only tensors are read, so that nothing in a "
+            "file can run: save the model again, or export it as ONNX"
+        ) from error
 
 
 def _layers(path: Path, state: Mapping[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """Evolution strategies on a network's weights, against the real size of whole modules.
 
-Antithetic samples (Salimans et al. 2017) of which the best directions are kept (Mania, Guy and Recht 2018), the same
-modules for all samples of a generation, and Adam of PyTorch for the step.
+All samples of a generation play the same modules, which are drawn anew for each. What is kept on disk is what the
+samples gave: an optimiser that is asked and told the same again comes to the same weights.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mlgo_gym.scheduling import Backlog, EachAlone, Lost, workers
 from mlgo_gym.storage.cache import key_of, write_atomically
 from mlgo_gym.storage.tensors import format_tensors, read_tensors
 from mlgo_gym.training.curves import silent
-from mlgo_gym.training.distillation import torch_library
+from mlgo_gym.training.optimisers import Floats, make_optimiser
 
 FAILED = 0.0
 """The reduction of an episode that failed: nobody is to gain from that, and nobody to lose."""
@@ -38,13 +38,14 @@ class Evolution:
         environment: the environment's id.
         arguments: its arguments with the corpus, JSON-able; rewards are logarithms of sizes.
         generations: how many steps.
-        directions: in each generation so many random directions are tried, forth and back.
-        best: so many of them count, by the better of their two sides.
+        directions: in each generation so many random directions are tried, forth and back; twice as many samples.
+        best: so many of them count, by the better of their two sides; with `adam`.
         modules: so many modules are compiled for each side.
         deviation: how far a sample is from the weights, in parts of the weights' own standard deviation.
-        step: the size of Adam's step.
+        step: the size of Adam's step; with `adam`.
         largest: modules with more bytes of bitcode are left out.
         seed: the source of chance.
+        optimiser: `adam` or `cma`, as `mlgo_gym.training.optimisers` has them.
     """
 
     environment: str
@@ -57,6 +58,7 @@ class Evolution:
     step: float = 0.003
     largest: int | None = 60_000
     seed: int = 0
+    optimiser: str = "adam"
 
     def __post_init__(self) -> None:
         if not 1 <= self.best <= self.directions or min(self.generations, self.modules) < 1 or self.deviation <= 0:
@@ -79,42 +81,43 @@ class Evolution:
             note: called with each generation's number and the mean relative reduction of its samples.
 
         Raises:
-            MissingExtraError: PyTorch is not installed.
+            MissingExtraError: the optimiser's library is not installed.
             MlgoError: the checkpoint is of another evolution, or no module is left.
         """
-        torch = torch_library()
         env = self._environment()
         names = [name for name in env.corpus.names if self.largest is None or env.corpus.size(name) <= self.largest]
         names = [name for name in names if env.decisions(env.corpus.module(name))]
         if not names:
             raise MlgoError("no module with a decision is small enough; allow larger ones, or choose another corpus")
-        weights = torch.tensor(flatten(start), dtype=torch.float64, requires_grad=True)
-        optimizer = torch.optim.Adam([weights], self.step)
+        optimiser = make_optimiser(
+            self.optimiser,
+            flatten(start),
+            directions=self.directions,
+            best=self.best,
+            deviation=self.deviation,
+            step=self.step,
+            seed=self.seed,
+        )
         identity = key_of(asdict(self), flatten(start).tobytes().hex(), env.toolchain.identity)
         checkpoint = output.with_name(f"{output.name}.checkpoint")
-        begun = _restore(checkpoint, identity, weights, optimizer)
+        scores = _restore(checkpoint, identity)
         with workers(partial(self.runner, start), jobs) as running:
-            for generation in range(begun, self.generations):
+            for generation in range(self.generations):
                 # A generator for each generation: nothing of it need be kept between them.
                 chance = np.random.default_rng([self.seed, generation])
-                current = weights.detach().numpy()
-                radius = self.deviation * float(current.std())
-                noise = chance.standard_normal((self.directions, len(current)))
+                samples = optimiser.ask(chance)
+                if generation < len(scores):
+                    optimiser.tell(scores[generation])
+                    continue
                 drawn = [str(name) for name in chance.choice(names, min(self.modules, len(names)), replace=False)]
-                samples = [current + sign * radius * direction for direction in noise for sign in (1, -1)]
                 tasks = [_Episode(sample.tobytes(), name) for sample in samples for name in drawn]
                 found = {task: _reward(task, result) for task, result in running.run(Backlog(tasks))}
-                rewards = np.array([found[task] for task in tasks]).reshape(self.directions, 2, -1)
-                scores = rewards.mean(axis=2)
-                kept = np.argsort(-scores.max(axis=1), kind="stable")[: self.best]
-                spread = float(scores[kept].std()) or 1.0
-                slope = (scores[kept, 0] - scores[kept, 1]) @ noise[kept] / (self.best * spread)
-                optimizer.zero_grad()
-                weights.grad = torch.from_numpy(-slope)
-                optimizer.step()
-                _save(checkpoint, identity, generation + 1, weights, optimizer)
-                note(generation, -math.expm1(-float(scores.mean())))
-        network = unflatten(start, weights.detach().numpy())
+                means = np.array([found[task] for task in tasks]).reshape(len(samples), -1).mean(axis=1)
+                scores.append(means)
+                _save(checkpoint, identity, scores)
+                optimiser.tell(means)
+                note(generation, -math.expm1(-float(means.mean())))
+        network = unflatten(start, optimiser.weights)
         network.save(output)
         return network
 
@@ -146,32 +149,18 @@ def unflatten(network: Network, values: np.ndarray[Any, Any]) -> Network:
     )
 
 
-def _save(path: Path, identity: str, generation: int, weights: Any, optimizer: Any) -> None:
-    state = optimizer.state_dict()["state"][0]
-    tensors = {"weights": weights.detach().numpy(), **{name: state[name].numpy() for name in ("exp_avg", "exp_avg_sq")}}
-    metadata = {"identity": identity, "generation": str(generation), "step": str(float(state["step"]))}
-    write_atomically(path, format_tensors(tensors, metadata))
+def _save(path: Path, identity: str, scores: list[Floats]) -> None:
+    write_atomically(path, format_tensors({"scores": np.array(scores)}, {"identity": identity}))
 
 
-def _restore(path: Path, identity: str, weights: Any, optimizer: Any) -> int:
-    """Take up a checkpoint where there is one; return the number of the next generation."""
+def _restore(path: Path, identity: str) -> list[Floats]:
+    """Return what the samples of each finished generation gave, as far as there is a checkpoint."""
     if not path.exists():
-        return 0
-    torch = torch_library()
+        return []
     tensors, metadata = read_tensors(path)
-    if metadata.get("identity") != identity:
+    if metadata.get("identity") != identity or "scores" not in tensors:
         raise MlgoError(f"{path} is of an evolution with other settings; choose another output, or remove it")
-    with torch.no_grad():
-        weights.copy_(torch.from_numpy(tensors["weights"]))
-    state = optimizer.state_dict()
-    state["state"] = {
-        0: {
-            "step": torch.tensor(float(metadata["step"])),
-            **{name: torch.from_numpy(tensors[name]) for name in ("exp_avg", "exp_avg_sq")},
-        }
-    }
-    optimizer.load_state_dict(state)
-    return int(metadata["generation"])
+    return list(tensors["scores"].astype(np.float64))
 
 
 class _Episode(NamedTuple):

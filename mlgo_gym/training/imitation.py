@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,13 +75,15 @@ def imitate_labels(
     folders: Sequence[Path],
     settings: Imitation = Imitation(),
     *,
+    without: Collection[str] = (),
     note: Callable[[int, float], None] = silent,
 ) -> Imitated:
     """Return the network that learned from the labels of some folders; the same one for the same seed.
 
     Args:
-        folders: what `mlgo-gym label` has written; several rounds count together.
+        folders: what `mlgo-gym label` has written, or Parquet files of labels; several rounds count together.
         settings: how.
+        without: modules whose labels are passed over.
         note: called with step and loss of the distillation now and then.
 
     Raises:
@@ -90,6 +92,8 @@ def imitate_labels(
     """
     base = Base.parse(settings.base)
     labels = read_labels(folders)
+    if without:
+        labels = select(labels, [name.partition(":")[2] not in without for name in labels.modules.tolist()])
     missing = sorted(set(settings.held_out) - set(labels.projects.tolist()))
     if missing:
         known = ", ".join(sorted(set(labels.projects.tolist())))

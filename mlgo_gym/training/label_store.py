@@ -23,6 +23,9 @@ from mlgo_gym.storage.header import check_same_kind
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 from mlgo_gym.training.label_module import ModuleLabels
 
+SUFFIX = ".parquet"
+"""What the name of a file of labels ends in."""
+
 FORMAT = 1
 _HEADER, _LINES, _PARTS = "labels.json", "modules.jsonl", "parts"
 _FACTS = ("answer", "bytes", "text", "decisions", "module", "project", "context", "visit", "position", "callee")
@@ -181,13 +184,17 @@ class Labels:
 def read_labels(folders: Sequence[Path]) -> Labels:
     """Return the labels of all finished modules of some folders.
 
+    Args:
+        folders: folders of labels; or Parquet files as those of docs/results/labels, which have the columns of a
+            folder's files, `round`, and `dataset` for the project.
+
     Raises:
         MissingExtraError: pyarrow is not installed.
         MlgoError: a folder has no labels, or others than the first in environment or compiler.
     """
     arrow, parquet = _parquet()
-    headers = [read_header(folder) for folder in folders]
-    for folder, header in zip(folders, headers, strict=True):
+    headers = [read_header(folder) for folder in folders if folder.suffix != SUFFIX]
+    for folder, header in zip((each for each in folders if each.suffix != SUFFIX), headers, strict=True):
         for name in ("environment", "clang"):
             if header.get(name) != headers[0].get(name):
                 raise MlgoError(
@@ -197,6 +204,13 @@ def read_labels(folders: Sequence[Path]) -> Labels:
     names: tuple[str, ...] = ()
     parts: list[tuple[npt.NDArray[np.float64], dict[str, Any]]] = []
     for number, folder in enumerate(folders):
+        if folder.suffix == SUFFIX:
+            found, together = _read_file(folder, number)
+            if names and found != names:
+                raise MlgoError(f"{folder} has the features {found}, others have {names}; train on one kind")
+            names = found
+            parts.append(together)
+            continue
         # Several processes finish modules in any order; what is learned must not depend on it.
         for line in sorted(read_lines(folder), key=lambda line: str(line["module"])):
             if not line["labels"]:
@@ -221,6 +235,26 @@ def read_labels(folders: Sequence[Path]) -> Labels:
     observations = np.concatenate([matrix for matrix, _ in parts])
     order = ("answer", "bytes", "text", "share", "module", "project")
     return Labels(names, observations, *(np.concatenate([facts[name] for _, facts in parts]) for name in order))
+
+
+def _read_file(path: Path, number: int) -> tuple[tuple[str, ...], tuple[npt.NDArray[np.float64], dict[str, Any]]]:
+    """Return the features and the labels of a Parquet file, of all rounds and modules in it."""
+    arrow, parquet = _parquet()
+    try:
+        table = parquet.read_table(path)
+        facts = {name: table.column(name).to_numpy() for name in ("answer", "bytes", "text")}
+        rounds, modules, projects, decisions = (
+            table.column(name).to_numpy(zero_copy_only=False) for name in ("round", "module", "dataset", "decisions")
+        )
+    except (OSError, KeyError, arrow.ArrowException) as error:
+        raise MlgoError(f"{path} was to be a file of labels, and cannot be read as one: {error}") from error
+    keys = np.array(
+        [f"{number}.{each}:{project}/{module}" for each, project, module in zip(rounds, projects, modules, strict=True)]
+    )
+    _, place, count = np.unique(keys, return_inverse=True, return_counts=True)
+    facts |= {"share": decisions / count[place], "module": keys, "project": projects.astype(str)}
+    found, matrix = _matrix(table.drop_columns(["round", "dataset"]))
+    return found, (matrix, facts)
 
 
 def _matrix(table: Any) -> tuple[tuple[str, ...], npt.NDArray[np.float64]]:

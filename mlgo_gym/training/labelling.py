@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
@@ -34,6 +36,7 @@ class Labelling:
         check: so many labels of each module are measured again by a single flip.
         largest: modules with more bytes of bitcode are left out; None leaves none out.
         limit: so many modules are taken, drawn at random; None takes all.
+        most: of no project more than so many are taken; None is no bound.
     """
 
     corpus: str
@@ -46,6 +49,7 @@ class Labelling:
     check: int = 0
     largest: int | None = None
     limit: int | None = None
+    most: int | None = None
 
     def make(self) -> CompilerEnv:
         """Return the environment.
@@ -57,8 +61,20 @@ class Labelling:
 
     def modules(self, env: CompilerEnv) -> list[str]:
         """Return the modules to label, in an order drawn at random, so that the first of them stand for all."""
-        names = [name for name in env.corpus.names if self.largest is None or env.corpus.size(name) <= self.largest]
+        return self.drawn(env.corpus)
+
+    def drawn(self, corpus: Corpus) -> list[str]:
+        """Return the modules that are to be labelled of a corpus, likewise."""
+        names = [name for name in corpus.names if self.largest is None or corpus.size(name) <= self.largest]
         random.Random(f"{self.seed}").shuffle(names)  # noqa: S311 - no secret
+        if self.most is not None:
+            taken: Counter[tuple[str, str]] = Counter()
+            for name in list(names):
+                # The same project at another level counts apart.
+                key = (name.partition("/")[0], corpus.project(name))
+                taken[key] += 1
+                if taken[key] > self.most:
+                    names.remove(name)
         return names[: self.limit]
 
     def header(self, env: CompilerEnv) -> dict[str, Any]:

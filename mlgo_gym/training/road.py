@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mlgo_gym import __version__
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies.model_files import file_digest
+from mlgo_gym.policies.network import Network
 from mlgo_gym.storage.cache import key_of, write_atomically
 from mlgo_gym.training.curves import silent
 from mlgo_gym.training.imitation import Imitation, imitate_labels
 from mlgo_gym.training.labelling import Labelling
+from mlgo_gym.training.margin import Base
+from mlgo_gym.training.margin_choice import choose_margin
+from mlgo_gym.training.road_clock import Note, RoadClock
 
-Note = Callable[[str, int, int], None]
-"""Called with a stage, how far it is, and how far it goes."""
+MARGINS = (0.0, 0.3, 0.5, 0.7, 1.0)
+"""The margins that are tried unless others are given."""
+
+VALIDATION_MODULES = 120
+"""So many modules of the validation split are compiled with each margin, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,45 +37,101 @@ class Road:
         labelling: the labels of each round; its policy is that of the first.
         imitation: how each round's network is made. The margin counts for the last one.
         rounds: how often.
+        margins: those of which the best is taken, by the validation split of `validation`, in place of the margin of
+            `imitation`. None are tried if it is empty.
+        validation: the corpus at the level that the policy is for; its validation split is what margins are chosen by.
     """
 
     labelling: Labelling
     imitation: Imitation = field(default_factory=Imitation)
     rounds: int = 3
+    margins: tuple[float, ...] = ()
+    validation: str = ""
 
     def run(self, output: Path, jobs: int = 1, note: Note = silent) -> Path:
         """Go the road, on from where an earlier run of the same settings was ended, and return the policy's file.
 
         Args:
-            output: a folder. It gets `round-N/labels`, `round-N.safetensors` and `round-N.json` for each round, and
-                `policy.safetensors` with its model card `policy.json`.
+            output: a folder. It gets `round-N/labels`, `round-N.safetensors` and `round-N.json` for each round,
+                `validation` with what the margins gave, and `policy.safetensors` with its model card `policy.json`.
             jobs: how many processes.
-            note: told of every step.
+            note: told of every step, with the time used and left.
 
         Raises:
             MissingExtraError: a library is not installed.
-            MlgoError: the folder has a road of other settings, or no label came out of a round.
+            MlgoError: the folder has a road of other settings, no label came out of a round, or there is nothing to
+                choose a margin by.
         """
         self._claim(output)
+        valid = self._validation() if self.margins else None
+        kinds = ["labels", "network"] * self.rounds
+        kinds[-1:] = ["network", "margin", "network"] if self.margins else ["network"]
+        clock = RoadClock(output / "seconds.json", kinds, note)
         policy = self.labelling.policy
         folders: list[Path] = []
         cards: list[dict[str, Any]] = []
+        plain = replace(self.imitation, margin=0.0, jobs=jobs)
         for number in range(self.rounds):
             folder = output / f"round-{number}" / "labels"
             labelling = replace(self.labelling, policy=policy, seed=self.labelling.seed + number)
             total = len(labelling.modules(labelling.make()))
-            with _timed(output / f"round-{number}" / "label-seconds.json"):
+            with clock.stage(2 * number, f"labels, round {number + 1} of {self.rounds}") as advance:
                 for done, _ in enumerate(labelling.run(folder, jobs), start=1):
-                    note(f"Labels, round {number + 1} of {self.rounds}", done, total)
+                    advance(done, total)
             folders.append(folder)
-            margin = self.imitation.margin if number == self.rounds - 1 else 0.0
+            if number == self.rounds - 1:
+                break
             file = output / f"round-{number}.safetensors"
-            cards.append(self._train(folders, file, replace(self.imitation, margin=margin, jobs=jobs), note))
+            with clock.stage(2 * number + 1, f"network, round {number + 1} of {self.rounds}") as advance:
+                cards.append(_train(folders, file, plain, advance))
             policy = f"mlp:{file}"
+        margin = self.imitation.margin
+        tried: list[dict[str, Any]] = []
+        if valid is not None:
+            margin, tried = self._choose(output / "validation", folders, plain, valid, clock, jobs)
+        file = output / f"round-{self.rounds - 1}.safetensors"
+        with clock.stage(len(kinds) - 1, "network, the last") as advance:
+            cards.append(_train(folders, file, replace(plain, margin=margin), advance))
         final = output / "policy.safetensors"
         write_atomically(final, file.read_bytes())
-        self._write_card(output, final, cards)
+        self._write_card(final, cards, margin, tried, clock)
         return final
+
+    def _validation(self) -> Corpus:
+        """Return the modules that the margin is chosen by.
+
+        Raises:
+            MlgoError: there are none.
+        """
+        given = {**self.labelling.arguments, "corpus": self.validation}
+        corpus = make_environment(self.labelling.environment, given).corpus.split("valid")
+        names = replace(self.labelling, limit=VALIDATION_MODULES, most=None).drawn(corpus)
+        if not names:
+            raise MlgoError(f"the validation split of {self.validation} has no module to choose a margin by; give one")
+        return corpus.filter(names=names)
+
+    def _choose(
+        self, folder: Path, folders: list[Path], plain: Imitation, valid: Corpus, clock: RoadClock, jobs: int
+    ) -> tuple[float, list[dict[str, Any]]]:
+        """Choose the margin with a network that has learned from all but the validation split."""
+        file = folder / "network.safetensors"
+        with clock.stage(2 * self.rounds - 1, "network for choosing the margin") as advance:
+            kept = make_environment(
+                self.labelling.environment, {**self.labelling.arguments, "corpus": self.labelling.corpus}
+            ).corpus.split("valid")
+            _train(folders, file, plain, advance, without=frozenset(kept.names))
+        with clock.stage(2 * self.rounds, "margins on validation modules") as advance:
+            return choose_margin(
+                Network.load(file),
+                self.margins,
+                Base.parse(self.imitation.base),
+                valid,
+                folder,
+                environment=self.labelling.environment,
+                arguments=dict(self.labelling.arguments),
+                jobs=jobs,
+                note=advance,
+            )
 
     def _settings(self) -> dict[str, Any]:
         settings = asdict(replace(self, imitation=replace(self.imitation, jobs=1)))
@@ -86,37 +149,15 @@ class Road:
         if found != self._settings():
             raise MlgoError(f"{output} has a road of other settings: {found}; choose another output")
 
-    def _train(self, folders: list[Path], file: Path, imitation: Imitation, note: Note) -> dict[str, Any]:
-        card = file.with_suffix(".json")
-        depends = key_of(
-            [sorted(file_digest(path) for path in folder.glob("parts/*.parquet")) for folder in folders],
-            {**asdict(imitation), "jobs": 1},
-        )
-        if card.exists() and file.exists():
-            known: dict[str, Any] = json.loads(card.read_bytes())
-            if known["depends"] == depends and known["digest"] == file_digest(file):
-                return known
-        started = time.monotonic()
-        steps = imitation.network.steps
-        imitated = imitate_labels(
-            folders, imitation, note=lambda step, _: note(f"Network {file.stem}", step + 1, steps)
-        )
-        imitated.network.save(file)
-        known = {
-            "depends": depends,
-            "digest": file_digest(file),
-            "seconds": round(time.monotonic() - started, 1),
-            **imitated.facts(),
-        }
-        write_atomically(card, (json.dumps(known, indent=1) + "\n").encode())
-        return known
-
-    def _write_card(self, output: Path, final: Path, cards: list[dict[str, Any]]) -> None:
+    def _write_card(
+        self,
+        final: Path,
+        cards: list[dict[str, Any]],
+        margin: float,
+        tried: list[dict[str, Any]],
+        clock: RoadClock,
+    ) -> None:
         env = self.labelling.make()
-        labelled = [
-            json.loads((output / f"round-{number}" / "label-seconds.json").read_bytes())["seconds"]
-            for number in range(self.rounds)
-        ]
         card = {
             "name": final.stem,
             "sha256": file_digest(final),
@@ -124,19 +165,36 @@ class Road:
             "clang": env.toolchain.version_text,
             "settings": self._settings(),
             "modules": len(self.labelling.modules(env)),
-            "rounds": [{**facts, "label_seconds": seconds} for facts, seconds in zip(cards, labelled, strict=True)],
-            "seconds": round(sum(labelled) + sum(facts["seconds"] for facts in cards), 1),
+            "rounds": cards,
+            "margin": margin,
+            "margins": tried,
+            "stages": clock.seconds,
+            "seconds": round(sum(clock.seconds.values()), 1),
         }
         write_atomically(final.with_suffix(".json"), (json.dumps(card, indent=1) + "\n").encode())
 
 
-@contextmanager
-def _timed(path: Path) -> Iterator[None]:
-    """Add the wall-clock seconds of the block to those in a file, so that runs that were ended count too."""
-    before = json.loads(path.read_bytes())["seconds"] if path.exists() else 0.0
-    started = time.monotonic()
-    try:
-        yield
-    finally:
-        seconds = round(before + time.monotonic() - started, 1)
-        write_atomically(path, json.dumps({"seconds": seconds}).encode())
+def _train(
+    folders: list[Path],
+    file: Path,
+    imitation: Imitation,
+    advance: Callable[[int, int], None],
+    without: Collection[str] = (),
+) -> dict[str, Any]:
+    """Make a network of labels, unless its file is there and depends on the same, and return what is known of it."""
+    card = file.with_suffix(".json")
+    depends = key_of(
+        [sorted(file_digest(path) for path in folder.glob("parts/*.parquet")) for folder in folders],
+        {**asdict(imitation), "jobs": 1},
+        sorted(without),
+    )
+    if card.exists() and file.exists():
+        known: dict[str, Any] = json.loads(card.read_bytes())
+        if known["depends"] == depends and known["digest"] == file_digest(file):
+            return known
+    steps = imitation.network.steps
+    imitated = imitate_labels(folders, imitation, without=without, note=lambda step, _: advance(step + 1, steps))
+    imitated.network.save(file)
+    known = {"depends": depends, "digest": file_digest(file), **imitated.facts()}
+    write_atomically(card, (json.dumps(known, indent=1) + "\n").encode())
+    return known

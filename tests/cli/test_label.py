@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from mlgo_gym.cli import train_policy
 from mlgo_gym.cli.application import application
-from mlgo_gym.cli.train import _at_level
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.training.label_store import read_labels
 
 
@@ -21,6 +22,27 @@ def test_it_labels_a_corpus_and_goes_on_where_it_was(corpus: Path, tmp_path: Pat
     assert "2 labels against single flips: 100% exact" in first.output
     again = CliRunner().invoke(application, command)
     assert again.output == first.output
+
+
+def test_labels_in_one_file_are_those_of_a_folder(corpus: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arrow = pytest.importorskip("pyarrow")
+    folder, file = tmp_path / "labels", tmp_path / "labels.parquet"
+    command = ["label", str(corpus), "--compiles", "4", "--output", str(folder)]
+    assert CliRunner().invoke(application, command).exit_code == 0
+    tables = [parquet.read_table(path) for path in sorted(folder.glob("parts/*.parquet"))]
+    together = arrow.concat_tables(tables)
+    together = together.append_column("dataset", together.column("project"))
+    together = together.append_column("round", arrow.array([0] * len(together)))
+    parquet.write_table(together, file)
+    one, other = read_labels([folder]), read_labels([file])
+    assert one.features == other.features
+    assert sorted(one.bytes.tolist()) == sorted(other.bytes.tolist())
+    assert sorted(one.share.tolist()) == sorted(other.share.tolist())
+    assert len(set(one.modules.tolist())) == len(set(other.modules.tolist()))
+    parquet.write_table(together.drop_columns(["bytes"]), file)
+    with pytest.raises(MlgoError, match="was to be a file of labels"):
+        read_labels([file])
 
 
 def test_a_network_cannot_be_trained_on_what_is_no_label(tmp_path: Path) -> None:
@@ -42,4 +64,4 @@ def test_a_network_cannot_be_trained_on_what_is_no_label(tmp_path: Path) -> None
     ],
 )
 def test_a_level_goes_before_the_part_of_a_corpus(corpus: str, at_level: str) -> None:
-    assert _at_level(corpus, "Os") == at_level
+    assert train_policy.at_level(corpus, "Os") == at_level

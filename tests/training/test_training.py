@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -19,6 +20,8 @@ from mlgo_gym.training.distillation import distil
 from mlgo_gym.training.evolution import flatten, unflatten
 from mlgo_gym.training.features import raw_features
 from mlgo_gym.training.label_store import Labels
+from mlgo_gym.training.optimisers import OPTIMISERS
+from mlgo_gym.training.road_clock import Progress
 from mlgo_gym.training.teacher import Teacher, estimate
 
 pytest.importorskip("torch")
@@ -98,6 +101,31 @@ def test_the_whole_road_gives_a_policy_and_goes_on_where_it_was_ended(varied: st
         Road(Labelling(varied, compiles=6), rounds=2).run(tmp_path)
 
 
+def test_a_margin_is_chosen_by_modules_that_the_network_has_not_learned_from(varied: str, tmp_path: Path) -> None:
+    stages: dict[str, Progress] = {}
+    road = Road(
+        Labelling(varied, compiles=5), Imitation(TeacherSettings(seeds=1, trees=5), SMALL), 1, (0.0, 20.0), varied
+    )
+    road.run(tmp_path, note=lambda progress: stages.update({progress.stage: progress}))
+    card = json.loads(tmp_path.joinpath("policy.json").read_bytes())
+    assert card["margin"] in (0.0, 20.0)
+    assert [tried["modules"] for tried in card["margins"]] == [2, 2]  # of one source, and so in one part of the split
+    assert card["margins"][1]["mean"] == 0.0  # nobody is as sure as that
+    first, last = (
+        json.loads(path.read_bytes()) for path in (tmp_path / "validation/network.json", tmp_path / "round-0.json")
+    )
+    assert (first["modules"], last["modules"]) == (2, 4)
+    assert all(progress.done == progress.total for progress in stages.values())
+    assert stages["network, the last"].left == 0
+    assert stages["network, the last"].used == pytest.approx(card["seconds"], abs=1)
+
+
+def test_a_margin_needs_modules_to_choose_by(calls: Path, tmp_path: Path) -> None:
+    road = Road(Labelling(str(calls)), rounds=1, margins=(0.0,), validation=str(calls))
+    with pytest.raises(MlgoError, match="no module to choose a margin by"):
+        road.run(tmp_path)
+
+
 def test_weights_go_into_a_row_and_back() -> None:
     shapes = [(3, 4), (4, 2)]
     network = Network(
@@ -109,12 +137,21 @@ def test_weights_go_into_a_row_and_back() -> None:
     assert np.array_equal(unflatten(network, flatten(network))(rows), network(rows))
 
 
-def test_evolution_that_was_ended_comes_to_the_same_result(corpus: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+def test_evolution_that_was_ended_comes_to_the_same_result(optimiser: str, corpus: Path, tmp_path: Path) -> None:
     arguments = {"corpus": str(corpus)}
     start = imitate(
         gym.make("mlgo/Inline-v0", corpus=str(corpus)), rounds=1, episodes=1, settings=NetworkSettings((4,), 20)
     )
-    evolution = Evolution("mlgo/Inline-v0", arguments, generations=2, directions=1, best=1, modules=1, deviation=0.5)
+    settings: dict[str, Any] = {
+        "generations": 2,
+        "directions": 1,
+        "best": 1,
+        "modules": 1,
+        "deviation": 0.5,
+        "optimiser": optimiser,
+    }
+    evolution = Evolution("mlgo/Inline-v0", arguments, **settings)
     whole = evolution.run(start, tmp_path / "whole.safetensors")
     assert not np.array_equal(flatten(whole), flatten(start))
 

@@ -1,0 +1,33 @@
+"""What commands that work through the modules of a corpus print of it: how far they are, and which modules failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import typer
+
+from mlgo_gym.cli.progress import progress_over
+
+
+def collect(lines: Iterable[dict[str, Any]], total: int, what: str) -> list[dict[str, Any]]:
+    """Return the lines about all modules, and say of each that failed why it did.
+
+    Args:
+        lines: one about each module, with `error` where it failed.
+        total: how many modules there are.
+        what: what a module that failed does not have.
+    """
+    found = []
+    with progress_over(total, "Modules") as advance:
+        for line in lines:
+            found.append(line)
+            advance()
+            if "error" in line:
+                typer.echo(f"mlgo-gym: {line['module']} has no {what}: {line['error'].splitlines()[0]}", err=True)
+    return found
+
+
+def exit_status(lines: Iterable[dict[str, Any]]) -> int:
+    """Return 1 if a module failed, else 0."""
+    return int(any("error" in line for line in lines))

@@ -1,0 +1,144 @@
+"""`mlgo-gym train policy`: the whole road, from nothing but a corpus to a policy."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.imitation_options import ImitationOptions
+from mlgo_gym.cli.option_group import with_options
+from mlgo_gym.cli.trust import TrustOption
+from mlgo_gym.corpus.sampling import PARTS
+from mlgo_gym.errors import MlgoError
+
+if TYPE_CHECKING:
+    from mlgo_gym.training.road_clock import Progress
+
+BASES = {"Os": "threshold:5"}
+"""Where each level starts, if not from clang's own choices: at -Os, what clang does at -Oz is better than these."""
+
+BESIDE = {"Os": ["Oz"]}
+"""The levels whose labels help at another one."""
+
+BETWEEN_LINES = 10.0
+"""The seconds between two lines of progress."""
+
+
+@with_options("how", ImitationOptions)
+def policy(
+    *,
+    output: Annotated[Path, typer.Option(help="A folder; the same command goes on with what is in it.")],
+    corpus: Annotated[str, typer.Option(help="What to learn from, without a level.")] = "catalogue:train",
+    level: Annotated[str, typer.Option(help="The optimisation level that the policy is for.")] = "Oz",
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A level whose labels count too; the policy's own for none.", show_default="Oz, for a policy at Os"
+        ),
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="How often labels are taken, each time around the last network.")
+    ] = 4,
+    compiles: Annotated[int, typer.Option(min=1, help="The most compiles of each module in each round.")] = 40,
+    seconds: Annotated[float, typer.Option(help="The most processor time of each module in each round.")] = 3.0,
+    largest: Annotated[int | None, typer.Option(help="Leave out modules with more bytes of bitcode.")] = 330_000,
+    most: Annotated[int, typer.Option(min=1, help="Take so many modules of a project at most.")] = 90,
+    limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Deviate from the base only where the logit is beyond this.",
+            show_default="the best of several on the validation split",
+        ),
+    ] = None,
+    how: ImitationOptions,
+    clang: ClangOption = None,
+    trust: TrustOption = False,
+) -> None:
+    """Go the whole road: label, train, label around the new network, and again.
+
+    The first labels are taken around the base, which is threshold:5 at -Os
+    unless another is given. The margin is chosen by compiles of the validation
+    split's modules, with a network that has learned nothing of them.
+    `OUTPUT/policy.safetensors` is the policy, `OUTPUT/policy.json` its card,
+    with how long everything took.
+    """
+    from mlgo_gym.training.labelling import Labelling
+    from mlgo_gym.training.margin import Base
+    from mlgo_gym.training.road import MARGINS, Road
+
+    parts = [part.strip() for part in corpus.split(",") if part.strip()]
+    if any("@" in part for part in parts):
+        raise MlgoError(f"--corpus takes no level, found {corpus}; give it as --level")
+    levels = dict.fromkeys([level, *(BESIDE.get(level, []) if beside is None else beside)])
+    corpora = {each: ",".join(at_level(part, each) for part in parts) for each in levels}
+    if how.base == ImitationOptions().base:
+        how = replace(how, base=BASES.get(level, how.base))
+    labelling = Labelling(
+        ",".join(dict.fromkeys(corpora.values())),
+        Base.parse(how.base).name,
+        "mlgo/Inline-v0",
+        compiler_arguments(clang, trust),
+        compiles,
+        seconds,
+        how.seed,
+        0,
+        largest,
+        limit,
+        most,
+    )
+    margins = MARGINS if margin is None else ()
+    with _stages() as note:
+        road = Road(labelling, how.settings(margin or 0.0), rounds, margins, corpora[level])
+        final = road.run(output, how.jobs, note)
+    card = json.loads(final.with_suffix(".json").read_bytes())
+    for tried in card["margins"]:
+        typer.echo(
+            f"margin {tried['margin']:<4g} {tried['mean']:+.2%}, total {tried['total']:+.2%}, worse on "
+            f"{tried['worse']} of {tried['modules']} validation modules"
+        )
+    typer.echo(
+        f"wrote {final}, margin {card['margin']:g}; {card['modules']} modules, {rounds} rounds, "
+        f"{card['seconds'] / 60:.1f} minutes"
+    )
+
+
+def at_level(part: str, level: str) -> str:
+    """Return a corpus at a level; of `NAME:train` it goes before the part. A folder has the level it was made at."""
+    if Path(part).exists():
+        return part
+    name, colon, split = part.rpartition(":")
+    if colon and split.partition("-")[0] in PARTS:
+        return f"{name}@{level}:{split}"
+    return f"{part}@{level}"
+
+
+@contextmanager
+def _stages() -> Iterator[Callable[[Progress], None]]:
+    """Give a function that says how far the road is, now and then and at the end of a stage."""
+    last = 0.0
+
+    def note(progress: Progress) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if progress.done >= progress.total or now - last >= BETWEEN_LINES:
+            last = now
+            left = "" if progress.left is None else f", about {_minutes(progress.left)} left"
+            typer.echo(
+                f"{progress.stage}: {progress.done} of {progress.total}; {_minutes(progress.used)} used{left}", err=True
+            )
+
+    yield note
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
