@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.reference_rows import ALL, ORACLE, Row, Search
 from mlgo_gym import __version__
 from mlgo_gym.evaluation.episode_result import DONE
-from mlgo_gym.evaluation.intervals import mean_interval
+from mlgo_gym.evaluation.intervals import estimates
 from mlgo_gym.evaluation.protocol import SEARCH_BUDGETS, VERSION
 from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.evaluation.summary import Change
@@ -34,19 +34,24 @@ def gather(done: Iterable[Done], searched: Mapping[str, Sequence[str]]) -> dict[
     rows: list[dict[str, Any]] = []
     baselines: dict[str, dict[str, float]] = {level: {} for level in ALL}
     thresholds: dict[str, list[Sizes]] = {level: [] for level in ALL}
+    projects: dict[str, str] = {}
     clang = ""
     for row, level, seed, path, complete in done:
         facts = {"level": level, "name": row.name, "seed": seed, **json.loads(complete.read_text())}
         if isinstance(row, Search):
             results = [SearchResult.from_json(value) for _, value in list(read_json_lines(path))[1:]]
+            projects = {each.module: each.module.partition("/")[0] for each in results} | projects
             for budget in SEARCH_BUDGETS:
                 sizes = {each.module: (each.cost_after(budget), each.baseline) for each in results if not each.error}
                 wrong = len(searched[level]) - sum(each.verified for each in results)
-                rows.append({**facts, "compiles": budget, "failures": wrong, "search": True, **_figures(sizes)})
+                rows.append(
+                    {**facts, "compiles": budget, "failures": wrong, "search": True, **_figures(sizes, projects)}
+                )
             continue
         result = load_result(path)
         clang = result.configuration.clang
         there = [each for each in result.episodes if each.status == DONE]
+        projects |= {each.module: each.project for each in there}
         sizes = {each.module: each.measures["text_size"] for each in there}
         baselines[level] |= {name: before for name, (_, before) in sizes.items()}
         failed = [each.module for each in result.failures]
@@ -56,8 +61,14 @@ def gather(done: Iterable[Done], searched: Mapping[str, Sequence[str]]) -> dict[
         seconds = round(sum(each.seconds for each in there), 1)
         part = {name: sizes[name] for name in searched.get(level, ()) if name in sizes}
         rows.append(
-            {**facts, "budget": row.budget, "failures": len(failed), "compile_seconds": seconds, **_figures(sizes)}
-            | {"searched": _figures(part) if part else None}
+            {
+                **facts,
+                "budget": row.budget,
+                "failures": len(failed),
+                "compile_seconds": seconds,
+                **_figures(sizes, projects),
+            }
+            | {"searched": _figures(part, projects) if part else None}
         )
     for level, found in thresholds.items():
         if found:
@@ -65,7 +76,9 @@ def gather(done: Iterable[Done], searched: Mapping[str, Sequence[str]]) -> dict[
                 name: (min(before, *(sizes[name][0] for sizes in found)), before)
                 for name, (_, before) in found[0].items()
             }
-            rows.append({"level": level, "name": ORACLE, "seed": 0, "failures": 0, "of": len(found), **_figures(best)})
+            rows.append(
+                {"level": level, "name": ORACLE, "seed": 0, "failures": 0, "of": len(found), **_figures(best, projects)}
+            )
     names = {level: sorted(before) for level, before in baselines.items()}
     for each in rows:
         each["sizes"] = [each["sizes"].get(name) for name in names[each["level"]]]
@@ -80,12 +93,13 @@ def gather(done: Iterable[Done], searched: Mapping[str, Sequence[str]]) -> dict[
     return {**facts, "searched": searched, "rows": rows}
 
 
-def _figures(sizes: Sizes) -> dict[str, Any]:
-    change = Change(tuple(sizes[name] for name in sorted(sizes)))
+def _figures(sizes: Sizes, projects: Mapping[str, str]) -> dict[str, Any]:
+    names = sorted(sizes)
+    change = Change(tuple(sizes[name] for name in names), tuple(projects[name] for name in names))
     return {
         "modules": len(sizes),
         "mean": change.mean,
-        "interval": mean_interval(change),
+        "interval": estimates(change).mean.interval,
         "total": change.total,
         "better": change.better,
         "worse": change.worse,

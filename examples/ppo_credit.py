@@ -6,7 +6,7 @@ others of its module did is no noise. With the reward `module` each decision has
 else is the same, the number of compiles too. It starts from a network that has learned by imitation what clang does,
 and keeps the checkpoint that is best on validation modules, the start among them.
 
-pip install 'mlgo-gym[cli,evaluation,mlp,training]'
+pip install 'mlgo-gym[cli,mlp,training]'
 python ppo_credit.py [CORPUS] [COMPILES] [FILE] [credit or module] [SEED]
 mlgo-gym evaluate mlgo/Inline-v0 --policy mlp:FILE
 """

@@ -5,7 +5,7 @@ answers those; so each environment has a path of its own, and an update learns f
 It starts from a network that has learned by imitation what clang does, and keeps the checkpoint that is best on
 validation modules, the start among them.
 
-pip install 'mlgo-gym[cli,evaluation,mlp,training]'
+pip install 'mlgo-gym[cli,mlp,training]'
 python ppo_send_recv.py [CORPUS] [STEPS] [FILE]
 mlgo-gym evaluate mlgo/Inline-v0 --policy mlp:FILE
 """

@@ -3,7 +3,7 @@
 It starts from a network that has learned by imitation what clang does, takes small steps, keeps the checkpoint that is
 best on validation modules, the start among them, and is measured on modules that it never saw.
 
-pip install 'mlgo-gym[cli,evaluation,sb3,training]'
+pip install 'mlgo-gym[cli,sb3,training]'
 python sb3_ppo.py [CORPUS] [STEPS] [FILE]
 mlgo-gym evaluate mlgo/Inline-v0 --policy sb3:FILE
 """

@@ -3,7 +3,7 @@
 It starts from a network that has learned by imitation what clang does, takes small steps, and keeps the checkpoint
 that is best on validation modules, the start among them.
 
-pip install 'mlgo-gym[cli,evaluation,mlp,torchrl,training]'
+pip install 'mlgo-gym[cli,mlp,torchrl,training]'
 python torchrl_ppo.py [CORPUS] [STEPS] [FILE]
 mlgo-gym evaluate mlgo/Inline-v0 --policy mlp:FILE
 """
