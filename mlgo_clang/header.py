@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 _SIZES = {"int64_t": 8, "float": 4, "int32_t": 4, "double": 8, "uint8_t": 1, "int8_t": 1}
 
 
+_LARGEST_QUESTION = 1 << 24
+
+
 class ProtocolError(Exception):
     """What came over a channel does not follow the protocol."""
 
@@ -62,6 +65,8 @@ def read_header(line: bytes) -> Header:
             position += count * _SIZES[kind]
     except (ValueError, LookupError) as error:
         raise ProtocolError(f"a header of features and advice was wanted, found {line[:200]!r}") from error
+    if position > _LARGEST_QUESTION:
+        raise ProtocolError(f"a question of at most {_LARGEST_QUESTION} bytes was wanted, the header says {position}")
     return Header(tensors, position)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import shutil
 import stat
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
@@ -20,6 +22,8 @@ LARGEST_ARCHIVE = 4 << 30
 
 MOST_MEMBERS = 500_000
 """The most files that an archive may have."""
+
+_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 
 LONGEST_HEADER = 1 << 20
 """The most bytes of a name, or of whatever else an archive says of one file: all of them are held in memory."""
@@ -65,7 +69,7 @@ def unpack(archive: Path, folder: Path) -> Path:
         else:
             _unpack_tar(archive, staging)
         staging.rename(folder)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError, EOFError, *_DAMAGED) as error:
         raise CorpusError(f"{archive.name}: a whole archive was wanted: {error}; remove it and fetch again") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)

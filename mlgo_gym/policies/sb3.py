@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import math
 import os
 import re
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,11 @@ from mlgo_gym.policies.normalization import Normalization
 
 ENTRY = "mlgo_gym.json"
 """What `save_sb3()` adds to a model's file: the names of its features, and their normalization."""
+
+LARGEST_ENTRY = 1 << 28
+"""The most bytes that an entry of an archive may unpack to."""
+
+_DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 
 MASK = "action_mask"
 
@@ -67,10 +74,10 @@ def read_sb3(path: Path, env: CompilerEnv) -> Network:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-            weights = archive.read("policy.pth")
-            data = json.loads(archive.read("data"))
-            ours = json.loads(archive.read(ENTRY)) if ENTRY in names else {}
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            weights = _read(path, archive, "policy.pth")
+            data = json.loads(_read(path, archive, "data"))
+            ours = json.loads(_read(path, archive, ENTRY)) if ENTRY in names else {}
+    except (OSError, KeyError, ValueError, RuntimeError, EOFError, *_DAMAGED) as error:
         raise PolicyError(f"{path} was to be a model of stable-baselines3, and cannot be read: {error!r}") from error
     state = _weights(path, weights)
     layers = _layers(path, state)
@@ -113,6 +120,14 @@ class Sb3Policy(MlpPolicy):
 
     def __init__(self, env: CompilerEnv, path: Path) -> None:
         super().__init__(env, read_sb3(path, env))
+
+
+def _read(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return an entry; not one that would fill the memory."""
+    size = archive.getinfo(name).file_size
+    if size > LARGEST_ENTRY:
+        raise PolicyError(f"{path}: its {name!r} would unpack to {size} bytes, and {LARGEST_ENTRY} are allowed")
+    return archive.read(name)
 
 
 def _weights(path: Path, data: bytes) -> dict[str, npt.NDArray[Any]]:

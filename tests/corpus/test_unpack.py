@@ -173,6 +173,32 @@ def test_long_names_unpack(tmp_path: Path) -> None:
     assert [path.read_text() for path in folder.rglob("a.c")] == ["int a;\n"]
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_whose_contents_are_damaged_is_refused(method: int, tmp_path: Path) -> None:
+    archive = tmp_path / "tiny-1.0.zip"
+    text = "".join(f"int x{number * number};\n" for number in range(500))
+    with zipfile.ZipFile(archive, "w", method) as content:
+        content.writestr("tiny-1.0/a.c", text)
+    data = bytearray(archive.read_bytes())
+    for place in range(80, 600, 7):
+        data[place] ^= 0x5A
+    archive.write_bytes(data)
+    with pytest.raises(CorpusError, match="whole archive"):
+        unpack(archive, tmp_path / "inside" / "out")
+
+
+def test_a_zip_that_wants_a_password_is_refused(tmp_path: Path) -> None:
+    archive = tmp_path / "tiny-1.0.zip"
+    with zipfile.ZipFile(archive, "w") as content:
+        content.writestr("tiny-1.0/a.c", "int a;\n")
+    data = bytearray(archive.read_bytes())
+    data[6] |= 1  # the flag of encryption, in the file's own header and in the directory
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    archive.write_bytes(data)
+    with pytest.raises(CorpusError, match="password"):
+        unpack(archive, tmp_path / "inside" / "out")
+
+
 @pytest.mark.parametrize("name", ["top/a b.c", "top/new\nline.c", "top/-o", "top/'\".c", "top/\udcff.c", "top/@x"])
 def test_a_file_of_any_name_unpacks(name: str, tmp_path: Path) -> None:
     folder = unpack(make_tar(tmp_path, lambda tar: add_file(tar, name, b"int a;\n")), tmp_path / "out")

@@ -183,6 +183,13 @@ FAULTS = [
         "a header of features and advice was wanted, and no line ended within 1048576 bytes",
     ),
     _protocol(
+        "the header announces questions of 32 GB",
+        "huge-question",
+        "reset",
+        "a question of at most 16777216 bytes was wanted, the header says 32000000304",
+        "a question of at most 16777216 bytes was wanted, the header says 32000000304",
+    ),
+    _protocol(
         "a question is shorter than the header says",
         "too-short",
         "step",

@@ -77,6 +77,8 @@ def header(original: bytes) -> bytes:
         value = json.loads(original)
         value["features"].append({"name": "new_feature", "port": 0, "shape": [1], "type": "int64_t"})
         return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+    if WHAT == "huge-question":
+        return original.replace(b'"shape":[1]', b'"shape":[4000000000]', 1)
     if WHAT == "not-json":
         return original[: len(original) // 2] + b"\n"
     if WHAT == "garbage":
