@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 OUTPUT ?= runs/demo
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
-.PHONY: demo test libraries check lint types layers format install clean
+.PHONY: demo test libraries check lint types layers docs format install clean
 
 # Eight modules of Zstandard at -Os: clang's own choices, a rule of one line, and inlining whatever clang asks about.
 demo: $(VENV)/.installed-demo
@@ -42,6 +42,10 @@ format:
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+# The documentation as a site, build/site/index.html; a broken link is an error. 20 seconds, and the installation.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 install: $(VENV)/.installed
 
 $(BIN)/python:
@@ -61,6 +65,10 @@ $(VENV)/.installed-demo: $(BIN)/python pyproject.toml
 $(VENV)/.installed-test: $(BIN)/python pyproject.toml
 	$(PIP) --quiet --editable '.[test]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-demo
+
+$(VENV)/.installed-docs: $(BIN)/python pyproject.toml
+	$(PIP) --quiet --editable '.[docs]'
+	@touch $@
 
 $(VENV)/.installed-libraries: $(BIN)/python pyproject.toml
 	$(PIP) --quiet '$(TORCH)'

@@ -11,8 +11,11 @@ from mlgo_gym.cli.cc_stats import cc_stats
 from mlgo_gym.cli.corpus import corpus_commands
 from mlgo_gym.cli.docs import docs
 from mlgo_gym.cli.doctor import doctor
+from mlgo_gym.cli.env import env
 from mlgo_gym.cli.evaluate import evaluate
+from mlgo_gym.cli.explain import explain
 from mlgo_gym.cli.export import export_commands
+from mlgo_gym.cli.importance import importance
 from mlgo_gym.cli.label import label
 from mlgo_gym.cli.recipes import recipes_commands
 from mlgo_gym.cli.replay import replay
@@ -36,7 +39,10 @@ application.command("cc-stats")(cc_stats)
 application.add_typer(train_commands, name="train")
 application.command("docs")(docs)
 application.command("doctor")(doctor)
+application.command("env")(env)
 application.command("evaluate")(evaluate)
+application.command("explain")(explain)
+application.command("importance")(importance)
 application.command("label")(label)
 application.command("replay")(replay)
 application.command("report")(report)

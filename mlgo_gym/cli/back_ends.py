@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.trust import TrustOption
 from mlgo_gym.corpus.back_ends import record_back_ends
 from mlgo_gym.llvm.toolchain import find_toolchain
@@ -26,13 +28,21 @@ def back_ends(
     clang: Annotated[str | None, typer.Option(help="The clang of the corpus; the bundled one if left out.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="How many compilers run at once.")] = None,
     trust: TrustOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a corpus of ThinLTO's back ends: each module with what its link imports into it, and its index.
 
     Without --link those links are taken that the build made with -flto=thin.
     """
-    extraction = record_back_ends(corpus, output, find_toolchain(clang), links=link or (), jobs=jobs, trust=trust)
+    with progress_over(None, "Links") as advance:
+        extraction = record_back_ends(
+            corpus, output, find_toolchain(clang), links=link or (), jobs=jobs, trust=trust, progress=advance.at
+        )
     console = Console(stderr=True, highlight=False)
-    console.print(f"{output}: {len(extraction.modules)} modules, {len(extraction.skipped)} left out")
     for name, why in extraction.skipped:
         console.print(f"  {name}: {why}", markup=False, soft_wrap=True)
+    show(
+        as_json,
+        {"output": output, "modules": len(extraction.modules), "left_out": dict(extraction.skipped)},
+        f"{output}: {len(extraction.modules)} modules, {len(extraction.skipped)} left out",
+    )

@@ -16,6 +16,7 @@ from mlgo_gym.cli.corpus_build import combine, extract, import_command, make
 from mlgo_gym.cli.corpus_tables import decision_table, information_table, list_table, module_table
 from mlgo_gym.cli.decisions import decision_counter
 from mlgo_gym.cli.fetch import fetch
+from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.prepare import prepare
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.record import record
@@ -38,7 +39,6 @@ CorpusArgument = Annotated[
     str,
     typer.Argument(help="builtin, a dataset, pypi:NAME==VERSION, csmith:SEED:COUNT, a path, or several with commas."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 JobsOption = Annotated[int | None, typer.Option(min=1, help="How many modules at a time. Default: all processors.")]
 
 
@@ -93,19 +93,25 @@ def info(
 
 @corpus_commands.command("verify")
 def verify_command(
-    corpus: CorpusArgument, *, clang: ClangOption = None, jobs: JobsOption = None, trust: TrustOption = False
+    corpus: CorpusArgument,
+    *,
+    clang: ClangOption = None,
+    jobs: JobsOption = None,
+    trust: TrustOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check digests, bitcode, and that the chosen clang understands the flags; one line per problem, exit 1 if any."""
     toolchain, opened = _open(corpus, clang, trust)
     with progress_over(len(opened), f"Verifying {opened.name}") as advance:
         problems = verify(opened, toolchain, jobs=jobs, progress=advance)
-    for problem in problems:
-        typer.echo(f"{problem.module}: {problem.text}")
     wrong = {problem.module for problem in problems} & set(opened.names)
-    typer.echo(
-        f"{opened.name}: {len(opened) - len(wrong)} of {len(opened)} modules are whole and understood by clang "
-        f"{toolchain.version_text}"
+    lines = [f"{problem.module}: {problem.text}" for problem in problems]
+    whole = len(opened) - len(wrong)
+    lines.append(
+        f"{opened.name}: {whole} of {len(opened)} modules are whole and understood by clang {toolchain.version_text}"
     )
+    data = {"modules": len(opened), "whole": whole, "problems": [dataclasses.asdict(problem) for problem in problems]}
+    show(as_json, data, "\n".join(lines))
     if problems:
         raise typer.Exit(1)
 

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.combine import combine_corpora
 from mlgo_gym.corpus.extract import extract_corpus
@@ -62,6 +63,7 @@ def extract(
     ] = ".llvmbc",
     trust: Annotated[bool, typer.Option(help="Take modules whatever their flags.")] = False,
     verbosity: VerbosityOption = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a corpus of a build that embedded its bitcode (-Xclang -fembed-bitcode=all). Exit 1 if any is skipped."""
     if thinlto_build == "local":
@@ -86,7 +88,7 @@ def extract(
             progress=advance,
         )
     left_out = f", {extraction.excluded} left out by the filter" if extraction.excluded else ""
-    _report(output_dir, extraction.modules, extraction.skipped, verbosity, left_out)
+    _report(as_json, output_dir, extraction.modules, extraction.skipped, verbosity, left_out)
 
 
 def make(
@@ -97,6 +99,7 @@ def make(
         str, typer.Option("--default-args", "--default_args", help="The flags of every module, in one word.")
     ] = "",
     verbosity: VerbosityOption = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a corpus of any bitcode files. Exit 1 if any is skipped."""
     try:
@@ -105,16 +108,17 @@ def make(
         raise CorpusError(f"--default_args {default_args!r} cannot be split into words: {error}") from error
     with progress_over(None, "Copying") as advance:
         making = make_corpus(input_dir, output_dir, default_args=arguments, progress=advance)
-    _report(output_dir, making.modules, making.skipped, verbosity)
+    _report(as_json, output_dir, making.modules, making.skipped, verbosity)
 
 
 def combine(
     *,
     root_dir: Annotated[Path, typer.Option("--root-dir", "--root_dir", help="The folder with corpora in its folders.")],
     verbosity: VerbosityOption = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Describe the corpora in a folder as one corpus; nothing is copied."""
-    _report(root_dir, combine_corpora(root_dir), [], verbosity)
+    _report(as_json, root_dir, combine_corpora(root_dir), [], verbosity)
 
 
 def import_command(
@@ -126,19 +130,26 @@ def import_command(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Take no more modules than this.")] = None,
     verbosity: VerbosityOption = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a corpus of a collection of bitcode, such as ComPile. Exit 1 if any row is skipped."""
     with progress_over(None, "Importing") as advance:
         result = import_parquet(parquet, output_dir, languages=language or (), limit=limit, progress=advance)
     repeated = f", {result.duplicates} rows repeated" if result.duplicates else ""
-    _report(output_dir, result.modules, result.skipped, verbosity, repeated)
+    _report(as_json, output_dir, result.modules, result.skipped, verbosity, repeated)
 
 
 def _report(
-    output: Path, modules: Sequence[str], skipped: Sequence[tuple[str, str]], verbosity: int, more: str = ""
+    as_json: bool,
+    output: Path,
+    modules: Sequence[str],
+    skipped: Sequence[tuple[str, str]],
+    verbosity: int,
+    more: str = "",
 ) -> None:
-    if verbosity > -2:
-        typer.echo(f"{output}: {len(modules)} modules{more}, {len(skipped)} skipped")
+    data = {"output": output, "modules": len(modules), "skipped": dict(skipped)}
+    text = "" if verbosity == -2 else f"{output}: {len(modules)} modules{more}, {len(skipped)} skipped"
+    show(as_json, data, text)
     if verbosity > -1:
         for name, reason in skipped:
             typer.echo(f"skipped {name}: {reason}", err=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
 import shutil
@@ -17,6 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from mlgo_gym import ENVIRONMENTS, __version__
+from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.errors import MlgoError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MISSING = 1
 """The exit status when something is missing."""
 
-_FOR_DEVELOPERS = frozenset(("test", "test-libraries"))
+_FOR_DEVELOPERS = frozenset(("docs", "test", "test-libraries"))
 
 
 def doctor(
@@ -37,14 +37,14 @@ def doctor(
     clang: Annotated[
         str | None, typer.Option(help="The clang to look at: a path, a name on PATH, or 'bundled'.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the compiler, what it can be asked, and what else this installation has.
 
     Exit status 1: something is missing; the last lines say what to do.
     """
     findings = examine(clang)
-    typer.echo(json.dumps(findings, indent=2) if as_json else "\n".join(_lines(findings)))
+    show(as_json, findings, "\n".join(_lines(findings)))
     raise typer.Exit(MISSING if findings["problems"] else 0)
 
 

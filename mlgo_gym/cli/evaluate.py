@@ -135,14 +135,17 @@ def evaluate(
 def _run(evaluation: Evaluation, jobs: int, envs: int) -> bool:
     """Run the episodes; return whether Ctrl-C ended that."""
     from mlgo_gym.cli.progress import progress_over
+    from mlgo_gym.cli.running import RunningChanges
 
+    running = RunningChanges()
     try:
         with (
             progress_over(evaluation.remaining, "Episodes") as advance,
             closing(evaluation.run(jobs, envs)) as episodes,
         ):
-            for _ in episodes:
-                advance()
+            for episode in episodes:
+                measured = next(iter(episode.measures.values()), None)
+                advance(str(running) if measured is None else running.add(episode.policy, *measured))
     except KeyboardInterrupt:
         return True
     return False

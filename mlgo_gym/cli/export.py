@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlgo_gym.cli.output import JsonOption, show
+
 if TYPE_CHECKING:
     from mlgo_gym.deploy.clangs_choice import ClangsChoice
     from mlgo_gym.deploy.decision_code import DecisionCode
@@ -38,6 +40,7 @@ def plugin(
     llvm_config: Annotated[str, typer.Option(help="The llvm-config of the LLVM that is to load it.")] = "llvm-config",
     compiler: Annotated[str | None, typer.Option(help="The C++ compiler; that LLVM's clang++, or c++.")] = None,
     source: Annotated[Path | None, typer.Option(help="Where to keep the C++ of the plugin.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Build a pass plugin with a policy in it, for a distribution's clang, opt and lld.
 
@@ -52,11 +55,13 @@ def plugin(
     if source is not None:
         write_export(source, plugin_code(code, llvm).encode())
     build_plugin(code, llvm, output, compiler=compiler)
-    typer.echo(f"{output}: {policy} for LLVM {llvm.major}, {output.stat().st_size} bytes")
+    size = output.stat().st_size
+    data = {"output": output, "policy": policy, "llvm": llvm.major, "bytes": size}
+    show(as_json, data, f"{output}: {policy} for LLVM {llvm.major}, {size} bytes")
 
 
 @export_commands.command("llvm-header")
-def llvm_header(policy: Policy, output: Output, level: Level = None) -> None:
+def llvm_header(policy: Policy, output: Output, level: Level = None, as_json: JsonOption = False) -> None:
     """Write the class that LLVM's release mode compiles in, without TensorFlow.
 
     LLVM's build takes it with -DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=.
@@ -69,18 +74,18 @@ def llvm_header(policy: Policy, output: Output, level: Level = None) -> None:
 
     code = _code(policy)
     write_export(output, release_header(code, level).encode())
-    _say(output, f"{policy}, {output.stat().st_size} bytes", clangs_choice(policy, code.features, level))
+    _say(as_json, output, policy, output.stat().st_size, clangs_choice(policy, code.features, level))
 
 
 @export_commands.command("onnx")
-def onnx(policy: Network, output: Output) -> None:
+def onnx(policy: Network, output: Output, as_json: JsonOption = False) -> None:
     """Write a network as an ONNX model; onnx:OUTPUT reads it back."""
     from mlgo_gym.deploy.exported_file import write_export
     from mlgo_gym.deploy.exported_policy import exported_network
     from mlgo_gym.deploy.onnx_model import onnx_model
 
     write_export(output, onnx_model(policy, exported_network(policy)))
-    typer.echo(f"{output}: {policy}, {output.stat().st_size} bytes")
+    _say(as_json, output, policy, output.stat().st_size)
 
 
 @export_commands.command("tflite")
@@ -92,6 +97,7 @@ def tflite(
         bool,
         typer.Option(help="Leave clang's own decision an input: mlgo-gym fills it, LLVM's development mode does not."),
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a network as the folder that -ml-inliner-model-under-training takes.
 
@@ -107,8 +113,15 @@ def tflite(
     choice = None if keep_default else clangs_choice(policy, network.features, level)
     model = tflite_model(policy, network, choice)
     write_tflite_folder(output, model)
-    _say(output, f"{policy}, {len(model)} bytes", choice)
+    _say(as_json, output, policy, len(model), choice)
 
 
-def _say(output: Path, what: str, choice: ClangsChoice | None) -> None:
-    typer.echo(f"{output}: {what}" + ("" if choice is None else f"; {choice}"))
+def _say(as_json: bool, output: Path, policy: str, size: int, choice: ClangsChoice | None = None) -> None:
+    more = "" if choice is None else f"; {choice}"
+    data = {
+        "output": output,
+        "policy": policy,
+        "bytes": size,
+        "inlining_default": None if choice is None else str(choice),
+    }
+    show(as_json, data, f"{output}: {policy}, {size} bytes{more}")

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from mlgo_gym.cli.output import JsonOption
+from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.record import FAILED, print_failures
 from mlgo_gym.corpus.catalogue import dataset_names
 from mlgo_gym.corpus.dataset import DatasetReport, fetch_dataset, read_report
@@ -26,7 +27,7 @@ def fetch(
         int | None, typer.Option(help="How many compilers run at once; all processors if left out.")
     ] = None,
     clang: Annotated[str | None, typer.Option(help="The clang to record with; the bundled one if left out.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make corpora of real code: fetch pinned sources, compile them, keep the bitcode in the cache.
 
@@ -40,7 +41,7 @@ def fetch(
         )
     toolchain = find_toolchain(clang)
     messages = Console(stderr=True, highlight=False)
-    outcomes = [_fetch_one(name, optimize, toolchain, jobs, messages) for name in dict.fromkeys(wanted)]
+    outcomes = [_fetch_one(name, optimize, toolchain, jobs) for name in dict.fromkeys(wanted)]
     reports = [outcome for outcome in outcomes if isinstance(outcome, DatasetReport)]
     problems = [outcome for outcome in outcomes if isinstance(outcome, CorpusError)]
     if as_json:
@@ -54,18 +55,14 @@ def fetch(
     raise typer.Exit(FAILED if problems or any(report.failures for report in reports) else 0)
 
 
-def _fetch_one(
-    name: str, optimize: str, toolchain: Toolchain, jobs: int | None, messages: Console
-) -> DatasetReport | CorpusError:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
-        task = bar.add_task(name, total=None)
+def _fetch_one(name: str, optimize: str, toolchain: Toolchain, jobs: int | None) -> DatasetReport | CorpusError:
+    with progress_over(None, name) as progress:
 
-        def show(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+        def note(done: int, total: int) -> None:
+            progress.at(done, total)
 
         try:
-            folder = fetch_dataset(name, optimize=optimize, toolchain=toolchain, jobs=jobs, progress=show)
+            folder = fetch_dataset(name, optimize=optimize, toolchain=toolchain, jobs=jobs, progress=note)
         except CorpusError as error:
             return error
         return read_report(name, folder)

@@ -9,6 +9,7 @@ import typer
 
 from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
 from mlgo_gym.cli.module_lines import collect, exit_status
+from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.trust import TrustOption
 
 
@@ -33,6 +34,7 @@ def label(
         typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
     ] = None,
     trust: TrustOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure the bytes of "inline" minus "do not" for many decisions around a policy.
 
@@ -48,34 +50,33 @@ def label(
     arguments = {**compiler_arguments(clang, trust), **parse_settings(settings or ())}
     labelling = Labelling(corpus, policy, environment, arguments, compiles, seconds, seed, check, largest, limit)
     lines = collect(labelling.run(output, jobs), len(labelling.modules(labelling.make())), "labels")
-    _report(lines)
+    _report(lines, as_json)
     raise typer.Exit(exit_status(lines))
 
 
-def _report(lines: list[dict[str, Any]]) -> None:
+def _report(lines: list[dict[str, Any]], as_json: bool) -> None:
     good = [line for line in lines if "error" not in line]
     total = {
         name: sum(line[name] for line in good)
         for name in ("labels", "decisions", "compiles", "flips", "missed", "ambiguous", "unbalanced", "seconds")
     }
-    typer.echo(
-        f"{total['labels']} labels of {total['decisions']} decisions in {len(good)} modules; {total['compiles']} "
-        f"compiles, {total['seconds']:.0f} s of processor time"
-    )
-    typer.echo(
-        f"{total['flips']} flips: {total['missed']} did not come up again, {total['ambiguous']} ambiguous; "
-        f"{total['unbalanced']} compiles thrown away"
-    )
+    said = [
+        f"{total['labels']} labels of {total['decisions']} decisions in {len(good)} modules",
+        f"{total['compiles']} compiles, {total['seconds']:.0f} s of processor time; {total['unbalanced']} thrown away",
+        f"{total['flips']} flips: {total['missed']} did not come up again, {total['ambiguous']} ambiguous",
+    ]
     pairs = [pair for line in good for pair in line["checked"]]
     if pairs:
         exact = sum(label == alone for label, alone in pairs)
         near = sum(abs(label - alone) <= NEAR for label, alone in pairs)
         signs = [(label > 0) == (alone > 0) for label, alone in pairs if abs(label) > NEAR and abs(alone) > NEAR]
-        typer.echo(
+        said.append(
             f"{len(pairs)} labels against single flips: {exact / len(pairs):.0%} exact, {near / len(pairs):.0%} within "
             f"{NEAR} bytes"
             + (f"; of {len(signs)} beyond that {sum(signs) / len(signs):.0%} of one sign" if signs else "")
         )
+    failed = {line["module"]: line["error"] for line in lines if "error" in line}
+    show(as_json, {"modules": len(good), **total, "checked": pairs, "failed": failed}, "\n".join(said))
 
 
 NEAR = 16

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import Settings
@@ -14,20 +15,44 @@ from mlgo_gym.tasks.info_reference import info_keys
 _RULE = "|---|---|---|"
 
 
+class Argument(NamedTuple):
+    """An argument of an environment.
+
+    Attributes:
+        name: its name.
+        default: what holds where it is not given.
+        meaning: what it does.
+    """
+
+    name: str
+    default: Any
+    meaning: str
+
+
+def arguments(env: CompilerEnv) -> list[Argument]:
+    """Return all arguments of an environment, its own first.
+
+    Args:
+        env: one that was made with no arguments but the compiler.
+    """
+    own = inspect.signature(type(env)).parameters.items()
+    found = [
+        Argument(name, parameter.default, env.task.arguments[name])
+        for name, parameter in own
+        if name in env.task.arguments
+    ]
+    defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
+    defaults["reward"] = env.setup.settings.reward
+    return [*found, *(Argument(name, defaults[name], meaning) for name, meaning in shared_arguments())]
+
+
 def argument_table(env: CompilerEnv) -> str:
     """Return all arguments of an environment, with the defaults that hold for it, as a Markdown table.
 
     Args:
         env: one that was made with no arguments but the compiler.
     """
-    shared = dict(shared_arguments())
-    rows = ["| argument | default | meaning |", _RULE]
-    for name, parameter in inspect.signature(type(env)).parameters.items():
-        if name in env.task.arguments:
-            rows.append(_row(name, parameter.default, env.task.arguments[name]))
-    defaults = {field.name: field.default for field in dataclasses.fields(Settings)}
-    defaults["reward"] = env.setup.settings.reward
-    rows += [_row(name, defaults[name], meaning) for name, meaning in shared.items()]
+    rows = ["| argument | default | meaning |", _RULE, *(_row(*each) for each in arguments(env))]
     metrics = ", ".join(f'`"{metric}"`' for metric in env.task.metrics)
     return "\n".join([*rows, "", f"The metrics of this task: {metrics}."])
 

@@ -59,8 +59,13 @@ def _docstring(name: str) -> str:
     return text
 
 
-def _made(name: str) -> CompilerEnv:
-    """Return an environment as it is without arguments; the bundled clang can do every task."""
+def summary(name: str) -> str:
+    """Return what a registered environment is about, in a sentence."""
+    return _docstring(name).splitlines()[0]
+
+
+def made(name: str) -> CompilerEnv:
+    """Return a registered environment as it is without arguments; the bundled clang can do every task."""
     entry_point = registry[name].entry_point
     assert isinstance(entry_point, str)
     env = load_env_creator(entry_point)(clang="bundled")
@@ -77,19 +82,20 @@ def _with_table(docstring: str, section: str, table: str) -> str:
 
 
 def _index() -> str:
-    rows = [f"| [`{name}`]({_short(name)}.md) | {_docstring(name).splitlines()[0]} |" for name in ENVIRONMENTS]
+    rows = [f"| [`{name}`]({_short(name)}.md) | {summary(name)} |" for name in ENVIRONMENTS]
     return "\n".join([_GENERATED, "", "# Environments", "", "| environment | task |", "|---|---|", *rows, ""])
 
 
 def page(name: str) -> str:
     """Return the page of a registered environment."""
-    env = _made(name)
+    env = made(name)
     text = _with_table(_docstring(name), "Arguments", argument_table(env))
     text = _with_table(text, "Info", info_table(env))
     parts = [_GENERATED, f"# {name}", text, "## Features"]
     for table in env.task.tables:
         parts += [f"### {table.title}", table.introduction, _table(table.features)]
         parts += [table.note] if table.note else []
+        parts += [f"Filled in by `{table.source}`."] if table.source else []
     return "\n\n".join(parts) + "\n"
 
 

@@ -22,7 +22,8 @@ def collect(lines: Iterable[dict[str, Any]], total: int, what: str) -> list[dict
     with progress_over(total, "Modules") as advance:
         for line in lines:
             found.append(line)
-            advance()
+            failed = sum("error" in each for each in found)
+            advance(f"{failed} failed" if failed else "")
             if "error" in line:
                 typer.echo(f"mlgo-gym: {line['module']} has no {what}: {line['error'].splitlines()[0]}", err=True)
     return found

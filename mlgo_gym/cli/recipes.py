@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from mlgo_gym.cli.compiler import ClangOption
+from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.progress import progress_over
 
 recipes_commands = typer.Typer(name="recipes", help="What search found for builds.", no_args_is_help=True)
 
@@ -18,29 +20,43 @@ FAILED = 1
 
 
 @recipes_commands.command("list")
-def list_recipes(folder: Folder) -> None:
+def list_recipes(folder: Folder, as_json: JsonOption = False) -> None:
     """Show each recipe: bytes of clang alone, bytes by the recipe, decisions, and the compiles that it took to find."""
     from mlgo_gym.deploy.recipe_folder import stored_recipes
 
-    typer.echo(f"{'digest':16} {'clang':>10} {'recipe':>10} {'change':>8} {'decisions':>9} {'compiles':>8}  module")
+    lines = [f"{'digest':16} {'clang':>10} {'recipe':>10} {'change':>8} {'decisions':>9} {'compiles':>8}  module"]
+    data: list[dict[str, object]] = []
     clang = text = 0
     for path, recipe in stored_recipes(folder):
         if recipe is None:
-            typer.echo(f"{path.stem[:16]:16} damaged")
+            lines.append(f"{path.stem[:16]:16} damaged")
+            data.append({"digest": path.stem, "damaged": True})
             continue
         clang, text = clang + recipe.baseline_text, text + recipe.text
-        typer.echo(
+        lines.append(
             f"{recipe.digest[:16]:16} {recipe.baseline_text:10} {recipe.text:10} "
             f"{recipe.change:+8.2%} {len(recipe.answers):9} {recipe.compiles:8}  "
             f"{recipe.module}"
         )
-    typer.echo(f"{'total':16} {clang:10} {text:10} {text / max(clang, 1) - 1:+8.2%}")
+        data.append(
+            {
+                "digest": recipe.digest,
+                "module": recipe.module,
+                "clang": recipe.baseline_text,
+                "recipe": recipe.text,
+                "decisions": len(recipe.answers),
+                "compiles": recipe.compiles,
+            }
+        )
+    lines.append(f"{'total':16} {clang:10} {text:10} {text / max(clang, 1) - 1:+8.2%}")
+    show(as_json, data, "\n".join(lines))
 
 
 @recipes_commands.command("verify")
 def verify(
     folder: Folder,
     clang: ClangOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Compile each module by its recipe, and compare the bytes.
 
@@ -50,22 +66,28 @@ def verify(
     from mlgo_gym.llvm.toolchain import find_toolchain
 
     toolchain = find_toolchain(clang)
-    good = bad = 0
-    for path, recipe in stored_recipes(folder):
-        problem = "it is damaged" if recipe is None else verify_recipe(path, recipe, toolchain)
-        good, bad = good + (not problem), bad + bool(problem)
-        if problem:
-            typer.echo(f"{path.stem[:16]}: {problem}")
-    typer.echo(f"{good} recipes hold, {bad} do not")
-    raise typer.Exit(FAILED if bad else 0)
+    stored = list(stored_recipes(folder))
+    problems: dict[str, str] = {}
+    with progress_over(len(stored), "Recipes") as advance:
+        for path, recipe in stored:
+            problem = "it is damaged" if recipe is None else verify_recipe(path, recipe, toolchain)
+            if problem:
+                problems[path.stem] = problem
+            advance(f"{len(problems)} do not hold")
+    lines = [f"{digest[:16]}: {problem}" for digest, problem in problems.items()]
+    lines.append(f"{len(stored) - len(problems)} recipes hold, {len(problems)} do not")
+    show(as_json, {"hold": len(stored) - len(problems), "problems": problems}, "\n".join(lines))
+    raise typer.Exit(FAILED if problems else 0)
 
 
 @recipes_commands.command("prune")
 def prune(
     folder: Folder,
     days: Annotated[float, typer.Option(help="Remove what was not used for so many days.")] = 90,
+    as_json: JsonOption = False,
 ) -> None:
     """Remove recipes that are damaged, or were not used for a while."""
     from mlgo_gym.deploy.recipe_folder import prune_recipes
 
-    typer.echo(f"{prune_recipes(folder, days)} recipes removed")
+    removed = prune_recipes(folder, days)
+    show(as_json, {"removed": removed}, f"{removed} recipes removed")

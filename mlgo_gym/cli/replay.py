@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.trust import TrustOption
 
 
@@ -16,6 +17,7 @@ def replay(
     corpus: Annotated[str | None, typer.Option(help="Where the corpus is now.", show_default="where it was")] = None,
     clang: Annotated[str | None, typer.Option(help="The clang to use, of the version that made the trace.")] = None,
     trust: TrustOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run the episodes of a trace, or a recipe, again, and compare what is measured with what was.
 
@@ -27,16 +29,17 @@ def replay(
     from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.cli.verdicts import conclude
     from mlgo_gym.trajectories import replay as run_again
+    from mlgo_gym.trajectories.trace_folder import read_trace
 
     if folder.is_file():
-        _replay_recipe(folder, corpus, clang, trust)
+        _replay_recipe(folder, corpus, clang, trust, as_json)
         return
-    with progress_over(None, "Episodes") as advance:
+    with progress_over(len(read_trace(folder)[1]), "Episodes") as advance:
         verdicts = run_again(folder, corpus=corpus, clang=clang, trust=trust, progress=lambda _: advance())
-    conclude(verdicts)
+    conclude(verdicts, as_json)
 
 
-def _replay_recipe(path: Path, corpus: str | None, clang: str | None, trust: bool) -> None:
+def _replay_recipe(path: Path, corpus: str | None, clang: str | None, trust: bool, as_json: bool) -> None:
     from mlgo_gym.deploy.recipe_folder import verify_recipe
     from mlgo_gym.envs import InlineEnv
     from mlgo_gym.errors import MlgoError
@@ -49,4 +52,8 @@ def _replay_recipe(path: Path, corpus: str | None, clang: str | None, trust: boo
         replay_recipe(InlineEnv(corpus=corpus, clang=clang, trust=trust), recipe)
     elif problem := verify_recipe(path, recipe, find_toolchain(clang)):
         raise MlgoError(f"{path}: {problem}; search again, or name the corpus that has it with --corpus")
-    typer.echo(f"{recipe.module}: {recipe.text} bytes, {recipe.change:+.2%} against clang, as the recipe says")
+    show(
+        as_json,
+        {"module": recipe.module, "text": recipe.text, "change": recipe.change},
+        f"{recipe.module}: {recipe.text} bytes, {recipe.change:+.2%} against clang, as the recipe says",
+    )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.progress import progress_over
+from mlgo_gym.cli.running import RunningChanges
 from mlgo_gym.cli.trust import TrustOption
+
+if TYPE_CHECKING:
+    from mlgo_gym.search import SearchResult
 
 
 def search(
@@ -31,6 +36,7 @@ def search(
         typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
     ] = None,
     trust: TrustOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Search the decisions of each module of a corpus for those that cost least.
 
@@ -46,24 +52,34 @@ def search(
     arguments = {**chosen, **parse_settings(settings or ())}
     names = tuple(module or ())
     search = CorpusSearch(environment, arguments, algorithm, compiles, seconds, seed, names, start, recipes)
-    results = []
-    typer.echo(f"{'module':40} {'decisions':>9} {'compiles':>8} {'clang':>10} {'found':>10} {'change':>8}")
-    for result in search.run(output, jobs):
-        results.append(result)
-        if result.error is not None:
-            typer.echo(f"{result.module:40} failed: {result.error.splitlines()[0]}")
-            continue
-        mark = "" if result.verified else "  replay differs"
-        typer.echo(
-            f"{result.module:40} {len(result.actions):9} {result.compiles:8} {result.baseline:10.0f} "
-            f"{result.cost:10.0f} {-result.reduction:+8.2%}{mark}"
-        )
+    results: list[SearchResult] = []
+    running = RunningChanges()
+    if not as_json:
+        typer.echo(f"{'decisions':>9} {'compiles':>8} {'clang':>10} {'found':>10} {'change':>8}  module")
+    with progress_over(len(search.modules()), "Modules") as advance:
+        for result in search.run(output, jobs):
+            results.append(result)
+            if not as_json:
+                typer.echo(_row(result))
+            advance(running.add("", result.cost, result.baseline) if result.error is None else str(running))
     good = [result for result in results if result.error is None]
-    if good:
-        logarithms = [math.log((1 + result.cost) / (1 + result.baseline)) for result in good]
-        total, baseline = sum(result.cost for result in good), sum(result.baseline for result in good)
-        typer.echo(
-            f"{len(good)} modules: total {total / max(baseline, 1) - 1:+.2%}, geometric mean "
-            f"{math.expm1(sum(logarithms) / len(logarithms)):+.2%}, {sum(result.compiles for result in good)} compiles"
-        )
+    total, baseline = sum(result.cost for result in good), sum(result.baseline for result in good)
+    compiled = sum(result.compiles for result in good)
+    show(
+        as_json,
+        [result.to_json() for result in results],
+        f"{len(good)} modules: total {total / max(baseline, 1) - 1:+.2%}, geometric mean {running}, {compiled} compiles"
+        if good
+        else "",
+    )
     raise typer.Exit(0 if len(good) == len(results) and all(result.verified for result in good) else 1)
+
+
+def _row(result: SearchResult) -> str:
+    if result.error is not None:
+        return f"{result.module} failed: {result.error.splitlines()[0]}"
+    mark = "" if result.verified else "  replay differs"
+    return (
+        f"{len(result.actions):9} {result.compiles:8} {result.baseline:10.0f} {result.cost:10.0f} "
+        f"{-result.reduction:+8.2%}  {result.module}{mark}"
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.trust import TrustOption
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def trace(
     minari: Annotated[
         str | None, typer.Option(metavar="ID", help="Also make a Minari dataset, for instance mlgo/inline/default-v0.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write what a policy decides as LLVM training logs, one for each module.
 
@@ -42,12 +44,15 @@ def trace(
     """
     from mlgo_gym.cli.evaluate import parse_settings
     from mlgo_gym.cli.progress import progress_over
+    from mlgo_gym.evaluation.environment import make_environment
     from mlgo_gym.trajectories import trace as write_trace
     from mlgo_gym.trajectories.minari import MinariDataset
 
     arguments = parse_settings(settings or ()) | compiler_arguments(clang, trust)
     dataset = None if minari is None else MinariDataset(minari, environment, policy)
-    with progress_over(limit, "Modules") as advance:
+    modules = make_environment(environment, {**arguments, "corpus": corpus}).corpus
+    total = limit if modules.endless else min(limit or len(modules), len(modules))
+    with progress_over(total, "Modules") as advance:
 
         def note(trajectory: Trajectory | None) -> None:
             advance()
@@ -65,10 +70,12 @@ def trace(
             progress=note,
         )
     decisions = sum(episode.decisions for episode in episodes)
-    typer.echo(f"{len(episodes)} episodes with {decisions} decisions in {output}")
-    for episode in episodes:
-        if episode.error is not None:
-            typer.echo(f"{episode.module}: {episode.error['message']}", err=True)
+    failed = {episode.module: episode.error["message"] for episode in episodes if episode.error is not None}
+    for module, message in failed.items():
+        typer.echo(f"{module}: {message}", err=True)
+    text = f"{len(episodes)} episodes with {decisions} decisions in {output}"
     if dataset is not None:
         dataset.write({**arguments, "corpus": corpus})
-        typer.echo(f"the Minari dataset {minari}")
+        text += f"\nthe Minari dataset {minari}"
+    data = {"episodes": len(episodes), "decisions": decisions, "output": output, "failed": failed, "minari": minari}
+    show(as_json, data, text)

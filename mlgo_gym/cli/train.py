@@ -10,6 +10,8 @@ import typer
 from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
 from mlgo_gym.cli.imitation_options import ImitationOptions
 from mlgo_gym.cli.option_group import with_options
+from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.train_best_of import best_of
 from mlgo_gym.cli.train_policy import policy
 from mlgo_gym.cli.trust import TrustOption
@@ -41,6 +43,7 @@ def imitation(
         float, typer.Option(min=0, help="Deviate from the base only where the logit is beyond this.")
     ] = 0.0,
     how: ImitationOptions,
+    as_json: JsonOption = False,
 ) -> None:
     """Learn from labelled decisions: boosted trees, distilled into a small network.
 
@@ -51,17 +54,28 @@ def imitation(
     from mlgo_gym.training.curves import curves
     from mlgo_gym.training.imitation import imitate_labels
 
-    with curves(output.with_suffix(".curves")) as curve:
-        imitated = imitate_labels(
-            labels, how.settings(margin), note=lambda step, loss: curve("distillation/loss", loss, step)
-        )
+    with curves(output.with_suffix(".curves")) as curve, progress_over(how.steps, "Distillation") as progress:
+
+        def note(step: int, loss: float) -> None:
+            curve("distillation/loss", loss, step)
+            progress.at(step, result=f"loss {loss:.4g}")
+
+        imitated = imitate_labels(labels, how.settings(margin), note=note)
     imitated.network.save(output)
     held_out = len(how.hold_out or ())
     where = f"the {held_out} projects held out" if imitated.held_out else "the modules that it learned from"
-    typer.echo(f"{imitated.labels} labels of {imitated.modules} modules; by the labels of {where}:")
-    for name, change in imitated.estimates.items():
-        typer.echo(f"  {name:24} {change:+8.2%}")
-    typer.echo(f"network and trees agree on {imitated.agreement:.1%}; wrote {output}")
+    lines = [f"{imitated.labels} labels of {imitated.modules} modules; by the labels of {where}:"]
+    lines += [f"  {name:24} {change:+8.2%}" for name, change in imitated.estimates.items()]
+    lines.append(f"network and trees agree on {imitated.agreement:.1%}; wrote {output}")
+    data = {
+        "output": output,
+        "labels": imitated.labels,
+        "modules": imitated.modules,
+        "held_out": imitated.held_out,
+        "estimates": imitated.estimates,
+        "agreement": imitated.agreement,
+    }
+    show(as_json, data, "\n".join(lines))
 
 
 @train_commands.command()
@@ -82,6 +96,7 @@ def clone(
     clang: ClangOption = None,
     trust: TrustOption = False,
     seed: Seed = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Imitate another policy, by behaviour cloning and DAgger: where learning by trial starts."""
     from mlgo_gym.evaluation.environment import make_environment
@@ -91,23 +106,28 @@ def clone(
 
     env = make_environment(environment, {"corpus": corpus, **compiler_arguments(clang, trust)})
 
-    def note(number: int, agreement: float) -> None:
-        who = "the expert itself" if number == 0 else "the network"
-        typer.echo(f"round {number + 1} of {rounds}: {who} agreed on {agreement:.2%} of decisions", err=True)
+    agreements: list[float] = []
+    with progress_over(rounds, "Rounds") as progress:
 
-    network = imitate(
-        env,
-        expert,
-        rounds=rounds,
-        episodes=episodes,
-        settings=NetworkSettings(widths(hidden), steps),
-        leave_out=() if see_default else (DEFAULT,),
-        doubt=doubt,
-        seed=seed,
-        note=note,
-    )
+        def note(number: int, agreement: float) -> None:
+            who = "the expert itself" if number == 0 else "the network"
+            agreements.append(agreement)
+            progress(f"{who} agreed on {agreement:.2%} of decisions")
+
+        network = imitate(
+            env,
+            expert,
+            rounds=rounds,
+            episodes=episodes,
+            settings=NetworkSettings(widths(hidden), steps),
+            leave_out=() if see_default else (DEFAULT,),
+            doubt=doubt,
+            seed=seed,
+            note=note,
+        )
     network.save(output)
-    typer.echo(f"wrote {output}")
+    said = ", ".join(f"{agreement:.2%}" for agreement in agreements)
+    show(as_json, {"output": output, "agreement": agreements}, f"agreed, round by round: {said}\nwrote {output}")
 
 
 @train_commands.command()
@@ -129,6 +149,7 @@ def evolve(
     clang: ClangOption = None,
     trust: TrustOption = False,
     seed: Seed = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Let a network's weights evolve against the real size of modules.
 
@@ -142,11 +163,14 @@ def evolve(
     evolution = Evolution(
         environment, arguments, generations, directions, best, modules, deviation, step, largest, seed, optimiser
     )
-    with curves(output.with_suffix(".curves")) as curve:
+    changes: list[float] = []
+    with curves(output.with_suffix(".curves")) as curve, progress_over(generations, "Generations") as progress:
 
         def note(generation: int, reduction: float) -> None:
             curve("evolution/reduction", reduction, generation)
-            typer.echo(f"generation {generation + 1} of {generations}: {-reduction:+.3%} against clang", err=True)
+            changes.append(-reduction)
+            progress.at(generation + 1, result=f"{-reduction:+.3%} against clang")
 
         evolution.run(Network.load(start), output, jobs, note)
-    typer.echo(f"wrote {output}")
+    last = f"; the last generation {changes[-1]:+.3%} against clang" if changes else ""
+    show(as_json, {"output": output, "changes": changes}, f"wrote {output}{last}")

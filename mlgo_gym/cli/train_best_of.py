@@ -10,6 +10,7 @@ import typer
 
 from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
 from mlgo_gym.cli.module_lines import collect, exit_status
+from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.trust import TrustOption
 from mlgo_gym.cli.widths import widths
 
@@ -34,6 +35,7 @@ def best_of(
     clang: ClangOption = None,
     trust: TrustOption = False,
     seed: Annotated[int, typer.Option(help="The source of chance: the same seed gives the same network.")] = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Imitate the best of several baselines, module by module.
 
@@ -52,7 +54,6 @@ def best_of(
     best = BestOf(corpus, tuple(baseline), environment, arguments, seed, largest, limit)
     plays = output.with_name(f"{output.name}.plays")
     lines = collect(best.run(plays, jobs), len(best.modules(best.make())), "answers")
-    _report(lines)
     with curves(output.with_suffix(".curves")) as curve:
         network = best.learn(
             plays,
@@ -62,19 +63,34 @@ def best_of(
             note=lambda step, loss: curve("imitation/loss", loss, step),
         )
     network.save(output)
-    typer.echo(f"wrote {output}")
+    data = {"output": output, **_data(lines)}
+    show(as_json, data, "\n".join([*_report(data), f"wrote {output}"]))
     raise typer.Exit(exit_status(lines))
 
 
-def _report(lines: list[dict[str, Any]]) -> None:
+def _data(lines: list[dict[str, Any]]) -> dict[str, Any]:
     decided = [line for line in lines if line["decisions"]]
     wins: Counter[str] = Counter()
     for line in decided:
         wins.update(line["wins"])
-    names = dict.fromkeys(name for line in decided for name in line["rewards"])
-    typer.echo(f"{sum(line['decisions'] for line in decided)} decisions of {len(decided)} modules; rewards by module:")
-    for name in names:
-        there = [line["rewards"][name] for line in decided if name in line["rewards"]]
-        typer.echo(f"  {name:24} {sum(there) / len(there):+.4f}, of {len(there)}; imitated {wins[name]} times")
-    if decided:
-        typer.echo(f"  {'the best of them':24} {sum(line['best'] for line in decided) / len(decided):+.4f}")
+    rewards: dict[str, list[float]] = {}
+    for line in decided:
+        for name, reward in line["rewards"].items():
+            rewards.setdefault(name, []).append(reward)
+    return {
+        "modules": len(decided),
+        "decisions": sum(line["decisions"] for line in decided),
+        "rewards": {name: {"mean": sum(there) / len(there), "modules": len(there)} for name, there in rewards.items()},
+        "imitated": {name: wins[name] for name in rewards},
+        "best": sum(line["best"] for line in decided) / len(decided) if decided else None,
+    }
+
+
+def _report(data: dict[str, Any]) -> list[str]:
+    lines = [f"{data['decisions']} decisions of {data['modules']} modules; rewards by module:"]
+    for name, reward in data["rewards"].items():
+        counts = f"of {reward['modules']}; imitated {data['imitated'][name]} times"
+        lines.append(f"  {name:24} {reward['mean']:+.4f}, {counts}")
+    if data["best"] is not None:
+        lines.append(f"  {'the best of them':24} {data['best']:+.4f}")
+    return lines

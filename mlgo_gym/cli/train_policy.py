@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +12,8 @@ import typer
 from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
 from mlgo_gym.cli.imitation_options import ImitationOptions
 from mlgo_gym.cli.option_group import with_options
+from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.trust import TrustOption
 from mlgo_gym.corpus.sampling import PARTS
 from mlgo_gym.errors import MlgoError
@@ -27,9 +26,6 @@ BASES = {"Os": "threshold:5"}
 
 BESIDE = {"Os": ["Oz"]}
 """The levels whose labels help at another one."""
-
-BETWEEN_LINES = 10.0
-"""The seconds between two lines of progress."""
 
 
 @with_options("how", ImitationOptions)
@@ -63,6 +59,7 @@ def policy(
     how: ImitationOptions,
     clang: ClangOption = None,
     trust: TrustOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Go the whole road: label, train, label around the new network, and again.
 
@@ -97,19 +94,27 @@ def policy(
         most,
     )
     margins = MARGINS if margin is None else ()
-    with _stages() as note:
+    with progress_over(None, "Labels") as shown:
+
+        def note(progress: Progress) -> None:
+            left = "" if progress.left is None else f", about {_minutes(progress.left)} left of all"
+            shown.at(progress.done, progress.total, progress.stage, f"{_minutes(progress.used)} used{left}")
+
         road = Road(labelling, how.settings(margin or 0.0), rounds, margins, corpora[level])
         final = road.run(output, how.jobs, note)
     card = json.loads(final.with_suffix(".json").read_bytes())
-    for tried in card["margins"]:
-        typer.echo(
+    lines = [
+        (
             f"margin {tried['margin']:<4g} {tried['mean']:+.2%}, total {tried['total']:+.2%}, worse on "
             f"{tried['worse']} of {tried['modules']} validation modules"
         )
-    typer.echo(
+        for tried in card["margins"]
+    ]
+    lines.append(
         f"wrote {final}, margin {card['margin']:g}; {card['modules']} modules, {rounds} rounds, "
         f"{card['seconds'] / 60:.1f} minutes"
     )
+    show(as_json, {"output": final, **card}, "\n".join(lines))
 
 
 def at_level(part: str, level: str) -> str:
@@ -120,24 +125,6 @@ def at_level(part: str, level: str) -> str:
     if colon and split.partition("-")[0] in PARTS:
         return f"{name}@{level}:{split}"
     return f"{part}@{level}"
-
-
-@contextmanager
-def _stages() -> Iterator[Callable[[Progress], None]]:
-    """Give a function that says how far the road is, now and then and at the end of a stage."""
-    last = 0.0
-
-    def note(progress: Progress) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if progress.done >= progress.total or now - last >= BETWEEN_LINES:
-            last = now
-            left = "" if progress.left is None else f", about {_minutes(progress.left)} left"
-            typer.echo(
-                f"{progress.stage}: {progress.done} of {progress.total}; {_minutes(progress.used)} used{left}", err=True
-            )
-
-    yield note
 
 
 def _minutes(seconds: float) -> str:

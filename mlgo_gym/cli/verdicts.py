@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import typer
 
+from mlgo_gym.cli.output import show
 from mlgo_gym.trajectories.replay import Verdict
 
 DIFFERENT = 1
 """The exit status when an episode did not come out again."""
 
 
-def conclude(verdicts: Sequence[Verdict]) -> None:
+def conclude(verdicts: Sequence[Verdict], as_json: bool) -> None:
     """Print the verdicts, and end the command with status 1 if an episode differs, or if there is none."""
     different = [verdict for verdict in verdicts if verdict.problem]
     for verdict in different:
         typer.echo(f"{verdict.policy} on {verdict.module}: {verdict.problem}", err=True)
-    typer.echo(f"{len(verdicts) - len(different)} of {len(verdicts)} episodes came out as recorded")
+    reproduced = len(verdicts) - len(different)
+    data = {"episodes": len(verdicts), "as_recorded": reproduced, "different": [asdict(each) for each in different]}
+    show(as_json, data, f"{reproduced} of {len(verdicts)} episodes came out as recorded")
     if different or not verdicts:
         raise typer.Exit(DIFFERENT)

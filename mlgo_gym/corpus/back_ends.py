@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -39,6 +39,7 @@ def record_back_ends(
     links: Sequence[str] = (),
     jobs: int | None = None,
     trust: bool = False,
+    progress: Callable[[int, int], object] = lambda _done, _links: None,
 ) -> Extraction:
     """Make a ThinLTO corpus of the back ends of recorded links. It appears at `output` whole, or not at all.
 
@@ -50,6 +51,7 @@ def record_back_ends(
         links: the outputs of the links to take, whether the build optimised them or not; those of ThinLTO if none.
         jobs: how many compilers run at once; all processors if None.
         trust: whether to run recorded flags whatever they are.
+        progress: called after each link with how many are done, and how many there are.
 
     Returns:
         the modules, and those that are missing and why: for instance members of an archive that the link did not take.
@@ -76,6 +78,7 @@ def record_back_ends(
                 found.objects += [BuildObject(f"{prefix}{name}", path, folder) for name, path in built]
                 found.skipped += [(f"{prefix}{name}", why) for name, why in missing]
                 modules |= {f"{prefix}{name}": name for name, _ in built}
+                progress(number + 1, len(chosen))
             extraction = extract_corpus(found, staging, thinlto_build="distributed", jobs=jobs, trust=trust)
         for name in extraction.modules:
             metadata = dict(opened.module(modules[name]).metadata)

@@ -27,12 +27,14 @@ class FeatureTable:
         introduction: what holds for all rows, in Markdown.
         features: a row each, in the order of the header.
         note: what is to be said behind the table, in Markdown; empty if nothing.
+        source: the files of LLVM that fill the features in; empty where that is not known.
     """
 
     title: str
     introduction: str
     features: tuple[Feature, ...]
     note: str = ""
+    source: str = ""
 
 
 def _stages() -> str:
@@ -60,6 +62,7 @@ INLINING_TABLE = FeatureTable(
     "Of the call and of the callee as they would be here, unless a row says otherwise. In a flat observation each is "
     "one element.",
     INLINING_FEATURES,
+    source="llvm/lib/Analysis/InlineCost.cpp, MLInlineAdvisor.cpp, FunctionPropertiesAnalysis.cpp",
 )
 
 EMBEDDINGS_TABLE = FeatureTable(
@@ -68,6 +71,7 @@ EMBEDDINGS_TABLE = FeatureTable(
     "names below.",
     EMBEDDINGS,
     _entities(),
+    "llvm/lib/Analysis/IR2Vec.cpp",
 )
 
 EVICTION_TABLE = FeatureTable(
@@ -76,6 +80,7 @@ EVICTION_TABLE = FeatureTable(
     "Frequencies are static estimates, relative to the function's entry.",
     EVICTION_FEATURES,
     _stages(),
+    "llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp",
 )
 
 PRIORITY_TABLE = FeatureTable(
@@ -83,4 +88,5 @@ PRIORITY_TABLE = FeatureTable(
     "In a flat observation each is one element.",
     PRIORITY_FEATURES,
     _stages(),
+    "llvm/lib/CodeGen/MLRegAllocPriorityAdvisor.cpp",
 )

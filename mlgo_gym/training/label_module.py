@@ -16,8 +16,7 @@ from mlgo_gym.episode.many_flips import Territory, attribute, unrelated
 from mlgo_gym.episode.placed_compile import PlacedCompile, PlacedDecision, compile_placed
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.function_sizes import size_changes
-from mlgo_gym.policies.box import BoxedPolicy
-from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.answers import Answers
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.tasks.task import Task
@@ -83,52 +82,6 @@ class ModuleLabels:
     seconds: float = 0.0
     check_seconds: float = 0.0
     checked: list[tuple[int, int]] = field(default_factory=list)
-
-
-class Answers:
-    """A policy's answers to the decisions of one module.
-
-    Args:
-        task: the bound task.
-        policy: the policy; it answers equal observations alike.
-        module: the module's name.
-    """
-
-    def __init__(self, task: Task, policy: Policy, module: str) -> None:
-        self._task = task
-        self._policy = policy
-        self._module = module
-        self._count = 0
-
-    def begin(self) -> None:
-        """Note that the next decision is the first of a compile."""
-        self._count = 0
-
-    def __call__(self, decision: Decision) -> int:
-        """Return 1 to inline, 0 to keep the call."""
-        info = {
-            "module": self._module,
-            "context": decision.context,
-            "decision": self._count,
-            "default_action": self._task.default_action(decision),
-        }
-        self._count += 1
-        return int(self._policy.act(self._task.observe(decision), info))
-
-    def interest(self, decisions: tuple[PlacedDecision, ...]) -> list[float]:
-        """Return how much there is to learn from each decision: more where the policy is unsure, or not with clang."""
-        interest = [0.1 + float(decision.answer != decision.default) for decision in decisions]
-        if isinstance(self._policy, MlpPolicy | BoxedPolicy):
-            observations = [self._task.observe(Decision(0, "", 0, decision.payload)) for decision in decisions]
-            logits = self._policy.logits(_batch(observations))
-            return [value + float(np.exp(-abs(logit))) for value, logit in zip(interest, logits, strict=True)]
-        return [value + 0.9 for value in interest]
-
-
-def _batch(observations: list[Any]) -> Any:
-    if isinstance(observations[0], dict):
-        return {name: np.stack([each[name] for each in observations]) for name in observations[0]}
-    return np.stack(observations)
 
 
 def label_module(

@@ -1,24 +1,82 @@
-"""Progress where nobody watches a terminal."""
+"""Progress, where somebody watches a terminal and where nobody does."""
 
 from __future__ import annotations
 
+import io
+import sys
+
 import pytest
+from rich.console import Console
 
 from mlgo_gym.cli import progress
+from mlgo_gym.cli.running import RunningChanges
 
 
-def test_lines_come_now_and_then_and_say_how_far_it_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    clock = iter([0.0, 2.0, 5.0, 7.0, 11.0])
-    monkeypatch.setattr("mlgo_gym.cli.progress.time.monotonic", lambda: next(clock))
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time; a test sets it."""
+    now = [0.0]
+    monkeypatch.setattr("mlgo_gym.cli.progress.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_lines_come_now_and_then_and_say_how_far_it_is(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     with progress.progress_over(9, "Episodes") as advance:
-        for _ in range(4):
+        for now in (2, 5, 7, 11):
+            clock[0] = now
             advance()
-    assert capsys.readouterr().err.splitlines() == ["Episodes: 2 of 9", "Episodes: 4 of 9"]
+    assert capsys.readouterr().err.splitlines() == [
+        "Episodes: 2 of 9, 24.0/min, 0:00:18 left",
+        "Episodes: 4 of 9, 21.8/min, 0:00:14 left",
+    ]
+
+
+def test_a_line_has_what_came_out_so_far(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.progress_over(None, "Modules") as advance:
+        advance("-1.00%")
+        clock[0] = 6
+        advance()
+    assert capsys.readouterr().err == "Modules: 2, 20.0/min; -1.00%\n"
+
+
+def test_a_stage_after_another_begins_anew(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.progress_over(None, "Labels") as advance:
+        clock[0] = 100
+        advance.at(3, 4, "Labels", "fine")
+        advance.at(0, 10, "Trees")
+        clock[0] = 110
+        advance.at(5, 10, "Trees")
+    assert capsys.readouterr().err.splitlines() == [
+        "Labels: 3 of 4, 1.8/min, 0:00:33 left; fine",
+        "Trees: 5 of 10, 30.0/min, 0:00:10 left",
+    ]
 
 
 def test_what_is_over_soon_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with progress.progress_over(None, "Modules") as advance:
         advance()
     assert capsys.readouterr().err == ""
+
+
+def test_on_a_terminal_there_is_a_bar_and_pipes_stay_clean(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=80)
+    monkeypatch.setattr(progress, "Console", lambda stderr: terminal)
+    with progress.progress_over(4, "[Episodes]") as advance:
+        advance("[x] -7.80%")
+        sys.stdout.write("a row\n")
+    assert "[Episodes]" in screen.getvalue()
+    assert "1 of 4" in screen.getvalue()
+    assert "[x] -7.80%" in screen.getvalue()
+    assert "a row" not in screen.getvalue()
+    assert capsys.readouterr().out == "a row\n"
+
+
+def test_running_changes_are_geometric_means() -> None:
+    running = RunningChanges()
+    assert running.add("", 99, 199) == "-50.00%"
+    for name in ("a", "b", "c"):
+        running.add(name, 199, 99)
+    assert str(running) == "-50.00%, a +100.00%, b +100.00%, …"

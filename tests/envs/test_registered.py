@@ -127,6 +127,20 @@ def test_a_decision_is_shown_in_words(name: str, any_task: str) -> None:
 
 
 @pytest.mark.usefixtures("nothing_is_left")
+def test_for_a_human_decisions_are_printed_as_they_come(
+    name: str, any_task: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = make(name, any_task, render_mode="human", max_decisions=2)
+    assert "human" in env.metadata["render_modes"]
+    _, info = env.reset()
+    assert "decision 0 of" in capsys.readouterr().out
+    env.step(info["default_action"])
+    assert "clang" in capsys.readouterr().out
+    assert env.render() is None
+    env.close()
+
+
+@pytest.mark.usefixtures("nothing_is_left")
 def test_a_specification_survives_json(name: str, any_task: str) -> None:
     env = make(name, any_task, max_decisions=2, extra_flags=["-mllvm", "-inline-threshold=0"], strict=True)
     assert env.spec is not None

@@ -1,0 +1,94 @@
+"""What mkdocs needs to make a site of this repository: pages that lie outside docs/, and links between all of them.
+
+The README is the home page. Whatever else outside docs/ a page links to (the changelog, model cards, examples) becomes
+a page or a file of the site below `repository/`. The manual of the command line is what Typer writes of it.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+_LINK = re.compile(r"(\]\()([^)#\s:]+)(?=[)#])")
+_HOME, _MANUAL, _ELSEWHERE = "index.md", "manual.md", "repository/"
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the home page, the manual, and everything outside docs/ that pages link to."""
+    files.append(File.generated(config, _HOME, abs_src_path=str(ROOT / "README.md")))
+    files.append(File.generated(config, _MANUAL, content=_manual()))
+    waiting = [file.src_uri for file in files if file.src_uri.endswith(".md") and file.src_uri != _MANUAL]
+    while waiting:
+        page = _source(waiting.pop())
+        for link in _LINK.finditer((ROOT / page).read_text(encoding="utf-8")):
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(page), link[2]))
+            uri = _uri(target)
+            if files.get_file_from_path(uri) is not None or not uri.startswith(_ELSEWHERE):
+                continue
+            if (ROOT / target).is_dir():
+                files.append(File.generated(config, uri, content=_listing(target)))
+            elif (ROOT / target).is_file():
+                files.append(File.generated(config, uri, abs_src_path=str(ROOT / target)))
+                if uri.endswith(".md"):
+                    waiting.append(uri)
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+    """Let links lead to where their targets are on the site."""
+    here = page.file.src_uri
+    if here == _MANUAL or (here.startswith(_ELSEWHERE) and page.file.abs_src_path is None):
+        return markdown
+    source = posixpath.dirname(_source(here))
+
+    def led(link: re.Match[str]) -> str:
+        target = _uri(posixpath.normpath(posixpath.join(source, link[2])))
+        return link[1] + posixpath.relpath(target, posixpath.dirname(here) or ".")
+
+    # What is code is no link.
+    parts = re.split(r"(^```.*?^```|`[^`\n]*`)", markdown, flags=re.MULTILINE | re.DOTALL)
+    return "".join(part if number % 2 else _LINK.sub(led, part) for number, part in enumerate(parts))
+
+
+def _source(uri: str) -> str:
+    """Return the path in the repository of what has an address on the site."""
+    if uri == _HOME:
+        return "README.md"
+    return uri.removeprefix(_ELSEWHERE) if uri.startswith(_ELSEWHERE) else f"docs/{uri}"
+
+
+def _uri(path: str) -> str:
+    """Return the address on the site of a path in the repository."""
+    if path == "README.md":
+        return _HOME
+    if path.startswith("docs/"):
+        within = path.removeprefix("docs/")
+        return f"{within}/index.md" if (ROOT / path).is_dir() else within
+    return f"{_ELSEWHERE}{path}/index.md" if (ROOT / path).is_dir() else f"{_ELSEWHERE}{path}"
+
+
+def _listing(folder: str) -> str:
+    """Return a page that shows the files of a folder."""
+    parts = [f"# {folder}"]
+    for path in sorted((ROOT / folder).glob("*.py")):
+        parts += [f"## {path.name}", f"```python\n{path.read_text(encoding='utf-8')}```"]
+    return "\n\n".join(parts)
+
+
+def _manual() -> str:
+    """Return the manual of every command."""
+    program = ["--app", "application", "mlgo_gym.cli.application", "utils", "docs", "--name", "mlgo-gym"]
+    # Typer draws with colours where it thinks that somebody looks.
+    plain = {**os.environ, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"}
+    return subprocess.run(
+        [sys.executable, "-m", "typer", *program], capture_output=True, text=True, check=True, env=plain
+    ).stdout
