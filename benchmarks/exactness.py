@@ -17,7 +17,7 @@ DATA = Path(__file__).parents[1] / "docs" / "results" / "exactness.json"
 
 _PAGE = """# Exactness
 
-What an environment measures is what the compiler does. Written by `python benchmarks/exactness.py page`; the data are
+What an environment measures is what the compiler does. Written by `python benchmarks/exactness.py`; the data are
 in [results/exactness.json](results/exactness.json).
 
 ## The compiler's own decisions, replayed
@@ -34,8 +34,8 @@ _EXCEPTIONS = """
 *Inlining*: clang's ML advisor stops asking, and inlines no more, once its estimate of the module has grown by a factor
 of two (`-ml-advisor-size-increase-threshold`), which a plain compile never does. An exception counts as explained when
 both objects are the same with the threshold out of the way. *Evictions*: weights are divided by the largest of all
-columns before we see them; where that is infinite, every finite one is 0, and the rule cannot tell which is lighter.
-That explains an exception in kind and not one by one, so all of them count as explained by it.
+columns before we see them; where that is infinite, every finite one is 0, and the rule cannot tell which is lighter. An
+exception counts as explained where that was so at a question of the module.
 
 This is why the baseline of every episode is a plain compile, and never a replay.
 
@@ -109,7 +109,8 @@ def main() -> None:
     for name in data:
         if getattr(arguments, name):
             data[name] = _lines(getattr(arguments, name))
-    DATA.write_text(json.dumps(data, indent=0) + "\n")
+    parts = [f'"{name}": [\n' + ",\n".join(map(json.dumps, found)) + "\n]" for name, found in data.items()]
+    DATA.write_text("{\n" + ",\n".join(parts) + "\n}\n")
     print("".join(page(**data)), end="")
 
 

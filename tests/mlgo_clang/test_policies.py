@@ -150,6 +150,10 @@ def test_an_option_of_ours_that_is_none_is_refused(run: Run) -> None:
     assert result.returncode == 1
     assert b"there is no option '--mlgo-polizy=never'" in result.stderr
     assert run("--mlgo-search=many", "-c", "calls.c").returncode == 1
+    for seconds in ("soon", "0", "-1", "nan", "inf", "1e9"):
+        refused = run(f"--mlgo-timeout={seconds}", "-c", "calls.c")
+        assert refused.returncode == 1
+        assert b"--mlgo-timeout takes a number of seconds above 0" in refused.stderr
     assert run("--mlgo-clang=nowhere", "-c", "calls.c").returncode == 1
 
 
