@@ -67,7 +67,7 @@ def test_by_function(program: str, make_bitcode: MakeBitcode) -> None:
         assert whole == part
 
 
-@pytest.mark.parametrize("name", ["c/btree.c", "cpp/sorting.cpp"])
+@pytest.mark.parametrize("name", ["c/btree.c", pytest.param("cpp/sorting.cpp", marks=pytest.mark.slow)])
 def test_in_the_driver(name: str) -> None:
     assert len(set(PROGRAM["drive"](PROGRAMS / name))) == 1
 
