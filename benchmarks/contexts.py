@@ -22,7 +22,7 @@ from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.session.session import Session
 
 TIMEOUT = 600.0
-KINDS: dict[str, dict[str, bool]] = {
+KINDS: dict[str, dict[str, Any]] = {
     "without": {},
     "components": {"contexts": True, "callees": False},
     "components and callees": {"contexts": True, "callees": True},

@@ -49,7 +49,9 @@ def in_environment(env: CompilerEnv, policy: Policy, module: Module) -> tuple[Co
     """Return the code that a policy makes of a module over the interactive channel, and its decisions."""
     compilation = env.compilation(module)
     decisions = 0
-    with Session(compilation.command, env.task.advisors, confined=compilation.confined) as session:
+    with Session(
+        compilation.command, env.task.advisors, confined=compilation.confined, limits=compilation.limits
+    ) as session:
         while (decision := session.wait(120)) is not None:
             advice = env.task.encode(decision, policy.act(env.task.observe(decision), {}))
             assert advice is not None

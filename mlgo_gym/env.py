@@ -56,6 +56,8 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         max_decisions: after so many decisions clang's own choices are taken to the end of the compile, so the reward
             is real. Default: no limit.
         timeout: how long clang may compute without a sign of life, in seconds.
+        memory_limit: how much address space a compile may have, and write, in GiB. One that needs more fails alone.
+        cpu_limit: how much processor time a compile may have, in seconds: for one that asks for ever. None: no limit.
         strict: raise `ActionError` on an illegal action, instead of taking clang's own choice and saying so in
             `info["illegal_action"]`.
         on_error: what a failing compile does: `"truncate"` ends the episode with `truncated`, `error_reward` and
@@ -169,8 +171,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         if seed is not None:
             self._turn = Turn()
         chosen = dict(options or {})
-        unknown = set(chosen) - set(_RESET_OPTIONS)
-        if unknown:
+        if unknown := set(chosen) - set(_RESET_OPTIONS):
             raise MlgoError(f"reset() knows the options {_RESET_OPTIONS}, found {sorted(map(str, unknown))}")
         name, function = chosen.get("module"), chosen.get("function")
         self.maker.check_choice(name, function)

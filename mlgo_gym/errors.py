@@ -102,8 +102,9 @@ class CompilerError(MlgoError):
 
     Attributes:
         kind: `"exit"` (clang reported an error), `"signal"` (it crashed), `"timeout"` (a wait ran past its
-            deadline), `"protocol"` (what it wrote is not the protocol), `"object"` (it ended well, and left no object
-            file that can be measured), or `"start"` (it could not be started).
+            deadline), `"limit"` (it needed more memory, output or processor time than it may have), `"protocol"` (what
+            it wrote is not the protocol), `"object"` (it ended well, and left no object file that can be measured), or
+            `"start"` (it could not be started).
         exit_status: clang's exit status, negative for the number of a signal, None while it was running.
         stderr: the tail of what clang wrote to standard error.
         command: the command line, for running it again by hand.

@@ -12,11 +12,12 @@ def main() -> None:
     try:
         try:
             from mlgo_gym.cli.application import application
+            from mlgo_gym.cli.machines import with_addresses
         except ModuleNotFoundError as error:
             if error.name and error.name.split(".")[0] in {"typer", "rich", "click"}:
                 raise MissingExtraError("the command line", "cli") from error
             raise
-        application()
+        application(with_addresses(sys.argv[1:]))
     except OSError as error:
         from mlgo_gym.storage.cache import UNWRITABLE
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption
+from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, limits
+from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
 from mlgo_gym.cli.trust import TrustOption, trusted
 from mlgo_gym.corpus.sampling import Part
 from mlgo_gym.errors import MlgoError, UnreachableError
@@ -42,7 +43,8 @@ def evaluate(
         Part | None,
         typer.Option(help="Take that part of the modules; their names decide, whatever else is in the corpus."),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many processes run episodes.")] = 1,
+    jobs: JobsOption = None,
+    ray: RayOption = None,
     envs: Annotated[
         int | None, typer.Option(min=1, help="How many episodes each process runs at once.", show_default="2")
     ] = None,
@@ -50,6 +52,8 @@ def evaluate(
         Path | None, typer.Option(help="The folder for the results; what is there already is not made again.")
     ] = None,
     clang: ClangOption = None,
+    memory_limit: MemoryOption = None,
+    cpu_limit: CpuOption = None,
     seed: Annotated[int, typer.Option(help="What random policies and --limit depend on.")] = 0,
     metric: Annotated[str | None, typer.Option(help="What counts: text, llvm-size, object, spill_cost, ….")] = None,
     reward: Annotated[str | None, typer.Option(help="The environment's reward: relative, bytes, log, ….")] = None,
@@ -97,7 +101,7 @@ def evaluate(
         "clang": clang, "metric": metric, "reward": reward, "max_decisions": max_decisions, "timeout": timeout
     }  # fmt: skip
     chosen = {name: value for name, value in given.items() if value is not None}
-    arguments = chosen | trusted(trust) | parse_settings(settings or ())
+    arguments = chosen | limits(memory_limit, cpu_limit) | trusted(trust) | parse_settings(settings or ())
     policies = split_policies(policy or ["default"])
 
     def prepare(corpus: str, output: Path | None) -> Evaluation:
@@ -121,7 +125,7 @@ def evaluate(
         elsewhere = None if output is None else output.with_name(f"{output.name}-{offline_corpus}")
         evaluation = prepare(offline_corpus, elsewhere)
     with evaluation:
-        interrupted = _run(evaluation, jobs, envs or ENVS)
+        interrupted = _run(evaluation, jobs, envs or ENVS, address_of(ray))
         result = evaluation.result
         linked = list(evaluation.link(trust=bool(arguments.get("trust")))) if link and not interrupted else []
     print_result(result, as_json=as_json, linked=linked)
@@ -132,7 +136,7 @@ def evaluate(
     raise typer.Exit(FAILED if result.failures or any(row.error for row in linked) else 0)
 
 
-def _run(evaluation: Evaluation, jobs: int, envs: int) -> bool:
+def _run(evaluation: Evaluation, jobs: int | None, envs: int, ray: str | None) -> bool:
     """Run the episodes; return whether Ctrl-C ended that."""
     from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.cli.running import RunningChanges
@@ -141,7 +145,7 @@ def _run(evaluation: Evaluation, jobs: int, envs: int) -> bool:
     try:
         with (
             progress_over(evaluation.remaining, "Episodes") as advance,
-            closing(evaluation.run(jobs, envs)) as episodes,
+            closing(evaluation.run(jobs, envs, ray=ray)) as episodes,
         ):
             for episode in episodes:
                 measured = next(iter(episode.measures.values()), None)

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, compiler_arguments
+from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
 from mlgo_gym.cli.module_lines import collect, exit_status
 from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.trust import TrustOption
@@ -23,12 +24,15 @@ def label(
     ] = "mlgo/Inline-v0",
     compiles: Annotated[int, typer.Option(min=1, help="The most compiles of each module.")] = 40,
     seconds: Annotated[float | None, typer.Option(help="The most processor time of each module.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many processes.")] = 1,
+    jobs: JobsOption = None,
+    ray: RayOption = None,
     seed: Annotated[int, typer.Option(help="What is flipped, and the order of the modules.")] = 0,
     check: Annotated[int, typer.Option(min=0, help="Measure so many labels of each module again, alone.")] = 0,
     largest: Annotated[int | None, typer.Option(help="Leave out modules with more bytes of bitcode.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
     clang: ClangOption = None,
+    memory_limit: MemoryOption = None,
+    cpu_limit: CpuOption = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
@@ -47,9 +51,10 @@ def label(
     from mlgo_gym.cli.evaluate import parse_settings
     from mlgo_gym.training.labelling import Labelling
 
-    arguments = {**compiler_arguments(clang, trust), **parse_settings(settings or ())}
+    arguments = {**compiler_arguments(clang, trust, memory_limit, cpu_limit), **parse_settings(settings or ())}
     labelling = Labelling(corpus, policy, environment, arguments, compiles, seconds, seed, check, largest, limit)
-    lines = collect(labelling.run(output, jobs), len(labelling.modules(labelling.make())), "labels")
+    total = len(labelling.modules(labelling.make()))
+    lines = collect(labelling.run(output, jobs, ray=address_of(ray)), total, "labels")
     _report(lines, as_json)
     raise typer.Exit(exit_status(lines))
 

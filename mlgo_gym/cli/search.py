@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, compiler_arguments
+from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
 from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.running import RunningChanges
@@ -27,9 +28,12 @@ def search(
     module: Annotated[list[str] | None, typer.Option(help="Search this module alone; may be given again.")] = None,
     start: Annotated[str, typer.Option(help="With bundles: the policy whose decisions it begins with.")] = "default",
     recipes: Annotated[Path | None, typer.Option(help="A folder for recipes, one for each smaller module.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many processes.")] = 1,
+    jobs: JobsOption = None,
+    ray: RayOption = None,
     seed: Annotated[int, typer.Option(help="The source of chance.")] = 0,
     clang: ClangOption = None,
+    memory_limit: MemoryOption = None,
+    cpu_limit: CpuOption = None,
     output: Annotated[Path | None, typer.Option(help="A file of JSON lines; the same command goes on with it.")] = None,
     settings: Annotated[
         list[str] | None,
@@ -48,7 +52,7 @@ def search(
     from mlgo_gym.cli.evaluate import parse_settings
     from mlgo_gym.search import CorpusSearch
 
-    chosen = {"corpus": corpus, **compiler_arguments(clang, trust)}
+    chosen = {"corpus": corpus, **compiler_arguments(clang, trust, memory_limit, cpu_limit)}
     arguments = {**chosen, **parse_settings(settings or ())}
     names = tuple(module or ())
     search = CorpusSearch(environment, arguments, algorithm, compiles, seconds, seed, names, start, recipes)
@@ -57,7 +61,7 @@ def search(
     if not as_json:
         typer.echo(f"{'decisions':>9} {'compiles':>8} {'clang':>10} {'found':>10} {'change':>8}  module")
     with progress_over(len(search.modules()), "Modules") as advance:
-        for result in search.run(output, jobs):
+        for result in search.run(output, jobs, ray=address_of(ray)):
             results.append(result)
             if not as_json:
                 typer.echo(_row(result))

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, compiler_arguments
 from mlgo_gym.cli.imitation_options import ImitationOptions
+from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
 from mlgo_gym.cli.option_group import with_options
 from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.progress import progress_over
@@ -93,18 +94,21 @@ def clone(
     doubt: Annotated[
         float, typer.Option(min=0, max=1, help="How unsure the network is to be: what it explores.")
     ] = 0.0,
+    jobs: JobsOption = None,
+    ray: RayOption = None,
     clang: ClangOption = None,
+    memory_limit: MemoryOption = None,
+    cpu_limit: CpuOption = None,
     trust: TrustOption = False,
     seed: Seed = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Imitate another policy, by behaviour cloning and DAgger: where learning by trial starts."""
-    from mlgo_gym.evaluation.environment import make_environment
-    from mlgo_gym.training.clone import imitate
+    from mlgo_gym.training.cloning import Cloning
     from mlgo_gym.training.distillation import NetworkSettings
     from mlgo_gym.training.features import DEFAULT
 
-    env = make_environment(environment, {"corpus": corpus, **compiler_arguments(clang, trust)})
+    arguments = {"corpus": corpus, **compiler_arguments(clang, trust, memory_limit, cpu_limit)}
 
     agreements: list[float] = []
     with progress_over(rounds, "Rounds") as progress:
@@ -114,17 +118,18 @@ def clone(
             agreements.append(agreement)
             progress(f"{who} agreed on {agreement:.2%} of decisions")
 
-        network = imitate(
-            env,
+        cloning = Cloning(
+            environment,
+            arguments,
             expert,
-            rounds=rounds,
-            episodes=episodes,
+            rounds,
+            episodes,
             settings=NetworkSettings(widths(hidden), steps),
             leave_out=() if see_default else (DEFAULT,),
             doubt=doubt,
             seed=seed,
-            note=note,
         )
+        network = cloning.run(jobs, note, ray=address_of(ray))
     network.save(output)
     said = ", ".join(f"{agreement:.2%}" for agreement in agreements)
     show(as_json, {"output": output, "agreement": agreements}, f"agreed, round by round: {said}\nwrote {output}")
@@ -145,8 +150,11 @@ def evolve(
     step: Annotated[float, typer.Option(help="The size of a step of Adam.")] = 0.003,
     optimiser: Annotated[str, typer.Option(help="adam, or cma for CMA-ES with a diagonal covariance.")] = "adam",
     largest: Annotated[int | None, typer.Option(help="Leave out modules with more bytes of bitcode.")] = 60_000,
-    jobs: Jobs = 1,
+    jobs: JobsOption = None,
+    ray: RayOption = None,
     clang: ClangOption = None,
+    memory_limit: MemoryOption = None,
+    cpu_limit: CpuOption = None,
     trust: TrustOption = False,
     seed: Seed = 0,
     as_json: JsonOption = False,
@@ -159,7 +167,7 @@ def evolve(
     from mlgo_gym.training.curves import curves
     from mlgo_gym.training.evolution import Evolution
 
-    arguments = {"corpus": corpus, **compiler_arguments(clang, trust)}
+    arguments = {"corpus": corpus, **compiler_arguments(clang, trust, memory_limit, cpu_limit)}
     evolution = Evolution(
         environment, arguments, generations, directions, best, modules, deviation, step, largest, seed, optimiser
     )
@@ -171,6 +179,6 @@ def evolve(
             changes.append(-reduction)
             progress.at(generation + 1, result=f"{-reduction:+.3%} against clang")
 
-        evolution.run(Network.load(start), output, jobs, note)
+        evolution.run(Network.load(start), output, jobs, note, ray=address_of(ray))
     last = f"; the last generation {changes[-1]:+.3%} against clang" if changes else ""
     show(as_json, {"output": output, "changes": changes}, f"wrote {output}{last}")

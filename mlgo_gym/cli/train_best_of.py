@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, compiler_arguments
+from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
 from mlgo_gym.cli.module_lines import collect, exit_status
 from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.trust import TrustOption
@@ -31,8 +32,11 @@ def best_of(
     hidden: Annotated[str, typer.Option(help="The widths of the hidden layers, with commas between.")] = "64,32",
     steps: Annotated[int, typer.Option(min=1, help="Steps of the network's optimiser.")] = 4000,
     doubt: Annotated[float, typer.Option(min=0, max=1, help="How unsure the network is to be.")] = 0.0,
-    jobs: Annotated[int, typer.Option(min=1, help="How many processes.")] = 1,
+    jobs: JobsOption = None,
+    ray: RayOption = None,
     clang: ClangOption = None,
+    memory_limit: MemoryOption = None,
+    cpu_limit: CpuOption = None,
     trust: TrustOption = False,
     seed: Annotated[int, typer.Option(help="The source of chance: the same seed gives the same network.")] = 0,
     as_json: JsonOption = False,
@@ -50,10 +54,10 @@ def best_of(
     from mlgo_gym.training.distillation import NetworkSettings
 
     settings = NetworkSettings(widths(hidden), steps)
-    arguments = compiler_arguments(clang, trust)
+    arguments = compiler_arguments(clang, trust, memory_limit, cpu_limit)
     best = BestOf(corpus, tuple(baseline), environment, arguments, seed, largest, limit)
     plays = output.with_name(f"{output.name}.plays")
-    lines = collect(best.run(plays, jobs), len(best.modules(best.make())), "answers")
+    lines = collect(best.run(plays, jobs, ray=address_of(ray)), len(best.modules(best.make())), "answers")
     with curves(output.with_suffix(".curves")) as curve:
         network = best.learn(
             plays,

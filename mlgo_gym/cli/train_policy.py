@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, compiler_arguments
 from mlgo_gym.cli.imitation_options import ImitationOptions
+from mlgo_gym.cli.machines import RayOption, address_of
 from mlgo_gym.cli.option_group import with_options
 from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.progress import progress_over
@@ -57,7 +58,10 @@ def policy(
         ),
     ] = None,
     how: ImitationOptions,
+    ray: RayOption = None,
     clang: ClangOption = None,
+    memory_limit: MemoryOption = None,
+    cpu_limit: CpuOption = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -84,7 +88,7 @@ def policy(
         ",".join(dict.fromkeys(corpora.values())),
         Base.parse(how.base).name,
         "mlgo/Inline-v0",
-        compiler_arguments(clang, trust),
+        compiler_arguments(clang, trust, memory_limit, cpu_limit),
         compiles,
         seconds,
         how.seed,
@@ -101,7 +105,8 @@ def policy(
             shown.at(progress.done, progress.total, progress.stage, f"{_minutes(progress.used)} used{left}")
 
         road = Road(labelling, how.settings(margin or 0.0), rounds, margins, corpora[level])
-        final = road.run(output, how.jobs, note)
+        jobs = None if ray is not None and how.jobs == 1 else how.jobs
+        final = road.run(output, jobs, note, ray=address_of(ray))
     card = json.loads(final.with_suffix(".json").read_bytes())
     lines = [
         (

@@ -15,6 +15,7 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.session.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.storage.cache import JsonCache, key_of
 
 _LEVELS = {"Oz": "-Oz", "Os": "-Os", "O0": "-O0", "O1-O3": "-O2"}
@@ -40,6 +41,7 @@ class Compilation:
         inputs: the arguments that name the input files.
         confined: whether all flags are of those that only shape code, so that it has nothing to write but its output,
             and can be kept from doing so.
+        limits: how much it may take.
     """
 
     toolchain: Toolchain
@@ -47,6 +49,7 @@ class Compilation:
     flags: tuple[str, ...]
     inputs: tuple[str, ...]
     confined: bool = False
+    limits: Limits = DEFAULT_LIMITS
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -60,7 +63,12 @@ class Compilation:
         return key_of(self.toolchain.identity, self.module.digest(), summary, self.flags, *parts)
 
 
-def plan(module: Module, toolchain: Toolchain, extra_flags: Sequence[str] = ()) -> Compilation:
+def plan(
+    module: Module,
+    toolchain: Toolchain,
+    extra_flags: Sequence[str] = (),
+    limits: Limits = DEFAULT_LIMITS,
+) -> Compilation:
     """Return the compile of a module.
 
     The arguments are the module's own flags, the caller's additions, and the input with ThinLTO's. The loader of
@@ -70,6 +78,7 @@ def plan(module: Module, toolchain: Toolchain, extra_flags: Sequence[str] = ()) 
         module: what to compile; its flags are used as recorded, driver flags are expanded by clang's own driver.
         toolchain: the compiler.
         extra_flags: `-cc1` arguments to add, which are the caller's own and can be any.
+        limits: how much it may take.
 
     Raises:
         UntrustedError: the module's flags may do more than shape its code.
@@ -100,7 +109,7 @@ def plan(module: Module, toolchain: Toolchain, extra_flags: Sequence[str] = ()) 
         inputs += [f"-fthinlto-index={module.thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
     flags = (*recorded, "-w", *extra_flags)
     confined = _is_compiled(toolchain.binary) and refused_argument(flags, module.inputs) is None
-    return Compilation(toolchain, module, flags, tuple(inputs), confined)
+    return Compilation(toolchain, module, flags, tuple(inputs), confined, limits)
 
 
 def without_embedding(flags: tuple[str, ...]) -> tuple[str, ...]:

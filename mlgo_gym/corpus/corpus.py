@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Literal, overload
 
 from mlgo_gym.corpus.flags import check_edits
+from mlgo_gym.corpus.known_facts import known_facts
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules import ENDLESS, EditedModules, JoinedModules, Modules, TrustedModules
-from mlgo_gym.corpus.related import Facts, facts_of, first_of_each
+from mlgo_gym.corpus.related import first_of_each
 from mlgo_gym.corpus.sampling import PARTS, Part, draw, draw_stratified, is_part
 from mlgo_gym.errors import CorpusError
 
@@ -211,17 +212,12 @@ class Corpus:
         for name in names:
             local = self.origin(name)[1]
             by_corpus.setdefault(name.removesuffix(local), {})[local] = name
+        facts = known_facts(names, self._modules, f"{self.name} {self.path}")
         keys: dict[str, str] = {}
         for members in by_corpus.values():
-            related = first_of_each((local, self._facts(name)) for local, name in members.items())
+            related = first_of_each((local, facts[name]) for local, name in members.items())
             keys |= {members[local]: first for local, first in related.items()}
         return keys
-
-    def _facts(self, name: str) -> Facts:
-        try:
-            return facts_of(self._modules.load(name))
-        except (CorpusError, OSError):
-            return ()  # what cannot be read says so when it is asked for
 
     def named(self, name: str) -> Corpus:
         """Return the same modules under another corpus name; in joined corpora their own names stay the same."""

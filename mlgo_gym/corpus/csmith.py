@@ -20,7 +20,7 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.description import read_command, read_metadata, write_command, write_metadata
 from mlgo_gym.corpus.driver import PORTABLE_FLAGS, compile_to_bitcode, libc_include_flags, recorded_flags
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules import ENDLESS
+from mlgo_gym.corpus.modules import ENDLESS, stamp_of
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import cache_directory, key_of
@@ -102,6 +102,9 @@ class _Programs:
 
     def size(self, name: str) -> int:
         return self.load(name).bitcode.stat().st_size
+
+    def stamp(self, name: str) -> str | None:
+        return stamp_of(self._folder / f"{name}.bc", self._folder / f"{name}.json")
 
     @cached_property
     def _flags(self) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -119,13 +120,19 @@ def parse_command(data: bytes, origin: str | os.PathLike[str]) -> tuple[str, ...
     Raises:
         CorpusError: the first flag is not `-cc1`.
     """
-    flags = tuple(os.fsdecode(data.removesuffix(b"\0")).split("\0"))
+    flags = _split(data)
     if flags[0] != "-cc1":
         raise CorpusError(
             f"{origin}: a command has to begin with -cc1, found {flags[0][:80]!r}; record or extract the module again, "
             "or give its flags in global_command_override"
         )
     return flags
+
+
+@lru_cache(maxsize=1024)
+def _split(data: bytes) -> tuple[str, ...]:
+    """Return the flags, the same object for most modules of a corpus: they have the same."""
+    return tuple(os.fsdecode(data.removesuffix(b"\0")).split("\0"))
 
 
 def write_command(path: str | os.PathLike[str], flags: Sequence[str]) -> Path:

@@ -16,6 +16,7 @@ from mlgo_gym.corpus.description import (
 from mlgo_gym.corpus.flags import take_thinlto_index
 from mlgo_gym.corpus.inputs import with_inputs
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.modules import stamp_of
 from mlgo_gym.errors import CorpusError
 
 
@@ -110,6 +111,10 @@ class FolderModules:
             return (self._folder / f"{name}.bc").stat().st_size
         except OSError as error:
             raise CorpusError(f"{name}: its bitcode cannot be read: {error}; make the corpus again") from error
+
+    def stamp(self, name: str) -> str | None:
+        """Return what tells the version of a module's bitcode and metadata."""
+        return stamp_of(self._folder / f"{name}.bc", self._folder / f"{name}.json")
 
     def _recorded_flags(self, name: str) -> tuple[str, ...] | None:
         if self._override is not None:

@@ -31,6 +31,26 @@ class Modules(Protocol):
     def size(self, name: str) -> int:
         """Return its bytes of bitcode; `CorpusError` when it has none."""
 
+    def stamp(self, name: str) -> str | None:
+        """Return what is another text when its files are; None where that cannot be told without reading them."""
+
+
+def stamp_of(*paths: Path) -> str | None:
+    """Return a text that changes with files: the first one's path, and of each the number, the size and the times.
+
+    The time of a file's last change of any kind cannot be set, so a copy with an old date is another file.
+    """
+    parts = [str(paths[0])]
+    for number, path in enumerate(paths):
+        try:
+            status = path.stat()
+        except OSError:
+            if number == 0:
+                return None
+            continue
+        parts.append(f"{number} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}")
+    return " ".join(parts)
+
 
 @dataclass(frozen=True, slots=True)
 class SingleModule:
@@ -55,6 +75,10 @@ class SingleModule:
     def size(self, name: str) -> int:  # noqa: ARG002 - there is only one
         """Return its bytes."""
         return self.path.stat().st_size
+
+    def stamp(self, name: str) -> str | None:
+        """Return what tells its version."""
+        return stamp_of(self.path, self.path.parent / f"{name}.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +113,10 @@ class EditedModules:
         """Return the bytes of bitcode."""
         return self.modules.size(name)
 
+    def stamp(self, name: str) -> str | None:
+        """Return what tells the version of its files."""
+        return self.modules.stamp(name)
+
 
 @dataclass(frozen=True, slots=True)
 class TrustedModules:
@@ -108,6 +136,10 @@ class TrustedModules:
     def size(self, name: str) -> int:
         """Return the bytes of bitcode."""
         return self.modules.size(name)
+
+    def stamp(self, name: str) -> str | None:
+        """Return what tells the version of its files."""
+        return self.modules.stamp(name)
 
 
 class JoinedModules:
@@ -130,6 +162,11 @@ class JoinedModules:
         """Return the bytes of bitcode."""
         prefix, local = self.split_name(name)
         return self._parts[prefix].size(local)
+
+    def stamp(self, name: str) -> str | None:
+        """Return what tells the version of its files."""
+        prefix, local = self.split_name(name)
+        return self._parts[prefix].stamp(local)
 
     def split_name(self, name: str) -> tuple[str, str]:
         """Return the prefix of a joined name, and the rest."""

@@ -62,7 +62,9 @@ def verify_recipe(path: Path, recipe: Recipe, toolchain: Toolchain) -> str:
     except UntrustedError as error:
         return str(error)
     answers = [answer.to_bytes(8, "little") for answer in recipe.answers]
-    with Session(compilation.command, (INLINING,) if answers else (), confined=compilation.confined) as session:
+    with Session(
+        compilation.command, (INLINING,) if answers else (), confined=compilation.confined, limits=compilation.limits
+    ) as session:
         asked = 0
         while session.wait(SECONDS) is not None:
             if asked == len(answers):

@@ -39,7 +39,12 @@ def keep_baseline(
 
 def baseline_session(compilation: Compilation, *, optimization_record: bool = False) -> Session:
     """Start the plain compile: the same clang, the same flags, nobody asked."""
-    return Session(compilation.command, optimization_record=optimization_record, confined=compilation.confined)
+    return Session(
+        compilation.command,
+        optimization_record=optimization_record,
+        confined=compilation.confined,
+        limits=compilation.limits,
+    )
 
 
 def measure_baseline(compilation: Compilation, timeout: float, *, optimization_record: bool = False) -> Measurement:

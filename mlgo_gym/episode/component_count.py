@@ -60,7 +60,9 @@ def count_components(compilation: Compilation, task: Task) -> Work[Components]:
         return Components(dict(record["decisions"]), measurement)
     counts: Counter[str] = Counter()
     confined = compilation.confined
-    with Session(compilation.command, task.advisors, confined=confined, contexts=True, callees=False) as session:
+    with Session(
+        compilation.command, task.advisors, confined=confined, limits=compilation.limits, contexts=True, callees=False
+    ) as session:
         while (decision := (yield session)) is not None:
             session.advise(task.default_advice(decision))
             counts[decision.context] += 1

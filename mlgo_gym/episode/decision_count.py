@@ -46,7 +46,9 @@ def count(compilation: Compilation, task: Task) -> Work[dict[str, int]]:
     if known is not None:
         return known
     counts: Counter[str] = Counter()
-    with Session(compilation.command, task.advisors, confined=compilation.confined) as session:
+    with Session(
+        compilation.command, task.advisors, confined=compilation.confined, limits=compilation.limits
+    ) as session:
         while (decision := (yield session)) is not None:
             session.advise(task.default_advice(decision))
             counts[decision.context] += 1

@@ -100,13 +100,16 @@ class Episode:
     def _fresh_session(self) -> ForkableSession:
         command, advisors, confined = self.compilation.command, self.task.advisors, self.compilation.confined
         if self.alone:
-            return ForkableSession((*command, *REMARK_FLAGS), advisors, confined=confined)
+            return ForkableSession(
+                (*command, *REMARK_FLAGS), advisors, confined=confined, limits=self.compilation.limits
+            )
         record = self.task.optimization_record
         return ForkableSession(
             command,
             advisors,
             optimization_record=record,
             confined=confined,
+            limits=self.compilation.limits,
             contexts=self.contexts,
             callees=self._made is not None,
         )

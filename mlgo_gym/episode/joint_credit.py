@@ -84,6 +84,6 @@ def sizes_of_inlining(
         CompilerError: the compile failed.
     """
     answers = [advice for decision, advice in made if decision.advisor == 0]
-    with Session(compilation.command, (INLINING,), confined=compilation.confined) as session:
+    with Session(compilation.command, (INLINING,), confined=compilation.confined, limits=compilation.limits) as session:
         session.advise_ahead(answers)
         return function_sizes(session.finish(timeout).object_bytes)

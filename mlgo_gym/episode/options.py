@@ -12,6 +12,7 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.order import ORDERS
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.session.limits import MEMORY_GIB, PROCESSOR_SECONDS, Limits
 from mlgo_gym.tasks.reward import REWARDS
 from mlgo_gym.tasks.task import OBSERVATIONS, Task
 
@@ -31,6 +32,8 @@ class EnvOptions(TypedDict, total=False):
     metric: str | None
     max_decisions: int | None
     timeout: float
+    memory_limit: float | None
+    cpu_limit: float | None
     strict: bool
     on_error: str
     error_reward: float
@@ -61,6 +64,8 @@ class Settings:
     metric: str | None = None
     max_decisions: int | None = None
     timeout: float = 60.0
+    memory_limit: float | None = MEMORY_GIB
+    cpu_limit: float | None = PROCESSOR_SECONDS
     strict: bool = False
     on_error: str = "truncate"
     error_reward: float = 0.0
@@ -123,6 +128,9 @@ class Settings:
             raise MlgoError(f"max_decisions must be at least 1 or None, found {self.max_decisions}")
         if not self.timeout > 0:
             raise MlgoError(f"timeout must be a positive number of seconds, found {self.timeout}")
+        for limit, most in (("memory_limit", self.memory_limit), ("cpu_limit", self.cpu_limit)):
+            if most is not None and not most > 0:
+                raise MlgoError(f"{limit} must be a positive number or None, found {most}")
         for name, value in (("flags", self.flags), ("extra_flags", self.extra_flags)):
             if isinstance(value, str):
                 raise MlgoError(f"{name} must be a list of words, found the string {value!r}: use {value.split()!r}")
@@ -134,6 +142,11 @@ class Settings:
             raise MlgoError(f"credit=True is for environments in which calls are inlined; {task.name} has none")
         if self.verify_preoptimized and not self.preoptimizes(task):
             raise MlgoError("verify_preoptimized=True needs preoptimize=True")
+
+    @property
+    def limits(self) -> Limits:
+        """How much one compile may take."""
+        return Limits(self.memory_limit, self.cpu_limit)
 
     def follows_inlining(self, task: Task) -> bool:
         """Return whether sessions follow in which functions clang inlines."""

@@ -108,7 +108,9 @@ def placing(compilation: Compilation, task: Task, choose: Callable[[Decision], i
         raise MlgoError(f"the places of inlining decisions were wanted, and who asks is {asking}: use mlgo/Inline-v0")
     made: list[tuple[Decision, int]] = []
     confined = compilation.confined
-    with Session(compilation.command, (INLINING,), confined=confined, contexts=True) as session:
+    with Session(
+        compilation.command, (INLINING,), confined=confined, limits=compilation.limits, contexts=True
+    ) as session:
         while (decision := (yield session)) is not None:
             answer = choose(decision)
             advice = task.encode(decision, answer)

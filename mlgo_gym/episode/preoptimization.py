@@ -37,7 +37,7 @@ def preoptimize(compilation: Compilation) -> Work[Compilation]:
         flags = ["-emit-llvm-bc" if flag == _EMIT_OBJECT else flag for flag in compilation.flags]
         # Loop strength reduction looks at uses in their order, which bitcode only keeps when told to.
         command = [*compilation.toolchain.command, *flags, "-emit-llvm-uselists", *compilation.inputs]
-        with Session(command, confined=compilation.confined) as session:
+        with Session(command, confined=compilation.confined, limits=compilation.limits) as session:
             yield session
             optimized = session.finish(0.0).object_bytes
         try:
@@ -68,7 +68,7 @@ def prove(full: Compilation, optimized: Compilation) -> Work[None]:
     """Do what `verify()` does, as work for an event loop too."""
     objects = []
     for compilation in (full, optimized):
-        with Session(compilation.command, confined=compilation.confined) as session:
+        with Session(compilation.command, confined=compilation.confined, limits=compilation.limits) as session:
             yield session
             objects.append(session.finish(0.0).object_bytes)
     if objects[0] != objects[1]:

@@ -134,7 +134,7 @@ class Setup:
 
     def plan(self, module: Module) -> Work[Compilation]:
         """Do what `compilation()` does, as work for an event loop too."""
-        full = plan(module, self.toolchain, self._flags)
+        full = plan(module, self.toolchain, self._flags, self.settings.limits)
         if not self.settings.preoptimizes(self.task):
             return full
         optimized = yield from preoptimize(full)

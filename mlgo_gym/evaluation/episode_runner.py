@@ -16,8 +16,8 @@ from mlgo_gym.evaluation.contestants import Contestants
 from mlgo_gym.evaluation.episode_record import Assignment, EpisodeRecord, failure
 from mlgo_gym.evaluation.episode_result import NO_DECISIONS, EpisodeResult
 from mlgo_gym.evaluation.policy_pool import PolicyPool
-from mlgo_gym.policies import BatchedPolicy, Policy, act_batch
-from mlgo_gym.policies.batching import rows
+from mlgo_gym.policies import Policy, act_batch
+from mlgo_gym.policies.batching import is_batched, rows
 from mlgo_gym.vector.info_batch import unbatch_infos
 from mlgo_gym.vector_env import as_vector
 
@@ -113,7 +113,7 @@ class EpisodeRunner:
 
     def _turn(self) -> list[EpisodeResult]:
         """Take in what some environments have come to, and answer their decisions."""
-        batched = any(isinstance(running.policy, BatchedPolicy) for running in self._running.values())
+        batched = any(is_batched(running.policy) for running in self._running.values())
         self._envs.batch_size = max(1, len(self._running) // 2) if batched else 1
         try:
             observations, rewards, terminations, truncations, infos = self._envs.recv()

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from mlgo_gym.evaluation.module_facts import ModuleFacts, bitcode_facts, write_m
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.result_folder import ResultFolder
 from mlgo_gym.evaluation.schedule import Schedule
-from mlgo_gym.evaluation.workers import Episodes, result_of
+from mlgo_gym.evaluation.workers import Episodes, episodes_abroad, result_of
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.scheduling import workers
@@ -33,6 +34,9 @@ Policies = Sequence[str] | Mapping[str, str | Policy]
 
 _MEASURES = {"text": "text_size", "llvm-size": "llvm_size", "object": "object_size"}
 """The measures that go by another name as a metric."""
+
+_NOT_COMPARED = ("clang", "memory_limit", "cpu_limit")
+"""The arguments on which no result depends but a failure, which is tried again; of the compiler, the version counts."""
 
 ENVS = 2
 """How many episodes each process runs at once, unless the user says otherwise."""
@@ -87,23 +91,29 @@ class Evaluation:
         modules = _choose(everything if split is None else everything.split(split), limit, seed)
         configuration = self._configure(modules, split)
         self._results: dict[tuple[str, str], EpisodeResult] = {}
+        """What has no folder to be in."""
         self._folder = None if output is None else ResultFolder(Path(output), configuration)
         self._configuration = configuration if self._folder is None else self._folder.configuration
         self._modules = {module.name: ModuleFacts.of(module) for module in modules}
-        if output is not None:
-            write_modules(Path(output), self._modules.values())
-        for there in self._folder.episodes if self._folder is not None else ():
-            self._keep(there)
         corpus = self._contestants.env.corpus
         deciding_first = sorted(named, key=lambda name: is_plain_clang(named[name]))
         names = [module.name for module in modules]
-        self._schedule = Schedule(deciding_first, names, corpus.size, corpus.project, self._results.values())
+        try:
+            if output is not None:
+                write_modules(Path(output), self._modules.values())
+            there = () if self._folder is None else self._folder.episodes
+            self._schedule = Schedule(deciding_first, names, corpus.size, corpus.project, there)
+        except BaseException:
+            self.close()
+            raise
 
     def _configure(self, modules: Sequence[Module], split: str | None) -> Configuration:
         env, settings = self._contestants.env, self._settings
         return Configuration(
             environment=settings.environment,
-            arguments=_as_json({name: value for name, value in settings.arguments.items() if name != "clang"}),
+            arguments=_as_json(
+                {name: value for name, value in settings.arguments.items() if name not in _NOT_COMPARED}
+            ),
             metric=_MEASURES.get(env.metric, env.metric),
             corpus=env.corpus.name,
             modules=len(modules),
@@ -127,35 +137,45 @@ class Evaluation:
     @property
     def result(self) -> EvaluationResult:
         """What there is so far, also that of earlier evaluations in the same output."""
-        return EvaluationResult(self._configuration, tuple(self._results.values()), self._modules)
+        episodes = self._results.values() if self._folder is None else self._folder.episodes
+        return EvaluationResult(self._configuration, tuple(episodes), self._modules)
 
-    def run(self, jobs: int = 1, envs: int = ENVS) -> Generator[EpisodeResult, None, None]:
+    def run(
+        self, jobs: int | None = None, envs: int = ENVS, *, ray: str | None = None
+    ) -> Generator[EpisodeResult, None, None]:
         """Run the episodes, and give each result as soon as it is on disk, in no particular order.
 
         Processes are ended when the generator is closed.
 
         Args:
-            jobs: how many processes run episodes; with 1 it is this one.
+            jobs: how many processes run episodes; with 1 it is this one. By default 1, and with `ray` one for each
+                processor of the cluster.
             envs: how many episodes each process runs at once.
+            ray: the address of a Ray cluster, as `mlgo_gym.scheduling.RayCluster` takes it, that runs the episodes.
 
         Raises:
-            MlgoError: `jobs` or `envs` is below 1, or a process cannot start.
+            MissingExtraError: Ray is not installed.
+            MlgoError: `jobs` or `envs` is below 1, a process cannot start, or there is no cluster.
         """
         for name, value in (("jobs", jobs), ("envs", envs)):
-            if value < 1:
+            if value is not None and value < 1:
                 raise MlgoError(f"{name} was to be at least 1, found {value}")
-        episodes = Episodes(self._settings, self._contestants if jobs == 1 else None)
-        with workers(episodes, jobs, envs) as running, closing(running.run(self._schedule)) as results:
+        episodes = Episodes(self._settings, self._contestants if jobs in (None, 1) else None)
+        abroad = partial(episodes_abroad, self._contestants)
+        if not len(self._schedule):
+            return
+        with (
+            workers(episodes, jobs, envs, ray=ray, abroad=abroad) as running,
+            closing(running.run(self._schedule)) as results,
+        ):
             for assignment, result in results:
                 episode = result_of(assignment, result)
                 if self._folder is not None:
                     self._folder.append(episode)
-                self._keep(episode)
+                else:
+                    self._results[episode.policy, episode.module] = episode
                 self._schedule.note(episode)
                 yield episode
-
-    def _keep(self, episode: EpisodeResult) -> None:
-        self._results[episode.policy, episode.module] = episode
 
     def link(self, *, trust: bool = False) -> Generator[LinkedSize, None, None]:
         """Do the links of the recorded build with the objects of plain clang and of each policy; give each file's size.
@@ -194,8 +214,9 @@ def evaluate(
     policies: Policies,
     corpus: str | Corpus = "builtin",
     split: Part | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
     envs: int = ENVS,
+    ray: str | None = None,
     output: str | Path | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -213,8 +234,11 @@ def evaluate(
             policies by name.
         corpus: what `open_corpus` takes.
         split: take a part of the modules alone, such as `"test"`, as `Corpus.split()` has them.
-        jobs: how many processes run episodes; with 1 it is this one.
+        jobs: how many processes run episodes; with 1 it is this one. By default 1, and with `ray` one for each
+            processor of the cluster.
         envs: how many episodes each process runs at once: while the clang of one computes, others are answered.
+        ray: the address of a Ray cluster whose machines run the episodes: `HOST:PORT`, `auto`, or `local` for one that
+            is started for the call; see docs/scale.md.
         output: the folder for the results; what is there already is not made again, but for failures.
         env_kwargs: further arguments of the environment.
         seed: what random policies and `limit` depend on.
@@ -236,7 +260,7 @@ def evaluate(
         seed=seed,
         limit=limit,
     ) as evaluation:
-        with closing(evaluation.run(jobs, envs)) as episodes:
+        with closing(evaluation.run(jobs, envs, ray=ray)) as episodes:
             for episode in episodes:
                 progress(episode)
         return evaluation.result

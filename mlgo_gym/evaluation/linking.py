@@ -136,7 +136,9 @@ class _Objects:
         task = self._env.task
         advisors = () if self._policy is None else task.advisors
         asked = 0
-        with Session(compilation.command, advisors, confined=compilation.confined) as session:
+        with Session(
+            compilation.command, advisors, confined=compilation.confined, limits=compilation.limits
+        ) as session:
             while (decision := session.wait(self._timeout)) is not None:
                 advice = None
                 if self._policy is not None and (self._most is None or asked < self._most):

@@ -6,7 +6,8 @@ import warnings
 
 from mlgo_gym.errors import MlgoWarning
 from mlgo_gym.evaluation.contestants import Contestants
-from mlgo_gym.policies import BatchedPolicy, Policy, load_policy
+from mlgo_gym.policies import Policy, load_policy
+from mlgo_gym.policies.batching import is_batched
 
 
 class PolicyPool:
@@ -28,7 +29,7 @@ class PolicyPool:
     def take(self, name: str) -> Policy | None:
         """Return a policy for one episode; None while the only one is busy."""
         known, free = self._known[name], self._free[name]
-        if isinstance(known[0], BatchedPolicy):
+        if is_batched(known[0]):
             return known[0]
         if free:
             return free.pop()
@@ -56,5 +57,5 @@ class PolicyPool:
 
     def give_back(self, name: str, policy: Policy) -> None:
         """Take a policy back at the end of its episode."""
-        if not isinstance(policy, BatchedPolicy):
+        if not is_batched(policy):
             self._free[name].append(policy)

@@ -66,7 +66,6 @@ class ResultFolder:
         configuration: what the new results depend on; their policies are added to those of the header.
 
     Attributes:
-        episodes: the results that were there.
         configuration: with the policies that were there, too.
 
     Raises:
@@ -78,10 +77,18 @@ class ResultFolder:
         self._lines = JsonLines(path / EPISODES)
         try:
             self.configuration = self._check(path, configuration)
-            self.episodes = read_episodes(path)
         except BaseException:
             self._lines.close()
             raise
+
+    @property
+    def episodes(self) -> list[EpisodeResult]:
+        """The results that are there now, read anew: they are not held in memory.
+
+        Raises:
+            MlgoError: a line is of another form.
+        """
+        return read_episodes(self._path)
 
     @staticmethod
     def _check(path: Path, configuration: Configuration) -> Configuration:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
+from mlgo_gym.corpus.shipping import pack_module
+from mlgo_gym.evaluation.abroad import EnvironmentAbroad
 from mlgo_gym.evaluation.contestants import Contestants, RunnerSettings
 from mlgo_gym.evaluation.episode_record import Assignment
 from mlgo_gym.evaluation.episode_result import FAILED, EpisodeResult
 from mlgo_gym.evaluation.episode_runner import EpisodeRunner
-from mlgo_gym.scheduling import Lost
+from mlgo_gym.policies.shipping import unpack_policy
+from mlgo_gym.scheduling import Abroad, Lost, Shelf
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,34 @@ class Episodes:
     def __call__(self, room: int) -> _Runner:
         """Return a runner of so many episodes at once."""
         return _Runner(EpisodeRunner(self.contestants or Contestants(self.settings), room))
+
+
+def episodes_abroad(contestants: Contestants) -> Abroad[Assignment, EpisodeResult]:
+    """Return how episodes are run on other machines.
+
+    Raises:
+        MlgoError: the corpus has no end, or a file of a policy cannot be read.
+    """
+    settings, env = contestants.settings, contestants.env
+    there = EnvironmentAbroad.of(settings.environment, settings.arguments, env)
+    goods = there.goods([policy for policy in settings.policies.values() if isinstance(policy, str)])
+    # The corpus of this machine is sent as what came of it.
+    sent = replace(settings, corpus="", arguments={})
+    return Abroad(partial(_start, there, sent), _module, partial(pack_module, env.corpus), goods)
+
+
+def _module(assignment: Assignment) -> str:
+    return assignment.module
+
+
+def _start(there: EnvironmentAbroad, settings: RunnerSettings, room: int, shelf: Shelf) -> _Runner:
+    arguments = there.arguments_on(shelf)
+    corpus = arguments.pop("corpus")
+    policies = {
+        name: unpack_policy(policy, shelf) if isinstance(policy, str) else policy
+        for name, policy in settings.policies.items()
+    }
+    return Episodes(replace(settings, corpus=corpus, arguments=arguments, policies=policies))(room)
 
 
 class _Runner:

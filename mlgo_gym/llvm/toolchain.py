@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -19,6 +20,7 @@ OLDEST_SUPPORTED = 17
 
 _VERSION = re.compile(r"clang version (\d+)\.(\d+)\.(\d+)")
 _memory = JsonCache("toolchains")
+_digests = JsonCache("toolchain-digests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,18 @@ class Toolchain:
     def binary(self) -> Path:
         """The program that runs, links followed."""
         return Path(self.command[0]).resolve()
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the binary, in hexadecimal, read once and remembered on disk."""
+        known = _digests.get(self.identity)
+        if known is None or not isinstance(known.get("sha256"), str):
+            digest = hashlib.sha256()
+            with self.binary.open("rb") as file:
+                while part := file.read(1 << 20):
+                    digest.update(part)
+            known = {"sha256": digest.hexdigest()}
+            _digests.put(self.identity, known)
+        return str(known["sha256"])
 
     def run(self, arguments: list[str], *, timeout: float = 300.0) -> subprocess.CompletedProcess[str]:
         """Run clang to its end and return what it wrote; the caller looks at the exit status.

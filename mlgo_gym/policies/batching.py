@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy.typing as npt
 
@@ -18,9 +18,14 @@ def act_batch(policy: Policy, observations: Any, infos: Sequence[Mapping[str, An
         observations: an array with one row for each decision, or a dictionary of such arrays.
         infos: what came with each.
     """
-    if len(infos) > 1 and isinstance(policy, BatchedPolicy):
+    if len(infos) > 1 and is_batched(policy):
         return list(policy.act_batch(observations, infos))
     return [policy.act(row(observations, number), info) for number, info in enumerate(infos)]
+
+
+def is_batched(policy: Policy) -> TypeGuard[BatchedPolicy]:
+    """Return whether a policy has a batched form; Python's check of the protocol takes as long as a decision."""
+    return callable(getattr(policy, "act_batch", None))
 
 
 def row(observations: Any, number: int) -> Any:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import pickle
 import signal
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from typing import Any, Generic
+from typing import Any
 
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.scheduling.crew import Crew, Gone, Member
 from mlgo_gym.scheduling.parent import end_with_parent
-from mlgo_gym.scheduling.work import Item, Lost, Queue, Result, Runner
-
-_GOODBYE_SECONDS = 5.0
+from mlgo_gym.scheduling.work import Item, Result, Runner
 
 
-class _Worker(Generic[Item, Result]):
-    """A process, and what it is busy with."""
+class _Process(Member[Item, Result]):
+    """A process of this machine."""
 
     def __init__(self, start: Callable[[int], Runner[Item, Result]], room: int) -> None:
+        super().__init__(room)
         context = multiprocessing.get_context("spawn")
-        self.ready = False
-        self.room = room
-        self.items: list[Item] = []
         self.connection, theirs = context.Pipe()
         self.process: SpawnProcess = context.Process(target=_work, args=(theirs, start, room), daemon=True)
         # Ctrl-C reaches the whole process group; workers inherit the mask, and the parent ends them. The tracker's own
@@ -43,15 +41,26 @@ class _Worker(Generic[Item, Result]):
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
 
-    def hand(self, items: Sequence[Item]) -> None:
-        self.items += items
+    def send(self, items: Sequence[Item]) -> None:
         self.connection.send(items)
 
-    def note(self, results: Iterable[tuple[Item, Result]]) -> None:
-        done = {item for item, _ in results}
-        self.items = [each for each in self.items if each not in done]
+    def receive(self) -> Sequence[tuple[Item, Result]]:
+        try:
+            message = self.connection.recv()
+        except (EOFError, OSError) as error:
+            self.process.join()
+            status = self.process.exitcode or 0
+            how = f"signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"exit status {status}"
+            raise Gone(how, status) from error
+        if isinstance(message, MlgoError):
+            raise message
+        results: Sequence[tuple[Item, Result]] = message
+        return results
 
     def end(self, patience: float) -> None:
+        if patience:
+            with contextlib.suppress(OSError):
+                self.connection.send(None)
         self.process.join(patience)
         if self.process.is_alive():
             self.process.kill()
@@ -60,11 +69,8 @@ class _Worker(Generic[Item, Result]):
         self.process.close()
 
 
-class Processes(Generic[Item, Result]):
-    """Workers in processes, started when there is something to do.
-
-    A process that dies at an item makes this item `Lost`, and another process takes its place. If it was busy with
-    several they are all begun anew, one after the other, so that it shows which of them was to blame.
+class Processes(Crew[Item, Result]):
+    """Workers in processes of this machine.
 
     Args:
         start: makes a runner; it is sent to each process, and told how many items it is given at once.
@@ -73,104 +79,19 @@ class Processes(Generic[Item, Result]):
     """
 
     def __init__(self, start: Callable[[int], Runner[Item, Result]], jobs: int, room: int = 1) -> None:
+        super().__init__(jobs, room)
         self._start = start
-        self._jobs = jobs
-        self._room = room
-        self._workers: list[_Worker[Item, Result]] = []
 
-    def run(self, queue: Queue[Item]) -> Generator[tuple[Item, Result | Lost], None, None]:
-        """Yield each item of a queue with its result as soon as it is there.
+    def hire(self, room: int) -> Member[Item, Result]:
+        """Start a process."""
+        return _Process(self._start, room)
 
-        When the iteration is left before its end, all processes and their compilers are ended at once.
-
-        Raises:
-            MlgoError: a process cannot start.
-        """
-        whole = False
-        try:
-            yield from self._run(queue)
-            whole = True
-        finally:
-            if not whole:
-                self._end(0.0)
-
-    def _run(self, queue: Queue[Item]) -> Generator[tuple[Item, Result | Lost], None, None]:
-        workers = self._workers
-        workers.extend(
-            _Worker(self._start, self._room) for _ in range(min(self._jobs - len(workers), len(queue) - len(workers)))
-        )
-        for worker in workers:
-            if worker.ready:
-                self._feed(worker, queue)
-        while busy := [worker for worker in workers if worker.items or not worker.ready]:
-            by_connection = {worker.connection: worker for worker in busy}
-            for readable in connection.wait(list(by_connection)):
-                assert isinstance(readable, Connection)
-                worker = by_connection[readable]
-                try:
-                    message = readable.recv()
-                except (EOFError, OSError):
-                    workers.remove(worker)
-                    if len(worker.items) > 1:
-                        queue.put_back(worker.items)
-                        worker.end(0.0)
-                        self._room = 1
-                    else:
-                        yield _obituary(worker)
-                    if len(queue):
-                        workers.append(_Worker(self._start, self._room))
-                    continue
-                if isinstance(message, MlgoError):
-                    raise message
-                worker.ready = True
-                worker.note(message)
-                yield from message
-                self._feed(worker, queue)
-
-    def _feed(self, worker: _Worker[Item, Result], queue: Queue[Item]) -> None:
-        """Give a worker as much as it has room for, and no more than its share of what is left."""
-        share = min(worker.room - len(worker.items), -(-len(queue) // len(self._workers)))
-        taken = [item for _ in range(share) if (item := queue.take()) is not None]
-        # It waits to hear what comes next, unless it has nothing to do.
-        if taken or worker.items:
-            worker.hand(taken)
-
-    def close(self) -> None:
-        """End all processes. Idempotent."""
-        for worker in self._workers:
-            if worker.ready and not worker.items:
-                worker.connection.send(None)
-        self._end(_GOODBYE_SECONDS)
-
-    def _end(self, patience: float) -> None:
-        workers, self._workers = self._workers, []
-        for worker in workers:
-            worker.end(patience if worker.ready and not worker.items else 0.0)
-
-    def __enter__(self) -> Processes[Item, Result]:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _obituary(worker: _Worker[Any, Any]) -> tuple[Any, Lost]:
-    """Return the item that a worker died at, and how it died.
-
-    Raises:
-        MlgoError: it died before its first item.
-    """
-    worker.process.join()
-    status = worker.process.exitcode or 0
-    how = f"signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"exit status {status}"
-    items, ready = worker.items, worker.ready
-    worker.end(0.0)
-    if not ready or not items:
-        raise MlgoError(
-            f"a worker process ended with {how} before its first item; look at what it wrote, try jobs=1, and in a "
-            "script start it below `if __name__ == '__main__':`"
-        )
-    return items[0], Lost(how, status)
+    def wait(self, members: Sequence[Member[Item, Result]], seconds: float | None) -> Iterator[Member[Item, Result]]:
+        """Wait for messages, and for the ends of connections."""
+        by_connection = {member.connection: member for member in members if isinstance(member, _Process)}
+        for readable in connection.wait(list(by_connection), seconds):
+            assert isinstance(readable, Connection)
+            yield by_connection[readable]
 
 
 def _work(channel: Connection, start: Callable[[int], Runner[Any, Any]], room: int) -> None:

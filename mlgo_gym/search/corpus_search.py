@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.abroad import EnvironmentAbroad, each_alone_abroad
 from mlgo_gym.evaluation.environment import make_environment
-from mlgo_gym.scheduling import Backlog, EachAlone, Lost, workers
+from mlgo_gym.policies.shipping import unpack_policy
+from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, Lost, Shelf, workers
 from mlgo_gym.search.algorithms import search_module
 from mlgo_gym.search.recipe_making import make_recipe
 from mlgo_gym.search.search_result import SearchResult
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
-from mlgo_gym.storage.recipe import keep_recipe
+from mlgo_gym.storage.recipe import Recipe, keep_recipe
+
+Found: TypeAlias = tuple[SearchResult, Recipe | None]
+"""What a search came to, and the recipe of a module that was made smaller, where recipes are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +63,19 @@ class CorpusSearch:
         found = [name for name in names if env.decisions(env.corpus.module(name))]
         return sorted(found, key=lambda name: (-env.corpus.size(name), name))
 
-    def run(self, output: Path | None = None, jobs: int = 1) -> Iterator[SearchResult]:
+    def run(
+        self, output: Path | None = None, jobs: int | None = None, *, ray: str | None = None
+    ) -> Iterator[SearchResult]:
         """Search every module and yield each result when it is there, those of an earlier run first.
 
         Args:
             output: a file of JSON lines; modules whose results are in it are not searched again.
-            jobs: how many processes.
+            jobs: how many processes; 1 by default, and with `ray` one for each processor of the cluster.
+            ray: the address of a Ray cluster, as `mlgo_gym.scheduling.RayCluster` takes it, that does the work.
 
         Raises:
-            MlgoError: the file has results of another search.
+            MissingExtraError: Ray is not installed.
+            MlgoError: the file has results of another search, or there is no cluster.
         """
         header = self._header()
         done = _read(output, header) if output is not None else []
@@ -75,7 +85,7 @@ class CorpusSearch:
         try:
             if lines is not None and lines.is_empty:
                 lines.append(header)
-            for result in self._search(waiting, jobs):
+            for result in self._search(waiting, jobs, ray):
                 if lines is not None:
                     lines.append(result.to_json())
                 yield result
@@ -94,21 +104,50 @@ class CorpusSearch:
             "start": self.start,
         }
 
-    def _search(self, names: list[str], jobs: int) -> Iterator[SearchResult]:
-        with workers(self.runner, jobs) as running, closing(running.run(Backlog(names))) as results:
-            for name, result in results:
-                yield self._failure(name, f"the worker died: {result.how}") if isinstance(result, Lost) else result
+    def _search(self, names: list[str], jobs: int | None, ray: str | None) -> Iterator[SearchResult]:
+        if not names:
+            return
+        env = make_environment(self.environment, self.arguments)
+        abroad = partial(self._abroad, env)
+        with (
+            workers(self.runner, jobs, ray=ray, abroad=abroad) as running,
+            closing(running.run(Backlog(names))) as found,
+        ):
+            for name, each in found:
+                if isinstance(each, Lost):
+                    yield self._failure(name, f"the worker died: {each.how}")
+                    continue
+                result, recipe = each
+                if recipe is not None and self.recipes is not None:
+                    module = env.corpus.module(name)
+                    # Elsewhere, files that the flags name have other paths.
+                    placed = replace(recipe, flags=env.compilation(module).flags) if module.inputs else recipe
+                    keep_recipe(placed, self.recipes, module.bitcode.read_bytes())
+                yield result
 
-    def runner(self, room: int) -> EachAlone[str, SearchResult]:
+    def _abroad(self, env: CompilerEnv) -> Abroad[str, Found]:
+        there = EnvironmentAbroad.of(self.environment, self.arguments, env)
+        return each_alone_abroad(there, env, self.work, policies=[self.start])
+
+    def work(self, env: CompilerEnv, shelf: Shelf | None = None) -> Callable[[str], Found]:
+        """Return what searches a module by its name.
+
+        Args:
+            env: the environment.
+            shelf: where the files of policies are, if this is another machine than they lie on.
+        """
+        here = self if shelf is None else replace(self, start=unpack_policy(self.start, shelf))
+        return partial(here._one, env)
+
+    def runner(self, room: int) -> EachAlone[str, Found]:
         """Return what searches modules by their names, one after the other."""
         del room
-        env = make_environment(self.environment, self.arguments)
-        return EachAlone(lambda name: self._one(env, name))
+        return EachAlone(self.work(make_environment(self.environment, self.arguments)))
 
     def _failure(self, name: str, error: str) -> SearchResult:
         return SearchResult(name, self.algorithm, (), 0.0, 0.0, 0, 0.0, verified=False, error=error)
 
-    def _one(self, env: CompilerEnv, name: str) -> SearchResult:
+    def _one(self, env: CompilerEnv, name: str) -> Found:
         try:
             module = env.corpus.module(name)
             result = search_module(
@@ -121,11 +160,10 @@ class CorpusSearch:
                 start=self.start,
             )
             if self.recipes is not None and result.cost < result.baseline:
-                recipe = make_recipe(env, module, result.actions, result.compiles)
-                keep_recipe(recipe, self.recipes, module.bitcode.read_bytes())
-            return result
+                return result, make_recipe(env, module, result.actions, result.compiles)
+            return result, None
         except MlgoError as error:
-            return self._failure(name, str(error))
+            return self._failure(name, str(error)), None
 
 
 def _read(path: Path, header: Mapping[str, Any]) -> list[SearchResult]:

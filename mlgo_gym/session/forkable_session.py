@@ -41,7 +41,7 @@ class ForkableSession(Session):
         if self._core is not None:
             self._core.release()
         twin = ForkableSession.__new__(ForkableSession)
-        twin._begin(self.advisors, self.command, self._stderr.copy())
+        twin._begin(self.advisors, self.command, self._stderr.copy(), self.limits)
         twin._waiting = self._waiting
 
         def make_files() -> tuple[dict[FileId, str], str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import resource
 import signal
 import sys
 from collections.abc import Sequence
@@ -14,9 +13,7 @@ from functools import partial
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.session.confinement import run_confined
 from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
-
-CPU_SECONDS = 6 * 3600
-"""A compiler that has used this much processor time is killed by the kernel."""
+from mlgo_gym.session.limits import DEFAULT_LIMITS, Limits
 
 GUARD_DESCRIPTOR = 3
 """Where a compiler holds the read end of its guard pipe."""
@@ -55,6 +52,7 @@ class CompilerProcess:
         stderr: int,
         extras: Sequence[int] = (),
         writable: Sequence[str | os.PathLike[str]] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> CompilerProcess:
         """Start a program.
 
@@ -64,6 +62,7 @@ class CompilerProcess:
             stderr: the descriptor that becomes its standard error.
             extras: descriptors that it finds at `FIRST_EXTRA_DESCRIPTOR` and up.
             writable: the only folders in which it may write, where the kernel can see to that; None is everywhere.
+            limits: how much it may take.
 
         Raises:
             CompilerError: of kind `start`, when the program cannot be started.
@@ -99,9 +98,7 @@ class CompilerProcess:
             fcntl.fcntl(read_end, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(read_end, fcntl.F_SETFL, os.O_ASYNC)
             pidfd = os.pidfd_open(pid)
-            # The child may be gone already; then its exit status is all there is to learn.
-            with contextlib.suppress(ProcessLookupError):
-                resource.prlimit(pid, resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+            limits.impose(pid)
         except OSError as error:
             os.close(write_end)
             if pid:

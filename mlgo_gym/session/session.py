@@ -26,6 +26,7 @@ from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
 from mlgo_gym.session.host_fork import close_after_fork, forget
 from mlgo_gym.session.inline_contexts import InlineContexts
+from mlgo_gym.session.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.session.process import CompilerProcess, describe_end
 from mlgo_gym.session.scratch import scratch_parent, scratch_root
 from mlgo_gym.session.standard_error import StandardError
@@ -41,6 +42,7 @@ class Session:
         contexts: whether to follow in which functions clang inlines; its decisions have contexts then.
         callees: whether to follow which functions it inlines as well; with `contexts` alone.
         confined: whether it may write nowhere but into the scratch folder, where the kernel can see to that.
+        limits: how much it may take.
 
     Raises:
         CompilerError: of kind `start`, when the program cannot be started, or there is no room for its channels.
@@ -58,10 +60,11 @@ class Session:
         contexts: bool = False,
         callees: bool = True,
         confined: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         if contexts:
             inline_contexts.refuse_hiding(command)
-        self._begin(advisors, (), StandardError(InlineContexts() if contexts else None))
+        self._begin(advisors, (), StandardError(InlineContexts() if contexts else None), limits)
         try:
             self._connection = Connection.make(
                 self.advisors, optimization_record=optimization_record, stderr_file=contexts
@@ -75,6 +78,7 @@ class Session:
                 stderr=self._connection.stderr_write,
                 extras=self._connection.lent,
                 writable=[scratch_root()] if confined else None,
+                limits=limits,
             )
             self._connection.started()
             self._watch()
@@ -90,8 +94,11 @@ class Session:
                 ) from error
             raise
 
-    def _begin(self, advisors: Sequence[Advisor], command: tuple[str, ...], stderr: StandardError) -> None:
+    def _begin(
+        self, advisors: Sequence[Advisor], command: tuple[str, ...], stderr: StandardError, limits: Limits
+    ) -> None:
         self.advisors = tuple(advisors)
+        self.limits = limits
         self.command = command
         self.exited = False
         self._waiting: int | None = None
@@ -347,7 +354,9 @@ class Session:
                 f"clang broke the protocol of {self._unread.advisor.name}: it asks on and reads no answers, until "
                 "their pipe was full; it was killed",
             )
-        return self._error(*describe_end(self._process.exit_status))
+        status = self._process.exit_status
+        exceeded = self.limits.exceeded(status, self.stderr)
+        return self._error("limit", exceeded) if exceeded else self._error(*describe_end(status))
 
     def _error(self, kind: str, message: str) -> CompilerError:
         status = self._process.exit_status if self._process is not None else None

@@ -5,12 +5,18 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from mlgo_gym.errors import MlgoError
+
+SYNCHRONIZE_SECONDS = 1.0
+"""So long after one wait for the disk there is no other."""
+
+_BLOCK = 1 << 16
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
@@ -19,9 +25,12 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     Raises:
         MlgoError: a line is not JSON.
     """
-    content = path.read_bytes() if path.exists() else b""
-    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), start=1):
-        yield number, _decode(line, path, number)
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.endswith(b"\n"):
+                yield number, _decode(line, path, number)
 
 
 def _decode(line: bytes, path: Path, number: int) -> Any:
@@ -29,6 +38,20 @@ def _decode(line: bytes, path: Path, number: int) -> Any:
         return json.loads(line)
     except ValueError as error:
         raise MlgoError(f"{path}, line {number}, was to be JSON, and is not: {error}; delete it") from error
+
+
+def _whole_lines(path: Path) -> int:
+    """Return the bytes of a file up to its last end of a line."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - _BLOCK)
+            file.seek(start)
+            found = file.read(end - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            end = start
+    return 0
 
 
 class JsonLines:
@@ -53,18 +76,28 @@ class JsonLines:
             self._file.close()
             raise MlgoError(f"another process writes to {path} now; wait for it, or choose another output") from None
         # What a kill has left of a line is cut off, so that the next one begins anew.
-        kept = path.read_bytes().rfind(b"\n") + 1
+        kept = _whole_lines(path)
         self._file.truncate(kept)
         self.is_empty = not kept
+        self._synchronized = 0.0
 
     def append(self, value: Any) -> None:
-        """Write a line; when this returns it is on disk."""
+        """Write a line; when this returns no end of this process can lose it.
+
+        What a power cut can lose was written within a moment of what it spares: where lines come fast, the disk is not
+        waited for at each.
+        """
         self._file.write(json.dumps(value).encode() + b"\n")
         self._file.flush()
-        os.fsync(self._file.fileno())
+        now = time.monotonic()
+        if now - self._synchronized >= SYNCHRONIZE_SECONDS:
+            os.fsync(self._file.fileno())
+            self._synchronized = now
 
     def close(self) -> None:
         """Let others write. Idempotent."""
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
         self._file.close()
 
     def __enter__(self) -> JsonLines:

@@ -16,12 +16,10 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.policies.observation_samples import flat_part
+from mlgo_gym.policies.shipping import RECIPES
 from mlgo_gym.storage.recipe import read_recipe
 from mlgo_gym.training.clone import Answers
 from mlgo_gym.training.look_ahead import LookAheadPolicy
-
-RECIPES = "recipes:"
-"""What a baseline begins with that is a folder of recipes."""
 
 LOOK_AHEAD = "look-ahead"
 """A baseline that tries other actions in copies of the compile; `look-ahead:N` tries at most N at each decision."""

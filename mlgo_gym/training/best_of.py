@@ -21,11 +21,13 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.abroad import EnvironmentAbroad, each_alone_abroad
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.observation_samples import check_flat
-from mlgo_gym.scheduling import Backlog, EachAlone, Lost, workers
+from mlgo_gym.policies.shipping import unpack_policy
+from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, Lost, Shelf, workers
 from mlgo_gym.training.answer_store import AnswerStore
 from mlgo_gym.training.baselines import Place, PlacedAnswers, Played, baseline_identity, baseline_policy, play
 from mlgo_gym.training.clone import NETWORK, Answers, learn_answers
@@ -75,10 +77,16 @@ class BestOf:
         if not isinstance(env.action_space, gym.spaces.Discrete):
             raise MlgoError(f"discrete actions were wanted, and those of {self.environment} are {env.action_space}")
         check_flat(env.observation_space)
-        ours = {"credit": True} if env.task.advisors == (INLINING,) else {"scope": "function"}
-        if not env.task.has_contexts and "scope" in ours:
+        arguments = self._arguments_of(env)
+        if arguments == self.arguments:
             return env
-        return make_environment(self.environment, {**ours, **self.arguments, "corpus": env.corpus})
+        return make_environment(self.environment, {**arguments, "corpus": env.corpus})
+
+    def _arguments_of(self, env: CompilerEnv) -> dict[str, Any]:
+        """Return the arguments of the environment but for its corpus."""
+        if env.task.advisors == (INLINING,):
+            return {"credit": True, **self.arguments}
+        return {**({"scope": "function"} if env.task.has_contexts else {}), **self.arguments}
 
     def modules(self, env: CompilerEnv) -> list[str]:
         """Return the modules to compile, in an order drawn at random, so that the first of them stand for all."""
@@ -86,19 +94,24 @@ class BestOf:
         random.Random(f"{self.seed}").shuffle(names)  # noqa: S311 - no secret
         return names[: self.limit]
 
-    def run(self, output: Path, jobs: int = 1) -> Generator[dict[str, Any], None, None]:
+    def run(
+        self, output: Path, jobs: int | None = None, *, ray: str | None = None
+    ) -> Generator[dict[str, Any], None, None]:
         """Let every baseline compile every module, and yield a line about each module; those of earlier runs first.
 
         Args:
             output: the folder of answers; modules that are finished there are not compiled again.
-            jobs: how many processes.
+            jobs: how many processes; 1 by default, and with `ray` one for each processor of the cluster.
+            ray: the address of a Ray cluster, as `mlgo_gym.scheduling.RayCluster` takes it, that does the work.
 
         Yields:
             `module`, `project`, `decisions`; `wins`, how often each baseline was imitated; `rewards`, what each
             reached, on the average of the module's episodes, and `best`, what is imitated; or `error`.
 
         Raises:
-            MlgoError: the folder has answers of another kind, or a baseline does not fit the environment.
+            MissingExtraError: Ray is not installed.
+            MlgoError: the folder has answers of another kind, a baseline does not fit the environment, or there is no
+                cluster.
         """
         env = self.make()
         with closing(AnswerStore(output, self._header(env))) as store:
@@ -106,7 +119,13 @@ class BestOf:
             names = self.modules(env)
             yield from (done[name] for name in names if name in done)
             waiting = [name for name in names if name not in done]
-            with workers(self.runner, jobs) as running, closing(running.run(Backlog(waiting))) as results:
+            if not waiting:
+                return
+            abroad = partial(self._abroad, env)
+            with (
+                workers(self.runner, jobs, ray=ray, abroad=abroad) as running,
+                closing(running.run(Backlog(waiting))) as results,
+            ):
                 for name, result in results:
                     if isinstance(result, Lost):
                         lost = {**_nothing(env, name), "error": f"the worker died: {result.how}"}
@@ -173,14 +192,37 @@ class BestOf:
             "seed": self.seed,
         }
 
+    def _abroad(self, env: CompilerEnv) -> Abroad[str, tuple[dict[str, Any], Answers | None]]:
+        there = EnvironmentAbroad.of(self.environment, self._arguments_of(env), env)
+        return each_alone_abroad(there, env, self.work, policies=self.baselines)
+
+    def work(
+        self, env: CompilerEnv, shelf: Shelf | None = None
+    ) -> Callable[[str], tuple[dict[str, Any], Answers | None]]:
+        """Return what lets the baselines compile a module by its name.
+
+        Args:
+            env: the environment.
+            shelf: where the files of baselines are, if this is another machine than they lie on.
+        """
+        placed = {spec: spec if shelf is None else unpack_policy(spec, shelf) for spec in self.baselines}
+        return partial(self.one, env, placed=placed)
+
     def runner(self, room: int) -> EachAlone[str, tuple[dict[str, Any], Answers | None]]:
         """Return what lets the baselines compile modules by their names, one after the other."""
         del room
-        env = self.make()
-        return EachAlone(lambda name: self.one(env, name))
+        return EachAlone(self.work(self.make()))
 
-    def one(self, env: CompilerEnv, name: str) -> tuple[dict[str, Any], Answers | None]:
-        """Return the line about one module, and the answers to imitate in it, where it has decisions."""
+    def one(
+        self, env: CompilerEnv, name: str, placed: Mapping[str, str] | None = None
+    ) -> tuple[dict[str, Any], Answers | None]:
+        """Return the line about one module, and the answers to imitate in it, where it has decisions.
+
+        Args:
+            env: the environment.
+            name: the module's name.
+            placed: where the files of baselines are, by specification; by default where those say.
+        """
         module = env.corpus.module(name)
         line = _nothing(env, name)
         best: list[tuple[str, Played]] = []
@@ -190,7 +232,9 @@ class BestOf:
             scopes: Sequence[str | None] = (
                 [*functions] if env.setup.settings.scope == "function" else [None] * bool(functions)
             )
-            policies = {spec: baseline_policy(spec, env, module, self.seed) for spec in self.baselines}
+            policies = {
+                spec: baseline_policy((placed or {}).get(spec, spec), env, module, self.seed) for spec in self.baselines
+            }
             for function in scopes:
                 options = {"module": name} | ({} if function is None else {"function": function})
                 plays = {spec: play(env, policy, options) for spec, policy in policies.items() if policy is not None}

@@ -97,7 +97,8 @@ def imitate(
         acting: Policy = teacher if network is None else MlpPolicy(inner, network)
         agreed = met = 0
         for _ in range(episodes):
-            same, count = _play(inner, acting, teacher, columns, (observed, wanted, legal), per_episode)
+            seen = (observed, wanted, legal)
+            same, count = play_beside(inner, inner.reset(), acting, teacher, columns, seen, per_episode)
             agreed, met = agreed + same, met + count
         chosen = Answers(np.stack(observed), np.array(wanted), np.stack(legal))
         network = learn_answers(chosen, names, settings, doubt=doubt, seed=seed)
@@ -176,16 +177,27 @@ def learn_answers(
     return to_network(model, tuple(names), normalization)
 
 
-def _play(
+def play_beside(
     env: CompilerEnv,
+    begun: tuple[Any, dict[str, Any]],
     acting: Policy,
     expert: Policy,
     columns: list[int],
     seen: tuple[list[Floats], list[int], list[Legal]],
     most: int,
 ) -> tuple[int, int]:
-    """Play an episode and add its decisions with the expert's answers; return the agreements and the decisions."""
-    observation, info = env.reset()
+    """Play an episode beside an expert, and return how often both agreed, and the number of decisions.
+
+    Args:
+        env: the environment.
+        begun: what its `reset()` returned.
+        acting: who decides.
+        expert: who is asked as well.
+        columns: the features that are kept.
+        seen: the lists that get, for each decision, its features, the expert's answer, and which actions there were.
+        most: at most so many decisions are added to them.
+    """
+    observation, info = begun
     everything = np.ones(int(env.action_space.n), np.bool_)  # type: ignore[attr-defined] # imitate() has checked that
     agreed = count = 0
     over = False

@@ -17,10 +17,11 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.abroad import EnvironmentAbroad, each_alone_abroad
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
-from mlgo_gym.scheduling import Backlog, EachAlone, Lost, workers
+from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, Lost, Shelf, workers
 from mlgo_gym.storage.cache import key_of, write_atomically
 from mlgo_gym.storage.tensors import format_tensors, read_tensors
 from mlgo_gym.training.curves import silent
@@ -68,8 +69,10 @@ class Evolution:
         self,
         start: Network,
         output: Path,
-        jobs: int = 1,
+        jobs: int | None = None,
         note: Callable[[int, float], None] = silent,
+        *,
+        ray: str | None = None,
     ) -> Network:
         """Return the network whose weights have evolved, and keep it in a file.
 
@@ -77,12 +80,13 @@ class Evolution:
             start: where it begins; its normalization and shape stay.
             output: the file of the network. `OUTPUT.checkpoint` beside it holds all that the next generation depends
                 on: the same call goes on from there, to the same result.
-            jobs: how many processes.
+            jobs: how many processes; 1 by default, and with `ray` one for each processor of the cluster.
             note: called with each generation's number and the mean relative reduction of its samples.
+            ray: the address of a Ray cluster, as `mlgo_gym.scheduling.RayCluster` takes it, that does the compiles.
 
         Raises:
-            MissingExtraError: the optimiser's library is not installed.
-            MlgoError: the checkpoint is of another evolution, or no module is left.
+            MissingExtraError: the optimiser's library is not installed, or Ray.
+            MlgoError: the checkpoint is of another evolution, no module is left, or there is no cluster.
         """
         env = self._environment()
         names = [name for name in env.corpus.names if self.largest is None or env.corpus.size(name) <= self.largest]
@@ -101,7 +105,8 @@ class Evolution:
         identity = key_of(asdict(self), flatten(start).tobytes().hex(), env.toolchain.identity)
         checkpoint = output.with_name(f"{output.name}.checkpoint")
         scores = _restore(checkpoint, identity)
-        with workers(partial(self.runner, start), jobs) as running:
+        abroad = partial(self._abroad, start, env)
+        with workers(partial(self.runner, start), jobs, ray=ray, abroad=abroad) as running:
             for generation in range(self.generations):
                 # A generator for each generation: nothing of it need be kept between them.
                 chance = np.random.default_rng([self.seed, generation])
@@ -124,11 +129,18 @@ class Evolution:
     def runner(self, start: Network, room: int) -> EachAlone[_Episode, float]:
         """Return what plays a sample's episodes, one after the other."""
         del room
-        env = self._environment()
-        return EachAlone(lambda episode: _play(env, start, episode))
+        return EachAlone(partial(_play, self._environment(), start))
+
+    def _abroad(self, start: Network, env: CompilerEnv) -> Abroad[_Episode, float]:
+        there = EnvironmentAbroad.of(self.environment, self._arguments, env)
+        return each_alone_abroad(there, env, partial(_player, start), needs=_module)
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        return {**self.arguments, "reward": "log"}
 
     def _environment(self) -> CompilerEnv:
-        return make_environment(self.environment, {**self.arguments, "reward": "log"})
+        return make_environment(self.environment, self._arguments)
 
 
 def flatten(network: Network) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -168,6 +180,15 @@ class _Episode(NamedTuple):
 
     weights: bytes
     module: str
+
+
+def _module(episode: _Episode) -> str:
+    return episode.module
+
+
+def _player(start: Network, env: CompilerEnv, shelf: Shelf) -> Callable[[_Episode], float]:
+    del shelf
+    return partial(_play, env, start)
 
 
 def _play(env: CompilerEnv, start: Network, episode: _Episode) -> float:

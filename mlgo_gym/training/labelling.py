@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.abroad import EnvironmentAbroad, each_alone_abroad
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import policy_identity
-from mlgo_gym.scheduling import Backlog, EachAlone, Lost, workers
+from mlgo_gym.policies.shipping import unpack_policy
+from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, Lost, Shelf, workers
 from mlgo_gym.training.label_module import ModuleLabels, label_module
 from mlgo_gym.training.label_store import LabelStore
 
@@ -91,15 +94,20 @@ class Labelling:
             "check": self.check,
         }
 
-    def run(self, output: Path, jobs: int = 1) -> Generator[dict[str, Any], None, None]:
+    def run(
+        self, output: Path, jobs: int | None = None, *, ray: str | None = None
+    ) -> Generator[dict[str, Any], None, None]:
         """Label every module, and yield the line about each as soon as it is on disk; those of earlier runs first.
 
         Args:
             output: the folder of labels; modules that are finished there are not labelled again.
-            jobs: how many processes.
+            jobs: how many processes; 1 by default, and with `ray` one for each processor of the cluster.
+            ray: the address of a Ray cluster, as `mlgo_gym.scheduling.RayCluster` takes it, that does the work.
 
         Raises:
-            MlgoError: the folder has labels of another kind, or the policy does not fit the environment.
+            MissingExtraError: Ray is not installed.
+            MlgoError: the folder has labels of another kind, the policy does not fit the environment, or there is no
+                cluster.
         """
         env = self.make()
         load_policy(self.policy, env, seed=self.seed)
@@ -108,8 +116,14 @@ class Labelling:
             names = self.modules(env)
             yield from (done[name] for name in names if name in done)
             waiting = [name for name in names if name not in done]
+            if not waiting:
+                return
             dtype = env.task.headers[0].dtype
-            with workers(self.runner, jobs) as running, closing(running.run(Backlog(waiting))) as results:
+            abroad = partial(self._abroad, env)
+            with (
+                workers(self.runner, jobs, ray=ray, abroad=abroad) as running,
+                closing(running.run(Backlog(waiting))) as results,
+            ):
                 for name, result in results:
                     project = env.corpus.project(name)
                     if isinstance(result, Lost):
@@ -119,12 +133,24 @@ class Labelling:
                     else:
                         yield store.add(name, project, result, dtype)
 
+    def _abroad(self, env: CompilerEnv) -> Abroad[str, ModuleLabels | str]:
+        there = EnvironmentAbroad.of(self.environment, self.arguments, env)
+        return each_alone_abroad(there, env, self.work, policies=[self.policy])
+
+    def work(self, env: CompilerEnv, shelf: Shelf | None = None) -> Callable[[str], ModuleLabels | str]:
+        """Return what labels a module by its name.
+
+        Args:
+            env: the environment.
+            shelf: where the files of policies are, if this is another machine than they lie on.
+        """
+        spec = self.policy if shelf is None else unpack_policy(self.policy, shelf)
+        return partial(self.one, env, load_policy(spec, env, seed=self.seed))
+
     def runner(self, room: int) -> EachAlone[str, ModuleLabels | str]:
         """Return what labels modules by their names, one after the other."""
         del room
-        env = self.make()
-        policy = load_policy(self.policy, env, seed=self.seed)
-        return EachAlone(lambda name: self.one(env, policy, name))
+        return EachAlone(self.work(self.make()))
 
     def one(self, env: CompilerEnv, policy: Policy, name: str) -> ModuleLabels | str:
         """Return the labels of one module, or why there are none."""

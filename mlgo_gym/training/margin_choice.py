@@ -46,7 +46,8 @@ def choose_margin(
     *,
     environment: str = "mlgo/Inline-v0",
     arguments: dict[str, Any] | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
+    ray: str | None = None,
     note: Callable[[int, int], None],
 ) -> tuple[float, list[dict[str, Any]]]:
     """Return the best margin, and what each gave.
@@ -59,7 +60,8 @@ def choose_margin(
         folder: for the networks and the results; modules that are finished there are not compiled again.
         environment: the environment's id.
         arguments: its arguments, but for the corpus.
-        jobs: how many processes.
+        jobs: how many processes; 1 by default, and with `ray` one for each processor of the cluster.
+        ray: the address of a Ray cluster, as `mlgo_gym.scheduling.RayCluster` takes it, that does the compiles.
         note: called with how many episodes are finished, and how many there are.
 
     Raises:
@@ -77,7 +79,7 @@ def choose_margin(
         environment, policies=policies, corpus=corpus, output=folder / "results", env_kwargs=arguments
     ) as evaluation:
         total = len(corpus) * len(margins)
-        with closing(evaluation.run(jobs)) as episodes:
+        with closing(evaluation.run(jobs, ray=ray)) as episodes:
             for _ in episodes:
                 note(total - evaluation.remaining, total)
         result = evaluation.result

@@ -48,14 +48,15 @@ class Road:
     margins: tuple[float, ...] = ()
     validation: str = ""
 
-    def run(self, output: Path, jobs: int = 1, note: Note = silent) -> Path:
+    def run(self, output: Path, jobs: int | None = None, note: Note = silent, *, ray: str | None = None) -> Path:
         """Go the road, on from where an earlier run of the same settings was ended, and return the policy's file.
 
         Args:
             output: a folder. It gets `round-N/labels`, `round-N.safetensors` and `round-N.json` for each round,
                 `validation` with what the margins gave, and `policy.safetensors` with its model card `policy.json`.
-            jobs: how many processes.
+            jobs: how many processes; 1 by default, and with `ray` one for each processor of the cluster.
             note: told of every step, with the time used and left.
+            ray: the address of a Ray cluster, as `mlgo_gym.scheduling.RayCluster` takes it, that does the compiles.
 
         Raises:
             MissingExtraError: a library is not installed.
@@ -70,13 +71,13 @@ class Road:
         policy = self.labelling.policy
         folders: list[Path] = []
         cards: list[dict[str, Any]] = []
-        plain = replace(self.imitation, margin=0.0, jobs=jobs)
+        plain = replace(self.imitation, margin=0.0, jobs=jobs or 1)
         for number in range(self.rounds):
             folder = output / f"round-{number}" / "labels"
             labelling = replace(self.labelling, policy=policy, seed=self.labelling.seed + number)
             total = len(labelling.modules(labelling.make()))
             with clock.stage(2 * number, f"labels, round {number + 1} of {self.rounds}") as advance:
-                for done, _ in enumerate(labelling.run(folder, jobs), start=1):
+                for done, _ in enumerate(labelling.run(folder, jobs, ray=ray), start=1):
                     advance(done, total)
             folders.append(folder)
             if number == self.rounds - 1:
@@ -88,7 +89,7 @@ class Road:
         margin = self.imitation.margin
         tried: list[dict[str, Any]] = []
         if valid is not None:
-            margin, tried = self._choose(output / "validation", folders, plain, valid, clock, jobs)
+            margin, tried = self._choose(output / "validation", folders, plain, valid, clock, jobs, ray)
         file = output / f"round-{self.rounds - 1}.safetensors"
         with clock.stage(len(kinds) - 1, "network, the last") as advance:
             cards.append(_train(folders, file, replace(plain, margin=margin), advance))
@@ -111,7 +112,14 @@ class Road:
         return corpus.filter(names=names)
 
     def _choose(
-        self, folder: Path, folders: list[Path], plain: Imitation, valid: Corpus, clock: RoadClock, jobs: int
+        self,
+        folder: Path,
+        folders: list[Path],
+        plain: Imitation,
+        valid: Corpus,
+        clock: RoadClock,
+        jobs: int | None,
+        ray: str | None,
     ) -> tuple[float, list[dict[str, Any]]]:
         """Choose the margin with a network that has learned from all but the validation split."""
         file = folder / "network.safetensors"
@@ -130,6 +138,7 @@ class Road:
                 environment=self.labelling.environment,
                 arguments=dict(self.labelling.arguments),
                 jobs=jobs,
+                ray=ray,
                 note=advance,
             )
 

@@ -138,7 +138,9 @@ def compile_with(
     queues = [deque(each) for each in answers]
     timeout = env.setup.settings.timeout
     confined, record = compilation.confined, task.optimization_record
-    with Session(compilation.command, task.advisors, optimization_record=record, confined=confined) as session:
+    with Session(
+        compilation.command, task.advisors, optimization_record=record, confined=confined, limits=compilation.limits
+    ) as session:
         if len(queues) == 1:
             session.advise_ahead(answers[0])
             queues[0].clear()

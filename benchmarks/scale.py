@@ -1,0 +1,395 @@
+"""What a run on many machines costs: its parts, measured here, and a simulation of many more cores than there are here.
+
+    python benchmarks/scale.py measure --json docs/results/scale.json
+    python benchmarks/scale.py simulate --parts docs/results/scale.json
+
+`measure` takes the parts apart on a Ray cluster of two nodes of this machine: an item that does nothing, with a module
+that is sent along and without; the object store's speed; what the driver's process spends on each result; and what
+episodes of real modules take of a processor. Processor time is quoted wherever the machine has other work.
+
+`simulate` plays an evaluation with those parts: a driver that handles one message after the other, a network card of
+the head node, nodes that keep modules by their content, and workers that ask, fetch, compile and answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import logging
+import os
+import random
+import resource
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.corpus.shipping import pack_module
+from mlgo_gym.evaluation import Evaluation
+from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, workers
+from mlgo_gym.scheduling.shelf import Shelf, digest_of
+
+MEGABYTE = 1e6
+ITEMS = 400
+CORPORA = "zstd,brotli,box2d-py,lz4,sentencepiece"
+"""What sizes are drawn from, and episodes are played on."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What was measured, per item.
+
+    Attributes:
+        driver_seconds: processor time of the driver for an item without a module, and its result on disk.
+        wait_seconds_per_worker: and to see who has a message, for each worker that is waited for; whoever has one by then is
+            served without another look.
+        ship_seconds: more of it for a module that is sent for the first time, beside the bytes.
+        ship_seconds_per_mb: and for its bytes.
+        round_trip_seconds: from an idle worker's answer to its next item, wall clock.
+        worker_seconds: processor time of a worker for an item, beside what it does.
+        get_mb_per_second: how fast a worker reads from the object store of its machine.
+        put_mb_per_second: how fast the driver writes to it.
+        sizes: bytes of packed modules.
+        clang_seconds: processor time of an episode and its share of the baseline, beside the bytes.
+        clang_seconds_per_mb: and for the bytes of its module.
+    """
+
+    driver_seconds: float
+    wait_seconds_per_worker: float
+    ship_seconds: float
+    ship_seconds_per_mb: float
+    round_trip_seconds: float
+    worker_seconds: float
+    get_mb_per_second: float
+    put_mb_per_second: float
+    sizes: list[int]
+    clang_seconds: float
+    clang_seconds_per_mb: float
+
+
+@contextmanager
+def cluster(nodes: int) -> Iterator[str]:
+    """Start a cluster of nodes with a processor each, and give its address."""
+    from ray.cluster_utils import Cluster
+
+    folder = tempfile.mkdtemp(prefix="mlgo-scale-", dir="/tmp")
+    head = {"num_cpus": 1, "temp_dir": folder, "object_store_memory": 400 << 20, "include_dashboard": False}
+    started = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for _ in range(nodes - 1):
+            started.add_node(num_cpus=1, object_store_memory=400 << 20)
+        yield started.address
+    finally:
+        started.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _idle(room: int, shelf: Shelf) -> EachAlone[int, float]:
+    del room, shelf
+    return EachAlone(lambda _: time.process_time())
+
+
+def _never(room: int) -> EachAlone[int, float]:
+    raise AssertionError(room)
+
+
+def items(address: str, size: int, count: int) -> tuple[float, float, float]:
+    """Run items that do nothing, each with so many bytes of its own.
+
+    Returns:
+        Seconds of an item by the clock, of the driver's processor, and of a worker's.
+    """
+    content = bytes(random.Random(0).randbytes(size))
+
+    def pack(name: str) -> dict[str, bytes]:
+        return {"module.bc": content + name.encode()}
+
+    abroad = Abroad(_idle, str, pack if size else _nothing)
+    with workers(_never, 1, ray=address, abroad=lambda: abroad) as running:
+        list(running.run(Backlog(range(20))))
+        wall, processor = time.perf_counter(), time.process_time()
+        results = [
+            float(result) for _, result in running.run(Backlog(range(20, 20 + count))) if isinstance(result, float)
+        ]
+        wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    return wall / count, processor / count, (max(results) - min(results)) / (count - 1)
+
+
+def waiting(address: str, count: int = 1000, times: int = 50) -> float:
+    """Return the driver's processor seconds to see which of so many messages are there, for each of them."""
+    import ray
+
+    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+
+        @ray.remote
+        class Silent:
+            def speak(self) -> None:
+                threading.Event().wait()
+
+        actor = Silent.remote()
+        references = [actor.speak.remote() for _ in range(count)]
+        begun = time.process_time()
+        for _ in range(times):
+            ray.wait(references, num_returns=1, timeout=0)
+        taken = time.process_time() - begun
+        ray.kill(actor)
+        return taken / times / count
+    finally:
+        ray.shutdown()
+
+
+def _nothing(_: str) -> dict[str, bytes]:
+    return {}
+
+
+def store_speed(address: str, megabytes: int = 64, times: int = 5) -> tuple[float, float]:
+    """Return how many MB a second go into the object store, and come out of it in another process."""
+    import ray
+
+    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+
+        @ray.remote
+        def read(reference: list[Any]) -> float:
+            begun = time.perf_counter()
+            value = ray.get(reference[0])
+            copied = bytes(memoryview(value["module.bc"]))
+            assert len(copied) == len(value["module.bc"])
+            return time.perf_counter() - begun
+
+        puts, gets = [], []
+        for number in range(times):
+            value = {"module.bc": bytes([number]) * (megabytes * 1_000_000)}
+            begun = time.perf_counter()
+            reference = ray.put(value)
+            puts.append(time.perf_counter() - begun)
+            gets.append(ray.get(read.remote([reference])))
+        return megabytes / statistics.median(puts), megabytes / statistics.median(gets)
+    finally:
+        ray.shutdown()
+
+
+def episodes(corpus: Corpus, count: int) -> tuple[list[float], list[int]]:
+    """Return the processor seconds of episodes of as many modules, with that of their baselines, and their bytes."""
+    seconds, sizes = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        # Nothing is known here of plain compiles.
+        os.environ["MLGO_CACHE"] = str(Path(folder, "cache"))
+        evaluation = Evaluation(
+            "mlgo/Inline-v0", policies=["inline-os"], corpus=corpus, limit=count, output=Path(folder, "results")
+        )
+        with evaluation:
+            before = _processor()
+            for result in evaluation.run(1, 1):
+                now = _processor()
+                seconds.append(now - before)
+                sizes.append(corpus.size(result.module))
+                before = now
+    return seconds, sizes
+
+
+def _processor() -> float:
+    children, ours = resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)
+    return children.ru_utime + children.ru_stime + ours.ru_utime + ours.ru_stime
+
+
+def on_disk(count: int = 300) -> float:
+    """Return the driver's processor seconds for a result that is made JSON, written and flushed, and scheduled."""
+    from mlgo_gym.evaluation.episode_result import EpisodeResult
+    from mlgo_gym.storage.json_lines import JsonLines
+
+    measures = dict.fromkeys(("text_size", "llvm_size", "object_size"), (1000.0, 1010.0))
+    with tempfile.TemporaryDirectory() as folder, JsonLines(Path(folder, "lines")) as lines:
+        begun = time.process_time()
+        for number in range(count):
+            lines.append(EpisodeResult("p", f"m{number}", "x", "done", measures, 0.1, 100, actions="a" * 120).to_json())
+        return (time.process_time() - begun) / count
+
+
+def measure(names: str, count: int) -> Parts:
+    """Measure the parts."""
+    corpus = open_corpus(names, toolchain=find_toolchain("bundled"))
+    sizes = [sum(map(len, pack_module(corpus, name).values())) for name in corpus.names]
+    begun = time.process_time()
+    for name in corpus.names[:100]:
+        digest_of(pack_module(corpus, name))
+    packed = time.process_time() - begun
+    packed_mb = sum(sizes[:100]) / MEGABYTE
+    with cluster(1) as address:
+        bare, small, large = (items(address, size, ITEMS) for size in (0, 10_000, 510_000))
+        put, get = store_speed(address)
+        wait = waiting(address)
+    per_mb = max(0.0, (large[1] - small[1]) / 0.5)
+    seconds, bytes_ = episodes(corpus, count)
+    slope, offset = statistics.linear_regression([size / MEGABYTE for size in bytes_], seconds)
+    return Parts(
+        driver_seconds=bare[1] + on_disk(),
+        wait_seconds_per_worker=wait,
+        ship_seconds=max(0.0, small[1] - bare[1] - 0.01 * per_mb),
+        ship_seconds_per_mb=per_mb + packed / packed_mb,
+        round_trip_seconds=bare[0],
+        worker_seconds=bare[2],
+        get_mb_per_second=get,
+        put_mb_per_second=put,
+        sizes=sizes,
+        clang_seconds=max(offset, 0.02),
+        clang_seconds_per_mb=slope,
+    )
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What is simulated.
+
+    Attributes:
+        cores: the workers, each on a core.
+        cores_per_node: so many share a machine, and what was sent to it.
+        network_mb_per_second: what the head node sends, all together.
+        latency_seconds: of a message between machines, there or back.
+        policies: how many episodes each module has.
+        slower: how much slower these cores are than those that were measured on.
+    """
+
+    cores: int
+    cores_per_node: int = 16
+    network_mb_per_second: float = 1250.0
+    latency_seconds: float = 0.0005
+    policies: int = 1
+    slower: float = 1.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a simulation.
+
+    Attributes:
+        seconds: how long all of it took.
+        busy: the part of the workers' time in which they compiled.
+        driver: the part of the time in which the driver was busy.
+        network: that of the head node's network.
+        gigabytes: what it sent.
+    """
+
+    seconds: float
+    busy: float
+    driver: float
+    network: float
+    gigabytes: float
+
+
+def simulate(parts: Parts, cluster: Cluster, modules: int, seed: int = 0) -> Outcome:
+    """Play an evaluation: the largest modules first, whoever asks gets the next, all policies of a module in a row.
+
+    Driver and network serve in the order of asking. The driver looks who has asked, and serves those before it looks
+    again. A worker asks again when its answer is on its way.
+    """
+    chance = random.Random(seed)
+    sizes = sorted((chance.choice(parts.sizes) for _ in range(modules)), reverse=True)
+    waiting: Iterator[tuple[int, int]] = (
+        (number, size) for number, size in enumerate(sizes) for _ in range(cluster.policies)
+    )
+    nodes = -(-cluster.cores // cluster.cores_per_node)
+    there: list[set[int]] = [set() for _ in range(nodes)]
+    driver_free = network_free = driver_busy = network_busy = computed = end = sent = 0.0
+    last_packed = -1
+    looked = -1.0
+    # When a worker's message reaches the driver, and which worker.
+    asking = [(cluster.latency_seconds, worker) for worker in range(cluster.cores)]
+    heapq.heapify(asking)
+    while asking:
+        at, worker = heapq.heappop(asking)
+        if at > looked:
+            look = 2 * parts.wait_seconds_per_worker * cluster.cores
+            driver_busy += look
+            driver_free = looked = max(at, driver_free) + look
+        begun = max(at, driver_free)
+        item = next(waiting, None)
+        if item is None:
+            end = max(end, begun)
+            continue
+        number, size = item
+        megabytes = size / MEGABYTE
+        cost = parts.driver_seconds
+        if number != last_packed:
+            cost += parts.ship_seconds + parts.ship_seconds_per_mb * megabytes
+            last_packed = number
+        driver_free = begun + cost
+        driver_busy += cost
+        ready = driver_free + cluster.latency_seconds
+        node = worker // cluster.cores_per_node
+        if number not in there[node]:
+            there[node].add(number)
+            transfer = megabytes / cluster.network_mb_per_second
+            network_free = max(ready, network_free) + transfer
+            network_busy += transfer
+            sent += megabytes
+            ready = network_free + megabytes / parts.get_mb_per_second
+        took = (parts.clang_seconds + parts.clang_seconds_per_mb * megabytes) * cluster.slower
+        computed += took
+        heapq.heappush(asking, (ready + parts.worker_seconds + took + cluster.latency_seconds, worker))
+    return Outcome(end, computed / (end * cluster.cores), driver_busy / end, network_busy / end, sent / 1000)
+
+
+def print_simulation(parts: Parts, given: argparse.Namespace) -> list[dict[str, Any]]:
+    """Simulate clusters of more and more cores, and print a row for each."""
+    print(f"{given.modules} modules, {given.policies} policies; {given.price} a core hour")
+    print(
+        f"{'cores':>6} {'hours':>8} {'core hours':>10} {'cost':>9} {'compiling':>9} {'driver':>7} {'network':>8} "
+        f"{'sent, GB':>9}"
+    )
+    rows = []
+    for cores in given.cores:
+        outcome = simulate(parts, Cluster(cores, policies=given.policies, slower=given.slower), given.modules)
+        hours = outcome.seconds / 3600
+        cost = hours * cores * given.price
+        print(
+            f"{cores:6} {hours:8.3f} {hours * cores:10.1f} {cost:9.2f} {outcome.busy:9.1%} {outcome.driver:7.1%} "
+            f"{outcome.network:8.2%} {outcome.gigabytes:9.1f}"
+        )
+        rows.append({"cores": cores, "hours": hours, "cost": cost, **outcome.__dict__})
+    return rows
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure or simulate, and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    measuring = commands.add_parser("measure")
+    measuring.add_argument("--corpora", default=CORPORA)
+    measuring.add_argument("--episodes", type=int, default=40)
+    measuring.add_argument("--json", type=Path, required=True)
+    simulating = commands.add_parser("simulate")
+    simulating.add_argument("--parts", type=Path, required=True)
+    simulating.add_argument("--modules", type=int, default=100_000)
+    simulating.add_argument("--policies", type=int, default=1)
+    simulating.add_argument("--cores", type=int, nargs="+", default=[100, 300, 1000, 2000, 4000, 8000])
+    simulating.add_argument("--price", type=float, default=0.04, help="of a core for an hour")
+    simulating.add_argument("--slower", type=float, default=1.0)
+    simulating.add_argument("--json", type=Path)
+    given = parser.parse_args(words)
+    if given.command == "measure":
+        parts = measure(given.corpora, given.episodes)
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps(parts.__dict__) + "\n")
+        for name, value in parts.__dict__.items():
+            print(f"{name:22} {value:.6g}" if isinstance(value, float) else f"{name:22} {len(value)} modules")
+        print(f"{'bytes of a module':22} {statistics.mean(parts.sizes):.0f} mean, {statistics.median(parts.sizes):.0f}")
+    else:
+        rows = print_simulation(Parts(**json.loads(given.parts.read_text())), given)
+        if given.json:
+            given.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""An evaluation that is killed at twenty random moments, and resumed, ends with the table of an undisturbed one."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parents[2] / "benchmarks" / "kill_and_resume.py"
+
+
+def kill_and_resume(corpus: str, *more: str) -> str:
+    command = [sys.executable, str(PROGRAM), "--corpus", corpus, *more]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    return answer.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_here_and_in_processes(varied: str, jobs: str) -> None:
+    assert "10 kills; all that was started had ended" in kill_and_resume(varied, "--jobs", jobs, "--kills", "10")
+
+
+@pytest.mark.libraries
+@pytest.mark.timeout(1000)
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+def test_on_a_cluster(varied: str) -> None:
+    assert "3 kills; all that was started had ended" in kill_and_resume(varied, "--ray", "--jobs", "2", "--kills", "3")

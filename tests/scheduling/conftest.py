@@ -1,0 +1,25 @@
+"""A Ray cluster of two nodes, for tests that need one."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[str]:
+    """The address of a cluster of two nodes with one processor each."""
+    from ray.cluster_utils import Cluster
+
+    folder = tempfile.mkdtemp(prefix="mlgo-ray-test-", dir="/tmp")
+    store = {"object_store_memory": 80 << 20, "include_dashboard": False}
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "temp_dir": folder, **store})
+    try:
+        nodes.add_node(num_cpus=1, object_store_memory=80 << 20)
+        yield nodes.address
+    finally:
+        nodes.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)

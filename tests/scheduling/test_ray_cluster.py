@@ -1,0 +1,145 @@
+"""Work on a Ray cluster of two nodes: every item has one result, though workers die, are slow, and have no files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation import evaluate
+from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, Lost, workers
+from mlgo_gym.scheduling.shelf import Good, Shelf
+from tests.evaluation.test_evaluation import comparable
+from tests.traces import ends_within
+
+pytest.importorskip("ray")
+
+pytestmark = [
+    pytest.mark.libraries,
+    # Ray leaves sockets and files for the end of the process, and warns about what it will do one day.
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.timeout(300),
+    # One cluster for all, and none beside it.
+    pytest.mark.xdist_group("ray"),
+]
+
+
+def start_here(room: int) -> EachAlone[int, Any]:
+    raise AssertionError("the work was to be done elsewhere")
+
+
+def abroad(work: Callable[[int, Shelf], Any], pack: Callable[[str], Good] = lambda _: {}) -> Abroad[int, Any]:
+    """Return work on numbers, of which each needs the files of its name."""
+
+    def start(room: int, shelf: Shelf) -> EachAlone[int, Any]:
+        return EachAlone(partial(lambda shelf, number: work(number, shelf), shelf))
+
+    return Abroad(start, lambda number: f"file {number}", pack)
+
+
+def run(address: str, work: Callable[[int, Shelf], Any], items: int, **more: Any) -> dict[int, Any]:
+    with workers(start_here, ray=address, abroad=lambda: abroad(work, **more)) as running:
+        return dict(running.run(Backlog(range(items))))
+
+
+def test_files_come_by_their_content_and_go_with_the_last_worker(cluster: str) -> None:
+    def work(number: int, shelf: Shelf) -> tuple[str, str]:
+        folder = shelf.folder(f"file {number}")
+        return (folder / "within/content").read_text(), str(folder)
+
+    found = run(cluster, work, 8, pack=lambda name: {"within/content": f"{int(name.split()[1]) // 2}".encode()})
+    assert [found[number][0] for number in range(8)] == [str(number // 2) for number in range(8)]
+    folders = {Path(folder) for _, folder in found.values()}
+    assert len(folders) == 4  # of two items that need the same, the second one finds it
+    assert not any(folder.parent.exists() for folder in folders)
+
+
+def test_items_of_a_worker_that_is_killed_run_again_and_a_deadly_one_is_lost(cluster: str, tmp_path: Path) -> None:
+    def work(number: int, shelf: Shelf) -> int:
+        mark = tmp_path / str(number)
+        if number == 5 or (number == 2 and not mark.exists()):
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number**2
+
+    found = run(cluster, work, 8)
+    assert isinstance(found.pop(5), Lost)
+    assert found == {number: number**2 for number in range(8) if number != 5}
+
+
+def test_an_item_that_is_slow_at_the_end_runs_elsewhere_too(
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlgo_gym.scheduling.crew.SLOW_SECONDS", 1.0)
+
+    def work(number: int, shelf: Shelf) -> int:
+        first = tmp_path / f"first {number}"
+        if number == 7:
+            with contextlib.suppress(FileExistsError):
+                first.touch(exist_ok=False)
+                (tmp_path / "slow").write_text(str(os.getpid()))
+                signal.pause()
+        return number
+
+    assert run(cluster, work, 8) == {number: number for number in range(8)}
+    assert ends_within(int((tmp_path / "slow").read_text()), 20)
+
+
+def test_a_runner_that_cannot_be_made_is_an_error_with_the_nodes_name(cluster: str) -> None:
+    def start(room: int, shelf: Shelf) -> EachAlone[int, int]:
+        raise MlgoError("clang 22 was wanted")
+
+    with (
+        pytest.raises(MlgoError, match=r"the node .*: clang 22 was wanted"),
+        workers(start_here, ray=cluster, abroad=lambda: Abroad(start, str, lambda _: {})) as running,
+    ):
+        list(running.run(Backlog([1, 2])))
+
+
+def test_a_node_with_another_release_is_refused(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlgo_gym.scheduling.ray_cluster.metadata.version", lambda _: "99.0")
+    with pytest.raises(MlgoError, match=r"has mlgo-gym 0\.[\d.]+, and this machine 99\.0; install one version"):
+        run(cluster, lambda number, shelf: number, 1)
+
+
+def test_an_address_where_nothing_is_is_an_error() -> None:
+    started = time.monotonic()
+    with pytest.raises(MlgoError, match=r"a Ray cluster was to be at 127\.0\.0\.1:1, and cannot be used"):
+        run("127.0.0.1:1", lambda number, shelf: number, 1)
+    assert time.monotonic() - started < 120
+
+
+def test_an_evaluation_is_that_of_this_machine_and_reads_no_folder_of_it(
+    cluster: str, corpus: Path, tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    policy = tmp_path / "policy.py"
+    policy.write_text(f"""
+from pathlib import Path
+
+class Never:
+    def __init__(self, env):
+        self.corpus = env.corpus
+
+    def act(self, observation, info):
+        with Path({str(seen)!r}).open("a") as file:
+            print(self.corpus.path, self.corpus.module(info["module"]).bitcode, __file__, file=file)
+        return 0
+""")
+    policies = ["default", "random", f"{policy}:Never", "clang:-mllvm,-inline-threshold=-1000"]
+    here = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=policies)
+    assert str(corpus) in seen.read_text()
+    seen.unlink()
+    there = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=policies, ray=cluster)
+    assert comparable(there) == comparable(here)
+    assert there.configuration == here.configuration
+    assert str(corpus) not in seen.read_text()
+    assert str(policy) not in seen.read_text()
