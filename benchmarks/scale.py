@@ -51,8 +51,8 @@ class Parts:
 
     Attributes:
         driver_seconds: processor time of the driver for an item without a module, and its result on disk.
-        wait_seconds_per_worker: and to see who has a message, for each worker that is waited for; whoever has one by then is
-            served without another look.
+        wait_seconds_per_worker: and to see who has a message, for each worker that is waited for; whoever has one by
+            then is served without another look.
         ship_seconds: more of it for a module that is sent for the first time, beside the bytes.
         ship_seconds_per_mb: and for its bytes.
         round_trip_seconds: from an idle worker's answer to its next item, wall clock.
@@ -132,12 +132,12 @@ def waiting(address: str, count: int = 1000, times: int = 50) -> float:
     ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     try:
 
-        @ray.remote
         class Silent:
             def speak(self) -> None:
                 threading.Event().wait()
 
-        actor = Silent.remote()
+        silent: Any = ray.remote(Silent)
+        actor = silent.remote()
         references = [actor.speak.remote() for _ in range(count)]
         begun = time.process_time()
         for _ in range(times):
