@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from benchmarks.reference_table import tables
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -64,3 +67,9 @@ def headings(page: Path) -> set[str]:
 def test_a_page_has_text_and_results_lie_apart() -> None:
     strangers = [path.name for path in (ROOT / "docs").iterdir() if path.is_file() and path.suffix != ".md"]
     assert strangers == []
+
+
+def test_the_tables_of_the_benchmark_are_those_of_its_results() -> None:
+    results = json.loads((ROOT / "docs" / "results" / "benchmark.json").read_text())
+    page = (ROOT / "docs" / "benchmark.md").read_text()
+    assert page.partition("<!-- table: begin -->\n")[2].partition("<!-- table: end -->")[0] == tables(results)

@@ -33,7 +33,9 @@ BESIDE = {"Os": ["Oz"]}
 def policy(
     *,
     output: Annotated[Path, typer.Option(help="A folder; the same command goes on with what is in it.")],
-    corpus: Annotated[str, typer.Option(help="What to learn from, without a level.")] = "catalogue:train",
+    corpus: Annotated[str, typer.Option(help="What to learn from, without a level.")] = (
+        "builtin:train,catalogue:train"
+    ),
     level: Annotated[str, typer.Option(help="The optimisation level that the policy is for.")] = "Oz",
     beside: Annotated[
         list[str] | None,
