@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 OUTPUT ?= runs/demo
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
-.PHONY: demo test libraries check lint types layers docs format install clean
+.PHONY: demo test libraries check lint types layers docs format fuzz release-check compatibility install clean
 
 # Eight modules of Zstandard at -Os: clang's own choices, a rule of one line, and inlining whatever clang asks about.
 demo: $(VENV)/.installed-demo
@@ -38,6 +38,20 @@ types:
 layers: types
 	cd build/types && $(CURDIR)/$(BIN)/lint-imports --no-logo --no-cache --config $(CURDIR)/pyproject.toml
 
+# Readers of files and pipes, INPUTS inputs each, guided by coverage; FORMATS names some of them, by default all.
+INPUTS ?= 20000
+fuzz: $(VENV)/.installed-fuzz
+	$(BIN)/python -m tests.fuzz $(FORMATS) --inputs $(INPUTS)
+
+# What would be released: built, looked into, installed afresh, and used as the README says.
+release-check: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/release_check.py $(if $(NETWORK),--network)
+
+# The tests on each Python that is there, with the oldest and the newest requirements, and with each clang.
+compatibility: $(VENV)/.installed-nox
+	$(BIN)/nox --report build/nox.json
+	$(BIN)/python benchmarks/compatibility.py build/nox.json
+
 format:
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
@@ -68,6 +82,14 @@ $(VENV)/.installed-test: $(BIN)/python pyproject.toml
 
 $(VENV)/.installed-docs: $(BIN)/python pyproject.toml
 	$(PIP) --quiet --editable '.[docs]'
+	@touch $@
+
+$(VENV)/.installed-fuzz: $(VENV)/.installed-test
+	$(PIP) --quiet --editable '.[test,fuzz]'
+	@touch $@
+
+$(VENV)/.installed-nox: $(BIN)/python
+	$(PIP) --quiet nox uv
 	@touch $@
 
 $(VENV)/.installed-libraries: $(BIN)/python pyproject.toml

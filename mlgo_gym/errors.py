@@ -108,8 +108,10 @@ class CompilerError(MlgoError):
         exit_status: clang's exit status, negative for the number of a signal, None while it was running.
         stderr: the tail of what clang wrote to standard error.
         command: the command line, for running it again by hand.
+        reproducer: the folder that has all it takes to see a crash again; None where nothing was kept.
     """
 
+    reproducer: str | None = None
     message: str
     kind: str
     exit_status: int | None

@@ -57,7 +57,11 @@ def toolchain(cache: Path) -> Toolchain:
     return find_toolchain("bundled")
 
 
-@pytest.fixture(scope="session", params=["bundled", "clang-19", "clang-22"])
+CLANGS = os.environ.get("MLGO_TEST_CLANGS", "bundled,clang-19,clang-22").split(",")
+"""The clangs that tests of compilers run with; `nox` tries others."""
+
+
+@pytest.fixture(scope="session", params=CLANGS, ids=[Path(name).name for name in CLANGS])
 def any_toolchain(request: pytest.FixtureRequest, cache: Path) -> Toolchain:
     """Each clang that is installed, in turn."""
     name: str = request.param

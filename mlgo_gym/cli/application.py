@@ -20,6 +20,7 @@ from mlgo_gym.cli.label import label
 from mlgo_gym.cli.recipes import recipes_commands
 from mlgo_gym.cli.replay import replay
 from mlgo_gym.cli.report import report
+from mlgo_gym.cli.reproduce import reproduce
 from mlgo_gym.cli.search import search
 from mlgo_gym.cli.trace import trace
 from mlgo_gym.cli.train import train_commands
@@ -46,6 +47,7 @@ application.command("importance")(importance)
 application.command("label")(label)
 application.command("replay")(replay)
 application.command("report")(report)
+application.command("reproduce")(reproduce)
 application.command("trace")(trace)
 application.command("validate")(validate)
 application.command("search")(search)

@@ -12,6 +12,7 @@ from typing import Any
 
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.json_text import parse_json
 
 DESCRIPTION_FILE = "corpus_description.json"
 UNSPECIFIED_OVERRIDE = ("<UNSPECIFIED>",)
@@ -44,7 +45,7 @@ def read_description(folder: str | os.PathLike[str]) -> Description:
     """
     path = Path(folder) / DESCRIPTION_FILE
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except FileNotFoundError as error:
         raise CorpusError(f"{path}: a corpus has this file, and there is none; give the corpus folder") from error
     except (OSError, ValueError) as error:
@@ -157,7 +158,7 @@ def read_metadata(folder: str | os.PathLike[str], name: str) -> dict[str, object
     """
     path = Path(folder) / f"{name}.json"
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlgo_gym.errors import CorpusError
+from mlgo_gym.storage.json_text import check_values, parse_json
 
 LINKS_FILE = "links.json"
 """What the link steps of a build were given, in a corpus."""
@@ -106,14 +106,14 @@ def read_links(folder: Path) -> tuple[Link, ...]:
     """
     path = folder / LINKS_FILE
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except FileNotFoundError:
         return ()
     except (OSError, ValueError) as error:
         raise CorpusError(f"{path}: a JSON object was wanted: {error}; record the build again") from error
     try:
         links = tuple(_link(entry, native=bool(content.get("native"))) for entry in content["links"])
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorpusError(f"{path}: this is no list of link steps: {error!r}; record the build again") from error
     for link in links:
         for part in (part for each in link.inputs for part in each.parts):
@@ -140,7 +140,7 @@ def _link(entry: dict[str, Any], *, native: bool) -> Link:
     positions = [each.position for each in inputs] + [output["position"] or 0]
     if not all(isinstance(position, int) and 0 <= position < max(len(arguments), 1) for position in positions):
         raise TypeError("a position has to be that of an argument")
-    return Link(
+    link = Link(
         output["path"],
         output["sha256"],
         entry["driver"],
@@ -152,6 +152,9 @@ def _link(entry: dict[str, Any], *, native: bool) -> Link:
         inputs,
         native,
     )
+    for record in (link, *inputs, *(part for each in inputs for part in each.parts)):
+        check_values(record)
+    return link
 
 
 def _words(value: Sequence[Any]) -> tuple[str, ...]:

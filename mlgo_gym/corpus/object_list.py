@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
 import shlex
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_gym.errors import CorpusError
+from mlgo_gym.storage.json_text import parse_json
 
 INPUT_TYPES = ("json", "params", "directory", "bazel_aquery")
 """The kinds of input that `read_object_list` reads."""
@@ -97,6 +97,8 @@ def from_compile_commands(commands: Sequence[Any]) -> ObjectList:
             label = str(entry.get("file", label))
             base = Path(entry["directory"])
             arguments = entry["arguments"] if "arguments" in entry else shlex.split(entry["command"])
+            if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
+                raise TypeError(f"its arguments are {str(arguments)[:80]}")
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             found.skipped.append((label, f"it is no compile command: {error!r}"))
             continue
@@ -216,7 +218,7 @@ def _files_below(folder: Path, suffix: str) -> list[str]:
 
 def _read_json(source: Path) -> Any:
     try:
-        return json.loads(source.read_bytes())
+        return parse_json(source.read_bytes())
     except (OSError, ValueError) as error:
         raise CorpusError(f"{source}: JSON was wanted: {error}; check --input and --input_type") from error
 

@@ -12,8 +12,9 @@ from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.baseline import baseline_session, keep_baseline, known_baseline
 from mlgo_gym.episode.decision_count import keep_decisions
 from mlgo_gym.episode.placed_compile import PlacedCompile, place
+from mlgo_gym.episode.reproducer import keep_crash
 from mlgo_gym.episode.twin import twin_of
-from mlgo_gym.errors import MlgoError, SnapshotError, ToolchainError
+from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError, ToolchainError
 from mlgo_gym.llvm.allocation_remarks import LAST_REMARK, REMARK_FLAGS
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.forkable_session import ForkableSession
@@ -312,6 +313,12 @@ class Episode:
             inlining = [(each, int.from_bytes(advice, "little")) for each, advice in self.made if each.advisor == 0]
             self.placed = place(inlining, self.session.contexts.remarks, compiled, self.task)
         return Measurement.of(compiled)
+
+    def keep_crash(self, error: CompilerError) -> None:
+        """Keep what it takes to see a crash of the current compile again, and note in the error where."""
+        advisors, answers = (self.task.advisors, self._answers) if self._baseline_session is None else ((), [])
+        folder = keep_crash(self.compilation, advisors, answers, error)
+        error.reproducer = None if folder is None else str(folder)
 
     def close(self) -> None:
         """End the compile if it still runs. Idempotent."""

@@ -14,7 +14,7 @@ from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.sampler import Sampler
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.warm_starts import MOST, MOST_FUNCTIONS, WarmStarts
-from mlgo_gym.errors import MlgoError, NoDecisionError
+from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError
 from mlgo_gym.session.work import Work
 
 
@@ -100,7 +100,9 @@ class EpisodeMaker:
             if episode.decision is not None:
                 self._keep_warm(episode)
                 return episode
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, CompilerError):
+                episode.keep_crash(error)
             episode.close()
             raise
         self._empty.add((module.name, episode.function))

@@ -88,12 +88,13 @@ def fail(setup: Setup, episode: Episode, error: CompilerError) -> Ending:
 
 def describe_failure(error: CompilerError) -> dict[str, Any]:
     """Return what `info["error"]` says of a compile that failed."""
-    return {
+    told = {
         "kind": error.kind,
         "message": error.message,
         "exit_status": error.exit_status,
         "stderr": error.stderr,
     }
+    return told if error.reproducer is None else {**told, "reproducer": error.reproducer}
 
 
 def _counts(episode: Episode) -> dict[str, Any]:

@@ -185,6 +185,7 @@ class Stepper:
         self._fail(self.episode.current.timed_out(self._timeout))
 
     def _fail(self, error: CompilerError) -> None:
+        self.episode.keep_crash(error)
         if self._raises:
             self.close()
             raise error

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mlgo_gym.storage.json_text import check_fields
+
 FORMAT = 2
 
 
@@ -67,9 +69,9 @@ class Configuration:
         """Build a configuration from the data of `to_json()`.
 
         Raises:
-            TypeError, KeyError: the data are of another form.
+            TypeError, KeyError, ValueError: the data are of another form.
         """
-        rest = dict(value)
+        rest = dict(check_fields(cls, value))
         if rest.pop("format") != FORMAT:
             raise KeyError("format")
         return cls(**rest)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from mlgo_gym.storage.json_text import check_fields
+
 DONE = "done"
 NO_DECISIONS = "no-decisions"
 FAILED = "failed"
@@ -54,5 +56,10 @@ class EpisodeResult:
         Raises:
             KeyError, TypeError, ValueError: the data are of another form.
         """
+        check_fields(cls, value)
+        if value["status"] not in (DONE, NO_DECISIONS, FAILED):
+            raise ValueError(f"the status {value['status'][:80]!r}")
+        if any(number < 0 for pair in value["measures"].values() for number in pair):
+            raise ValueError("a measure is a number of at least 0")
         measures = {name: (pair[0], pair[1]) for name, pair in value["measures"].items()}
         return cls(**{**value, "measures": measures})

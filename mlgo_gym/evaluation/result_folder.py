@@ -14,6 +14,7 @@ from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.evaluation.linking import LinkedSize
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
+from mlgo_gym.storage.json_text import parse_json
 
 HEADER = "meta.json"
 EPISODES = "episodes.jsonl"
@@ -28,7 +29,7 @@ def read_configuration(folder: Path) -> Configuration:
     """
     path = folder / HEADER
     try:
-        return Configuration.from_json(json.loads(path.read_bytes()))
+        return Configuration.from_json(parse_json(path.read_bytes()))
     except FileNotFoundError:
         raise MlgoError(f"{folder} holds no results: there is no {HEADER}; give the --output of `evaluate`") from None
     except (KeyError, TypeError, ValueError) as error:

@@ -100,7 +100,7 @@ def read_allocation_record(record: bytes) -> dict[str, AllocationCosts]:
         record: the YAML that clang wrote.
 
     Raises:
-        MlgoError: a remark lacks its function, or a number is none.
+        MlgoError: a remark lacks its function, a number is none, or a name is quoted otherwise than LLVM does.
     """
     costs: dict[str, AllocationCosts] = {}
     for remark in _REMARK.finditer(record.decode(errors="replace")):
@@ -111,22 +111,34 @@ def read_allocation_record(record: bytes) -> dict[str, AllocationCosts]:
         values = dict(_ARGUMENT.findall(lines))
         try:
             numbers = {
-                name: sum(float(values[source]) for source in sources if source in values)
+                name: sum(finite(values[source]) for source in sources if source in values)
                 for name, sources in _SOURCES.items()
             }
-        except ValueError as error:
-            raise MlgoError(f"a remark of the optimisation record was to give numbers: {error}") from None
-        costs[_plain(function[1])] = AllocationCosts(
-            int(numbers["spills"]),
-            numbers["spills_cost"],
-            int(numbers["reloads"]),
-            numbers["reloads_cost"],
-            int(numbers["folded_reloads"]),
-            numbers["folded_reloads_cost"],
-            int(numbers["copies"]),
-            numbers["copies_cost"],
-        )
+            costs[_plain(function[1])] = AllocationCosts(
+                int(numbers["spills"]),
+                numbers["spills_cost"],
+                int(numbers["reloads"]),
+                numbers["reloads_cost"],
+                int(numbers["folded_reloads"]),
+                numbers["folded_reloads_cost"],
+                int(numbers["copies"]),
+                numbers["copies_cost"],
+            )
+        except (ValueError, OverflowError) as error:
+            raise MlgoError(f"a remark of the optimisation record is not as it should be: {error}") from None
     return costs
+
+
+def finite(text: str) -> float:
+    """Return a number that stands in a text.
+
+    Raises:
+        ValueError: it is none, or not finite.
+    """
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"a number was wanted, found {text[:80]!r}")
+    return number
 
 
 _ESCAPES = {

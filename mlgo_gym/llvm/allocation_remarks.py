@@ -12,7 +12,7 @@ import re
 from collections import Counter
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts
+from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts, finite
 
 REMARK_FLAGS = (
     "-Rpass-missed=regalloc",
@@ -65,7 +65,7 @@ def read_allocation_remarks(text: str) -> AllocationCosts:
     try:
         for count, name, cost in _COST.findall(rest):
             counts[_KINDS[name]] += int(count)
-            costs[_KINDS[name]] += float(cost)
+            costs[_KINDS[name]] += finite(cost)
     except ValueError as error:
         raise MlgoError(f"a remark on register allocation was to give numbers: {error}") from None
     if _COST.sub("", rest).strip():

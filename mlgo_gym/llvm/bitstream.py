@@ -15,6 +15,8 @@ _WRAPPER = b"\xde\xc0\x17\x0b"
 _END_BLOCK, _ENTER_BLOCK, _DEFINE_ABBREVIATION, _UNABBREVIATED = 0, 1, 2, 3
 _BLOCK_INFO, _SET_BLOCK = 0, 1
 _LITERAL, _FIXED, _VBR, _ARRAY, _CHAR6, _BLOB = 0, 1, 2, 3, 4, 5
+_DEEPEST = 16
+_WIDEST = 32  # MaxChunkSize in llvm/include/llvm/Bitstream/BitCodes.h
 _CHAR6_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
 
 Block = int
@@ -62,6 +64,9 @@ class _Stream:
         self._position = 32
         self._end = len(data) * 8
         self._inherited: dict[Block, list[_Abbreviation]] = {}
+        self._depth = 0
+        # Values that an abbreviation gives for no bits: as many as there are bits are more than any writer needs.
+        self._free = self._end
 
     def blocks(self) -> Iterator[tuple[Block, Record | None]]:
         while self._end - self._position >= 32:
@@ -72,6 +77,8 @@ class _Stream:
     def _enter(self) -> Iterator[tuple[Block, Record | None]]:
         block = self._vbr(8)
         width = self._vbr(4)
+        if width > _WIDEST:
+            raise ValueError(f"abbreviations have at most {_WIDEST} bits, found {width} at byte {self._position // 8}")
         self._align()
         words = self._fixed(32)
         end = self._position + words * 32
@@ -80,8 +87,12 @@ class _Stream:
         if block == _BLOCK_INFO:
             self._block_info(width)
         elif self._wanted(block):
+            self._depth += 1
+            if self._depth > _DEEPEST:
+                raise ValueError(f"blocks are nested more than {_DEEPEST} deep at byte {self._position // 8}")
             yield block, None
             yield from self._block(block, width)
+            self._depth -= 1
         else:
             self._position = end
 
@@ -124,7 +135,10 @@ class _Stream:
                 operands.append((_LITERAL, self._vbr(8)))
                 continue
             encoding = self._fixed(3)
-            operands.append((encoding, self._vbr(5) if encoding in (_FIXED, _VBR) else 0))
+            width = self._vbr(5) if encoding in (_FIXED, _VBR) else 0
+            if width > _WIDEST:
+                raise ValueError(f"a field has at most {_WIDEST} bits, found {width} at byte {self._position // 8}")
+            operands.append((encoding, width))
         if not operands:
             raise ValueError("an abbreviation without operands")
         return operands
@@ -155,14 +169,17 @@ class _Stream:
 
     def _scalar(self, operand: _Operand) -> int:
         encoding, value = operand
-        if encoding == _LITERAL:
-            return value
-        if encoding == _FIXED:
-            return self._fixed(value) if value else 0
-        if encoding == _VBR:
-            return self._vbr(value) if value else 0
         if encoding == _CHAR6:
             return _CHAR6_LETTERS[self._fixed(6)]
+        if encoding == _FIXED and value:
+            return self._fixed(value)
+        if encoding == _VBR and value:
+            return self._vbr(value)
+        if encoding in (_LITERAL, _FIXED, _VBR):
+            self._free -= 1
+            if self._free < 0:
+                raise ValueError(f"it has more values than {len(self._data)} bytes can mean")
+            return value
         raise ValueError(f"the encoding {encoding} is unknown")
 
     def _unabbreviated(self) -> Record:

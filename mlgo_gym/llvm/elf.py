@@ -65,7 +65,7 @@ def read_elf(data: bytes) -> ElfFile:
         if table and not count:
             # More than 65,279 sections: the number stands in the size of section 0.
             (count,) = struct.unpack_from(order + ("Q" if wide else "I"), data, table + (32 if wide else 20))
-    except struct.error as error:
+    except (struct.error, OverflowError) as error:
         raise MlgoError(f"an ELF object of {len(data)} bytes is cut off: {error}") from None
     if not table:
         count = 0

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import cache_directory, write_atomically
+from mlgo_gym.storage.json_text import parse_json
 
 SECTIONS = ("Opcodes", "Types", "Arguments")
 """The keys of a vocabulary file; predicates of comparisons count as arguments."""
@@ -70,7 +71,7 @@ def vocabulary_file(vocabulary: str) -> Path:
     else:
         try:
             data = Path(vocabulary).expanduser().read_bytes()
-            content = json.loads(data)
+            content = parse_json(data)
         except (OSError, ValueError) as error:
             raise MlgoError(f'vocabulary must be "one-hot" or a JSON file; {vocabulary}: {error}') from error
         missing = [section for section in SECTIONS if not isinstance(content, dict) or section not in content]

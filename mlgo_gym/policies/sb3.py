@@ -27,6 +27,7 @@ from mlgo_gym.errors import MissingExtraError, PolicyError
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import ACTIVATIONS, Network
 from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.storage.json_text import parse_json
 
 ENTRY = "mlgo_gym.json"
 """What `save_sb3()` adds to a model's file: the names of its features, and their normalization."""
@@ -75,14 +76,16 @@ def read_sb3(path: Path, env: CompilerEnv) -> Network:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             weights = _read(path, archive, "policy.pth")
-            data = json.loads(_read(path, archive, "data"))
-            ours = json.loads(_read(path, archive, ENTRY)) if ENTRY in names else {}
-    except (OSError, KeyError, ValueError, RuntimeError, EOFError, *_DAMAGED) as error:
+            data = parse_json(_read(path, archive, "data"))
+            ours = parse_json(_read(path, archive, ENTRY)) if ENTRY in names else {}
+        features = tuple(ours.get("features") or env.feature_names)
+        if not isinstance(data, dict) or not all(isinstance(name, str) for name in features):
+            raise ValueError("it has settings of another form")
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError, EOFError, *_DAMAGED) as error:
         raise PolicyError(f"{path} was to be a model of stable-baselines3, and cannot be read: {error!r}") from error
     state = _weights(path, weights)
     layers = _layers(path, state)
     inputs = state[f"{layers[0]}.weight"].shape[-1]
-    features = tuple(ours.get("features") or env.feature_names)
     normalization = Normalization.from_json(ours["normalization"]) if ours.get("normalization") else None
     masked = _mask_size(env)
     if inputs == masked + len(features):
@@ -136,8 +139,16 @@ def _weights(path: Path, data: bytes) -> dict[str, npt.NDArray[Any]]:
     except ImportError:
         raise MissingExtraError("a model of stable-baselines3", "sb3") from None
     try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        if size > LARGEST_ENTRY:
+            raise ValueError(f"they would take {size} bytes")
         state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        return {str(name): tensor.numpy() for name, tensor in state.items()}
+        found: dict[str, npt.NDArray[Any]] = {str(name): tensor.numpy() for name, tensor in state.items()}
+        for name, array in found.items():
+            if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
+                raise ValueError(f"{name} has others than finite numbers")
+        return found
     except Exception as error:  # the errors of torch and pickle have no root of their own
         # What PyTorch says there is how to read it all the same, with whatever it runs.
         raise PolicyError(
@@ -149,11 +160,12 @@ def _weights(path: Path, data: bytes) -> dict[str, npt.NDArray[Any]]:
 def _layers(path: Path, state: Mapping[str, Any]) -> list[str]:
     """Return the names of the linear layers that decide, first to last."""
     stem = _ACTOR if f"{_ACTOR_HEAD}.weight" in state else _CRITIC
-    pattern = re.compile(rf"{re.escape(stem)}\.(\d+)\.weight")
+    pattern = re.compile(rf"{re.escape(stem)}\.(\d{{1,4}})\.weight")
     numbers = sorted(int(found[1]) for name in state if (found := pattern.fullmatch(name)))
     layers = [f"{stem}.{number}" for number in numbers] + ([_ACTOR_HEAD] if stem == _ACTOR else [])
     learned = [name for name in state if name.startswith(("features_extractor.", "q_net.features_extractor."))]
-    if not layers or learned:
+    sound = all(state[f"{name}.weight"].ndim == 2 for name in layers if f"{name}.weight" in state)
+    if not layers or learned or not sound or f"{layers[0]}.weight" not in state:
         raise PolicyError(
             f"{path} was to have an MlpPolicy of PPO, A2C, DQN or MaskablePPO, and has {', '.join(state)}; export "
             "others as ONNX"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
 from mlgo_gym.policies.model_tensors import ModelTensor, bind_inputs, bind_output
+from mlgo_gym.storage.json_text import parse_json
 
 MODEL = "model.tflite"
 OUTPUT_SPEC = "output_spec.json"
@@ -78,7 +78,7 @@ def _decision(outputs: list[dict[str, Any]], spec: Path) -> dict[str, Any]:
             raise PolicyError(f"{spec} was to say which of the outputs {', '.join(names)} decides; write that file")
         return outputs[0]
     try:
-        wanted = json.loads(spec.read_bytes())[0]["tensor_spec"]
+        wanted = parse_json(spec.read_bytes())[0]["tensor_spec"]
         name, port = wanted["name"], wanted.get("port", 0)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise PolicyError(

@@ -14,6 +14,8 @@ from typing import Any
 
 import platformdirs
 
+from mlgo_gym.storage.json_text import parse_json
+
 UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT})
 """How writing fails into a folder that others share, or on a disk that is full."""
 
@@ -62,7 +64,7 @@ class JsonCache:
     def get(self, key: str) -> dict[str, Any] | None:
         """Return the record of a key, or None when there is none, or none that can be read."""
         try:
-            record = json.loads(self._path(key).read_bytes())
+            record = parse_json(self._path(key).read_bytes())
         except (OSError, ValueError):
             return None
         return record if isinstance(record, dict) else None

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.storage.json_text import parse_json
 
 SYNCHRONIZE_SECONDS = 1.0
 """So long after one wait for the disk there is no other."""
@@ -35,7 +36,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
 
 def _decode(line: bytes, path: Path, number: int) -> Any:
     try:
-        return json.loads(line)
+        return parse_json(line)
     except ValueError as error:
         raise MlgoError(f"{path}, line {number}, was to be JSON, and is not: {error}; delete it") from error
 

@@ -37,6 +37,7 @@ from typing import NamedTuple
 from mlgo_clang.recipes import FIRST_LINE, SUFFIX
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.json_text import parse_json
 
 
 class Visit(NamedTuple):
@@ -169,11 +170,14 @@ def read_recipe(path: str | Path) -> Recipe:
     known = {name: value for name, _, value in (line.partition(" ") for line in fields)}
     try:
         text_size, baseline = map(int, known["text"].split(" "))
+        flags = parse_json(known["flags"])
+        if not isinstance(flags, list) or not all(isinstance(flag, str) for flag in flags):
+            raise ValueError(f"its flags were to be a list of texts, found {known['flags'][:80]!r}")
         return Recipe(
             module=_unescape(known["module"]),
             digest=known["digest"],
             clang=known["clang"],
-            flags=tuple(json.loads(known["flags"])),
+            flags=tuple(flags),
             text=text_size,
             baseline_text=baseline,
             visits=tuple(map(_visit, body.split("\n")[:-1])),

@@ -21,6 +21,7 @@ from mlgo_gym.errors import MissingExtraError, MlgoError
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.storage.header import check_same_kind
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
+from mlgo_gym.storage.json_text import parse_json
 from mlgo_gym.training.label_module import ModuleLabels
 
 SUFFIX = ".parquet"
@@ -137,7 +138,7 @@ def read_header(folder: Path) -> dict[str, Any]:
         MlgoError: it is no folder of labels.
     """
     try:
-        header = json.loads((folder / _HEADER).read_bytes())
+        header = parse_json((folder / _HEADER).read_bytes())
     except (OSError, ValueError) as error:
         raise MlgoError(
             f"{folder} was to be a folder of labels, and is none: {error}; make one: mlgo-gym label"

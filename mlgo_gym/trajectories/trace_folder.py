@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.storage.json_text import check_fields, parse_json
 
 FORMAT = 1
 META = "meta.json"
@@ -67,6 +68,7 @@ class TracedEpisode:
         Raises:
             KeyError, TypeError: it is of another form.
         """
+        check_fields(cls, value)
         measures = {name: (first, second) for name, (first, second) in value["measures"].items()}
         return cls(**{**value, "logs": tuple(value["logs"]), "measures": measures})
 
@@ -98,11 +100,11 @@ def read_trace(folder: Path) -> tuple[TraceMeta, list[TracedEpisode]]:
         MlgoError: there is no trace, or it is damaged.
     """
     try:
-        value = json.loads((folder / META).read_bytes())
-        if value.pop("format") != FORMAT:
+        value = parse_json((folder / META).read_bytes())
+        if check_fields(TraceMeta, value).pop("format") != FORMAT:
             raise KeyError("format")
         lines = (folder / EPISODES).read_text().splitlines()
-        return TraceMeta(**value), [TracedEpisode.from_json(json.loads(line)) for line in lines]
+        return TraceMeta(**value), [TracedEpisode.from_json(parse_json(line)) for line in lines]
     except FileNotFoundError as error:
         raise MlgoError(
             f"{folder} holds no trace ({error.filename} is missing); give the --output of `trace`"

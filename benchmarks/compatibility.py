@@ -1,0 +1,77 @@
+"""Writes docs/compatibility.md of what nox has run: `make compatibility`, or
+
+    nox --report build/nox.json; python benchmarks/compatibility.py build/nox.json
+
+Only what was run is in the table, with the versions that it ran with and the tests that passed, by pytest's own report.
+Several reports can be given, of several calls of nox; the last counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "compatibility.md"
+RESULTS = ROOT / "build" / "compatibility"
+BEGIN, END = "<!-- made by benchmarks/compatibility.py -->\n", "<!-- end -->"
+
+
+def label_of(signature: str) -> str:
+    """Return the name of a session's results: `suite-3.10(lowest-direct)` is `suite-3.10-lowest-direct`."""
+    found = re.fullmatch(r"(suite-[\d.]+|clang)(?:-[\d.]+)?\((?:compiler=)?'?([^')]*)'?\)", signature)
+    return signature if found is None else f"{found[1]}-{found[2]}"
+
+
+def row(signature: str, result: str) -> str | None:
+    """Return a line of the table for a session that was run; None for one that was not."""
+    label = label_of(signature)
+    versions, report = RESULTS / f"{label}.json", RESULTS / f"{label}.xml"
+    if not versions.exists() or not report.exists():
+        return None
+    known = json.loads(versions.read_bytes())
+    suites = ElementTree.parse(report).getroot().iter("testsuite")
+    counts = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
+    for each in suites:
+        for name in counts:
+            counts[name] += int(each.get(name, "0"))
+    bad = counts["failures"] + counts["errors"]
+    passed = counts["tests"] - bad - counts["skipped"]
+    cells = [
+        f"`{signature}`",
+        *(known[name] for name in ("python", "gymnasium", "numpy", "clang")),
+        known["tests"].replace("|", "/"),
+        str(passed),
+        str(counts["skipped"]),
+        str(bad),
+        result,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Write the table into the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("reports", nargs="+", type=Path, help="what `nox --report` wrote")
+    arguments = parser.parse_args()
+    found: dict[str, str] = {}
+    for report in arguments.reports:
+        for session in json.loads(report.read_bytes())["sessions"]:
+            line = row(session["signature"], session["result"])
+            if line is not None:
+                found[session["signature"]] = line
+    titles = ["session", "Python", "gymnasium", "numpy", "clang", "tests", "passed", "skipped", "failed", "result"]
+    table = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|", *found.values()]
+    before, mark, rest = PAGE.read_text().partition(BEGIN)
+    if not mark or END not in rest:
+        sys.exit(f"{PAGE} was to have the lines {BEGIN!r} and {END!r}")
+    PAGE.write_text(before + BEGIN + "\n".join(table) + "\n" + END + rest.partition(END)[2])
+    print("\n".join(table))
+
+
+if __name__ == "__main__":
+    main()

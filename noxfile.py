@@ -1,0 +1,87 @@
+"""What mlgo-gym works with, tried: `make compatibility`, or `nox`, and `nox -s 'suite-3.12(lowest-direct)'` for one.
+
+`suite` runs the tests on each Python that is there, with the lowest and the highest versions of what `pyproject.toml`
+admits; `clang` runs those that are about a compiler with each clang from 17 to 22: those in other wheels of ziglang,
+and distributions' own where they are installed. Arguments behind `--` choose tests, else all are run. Each session
+leaves what it ran with and what came of it in build/compatibility, of which benchmarks/compatibility.py makes
+docs/compatibility.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import nox
+
+nox.options.reuse_existing_virtualenvs = True
+nox.options.error_on_missing_interpreters = False
+
+PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
+WHEELS = {"17": "0.12.1", "18": "0.13.0", "19": "0.14.1", "20": "0.15.2", "21": "0.16.0", "22": "0.17.0"}
+"""The clang of each wheel of ziglang."""
+
+DISTRIBUTIONS = ["clang-17", "clang-18", "clang-19", "clang-20", "clang-21", "clang-22"]
+
+RESULTS = Path("build/compatibility").absolute()
+
+VERSIONS = """
+import importlib.metadata, json, platform, sys
+from mlgo_gym.llvm.toolchain import find_toolchain
+known = {name: importlib.metadata.version(name) for name in ("gymnasium", "numpy", "ziglang")}
+known |= {"python": platform.python_version(), "clang": find_toolchain(sys.argv[1]).version_text}
+print(json.dumps(known))
+"""
+
+
+def _test(session: nox.Session, label: str, clang: str, *arguments: str) -> None:
+    """Run tests, and note by which versions."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    versions = session.run("python", "-c", VERSIONS, clang, silent=True)
+    known = json.loads(str(versions).strip().splitlines()[-1])
+    known["tests"] = " ".join(session.posargs) or "all"
+    (RESULTS / f"{label}.json").write_text(json.dumps(known) + "\n")
+    report = RESULTS / f"{label}.xml"
+    report.unlink(missing_ok=True)
+    session.run("python", "-m", "pytest", "-q", f"--junitxml={report}", *arguments, *session.posargs)
+
+
+@nox.session(python=PYTHONS)
+@nox.parametrize("resolution", ["lowest-direct", "highest"], ids=["lowest-direct", "highest"])
+def suite(session: nox.Session, resolution: str) -> None:
+    """Run the tests by the lowest or the highest versions of the requirements."""
+    session.install("uv")
+    index = subprocess.run(["pip", "config", "get", "global.index-url"], capture_output=True, text=True, check=False)
+    known = index.stdout.strip()  # uv does not read pip's configuration
+    python = str(Path(session.bin) / "python")
+    words = ["uv", "pip", "install", "--quiet", "--python", python, "--resolution", resolution, "--editable", ".[test]"]
+    session.run(*words, env={"UV_DEFAULT_INDEX": known} if known else {})
+    _test(session, f"suite-{session.python}-{resolution}", "bundled")
+
+
+@nox.session(python="3.11")
+@nox.parametrize("compiler", [*(f"wheel-{version}" for version in WHEELS), *DISTRIBUTIONS])
+def clang(session: nox.Session, compiler: str) -> None:
+    """Run the tests that are about a compiler, with another one."""
+    session.install("--editable", ".[test]")
+    program = Path(compiler)
+    if compiler.startswith("wheel-"):
+        program = _of_a_wheel(session, compiler.removeprefix("wheel-"))
+    elif shutil.which(compiler) is None:
+        session.skip(f"{compiler} is not installed")
+    os.environ["MLGO_TEST_CLANGS"] = str(program)
+    _test(session, f"clang-{compiler}", str(program), "-k", f"[{program.name}")
+
+
+def _of_a_wheel(session: nox.Session, version: str) -> Path:
+    """Return a program that is the clang of a wheel."""
+    folder = RESULTS / "wheels" / version
+    if not (folder / "ziglang").exists():
+        session.install("--no-deps", "--target", str(folder), f"ziglang=={WHEELS[version]}")
+    program = folder / f"clang-{version}-of-ziglang"
+    program.write_text(f'#!/bin/sh\nexec "{folder}/ziglang/zig" clang "$@"\n')
+    program.chmod(0o755)
+    return program

@@ -1,0 +1,205 @@
+"""Crashes and wrong results are kept, happen again by one command, and become small where llvm-reduce is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from mlgo_gym.cli.application import application
+from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
+from mlgo_gym.episode.reproducer import (
+    FILE,
+    FOLDER_VARIABLE,
+    MODULE,
+    SCRIPT,
+    WRONG,
+    compile_again,
+    keep_reproducer,
+    read_reproducer,
+)
+from mlgo_gym.episode.reproduction import reduce_module, reproduce
+from mlgo_gym.episode.stepper import Answer
+from mlgo_gym.errors import CompilerError, MlgoError, UntrustedError
+from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
+from tests.conftest import MakeBitcode
+
+CRASHES = """#!/bin/sh
+case "$*" in *{when}*) echo "Assertion failed: not today" >&2; kill -ABRT $$ ;; esac
+exec {compiler} "$@"
+"""
+
+
+def clang_that_crashes(folder: Path, when: str) -> str:
+    """Make a program that is the bundled clang, and crashes where its command line has a word."""
+    program = folder / "crashing-clang"
+    program.write_text(CRASHES.format(when=when, compiler=" ".join(bundled_command())))
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where crashes are kept."""
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "kept"))
+    return tmp_path / "kept"
+
+
+@pytest.fixture(scope="module")
+def pressure(make_bitcode: MakeBitcode) -> Path:
+    """A module in which registers are scarce."""
+    return make_bitcode("pressure.c")
+
+
+def crash(env: RegAllocEvictEnv) -> dict[str, Any]:
+    """Evict what must not be evicted, at which clang 20 and newer crash; return what is said of it."""
+    env.reset(seed=0)
+    env.step(32)
+    # What an environment never lets through.
+    env._stepper.answer(Answer(40, struct.pack("<q", 40), False))  # type: ignore[union-attr] # it waits
+    env._stepper.wait()  # type: ignore[union-attr]
+    assert env._stepper is not None
+    assert env._stepper.ending is not None
+    error: dict[str, Any] = env._stepper.ending.info["error"]
+    return error
+
+
+def test_a_crash_of_the_real_clang_is_kept_once_and_happens_again(pressure: Path, kept: Path, tmp_path: Path) -> None:
+    env = RegAllocEvictEnv(corpus=str(pressure), preoptimize=False)
+    folder = Path(crash(env)["reproducer"])
+    assert Path(crash(env)["reproducer"]) == folder
+    env.close()
+    assert list(kept.iterdir()) == [folder]
+    found = read_reproducer(folder)
+    assert (found.module, found.exit_status, found.advisors) == ("pressure", -11, ("eviction",))
+    assert [int.from_bytes(bytes.fromhex(answer), "little") for answer in found.answers][-1] == 40
+    assert (folder / MODULE).read_bytes() == pressure.read_bytes()
+    assert reproduce(folder, find_toolchain("bundled")).again
+    done = CliRunner().invoke(application, ["reproduce", str(folder)])
+    assert (done.exit_code, "it happens again" in done.output) == (0, True)
+    alone = subprocess.run(["sh", folder / SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert alone.returncode == 128 + 11
+
+
+def test_a_crash_before_any_question_is_kept_too(calls: Path, kept: Path, tmp_path: Path) -> None:
+    module = tmp_path / "module.bc"
+    shutil.copy(calls, module)
+    env = InlineEnv(corpus=str(module), clang=clang_that_crashes(tmp_path, "module.bc*inliner-interactive"))
+    with pytest.raises(CompilerError, match="not today") as caught:
+        env.reset(options={"module": "module"})
+    env.close()
+    folder = Path(str(caught.value.reproducer))
+    assert folder.parent == kept
+    assert read_reproducer(folder).answers == ()
+    done = CliRunner().invoke(application, ["reproduce", str(folder), "--clang", "bundled"])
+    assert (done.exit_code, "it does not happen again" in done.output) == (1, True)
+
+
+def test_nothing_is_kept_where_nothing_is_to_be(pressure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, "")
+    env = RegAllocEvictEnv(corpus=str(pressure), preoptimize=False)
+    assert "reproducer" not in crash(env)
+    env.close()
+
+
+def test_a_clang_that_somebody_killed_has_not_crashed(calls: Path, kept: Path) -> None:
+    env = InlineEnv(corpus=str(calls))
+    env.reset()
+    assert env._stepper is not None
+    os.kill(env._stepper.episode.session.pid, signal.SIGKILL)
+    *_, truncated, info = env.step(1)
+    assert truncated
+    assert "reproducer" not in info["error"]
+    assert not kept.exists()
+    env.close()
+
+
+def test_the_script_runs_clang_alone_with_the_same_result(as_kept: tuple[Path, bytes], tmp_path: Path) -> None:
+    folder, made = as_kept
+    done = subprocess.run(["sh", folder / SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "object.o").read_bytes() == made
+
+
+@pytest.fixture
+def as_kept(calls: Path, tmp_path: Path) -> tuple[Path, bytes]:
+    """The reproducer of a compile in which nothing was inlined, called wrong, and its object."""
+    return keep(calls, tmp_path, ("true",))
+
+
+def keep(module: Path, folder: Path, test: tuple[str, ...]) -> tuple[Path, bytes]:
+    env = InlineEnv(corpus=str(module))
+    env.reset()
+    over, answers = False, []
+    while not over:
+        *_, over, _, _ = env.step(0)
+        answers.append(bytes(8))
+    only = env.corpus.module(env.corpus.names[0])
+    compilation = env.compilation(only)
+    env.close()
+    reproducer = keep_reproducer(folder, compilation, [INLINING], answers, kind=WRONG, message="as said", test=test)
+    made, others = compile_again(read_reproducer(reproducer), compilation, 30)
+    assert others == 0
+    return reproducer, made
+
+
+def larger_than(size: int) -> tuple[str, ...]:
+    """A test that calls an object wrong if its instructions take more bytes."""
+    code = (
+        "import sys; from mlgo_gym.llvm.object_file import object_sizes; "
+        f"sys.exit(object_sizes(open(sys.argv[1], 'rb').read()).text > {size})"
+    )
+    return (sys.executable, "-c", code, "{object}")
+
+
+def baseline_of(module: Path) -> int:
+    """Return the bytes that clang makes of a module alone, which are fewer than without inlining."""
+    env = InlineEnv(corpus=str(module))
+    env.reset()
+    over = False
+    info: dict[str, Any] = {}
+    while not over:
+        *_, over, _, info = env.step(0)
+    env.close()
+    assert info["text_size"] > info["baseline_text_size"]
+    return int(info["baseline_text_size"])
+
+
+def test_a_wrong_result_is_one_by_its_test_and_not_by_clang_alone(
+    calls: Path, tmp_path: Path, toolchain: Toolchain
+) -> None:
+    baseline = baseline_of(calls)
+    folder, _ = keep(calls, tmp_path, larger_than(baseline))
+    with pytest.raises(UntrustedError, match="read it, and if you know"):
+        reproduce(folder, toolchain)
+    found = reproduce(folder, toolchain, trust=True)
+    assert found.again, found.what
+    blamed, _ = keep(calls, tmp_path / "blamed", larger_than(0))
+    assert not reproduce(blamed, toolchain, trust=True).again
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("llvm-reduce-22") is None, reason="llvm-reduce-22 is not installed")
+def test_a_module_is_made_as_small_as_it_still_goes_wrong(calls: Path, tmp_path: Path, toolchain: Toolchain) -> None:
+    folder, _ = keep(calls, tmp_path, larger_than(baseline_of(calls)))
+    smaller = reduce_module(folder, toolchain, trust=True)
+    assert smaller.stat().st_size <= (folder / MODULE).stat().st_size
+    assert reproduce(folder, toolchain, bitcode=smaller, trust=True).again
+
+
+@pytest.mark.parametrize("change", [{"format": 2}, {"answers": ["zz"]}, {"advisors": ["nobody"]}, {"flags": "x"}])
+def test_what_is_no_reproducer_is_refused(change: dict[str, object], as_kept: tuple[Path, bytes]) -> None:
+    folder, _ = as_kept
+    (folder / FILE).write_text(json.dumps(json.loads((folder / FILE).read_bytes()) | change))
+    with pytest.raises(MlgoError, match="was to hold a reproducer"):
+        read_reproducer(folder)

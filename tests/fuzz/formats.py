@@ -1,0 +1,242 @@
+"""What is fuzzed: each format that comes from a file or a pipe, the reader of it, and real files to begin with.
+
+A reader takes bytes and raises an `MlgoError` (or what stands for it in `mlgo_clang`), or nothing. What it returns is
+asked for everything that it says lazily, so that no damage waits for a later caller.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlgo_clang.header import ProtocolError, read_header
+from mlgo_clang.recipes import RecipeError, parse_recipe
+from mlgo_gym.corpus.allowed import refused_argument
+from mlgo_gym.corpus.description import DESCRIPTION_FILE, parse_command, read_description, read_metadata
+from mlgo_gym.corpus.links import read_links
+from mlgo_gym.corpus.object_list import read_object_list
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import MlgoError, TrainingLogError
+from mlgo_gym.evaluation.result import load_result
+from mlgo_gym.evaluation.result_folder import EPISODES, HEADER
+from mlgo_gym.llvm.allocation_record import CostWeights, read_allocation_record
+from mlgo_gym.llvm.allocation_remarks import read_allocation_remarks
+from mlgo_gym.llvm.bitcode import parse_bitcode
+from mlgo_gym.llvm.function_sizes import function_sizes
+from mlgo_gym.llvm.log_reader import read_events, read_log
+from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.policies.loading import load_policy
+from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.storage.recipe import read_recipe
+from mlgo_gym.storage.tensors import parse_tensors
+from mlgo_gym.trajectories.trace_folder import read_trace
+from tests.fuzz import seeds
+from tests.fuzz.parts import split
+
+TYPED = (MlgoError, ProtocolError, RecipeError)
+"""What a reader may raise."""
+
+JSON_TOKENS = (
+    *(b"NaN", b"Infinity", b"1e309", b"-1", b"0", b"null", b"true", b"{}", b"[]", b'""', b"1.5", b'"\\ud800"'),
+    *(b"9223372036854775808", b"1" * 40, b"[" * 40, b'{"a":' * 20, b'"\\u0000"', b'".."', b'"/"'),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format that is fuzzed.
+
+    Attributes:
+        name: how it is called on the command line, and the folder of inputs that were found.
+        read: the reader.
+        seeds: returns whole inputs, made by what really writes them.
+        tokens: what mutations put in.
+        needs: the modules without which it cannot be read.
+        native: whether what reads it is not Python: then coverage tells nothing.
+        longest: the most bytes of an input.
+    """
+
+    name: str
+    read: Callable[[bytes], object]
+    seeds: Callable[[], list[bytes]]
+    tokens: tuple[bytes, ...] = ()
+    needs: tuple[str, ...] = ()
+    native: bool = False
+    longest: int = 8192
+
+
+@lru_cache(maxsize=1)
+def _folder() -> Path:
+    """Return a folder in memory for readers that take a path; it belongs to this process."""
+    return Path(tempfile.mkdtemp(prefix="mlgo-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+
+
+def _file(name: str, data: bytes) -> Path:
+    path = _folder() / name
+    path.parent.mkdir(exist_ok=True)
+    # Not removed and made anew: that takes longer than most readers.
+    path.write_bytes(data)
+    return path
+
+
+@lru_cache(maxsize=1)
+def _env() -> CompilerEnv:
+    from mlgo_gym.envs import InlineEnv
+
+    return InlineEnv()
+
+
+def _training_log(data: bytes) -> None:
+    # However the bytes come, the events and the error are the same.
+    whole, pieces = (_events(data, chunk) for chunk in (1 << 20, 1 + len(data) % 61))
+    assert whole == pieces
+    header, records = read_log(io.BytesIO(data))
+    assert header.dtype.itemsize == header.observation_bytes
+    for record in records:
+        assert record.features.shape == ()
+
+
+def _events(data: bytes, chunk: int) -> list[object]:
+    found: list[object] = []
+    try:
+        found.extend(read_events(io.BytesIO(data), chunk=chunk))
+    except TrainingLogError as error:
+        found.append(str(error))
+    return found
+
+
+def _bitcode(data: bytes) -> None:
+    facts = parse_bitcode(data, "fuzz.bc")
+    assert facts.level
+    assert facts.prevailing_level
+    assert facts.functions >= max(facts.minsize, facts.optsize, facts.optnone) >= 0
+
+
+def _elf(data: bytes) -> None:
+    sizes = object_sizes(data)
+    assert sizes.object == len(data)
+    assert min(sizes.text, sizes.llvm_size) >= 0
+    functions = function_sizes(data)
+    assert sum(functions.functions.values()) + functions.unnamed == functions.text == sizes.text
+
+
+def _record(data: bytes) -> None:
+    for name, costs in read_allocation_record(data).items():
+        assert isinstance(name, str)
+        assert costs.count is not None
+        costs.cost(CostWeights())
+
+
+def _command(data: bytes) -> None:
+    refused_argument(parse_command(data, "fuzz.cmd"))
+
+
+def _model(spec: str, name: str) -> Callable[[bytes], None]:
+    def read(data: bytes) -> None:
+        path = _folder() / name
+        (path / "model.tflite" if path.is_dir() else path).write_bytes(data)
+        policy = load_policy(f"{spec}:{path}", _env())
+        width = len(_env().feature_names)
+        for observation in (np.zeros(width, np.float32), np.full(width, 1e30, np.float32)):
+            assert policy.act(observation, {}) in (0, 1)
+
+    return read
+
+
+def _results(data: bytes) -> None:
+    header, episodes = split(data, 2)
+    _file(f"results/{HEADER}", header)
+    result = load_result(_file(f"results/{EPISODES}", episodes).parent)
+    assert result.deviations is not None
+    assert result.failures is not None
+    assert result.without_decisions is not None
+    for project in (None, *result.projects):
+        assert len(result.summaries(project)) <= len(result.policies)
+
+
+def _recipe(data: bytes) -> None:
+    recipe = read_recipe(_file("fuzz.recipe", data))
+    assert set(recipe.answers) <= {0, 1}
+    assert recipe.by_context() is not None
+    assert recipe.change > -2
+
+
+def _drivers_recipe(data: bytes) -> None:
+    text = data.decode(errors="surrogateescape")
+    digest = next((line[7:] for line in text.split("\n") if line.startswith("digest ")), "")
+    recipe = parse_recipe(text, digest)
+    assert set(recipe.answers) <= {"0", "1"}
+
+
+def _normalization(data: bytes) -> None:
+    normalization = Normalization.load(_file("normalization.json", data))
+    values = normalization(np.zeros(len(normalization.names), np.float32))
+    assert values.shape == (len(normalization.names),)
+
+
+def _trace(data: bytes) -> None:
+    meta, episodes = split(data, 2)
+    _file("trace/meta.json", meta)
+    read_trace(_file("trace/episodes.jsonl", episodes).parent)
+
+
+def _sb3(data: bytes) -> None:
+    _model("sb3", "parts.zip")(seeds.archive(data))
+
+
+def _tflite(data: bytes) -> None:
+    spec, model = split(data, 2)
+    _file("tflite/output_spec.json", spec)
+    _model("tflite", "tflite")(model)
+
+
+def _at(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], None]:
+    """Return a reader that has the bytes in a file of its own folder, and is given that folder."""
+    return lambda data: read(_file(f"{name}/{name}", data).parent)
+
+
+FORMATS = {
+    each.name: each
+    for each in (
+        Format("training-log", _training_log, seeds.training_logs, (b'{"observation":0}\n', *JSON_TOKENS)),
+        Format("channel-header", read_header, seeds.headers, JSON_TOKENS, longest=2048),
+        Format("bitcode", _bitcode, seeds.bitcode, (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")),
+        Format("elf", _elf, seeds.objects, (b"\xff" * 8, b"\x02\0\0\0", b"\x12\0\0\0", b"\xff\xff")),
+        Format("optimisation-record", _record, seeds.records, (b"--- !Missed\nPass: regalloc\n", b"nan", b"inf")),
+        Format("optimisation-remarks", lambda data: read_allocation_remarks(data.decode(errors="replace")),
+               seeds.remarks, (b"nan", b"inf", b"1e999", b" spills ", b" total spills cost ")),
+        Format("corpus-description", _at(DESCRIPTION_FILE, read_description), seeds.descriptions, JSON_TOKENS),
+        Format("module-metadata", _at("module.json", lambda folder: read_metadata(folder, "module")), seeds.metadata,
+               JSON_TOKENS),
+        Format("links", _at("links.json", read_links), seeds.links, JSON_TOKENS),
+        Format("compile-commands", lambda data: read_object_list(_file("commands.json", data), "json"),
+               seeds.compile_commands, JSON_TOKENS),
+        Format("linker-parameters", lambda data: read_object_list(_file("parameters", data), "params"),
+               seeds.parameters, (b"-o\n", b"'", b'"', b"\\", b".o\n")),
+        Format("bazel-aquery", lambda data: read_object_list(_file("aquery.json", data), "bazel_aquery"),
+               seeds.bazel, JSON_TOKENS),
+        Format("command", _command, seeds.commands, (b"-cc1\0", b"-mllvm\0", b"@", b"-load\0", b"-o\0")),
+        Format("tensors", parse_tensors, seeds.tensors, JSON_TOKENS, longest=2048),
+        Format("network", _model("mlp", "net.safetensors"), seeds.networks, JSON_TOKENS, longest=4096),
+        Format("normalization", _normalization, seeds.normalizations, JSON_TOKENS),
+        Format("onnx", _model("onnx", "model.onnx"), seeds.onnx, needs=("onnx", "onnxruntime"), native=True),
+        Format("tflite", _tflite, seeds.tflite, needs=("ai_edge_litert", "flatbuffers"),
+               native=True),
+        Format("sb3", _sb3, seeds.sb3_parts, JSON_TOKENS, needs=("torch",)),
+        Format("sb3-archive", _model("sb3", "model.zip"), seeds.sb3_archives, (b"PK\x01\x02", b"PK\x05\x06"),
+               needs=("torch",)),
+        Format("recipe", _recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n", *JSON_TOKENS)),
+        Format("drivers-recipe", _drivers_recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n")),
+        Format("results", _results, seeds.results, JSON_TOKENS),
+        Format("trace", _trace, seeds.traces, JSON_TOKENS),
+    )
+}  # fmt: skip
+"""Every format by its name."""

@@ -1,0 +1,292 @@
+"""Whole inputs of each format, made by what really writes them: clang, this package, and the libraries of models."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from mlgo_gym.evaluation.configuration import Configuration
+from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, EpisodeResult
+from mlgo_gym.llvm.log_writer import LogWriter
+from mlgo_gym.llvm.tensor_spec import TensorSpec
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.llvm.training_log import LogHeader
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.normalization import METHODS, Normalization
+from mlgo_gym.storage.recipe import Recipe, Visit, write_recipe
+from mlgo_gym.storage.tensors import format_tensors
+from tests.fuzz.parts import join, split
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+FEATURES = ("cost_estimate", "callee_users")
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="mlgo-seeds-") as folder:
+        yield Path(folder)
+
+
+@lru_cache(maxsize=1)
+def _toolchain() -> Toolchain:
+    return find_toolchain()
+
+
+def _compiled(source: str, *flags: str) -> bytes:
+    with _scratch() as folder:
+        output = folder / "output"
+        command = ["-w", "-Oz", "-c", *flags, str(PROGRAMS / source), "-o", str(output)]
+        result = _toolchain().run(command)
+        assert result.returncode == 0, result.stderr
+        return output.read_bytes()
+
+
+def training_logs() -> list[bytes]:
+    """Return logs with and without scores, of one and of several contexts, and a header alone."""
+    specs = (TensorSpec("a", "int64_t", (1,)), TensorSpec("b", "float", (2, 3)))
+    found = []
+    for score in (None, TensorSpec("reward", "float", (1,))):
+        stream = io.BytesIO()
+        log = LogWriter(stream, LogHeader(specs, score=score))
+        for context in ("", "f"):
+            log.context(context)
+            for number in range(2):
+                log.observation(np.arange(4 + 12 * number, 36 + 12 * number, dtype=np.uint8).tobytes())
+                if score is not None:
+                    log.outcome(0.5)
+        found.append(stream.getvalue())
+    return [*found, *headers()]
+
+
+def headers() -> list[bytes]:
+    """Return the headers of channels, as clang writes them."""
+    specs = tuple(TensorSpec(name, "int64_t", (1,)) for name in ("a", "b", "inlining_default"))
+    mask = (TensorSpec("mask", "int64_t", (1, 33)), TensorSpec("weight", "float", (1, 33)))
+    advice = TensorSpec("advice", "int64_t", (1,))
+    return [
+        json.dumps(LogHeader(features, advice).to_json(), separators=(",", ":")).encode() + b"\n"
+        for features in (specs, mask)
+    ]
+
+
+def bitcode() -> list[bytes]:
+    """Return bitcode in C, by two levels, and one in LLVM's wrapper."""
+    flags = ("-emit-llvm", "-Xclang", "-disable-llvm-passes")
+    found = [_compiled("leaf.c", *flags), _compiled("functions.c", *flags, "-Os")]
+    header = b"\xde\xc0\x17\x0b" + np.array([0, 20, len(found[0]), 0], "<u4").tobytes()
+    return [*found, header + found[0]]
+
+
+def objects() -> list[bytes]:
+    """Return ELF objects of 64 and 32 bits and of both byte orders."""
+    triples = ("x86_64-linux-musl", "i386-linux-musl", "aarch64_be-linux-musl", "arm-linux-musleabi")
+    return [_compiled("functions.c", f"--target={triple}", "-ffunction-sections") for triple in triples]
+
+
+def records() -> list[bytes]:
+    """Return an optimisation record of register allocation, as clang writes it, cut to some remarks."""
+    with _scratch() as folder:
+        record = folder / "record.yaml"
+        _compiled("spills.c", "-O2", f"-foptimization-record-file={record}", "-foptimization-record-passes=regalloc")
+        text = record.read_bytes()
+    documents = text.split(b"--- ")
+    return [b"--- ".join(documents[:4]), b"--- ".join([b"", *documents[-2:]])]
+
+
+def remarks() -> list[bytes]:
+    """Return what clang says of register allocation on standard error."""
+    flags = ("-O2", "-Rpass-missed=regalloc", "-Rpass-analysis=prologepilog", "-fno-caret-diagnostics")
+    with _scratch() as folder:
+        command = ["-c", *flags, str(PROGRAMS / "spills.c"), "-o", str(folder / "o")]
+        text = _toolchain().run(command).stderr
+    lines = text.encode() if isinstance(text, str) else text
+    return [b"\n".join(lines.splitlines()[:12]) + b"\n", b"\n".join(lines.splitlines()[-6:]) + b"\n"]
+
+
+def descriptions() -> list[bytes]:
+    """Return descriptions as LLVM's mlgo-utils and this package write them."""
+    plain = {"global_command_override": ["-cc1", "-O2"], "has_thinlto": False, "modules": ["a", "lib/x.o"]}
+    return [json.dumps(each).encode() for each in (plain, {**plain, "has_thinlto": True, "extra": {"a": [1]}})]
+
+
+def metadata() -> list[bytes]:
+    """Return what is known of a module."""
+    known = {"source": "a.c", "source_sha256": "0" * 64, "project": "p", "lines": 12, "inputs": ["profile"]}
+    return [json.dumps(known, indent=2).encode()]
+
+
+def links() -> list[bytes]:
+    """Return the link of a program of an object, an archive and a library."""
+    part = {"name": "a.o", "module": "a.o", "file": None, "sha256": "0" * 64}
+    kept = {"name": "b.o", "module": None, "file": "links/b.o", "sha256": "1" * 64}
+    inputs = [
+        {"position": 2, "named": "a.o", "kind": "object", "parts": [part]},
+        {"position": 3, "named": "l.a", "kind": "archive", "parts": [part, kept]},
+        {"position": 4, "named": "l.so", "kind": "shared", "parts": [], "link": "l.so"},
+    ]
+    output = {"path": "p", "sha256": "2" * 64, "position": 1, "named": "p"}
+    link = {"output": output, "driver": "c", "lto": None, "folder": ".", "inputs": inputs}
+    return [json.dumps({"native": False, "links": [{**link, "arguments": ["-o", "p", "a.o", "l.a", "l.so"]}]}).encode()]
+
+
+def compile_commands() -> list[bytes]:
+    """Return compilation databases with `arguments` and with `command`."""
+    entry = {"directory": "/b", "file": "a.c", "arguments": ["cc", "-c", "a.c", "-o", "a.o"]}
+    other = {"directory": "/b", "file": "b.c", "command": "cc -c 'b c.c' -o\"b.o\" -ofoo.o"}
+    return [json.dumps([entry, other, entry]).encode()]
+
+
+def parameters() -> list[bytes]:
+    """Return a linker's parameter file."""
+    return [b"-o\nbin/p\na.o\nlib/b.o\n'c d.o'\n-lm\n/abs/e.o\n"]
+
+
+def bazel() -> list[bytes]:
+    """Return what `bazel aquery --output=jsonproto` prints."""
+    actions = [{"mnemonic": "CppCompile"}, {"mnemonic": "CppLink", "arguments": ["ld", "-o", "p", "a.o", "b/c.o"]}]
+    return [json.dumps({"actions": actions}).encode()]
+
+
+def commands() -> list[bytes]:
+    """Return `.cmd` files."""
+    words = ["-cc1", "-triple", "x86_64-unknown-linux-musl", "-emit-obj", "-Oz", "-mllvm", "-inline-threshold=3"]
+    return [b"".join(word.encode() + b"\0" for word in chosen) for chosen in (words, words[:2])]
+
+
+def _network(normalization: Normalization | None = None) -> bytes:
+    random = np.random.default_rng(0)
+    weights = tuple(random.normal(size=shape).astype(np.float32) for shape in ((2, 3), (3, 2)))
+    biases = tuple(np.zeros(weight.shape[1], np.float32) for weight in weights)
+    with _scratch() as folder:
+        Network(FEATURES, weights, biases, "tanh", normalization).save(folder / "net")
+        return (folder / "net").read_bytes()
+
+
+def _normalizations() -> list[Normalization]:
+    values = np.random.default_rng(0).normal(size=(9, 2))
+    return [Normalization.fit(values, FEATURES, method, quantiles=3) for method in METHODS]
+
+
+def networks() -> list[bytes]:
+    """Return networks with and without a normalization."""
+    return [_network(), *(_network(each) for each in _normalizations())]
+
+
+def tensors() -> list[bytes]:
+    """Return safetensors files that are no networks."""
+    return [format_tensors({"x": np.zeros((2, 3), np.float16), "y": np.zeros(0, np.int64)}, {"a": "b"})]
+
+
+def normalizations() -> list[bytes]:
+    """Return a normalization by each method."""
+    return [json.dumps(each.to_json()).encode() for each in _normalizations()]
+
+
+def onnx() -> list[bytes]:
+    """Return linear models."""
+    from tests.policies.linear_models import write_onnx
+
+    with _scratch() as folder:
+        write_onnx(folder / "a", dict.fromkeys(FEATURES, 0.5), 0.1)
+        write_onnx(folder / "b", {FEATURES[0]: 0.5}, 0.1, batch="n")
+        return [(folder / name).read_bytes() for name in ("a", "b")]
+
+
+def tflite() -> list[bytes]:
+    """Return a linear model of two outputs, behind the file that says which of them decides."""
+    from tests.policies.linear_models import write_tflite
+
+    with _scratch() as folder:
+        write_tflite(folder / "a", {FEATURES[0]: 0.5}, 0.1)
+        spec = [{"logging_name": "decision", "tensor_spec": {"name": "decision", "port": 0, "type": "int64_t"}}]
+        return [join(json.dumps(spec).encode(), (folder / "a").read_bytes())]
+
+
+def sb3_parts() -> list[bytes]:
+    """Return the files of an archive of stable-baselines3 that matter, as one input."""
+    import torch
+
+    random = np.random.default_rng(0)
+    shapes = {"mlp_extractor.policy_net.0": (4, 2), "action_net": (2, 4)}
+    state = {}
+    for layer, shape in shapes.items():
+        state[f"{layer}.weight"] = torch.from_numpy(random.normal(size=shape).astype(np.float32))
+        state[f"{layer}.bias"] = torch.zeros(shape[0])
+    stream = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.save(state, stream)
+    data = {"policy_kwargs": {"activation_fn": "<class 'torch.nn.modules.activation.ReLU'>"}}
+    ours = {"features": list(FEATURES), "normalization": _normalizations()[1].to_json()}
+    return [
+        join(json.dumps(data).encode(), json.dumps(each).encode(), stream.getvalue())
+        for each in (ours, {"features": list(FEATURES), "normalization": None})
+    ]
+
+
+def archive(data: bytes) -> bytes:
+    """Return the archive of the files of `sb3_parts()`."""
+    policy, ours, weights = split(data, 3)
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as file:
+        for name, content in (("data", policy), ("mlgo_gym.json", ours), ("policy.pth", weights)):
+            file.writestr(name, content)
+    return stream.getvalue()
+
+
+def sb3_archives() -> list[bytes]:
+    """Return whole archives."""
+    return [archive(each) for each in sb3_parts()]
+
+
+def recipes() -> list[bytes]:
+    """Return a recipe, and one of the plain compile."""
+    recipe = Recipe(
+        "lib/a b.o",
+        "0" * 64,
+        "22.1.8",
+        ("-cc1", "-Oz"),
+        90,
+        100,
+        (Visit("f", 0, (0, 1, 1)), Visit("g, h", 1, (0,))),
+        50,
+    )
+    found = []
+    with _scratch() as folder:
+        for each in (recipe, replace(recipe, visits=())):
+            write_recipe(each, folder / "recipe")
+            found.append((folder / "recipe").read_bytes())
+    return found
+
+
+def results() -> list[bytes]:
+    """Return the header and the lines of an evaluation."""
+    configuration = Configuration(
+        "mlgo/Inline-v0", {}, "text_size", "c", 2, "0" * 64, {"c": {"Oz": 2}}, "22.1.8", "0.1.0", 0, {"default": "d"}
+    )
+    measures = {"text_size": (90.0, 100.0), "object_size": (900.0, 1000.0)}
+    episodes = [
+        EpisodeResult("default", "m", "p", DONE, measures, 0.1, 3, 0, 0, "eJxjAAAAAQAB", 0.5),
+        EpisodeResult("default", "n", "p", NO_DECISIONS),
+        EpisodeResult("always", "m", "p", FAILED, error={"kind": "signal", "message": "crashed"}),
+    ]
+    lines = b"".join(json.dumps(episode.to_json()).encode() + b"\n" for episode in episodes)
+    return [join(json.dumps(configuration.to_json()).encode(), lines)]
+
+
+def traces() -> list[bytes]:
+    """Return the header and the lines of a trace."""
+    meta = {"format": 1, "environment": "e", "arguments": {}, "corpus": "c", "policy": "p", "clang": "22", "seed": 0}
+    episode = {"module": "m", "logs": ["logs/m.log"], "decisions": 2, "handed_over": 0, "reward": 0.5}
+    line = json.dumps({**episode, "measures": {"text_size": [1, 2]}, "error": None}).encode() + b"\n"
+    return [join(json.dumps(meta).encode(), line * 2)]

@@ -1,0 +1,73 @@
+"""Damaged files of every format are refused with the typed error, quickly, and so is everything that fuzzing found."""
+
+from __future__ import annotations
+
+import random
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.formats import FORMATS, Format
+from tests.fuzz.judge import Judge
+from tests.fuzz.mutations import mutate
+
+FOUND = Path(__file__).parent / "found"
+KEPT = sorted(FOUND.glob("*/*"))
+
+
+def judge_of(name: str) -> Judge:
+    """Return what judges inputs of a format, if it can be read here."""
+    for module in FORMATS[name].needs:
+        if find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
+    return Judge(FORMATS[name])
+
+
+@pytest.fixture(scope="module", params=[name for name in FORMATS if not FORMATS[name].native])
+def tested(request: pytest.FixtureRequest) -> tuple[Format, Judge, list[bytes]]:
+    """A format, what judges its inputs, and whole ones."""
+    judge = judge_of(request.param)
+    return FORMATS[request.param], judge, FORMATS[request.param].seeds()
+
+
+def test_whole_files_are_read(tested: tuple[Format, Judge, list[bytes]]) -> None:
+    _, judge, seeds = tested
+    assert [judge(data) for data in seeds] == [None] * len(seeds)
+    assert judge.refused == 0
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32))
+def test_changed_files_are_read_or_refused(tested: tuple[Format, Judge, list[bytes]], seed: int) -> None:
+    form, judge, seeds = tested
+    assert judge(mutate(seeds, form.tokens, form.longest, random.Random(seed))) is None
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(tested: tuple[Format, Judge, list[bytes]], data: bytes) -> None:
+    _, judge, _ = tested
+    assert judge(data) is None
+
+
+@pytest.mark.parametrize("path", KEPT, ids=[f"{path.parent.name}-{path.name}" for path in KEPT])
+def test_what_fuzzing_found_stays_mended(path: Path) -> None:
+    assert judge_of(path.parent.name)(path.read_bytes()) is None
+
+
+def test_what_was_found_is_of_a_format() -> None:
+    assert {path.parent.name for path in KEPT} <= set(FORMATS)
+
+
+def test_a_reader_that_fails_otherwise_is_found() -> None:
+    def fails(data: bytes) -> None:
+        raise KeyError(data)
+
+    judge = Judge(Format("broken", fails, list))
+    found = judge(b"x")
+    assert found is not None
+    assert found.what.startswith("KeyError at tests/fuzz/test_formats.py:")
+    assert judge.refused == 0
