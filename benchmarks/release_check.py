@@ -27,7 +27,7 @@ TOP = ("mlgo_clang/", "mlgo_gym/", "mlgo_gym-")
 DATA = (".bc", ".cmd", ".o", ".so", ".parquet", ".jsonl", ".onnx", ".tflite", ".recipe", ".png")
 """What would be test data, or what somebody has made in the checkout."""
 
-EXTRAS = "cli,corpus,evaluation,render,mlp"
+EXTRAS = "all"
 NO_NETWORK = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
 """A proxy where nobody answers."""
 

@@ -64,7 +64,7 @@ _SHARED = (
         "error",
         FAILURE,
         "dict",
-        "`kind`, `message`, `exit_status` and `stderr`, the tail of standard error",
+        "`kind`, `message`, `exit_status`, the tail of `stderr`; after a crash `reproducer`, a folder",
         'with `on_error="truncate"`',
     ),
 )
