@@ -1,6 +1,6 @@
 """Whether objects are right whatever is decided: programs with known output, compiled under random policies, and run.
 
-    python benchmarks/correctness.py --policies 50 --output runs/correctness
+    python -m benchmarks.correctness --policies 50 --output runs/correctness
 
 The programs are those of `builtin`, each of which checks its own answers, and drivers around libraries of datasets
 whose output is published or can be read by somebody else: xxHash's and MurmurHash's test vectors, what zopfli packs as
@@ -28,9 +28,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from correctness_programs import PROGRAMS, Linker, Program
 
 import mlgo_gym
+from benchmarks.correctness_programs import PROGRAMS, Linker, Program
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.reproducer import WRONG, keep_crash, keep_reproducer
@@ -39,6 +39,8 @@ from mlgo_gym.session.session import Session
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 from mlgo_gym.tasks.action import read_action
 from mlgo_gym.tasks.task import Task
+
+ROOT = Path(__file__).parents[1]
 
 SHARES = (0.02, 0.1, 0.5, 1.0)
 """How often a policy does not take clang's own choice."""
@@ -120,7 +122,8 @@ class Runs:
             return {"outcome": "right", **told}
         for name, compilation in compilations.items():
             if self._program.wrong(self._linker, [*({**plain, name: objects[name]}).values()]):
-                test = (sys.executable, str(Path(__file__).absolute()), "--check", self._program.name, name, "{object}")
+                words = [f"PYTHONPATH={ROOT}", sys.executable, "-m", "benchmarks.correctness", "--check"]
+                test = ("env", *words, self._program.name, name, "{object}")
                 folder = keep_reproducer(
                     self._reproducers,
                     compilation,

@@ -174,9 +174,13 @@ class Linker:
         assert found[0].endswith("crt1.o"), words
         return found
 
-    def _run(self, words: Sequence[str | Path], **environment: str) -> str:
+    def _run(self, words: Sequence[object], **environment: str) -> str:
         done = subprocess.run(
-            words, env={**self._environment, **environment}, capture_output=True, text=True, check=True
+            [str(word) for word in words],
+            env={**self._environment, **environment},
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return done.stdout + done.stderr
 

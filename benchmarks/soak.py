@@ -1,6 +1,6 @@
 """Hours of episodes of every kind, with faults: does anything grow, does anything stay behind?
 
-    python benchmarks/soak.py --minutes 60 --output runs/soak
+    python -m benchmarks.soak --minutes 60 --output runs/soak
 
 Every registered environment is played singly (one that lives as long as the soak, and a fresh one each time), in
 vectors (in lock step, and over `send` and `recv`), with forks, with clangs that wait for the next episode, and with the
@@ -33,10 +33,10 @@ from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
-from soak_plays import CUT_OFF, DAMAGED, PLAYS, Player
-from soak_samples import Sample, as_json, draw, slopes, table, take_sample
 
 import mlgo_gym
+from benchmarks.soak_plays import CUT_OFF, DAMAGED, PLAYS, Player
+from benchmarks.soak_samples import Sample, as_json, draw, slopes, table, take_sample
 from mlgo_gym.corpus.builtin import builtin_corpus
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.session.scratch import scratch_parent

@@ -67,10 +67,10 @@ class Player:
     def vector(self, name: str, **options: Any) -> CompilerVectorEnv:
         """Return a vector environment that is kept under a name; it has begun."""
         if name not in self._kept:
-            envs = gym.make_vec(self.env_id, WIDTH, **{**self._options, **options})
-            assert isinstance(envs, CompilerVectorEnv)
-            self._kept[name] = envs
-            envs.async_reset(seed=int(self.chance.integers(1 << 31)))
+            made = gym.make_vec(self.env_id, WIDTH, **{**self._options, **options})
+            assert isinstance(made, CompilerVectorEnv)
+            self._kept[name] = made
+            made.async_reset(seed=int(self.chance.integers(1 << 31)))
         envs = self._kept[name]
         assert isinstance(envs, CompilerVectorEnv)
         return envs

@@ -129,12 +129,16 @@ def from_bazel_aquery(query: Any, base: Path) -> ObjectList:
         CorpusError: it has no such action.
     """
     actions = query.get("actions") if isinstance(query, dict) else None
-    links = [action for action in actions or () if isinstance(action, dict) and action.get("mnemonic") == "CppLink"]
+    each = actions if isinstance(actions, list) else ()
+    links = [action for action in each if isinstance(action, dict) and action.get("mnemonic") == "CppLink"]
     if not links:
         raise CorpusError(
             "the output of `bazel aquery --output=jsonproto` has no CppLink action; query the linked target"
         )
-    return from_linker_parameters([str(word) for word in links[-1].get("arguments", ())], base)
+    words = links[-1].get("arguments", [])
+    if not isinstance(words, list):
+        raise CorpusError(f"the arguments of a CppLink action are a list, found {str(words)[:80]}; query it again")
+    return from_linker_parameters([str(word) for word in words], base)
 
 
 def from_directory(folder: Path) -> ObjectList:

@@ -13,6 +13,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.storage.cache import JsonCache, write_atomically
 from mlgo_gym.storage.json_lines import read_json_lines
+from mlgo_gym.storage.json_text import check_fields
 
 MODULES = "modules.jsonl"
 UNKNOWN = "unknown"
@@ -87,11 +88,12 @@ def read_modules(folder: Path) -> dict[str, ModuleFacts]:
     if not path.exists():
         return {}
     try:
-        return {value["module"]: _parse(value) for _, value in read_json_lines(path)}
-    except (KeyError, TypeError) as error:
+        facts = [_parse(value) for _, value in read_json_lines(path)]
+        return {each.module: each for each in facts}
+    except (KeyError, TypeError, ValueError) as error:
         raise MlgoError(f"{path} was to be about modules, and a line is not: {error!r}; evaluate again") from error
 
 
 def _parse(value: Mapping[str, Any]) -> ModuleFacts:
-    flags = value["flags"]
+    flags = check_fields(ModuleFacts, value)["flags"]
     return ModuleFacts(**{**value, "flags": None if flags is None else tuple(flags)})

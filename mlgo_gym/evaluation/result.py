@@ -148,4 +148,12 @@ def load_result(folder: str | Path) -> EvaluationResult:
         MlgoError: there are none, or they are damaged.
     """
     path = Path(folder)
-    return EvaluationResult(read_configuration(path), tuple(read_episodes(path)), read_modules(path))
+    result = EvaluationResult(read_configuration(path), tuple(read_episodes(path)), read_modules(path))
+    for episode in result.episodes:
+        missing = [name for name in result.measures if name not in episode.measures]
+        if missing and episode.status == DONE:
+            raise MlgoError(
+                f"{path} was to have the {' and '.join(missing)} of {episode.policy} on {episode.module}, and has not; "
+                "evaluate it again"
+            )
+    return result

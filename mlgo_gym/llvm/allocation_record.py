@@ -125,7 +125,7 @@ def read_allocation_record(record: bytes) -> dict[str, AllocationCosts]:
                 numbers["copies_cost"],
             )
         except (ValueError, OverflowError) as error:
-            raise MlgoError(f"a remark of the optimisation record is not as it should be: {error}") from None
+            raise MlgoError(f"a remark of the optimisation record was to give numbers and a name: {error}") from None
     return costs
 
 

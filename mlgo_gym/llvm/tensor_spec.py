@@ -23,8 +23,6 @@ SCALAR_TYPES: dict[str, np.dtype[Any]] = {
 }
 """The scalar types of `SUPPORTED_TENSOR_TYPES` in llvm/Analysis/TensorSpec.h, little-endian as every supported host."""
 
-_MOST_DIMENSIONS = 30
-
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
@@ -45,14 +43,8 @@ class TensorSpec:
     def __post_init__(self) -> None:
         if self.type not in SCALAR_TYPES:
             raise ValueError(f"tensor {self.name!r} has type {self.type!r}; known are {', '.join(SCALAR_TYPES)}")
-        if not self.name:
-            raise ValueError("a tensor has no name")
-        # NumPy follows no more than 64 dimensions, older ones 32; the features of an observation are one of them.
-        if not 1 <= len(self.shape) <= _MOST_DIMENSIONS or any(extent < 1 for extent in self.shape):
-            raise ValueError(
-                f"tensor {self.name!r} has shape {str(list(self.shape))[:80]}; 1 to {_MOST_DIMENSIONS} extents of at "
-                "least 1 were wanted"
-            )
+        if not self.shape or any(extent < 1 for extent in self.shape):
+            raise ValueError(f"tensor {self.name!r} has shape {list(self.shape)}; every extent must be at least 1")
 
     @property
     def dtype(self) -> np.dtype[Any]:

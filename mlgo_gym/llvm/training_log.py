@@ -44,6 +44,10 @@ class LogHeader:
             raise ValueError(f"a header names a feature twice: {sorted(n for n in set(names) if names.count(n) > 1)}")
         if self.observation_bytes > LARGEST_OBSERVATION or (self.score and self.score.nbytes > LARGEST_OBSERVATION):
             raise ValueError(f"a header asks for an observation of more than {LARGEST_OBSERVATION} bytes")
+        # What NumPy cannot lay out, such as a hundred dimensions, is known here, and not at the first observation.
+        record_dtype(self.features)
+        if self.score is not None:
+            record_dtype([self.score])
 
     @property
     def observation_bytes(self) -> int:

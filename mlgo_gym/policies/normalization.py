@@ -199,7 +199,7 @@ class Normalization:
             center, scale = (np.asarray(value[key], np.float32) for key in ("center", "scale"))
             table = np.asarray(value["quantiles"], np.float32).reshape(len(names), -1)
             return cls(value["method"], names, center, scale, table)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise MlgoError(
                 f"the data of a normalization (format {FORMAT}) were wanted, and they are of another form ({error!r}); "
                 "fit it again"

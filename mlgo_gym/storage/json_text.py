@@ -7,10 +7,7 @@ import math
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 
 def parse_json(data: str | bytes) -> Any:
@@ -48,7 +45,7 @@ def check_fields(record: type, value: object) -> dict[str, Any]:
     return value
 
 
-def check_values(record: DataclassInstance) -> None:
+def check_values(record: Any) -> None:
     """Hold what a dataclass was made of against its annotations, as `check_fields()` does before.
 
     Raises:
@@ -78,7 +75,7 @@ def _is(value: object, hint: Any) -> bool:
     return isinstance(value, hint)
 
 
-def _is_number(value: object, kind: type) -> bool:
+def _is_number(value: Any, kind: type[int] | type[float]) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, kind)):
         return False
     try:

@@ -25,6 +25,7 @@ from mlgo_gym.corpus.links import read_links
 from mlgo_gym.corpus.object_list import read_object_list
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, TrainingLogError
+from mlgo_gym.evaluation.module_facts import MODULES
 from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.evaluation.result_folder import EPISODES, HEADER
 from mlgo_gym.llvm.allocation_record import CostWeights, read_allocation_record
@@ -152,12 +153,14 @@ def _model(spec: str, name: str) -> Callable[[bytes], None]:
 
 
 def _results(data: bytes) -> None:
-    header, episodes = split(data, 2)
+    header, episodes, modules = split(data, 3)
     _file(f"results/{HEADER}", header)
+    _file(f"results/{MODULES}", modules)
     result = load_result(_file(f"results/{EPISODES}", episodes).parent)
     assert result.deviations is not None
     assert result.failures is not None
     assert result.without_decisions is not None
+    assert result.languages is not None
     for project in (None, *result.projects):
         assert len(result.summaries(project)) <= len(result.policies)
 
