@@ -19,7 +19,7 @@ LONGEST_LINE = 1 << 20
 """A header or an event line longer than this many bytes is taken for garbage."""
 
 LARGEST_OBSERVATION = 1 << 24
-"""A header that asks for more bytes than this in one observation is taken for garbage; clang's largest has 2,636."""
+"""A header that announces more bytes of features than this is taken for garbage: they would all be kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,11 @@ class LogHeader:
             raise ValueError("a header needs at least one feature")
         if len(set(names)) != len(names):
             raise ValueError(f"a header names a feature twice: {sorted(n for n in set(names) if names.count(n) > 1)}")
-        if self.observation_bytes > LARGEST_OBSERVATION or (self.score and self.score.nbytes > LARGEST_OBSERVATION):
-            raise ValueError(f"a header asks for an observation of more than {LARGEST_OBSERVATION} bytes")
+        for size in (self.observation_bytes, 0 if self.score is None else self.score.nbytes):
+            if size > LARGEST_OBSERVATION:
+                raise ValueError(
+                    f"a question of at most {LARGEST_OBSERVATION} bytes was wanted, the header says {size}"
+                )
         # What NumPy cannot lay out, such as a hundred dimensions, is known here, and not at the first observation.
         record_dtype(self.features)
         if self.score is not None:

@@ -16,9 +16,6 @@ from mlgo_gym.session.file_id import FileId, file_id
 
 _READ_SIZE = 1 << 16
 
-LARGEST_QUESTION = 1 << 24
-"""A header that announces more bytes of features than this is taken for garbage: they would all be kept in memory."""
-
 
 class Channel:
     """Our ends of two new FIFOs.
@@ -119,11 +116,6 @@ class Channel:
         wanted, found = self.advisor.scalar_type, header.advice
         if found is None or found.type != wanted or found.size != 1:
             raise TrainingLogError(f"one {wanted} was to be the advice, the header says {found}", 0)
-        size = header.observation_bytes
-        if size > LARGEST_QUESTION:
-            raise TrainingLogError(
-                f"a question of at most {LARGEST_QUESTION} bytes was wanted, the header says {size}", 0
-            )
 
     def send_ahead(self, answers: Sequence[bytes], asked: int) -> None:
         """Send the answers to the next questions.
