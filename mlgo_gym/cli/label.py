@@ -54,7 +54,7 @@ def label(
     arguments = {**compiler_arguments(clang, trust, memory_limit, cpu_limit), **parse_settings(settings or ())}
     labelling = Labelling(corpus, policy, environment, arguments, compiles, seconds, seed, check, largest, limit)
     total = len(labelling.modules(labelling.make()))
-    lines = collect(labelling.run(output, jobs, ray=address_of(ray)), total, "labels")
+    lines = collect(labelling.run(output, jobs, ray=address_of(ray)), total, "labels", "labels")
     _report(lines, as_json)
     raise typer.Exit(exit_status(lines))
 

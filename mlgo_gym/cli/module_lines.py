@@ -10,20 +10,22 @@ import typer
 from mlgo_gym.cli.progress import progress_over
 
 
-def collect(lines: Iterable[dict[str, Any]], total: int, what: str) -> list[dict[str, Any]]:
+def collect(lines: Iterable[dict[str, Any]], total: int, what: str, counted: str) -> list[dict[str, Any]]:
     """Return the lines about all modules, and say of each that failed why it did.
 
     Args:
         lines: one about each module, with `error` where it failed.
         total: how many modules there are.
         what: what a module that failed does not have.
+        counted: what is added up as they come; the key of a number in the lines.
     """
     found = []
+    count = failed = 0
     with progress_over(total, "Modules") as advance:
         for line in lines:
             found.append(line)
-            failed = sum("error" in each for each in found)
-            advance(f"{failed} failed" if failed else "")
+            count, failed = count + line.get(counted, 0), failed + ("error" in line)
+            advance(f"{count:,} {counted}" + (f", {failed} failed" if failed else ""))
             if "error" in line:
                 typer.echo(f"mlgo-gym: {line['module']} has no {what}: {line['error'].splitlines()[0]}", err=True)
     return found

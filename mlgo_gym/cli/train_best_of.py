@@ -57,7 +57,7 @@ def best_of(
     arguments = compiler_arguments(clang, trust, memory_limit, cpu_limit)
     best = BestOf(corpus, tuple(baseline), environment, arguments, seed, largest, limit)
     plays = output.with_name(f"{output.name}.plays")
-    lines = collect(best.run(plays, jobs, ray=address_of(ray)), len(best.modules(best.make())), "answers")
+    lines = collect(best.run(plays, jobs, ray=address_of(ray)), len(best.modules(best.make())), "answers", "decisions")
     with curves(output.with_suffix(".curves")) as curve:
         network = best.learn(
             plays,
