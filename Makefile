@@ -59,6 +59,7 @@ format:
 # The documentation as a site, build/site/index.html; a broken link is an error. 20 seconds, and the installation.
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "==> build/site; with its search: python3 -m http.server --directory build/site"
 
 install: $(VENV)/.installed
 
