@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, compiler_arguments
 from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.trust import TrustOption
 
@@ -33,6 +33,8 @@ def explain(
     as_json: JsonOption = False,
     seed: Annotated[int, typer.Option(help="What random policies depend on.")] = 0,
     clang: ClangOption = None,
+    memory_limit: MemoryOption = None,
+    cpu_limit: CpuOption = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
@@ -56,7 +58,11 @@ def explain(
     from mlgo_gym.storage.cache import write_atomically
 
     first, second = _pair(split_policies(policy or ()))
-    arguments: dict[str, Any] = {"corpus": corpus, **compiler_arguments(clang, trust), **parse_settings(settings or ())}
+    arguments: dict[str, Any] = {
+        "corpus": corpus,
+        **compiler_arguments(clang, trust, memory_limit, cpu_limit),
+        **parse_settings(settings or ()),
+    }
     if module.endswith(".bc") and Path(module).is_file():
         arguments["corpus"] = str(Path(module).resolve())
     if flags is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, compiler_arguments
 from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.trust import TrustOption
 
@@ -32,6 +32,8 @@ def importance(
     seed: Annotated[int, typer.Option(help="The source of chance.")] = 0,
     as_json: JsonOption = False,
     clang: ClangOption = None,
+    memory_limit: MemoryOption = None,
+    cpu_limit: CpuOption = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
@@ -50,7 +52,7 @@ def importance(
     from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.explanation.importance import Importance
 
-    arguments = {**compiler_arguments(clang, trust), **parse_settings(settings or ())}
+    arguments = {**compiler_arguments(clang, trust, memory_limit, cpu_limit), **parse_settings(settings or ())}
     wanted = Importance(corpus, policy, environment, arguments, compiled, shap, seed, limit, largest)
     with progress_over(wanted.steps(wanted.make()), "Episodes") as advance:
         found = wanted.find(jobs, advance)

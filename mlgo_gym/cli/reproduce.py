@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mlgo_gym.cli.compiler import ClangOption
+from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.trust import TrustOption
 
 
@@ -19,6 +20,7 @@ def reproduce(
     reduce: Annotated[bool, typer.Option("--reduce", help="Make the module as small as it still goes wrong.")] = False,
     timeout: Annotated[float, typer.Option(help="Seconds that clang may compute without a sign of life.")] = 60.0,
     trust: TrustOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compile the module of a reproducer again with the decisions that it keeps.
 
@@ -36,9 +38,11 @@ def reproduce(
     toolchain = find_toolchain(clang)
     if reduce:
         smaller = reduce_module(folder, toolchain, timeout=timeout, trust=trust)
-        typer.echo(f"{smaller}: {smaller.stat().st_size} bytes, of {(folder / 'module.bc').stat().st_size}")
+        size, before = smaller.stat().st_size, (folder / "module.bc").stat().st_size
+        show(as_json, {"module": smaller, "bytes": size, "before": before}, f"{smaller}: {size} bytes, of {before}")
         return
     found = see_again(folder, toolchain, bitcode=module, timeout=timeout, trust=trust)
-    typer.echo(f"{'it happens again' if found.again else 'it does not happen again'}: {found.what}")
+    text = f"{'it happens again' if found.again else 'it does not happen again'}: {found.what}"
+    show(as_json, {"again": found.again, "what": found.what}, text)
     if not found.again:
         raise typer.Exit(1)
