@@ -35,6 +35,8 @@ def count(*names: str) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             counters = parse(os.pread(descriptor, _LARGEST, 0))
             for name in names:
+                # The name of a file may have bytes that are no UTF-8.
+                name = name.encode(errors="backslashreplace").decode()
                 counters[name] = counters.get(name, 0) + 1
             text = "".join(f"{number} {name}\n" for name, number in counters.items()).encode()
             # Numbers only grow, so a shorter text never has to cut what is there.

@@ -154,7 +154,9 @@ def _build_native_library(network: str, library: str, compiler: Sequence[str]) -
     import sys
 
     command = [sys.executable, "-m", "mlgo_gym.deploy.native_library", network, library, *compiler]
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+    )
     if result.returncode != 0:
         raise PolicyError(result.stderr.strip() or f"native code of {network} was to be made, and was not")
 

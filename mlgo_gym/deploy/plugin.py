@@ -141,7 +141,9 @@ def build_plugin(policy: DecisionCode, llvm: InstalledLlvm, output: Path, *, com
 
 
 def _output(command: Sequence[str]) -> str:
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+    )
     if result.returncode != 0:
         raise ToolchainError(f"{command[0]} was to succeed, and said: {result.stderr.strip()[-2000:]}")
     return result.stdout.strip()

@@ -89,7 +89,9 @@ def cc1_flags(command: Sequence[str]) -> tuple[str, ...]:
     # `zig clang` takes its first word as the name of the tool.
     place = 2 if len(asked) > 1 and asked[1] == "clang" else 1
     asked.insert(place, "-###")
-    result = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="surrogateescape", check=False
+    )
     lines = [line for line in result.stderr.splitlines() if '"-cc1"' in line]
     if result.returncode != 0 or len(lines) != 1:
         raise MlgoError(f"clang was to name its -cc1 line; it said: {result.stderr.strip()[-500:]}")

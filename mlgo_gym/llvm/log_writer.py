@@ -30,7 +30,10 @@ class LogWriter:
         self._line(header.to_json())
 
     def _line(self, value: dict[str, object]) -> None:
-        self._stream.write(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        # As LLVM does, which writes the replacement character for bytes of a name that are no UTF-8.
+        valid = text.encode(errors="surrogateescape").decode(errors="replace")
+        self._stream.write(valid.encode() + b"\n")
 
     def context(self, name: str) -> None:
         """Begin a context; every observation belongs to one."""

@@ -28,7 +28,7 @@ class RandomPolicy:
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:  # noqa: ARG002 - the interface of a policy
         """Return a random action; one of those that `info["action_mask"]` allows, where there is a mask."""
         if info["decision"] == 0:
-            digest = hashlib.sha256(f"{self._seed}:{info['module']}".encode()).digest()
+            digest = hashlib.sha256(f"{self._seed}:{info['module']}".encode(errors="surrogateescape")).digest()
             self._space.seed(int.from_bytes(digest[:4], "little"))
         mask = info.get("action_mask")
         return self._space.sample() if mask is None else self._space.sample(mask)

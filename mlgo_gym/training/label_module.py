@@ -115,7 +115,7 @@ def label_module(
         CompilerError: the compile by the policy alone failed.
         MlgoError: the task is not about inlining alone.
     """
-    work = _Work(compilation, task, policy, random.Random(f"{seed} {compilation.module.name}"), timeout)  # noqa: S311 - no secret
+    work = _Work(compilation, task, policy, _chance(seed, compilation.module.name), timeout)
     begun = _processor_seconds()
     while work.result.compiles < compiles and _processor_seconds() - begun < seconds:
         if not work.flip_many():
@@ -226,3 +226,8 @@ class _Work:
             if done:
                 change = compiled.text - self.alone.text
                 self.result.checked.append((label.bytes, -change if label.decision.answer else change))
+
+
+def _chance(seed: int, module: str) -> random.Random:
+    # As bytes, since a file's name may have some that are no UTF-8.
+    return random.Random(f"{seed} {module}".encode(errors="surrogateescape"))  # noqa: S311 - no secret

@@ -109,6 +109,12 @@ def test_function_names_that_json_must_escape_are_read_and_written_as_clang_does
     assert rewritten(log) == log
 
 
+def test_a_function_name_that_is_no_utf_8_is_written_as_llvm_does() -> None:
+    out = io.BytesIO()
+    LogWriter(out, SCORED).context("o\udcffd caf\u00e9")
+    assert out.getvalue().endswith('\n{"context":"o\ufffdd caf\u00e9"}\n'.encode())
+
+
 def test_the_header_of_a_log_with_scores_is_that_of_llvm() -> None:
     out = io.BytesIO()
     writer = LogWriter(out, SCORED)

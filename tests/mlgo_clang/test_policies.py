@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -143,6 +145,32 @@ def test_any_number_count_at_once(own_cache: Path) -> None:
     processes = [subprocess.Popen(["python3", "-c", code], cwd=Path(__file__).parents[2]) for _ in range(4)]
     assert [process.wait() for process in processes] == [0] * 4
     assert parse(Path(counters_path()).read_bytes()) == {"a": 200, "b": 200}
+
+
+@pytest.mark.parametrize(
+    "name", [os.fsdecode(b"\xff.c"), "two\nlines.c", "a b.c", "q'\".c", "$(touch pwned).c", "@x.c"]
+)
+def test_a_source_of_any_name_is_compiled(name: str, run: Run, project: Path, own_cache: Path) -> None:
+    shutil.copy(project / "calls.c", project / name)
+    done = run("--mlgo-policy=never", "-Oz", "-c", f"./{name}", "-o", "it.o")
+    assert (done.returncode, done.stderr) == (0, b"")
+    missing = os.fsdecode(b"/no\xff\n")
+    for _ in range(2):
+        done = run(f"--mlgo-policy=mlp:{missing}", "-Oz", "-c", f"./{name}", "-o", "it.o")
+        assert done.returncode == 0
+        assert b"is compiled by clang alone" in done.stderr
+    assert counted()["compiled by clang alone"] == 2
+    assert 2 in {count for name, count in counted().items() if name.startswith("because")}
+    searching = ("--mlgo-policy=never", f"--mlgo-recipes={os.fsdecode(bytes([0xFE]))}", "--mlgo-search=2")
+    assert run(*searching, "-Oz", "-c", f"./{name}", "-o", "it.o").stderr == b""
+    assert counted()["searched"] == 1
+    # A recipe is a text of lines, and the name of its source is one of them.
+    assert counted().get("compiled by a recipe", 0) == ("\n" not in name)
+    assert not (project / "pwned").exists()
+
+
+def counted() -> dict[str, int]:
+    return parse(Path(counters_path()).read_bytes())
 
 
 def test_an_option_of_ours_that_is_none_is_refused(run: Run) -> None:
