@@ -29,8 +29,11 @@ from typing import Any
 
 PROGRAM = Path(sys.executable).with_name("mlgo-gym")
 MARK = "MLGO_KILL_AND_RESUME"
-LONGEST_END = 30.0
-"""The seconds that what a killed program had started may go on."""
+LONGEST_END = 120.0
+"""The seconds that what a killed program had started may go on: Ray's own agents look for their parent now and then."""
+
+LONGEST_COMPILER = 10.0
+"""And those that a compiler may."""
 
 
 def marked(mark: str) -> list[int]:
@@ -42,6 +45,14 @@ def marked(mark: str) -> list[int]:
             if f"{MARK}={mark}".encode() in environment.read_bytes() and state not in "ZX":
                 found.append(int(environment.parent.name))
     return found
+
+
+def words_of(pid: int) -> list[str]:
+    """Return the command line of a process; none where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 def episodes(output: Path) -> dict[tuple[str, str], Any]:
@@ -121,8 +132,10 @@ def _run(command: list[str], folder: Path, kills: int, chance: random.Random) ->
             done += 1
             killed = time.monotonic()
             while left := marked(mark):
-                if time.monotonic() - killed > LONGEST_END:
-                    print(f"after kill {done} these go on: {left}")
+                after = time.monotonic() - killed
+                compilers = [pid for pid in left if "-cc1" in words_of(pid)]
+                if after > LONGEST_END or (compilers and after > LONGEST_COMPILER):
+                    print(f"after kill {done} these go on: {[words_of(pid)[:3] for pid in compilers or left]}")
                     return 1
                 time.sleep(0.01)
             latest_end = max(latest_end, time.monotonic() - killed)

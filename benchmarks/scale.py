@@ -28,6 +28,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.shipping import pack_module
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, workers
+from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, ray_cluster, workers
+from mlgo_gym.scheduling.ray_cluster import MESSAGE_SECONDS
 from mlgo_gym.scheduling.shelf import Shelf, digest_of
 
 MEGABYTE = 1e6
@@ -50,7 +52,8 @@ class Parts:
     """What was measured, per item.
 
     Attributes:
-        driver_seconds: processor time of the driver for an item without a module, and its result on disk.
+        message_seconds: processor time of the driver for a message to a worker and its answer.
+        item_seconds: and for each item in it, without its module, with its result on disk.
         wait_seconds_per_worker: and to see who has a message, for each worker that is waited for; whoever has one by
             then is served without another look.
         ship_seconds: more of it for a module that is sent for the first time, beside the bytes.
@@ -64,7 +67,8 @@ class Parts:
         clang_seconds_per_mb: and for the bytes of its module.
     """
 
-    driver_seconds: float
+    message_seconds: float
+    item_seconds: float
     wait_seconds_per_worker: float
     ship_seconds: float
     ship_seconds_per_mb: float
@@ -103,8 +107,8 @@ def _never(room: int) -> EachAlone[int, float]:
     raise AssertionError(room)
 
 
-def items(address: str, size: int, count: int) -> tuple[float, float, float]:
-    """Run items that do nothing, each with so many bytes of its own.
+def items(address: str, size: int, count: int, interval: float = 0.0) -> tuple[float, float, float]:
+    """Run items that do nothing, each with so many bytes of its own, with a message for each, or one in an interval.
 
     Returns:
         Seconds of an item by the clock, of the driver's processor, and of a worker's.
@@ -114,6 +118,7 @@ def items(address: str, size: int, count: int) -> tuple[float, float, float]:
     def pack(name: str) -> dict[str, bytes]:
         return {"module.bc": content + name.encode()}
 
+    ray_cluster.MESSAGE_SECONDS = interval
     abroad = Abroad(_idle, str, pack if size else _nothing)
     with workers(_never, 1, ray=address, abroad=lambda: abroad) as running:
         list(running.run(Backlog(range(20))))
@@ -228,18 +233,20 @@ def measure(names: str, count: int) -> Parts:
     packed_mb = sum(sizes[:100]) / MEGABYTE
     with cluster(1) as address:
         bare, small, large = (items(address, size, ITEMS) for size in (0, 10_000, 510_000))
+        together = items(address, 0, 10 * ITEMS, 0.5)
         put, get = store_speed(address)
         wait = waiting(address)
     per_mb = max(0.0, (large[1] - small[1]) / 0.5)
     seconds, bytes_ = episodes(corpus, count)
     slope, offset = statistics.linear_regression([size / MEGABYTE for size in bytes_], seconds)
     return Parts(
-        driver_seconds=bare[1] + on_disk(),
+        message_seconds=max(0.0, bare[1] - together[1]),
+        item_seconds=together[1] + on_disk(),
         wait_seconds_per_worker=wait,
         ship_seconds=max(0.0, small[1] - bare[1] - 0.01 * per_mb),
         ship_seconds_per_mb=per_mb + packed / packed_mb,
         round_trip_seconds=bare[0],
-        worker_seconds=bare[2],
+        worker_seconds=together[2],
         get_mb_per_second=get,
         put_mb_per_second=put,
         sizes=sizes,
@@ -304,6 +311,7 @@ def simulate(parts: Parts, cluster: Cluster, modules: int, seed: int = 0) -> Out
     driver_free = network_free = driver_busy = network_busy = computed = end = sent = 0.0
     last_packed = -1
     looked = -1.0
+    left, pace = modules * cluster.policies, parts.clang_seconds
     # When a worker's message reaches the driver, and which worker.
     asking = [(cluster.latency_seconds, worker) for worker in range(cluster.cores)]
     heapq.heapify(asking)
@@ -314,30 +322,36 @@ def simulate(parts: Parts, cluster: Cluster, modules: int, seed: int = 0) -> Out
             driver_busy += look
             driver_free = looked = max(at, driver_free) + look
         begun = max(at, driver_free)
-        item = next(waiting, None)
-        if item is None:
+        together = 1 + int(MESSAGE_SECONDS * cluster.cores / pace)
+        given = list(islice(waiting, max(1, min(together, left // (2 * cluster.cores)))))
+        left -= len(given)
+        if not given:
             end = max(end, begun)
             continue
-        number, size = item
-        megabytes = size / MEGABYTE
-        cost = parts.driver_seconds
-        if number != last_packed:
-            cost += parts.ship_seconds + parts.ship_seconds_per_mb * megabytes
-            last_packed = number
+        node = worker // cluster.cores_per_node
+        cost, took, ready = parts.message_seconds, 0.0, 0.0
+        for number, size in given:
+            megabytes = size / MEGABYTE
+            cost += parts.item_seconds
+            if number != last_packed:
+                cost += parts.ship_seconds + parts.ship_seconds_per_mb * megabytes
+                last_packed = number
+            if number not in there[node]:
+                there[node].add(number)
+                transfer = megabytes / cluster.network_mb_per_second
+                network_free = max(begun + cost, network_free) + transfer
+                network_busy += transfer
+                sent += megabytes
+                took += megabytes / parts.get_mb_per_second
+                ready = network_free
+            seconds = (parts.clang_seconds + parts.clang_seconds_per_mb * megabytes) * cluster.slower
+            computed += seconds
+            took += parts.worker_seconds + seconds
         driver_free = begun + cost
         driver_busy += cost
-        ready = driver_free + cluster.latency_seconds
-        node = worker // cluster.cores_per_node
-        if number not in there[node]:
-            there[node].add(number)
-            transfer = megabytes / cluster.network_mb_per_second
-            network_free = max(ready, network_free) + transfer
-            network_busy += transfer
-            sent += megabytes
-            ready = network_free + megabytes / parts.get_mb_per_second
-        took = (parts.clang_seconds + parts.clang_seconds_per_mb * megabytes) * cluster.slower
-        computed += took
-        heapq.heappush(asking, (ready + parts.worker_seconds + took + cluster.latency_seconds, worker))
+        pace += 0.01 * (took / len(given) - pace)
+        ready = max(driver_free, ready) + cluster.latency_seconds
+        heapq.heappush(asking, (ready + took + cluster.latency_seconds, worker))
     return Outcome(end, computed / (end * cluster.cores), driver_busy / end, network_busy / end, sent / 1000)
 
 

@@ -89,12 +89,13 @@ class Evaluation:
         self._contestants = Contestants(self._settings)
         everything = self._contestants.env.corpus
         modules = _choose(everything if split is None else everything.split(split), limit, seed)
-        configuration = self._configure(modules, split)
+        # In one go: what a module's bitcode says is read once for both.
+        levels, self._modules = _describe(everything, modules)
+        configuration = self._configure(modules, split, levels)
         self._results: dict[tuple[str, str], EpisodeResult] = {}
         """What has no folder to be in."""
         self._folder = None if output is None else ResultFolder(Path(output), configuration)
         self._configuration = configuration if self._folder is None else self._folder.configuration
-        self._modules = {module.name: ModuleFacts.of(module) for module in modules}
         corpus = self._contestants.env.corpus
         deciding_first = sorted(named, key=lambda name: is_plain_clang(named[name]))
         names = [module.name for module in modules]
@@ -107,7 +108,9 @@ class Evaluation:
             self.close()
             raise
 
-    def _configure(self, modules: Sequence[Module], split: str | None) -> Configuration:
+    def _configure(
+        self, modules: Sequence[Module], split: str | None, levels: dict[str, dict[str, int]]
+    ) -> Configuration:
         env, settings = self._contestants.env, self._settings
         return Configuration(
             environment=settings.environment,
@@ -118,7 +121,7 @@ class Evaluation:
             corpus=env.corpus.name,
             modules=len(modules),
             modules_digest=key_of([[module.name, module.digest(), module.flags] for module in modules]),
-            levels=_levels(env.corpus, modules),
+            levels=levels,
             split=split,
             clang=env.toolchain.version_text,
             mlgo_gym=mlgo_gym.__version__,
@@ -285,11 +288,13 @@ def _as_json(arguments: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _levels(corpus: Corpus, modules: Sequence[Module]) -> dict[str, dict[str, int]]:
-    """Return how many modules of each corpus have functions of which optimisation level."""
+def _describe(corpus: Corpus, modules: Sequence[Module]) -> tuple[dict[str, dict[str, int]], dict[str, ModuleFacts]]:
+    """Return how many modules of each corpus have functions of which optimisation level, and the facts of each."""
     members = corpus.name.split(",")
     counts: dict[str, Counter[str]] = {}
+    facts: dict[str, ModuleFacts] = {}
     for module in modules:
+        facts[module.name] = ModuleFacts.of(module)
         member = module.name.partition("/")[0] if len(members) > 1 else corpus.name
         counts.setdefault(member, Counter())[bitcode_facts(module).level] += 1
-    return {member: dict(levels) for member, levels in counts.items()}
+    return {member: dict(levels) for member, levels in counts.items()}, facts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +51,18 @@ class ModuleFacts:
 
 def bitcode_facts(module: Module) -> BitcodeFacts:
     """Return what a module's bitcode says of itself; read once and kept on disk."""
-    key = module.digest()
+    return _facts_of(module.bitcode, module.digest())
+
+
+@lru_cache(maxsize=8)
+def _facts_of(bitcode: Path, key: str) -> BitcodeFacts:
     known = _facts.get(key)
     if known is not None:
         try:
             return BitcodeFacts(**known)
         except TypeError:
             pass  # a record of another release of ours: read again
-    facts = read_bitcode(module.bitcode)
+    facts = read_bitcode(bitcode)
     _facts.put(key, asdict(facts))
     return facts
 

@@ -49,6 +49,7 @@ class Member(ABC, Generic[Item, Result]):
         ready: whether it can be given items.
         items: what it works on, and when it was given it, on the monotonic clock.
         in_vain: what it works on too, and somebody else has done.
+        pace: the seconds that it takes for an item, as it says itself; 0 where it does not.
     """
 
     def __init__(self, room: int) -> None:
@@ -56,6 +57,7 @@ class Member(ABC, Generic[Item, Result]):
         self.ready = False
         self.items: dict[Item, float] = {}
         self.in_vain: set[Item] = set()
+        self.pace = 0.0
 
     @abstractmethod
     def send(self, items: Sequence[Item]) -> None:
@@ -85,8 +87,8 @@ class Crew(ABC, Generic[Item, Result]):
     """Workers that are hired when there is something to do, and share a queue.
 
     A worker that dies at an item makes this item `Lost`, or has it begun again elsewhere as often as is wanted, and
-    another worker takes its place. If it was busy with several they are all begun anew, one after the other, so that it
-    shows which of them was to blame.
+    another worker takes its place. If it was busy with several they are all begun anew, each alone, so that it shows
+    which of them was to blame.
 
     Args:
         jobs: the most workers.
@@ -94,17 +96,30 @@ class Crew(ABC, Generic[Item, Result]):
         again: how often an item is begun again that a worker died at alone.
         copies: whether an item that is late, when nothing else waits, is given to a second worker too; the first result
             counts, and who still works on it then is ended.
+        message_seconds: what a message costs this process. Where there are so many workers that their messages would
+            keep it busy, each is given more items than it has room for, and tells the results of several at once.
     """
 
-    def __init__(self, jobs: int, room: int, *, again: int = 0, copies: bool = False) -> None:
+    def __init__(
+        self, jobs: int, room: int, *, again: int = 0, copies: bool = False, message_seconds: float = 0.0
+    ) -> None:
         self._jobs = jobs
         self._room = room
         self._again = again
         self._copies = copies
         self._members: list[Member[Item, Result]] = []
         self._deaths: Counter[Item] = Counter()
+        self._copied: set[Item] = set()
+        self._suspects: set[Item] = set()
+        self._message_seconds = message_seconds
+        self._paces: deque[float] = deque(maxlen=1000)
         self._stillborn = 0
         self._seconds: deque[float] = deque(maxlen=1000)
+
+    @property
+    def interval(self) -> float:
+        """How long a worker may keep results to itself, in seconds."""
+        return self._message_seconds * len(self._members)
 
     @abstractmethod
     def hire(self, room: int) -> Member[Item, Result]:
@@ -166,6 +181,8 @@ class Crew(ABC, Generic[Item, Result]):
             return
         member.ready = True
         self._stillborn = 0
+        if member.pace:
+            self._paces.append(member.pace)
         now = time.monotonic()
         for item, result in results:
             member.in_vain.discard(item)
@@ -174,7 +191,10 @@ class Crew(ABC, Generic[Item, Result]):
                 continue
             self._seconds.append(now - started)
             self._deaths.pop(item, None)
-            self._dismiss_those_at(item)
+            self._suspects.discard(item)
+            if item in self._copied:
+                self._copied.discard(item)
+                self._dismiss_those_at(item)
             yield item, result
         self._feed(member, queue)
 
@@ -183,8 +203,9 @@ class Crew(ABC, Generic[Item, Result]):
     ) -> Generator[tuple[Item, Result | Lost]]:
         self._members.remove(member)
         member.end(0.0)
-        # What another one works on too is not lost.
+        # What another one works on too is not lost, and can be given to a third.
         alone = [item for item in member.items if not self._holders(item)]
+        self._copied.difference_update(member.items)
         if not member.ready or not member.items:
             self._stillborn += 1
             if not self._again or self._stillborn > _STILLBORN:
@@ -194,7 +215,7 @@ class Crew(ABC, Generic[Item, Result]):
                 )
         if len(member.items) > 1:
             queue.put_back(alone)
-            self._room = 1
+            self._suspects.update(alone)
         else:
             for item in alone:
                 self._deaths[item] += 1
@@ -202,6 +223,7 @@ class Crew(ABC, Generic[Item, Result]):
                     yield item, Lost(gone.how, gone.status)
                 else:
                     queue.put_back([item])
+                    self._suspects.add(item)
         if len(queue):
             self._members.append(self.hire(self._room))
             for other in self._members:
@@ -210,9 +232,21 @@ class Crew(ABC, Generic[Item, Result]):
 
     def _feed(self, member: Member[Item, Result], queue: Queue[Item]) -> None:
         """Give a worker as much as it has room for, and no more than its share of what is left."""
-        room = member.room - len(member.items) - len(member.in_vain)
-        share = min(room, -(-len(queue) // len(self._members)))
-        taken = [item for _ in range(share) if (item := queue.take()) is not None]
+        wanted = member.room - len(member.items) - len(member.in_vain)
+        share = min(wanted, -(-len(queue) // len(self._members)))
+        if self._paces:
+            # With the last of them nobody is to be left alone.
+            most = len(queue) // (2 * len(self._members))
+            share = max(share, min(wanted + int(self.interval / median(self._paces)), most))
+        taken: list[Item] = []
+        while len(taken) < share and (item := queue.take()) is not None:
+            if item in self._suspects:
+                if taken or member.items:
+                    queue.put_back([item])
+                else:
+                    taken.append(item)
+                break
+            taken.append(item)
         # It waits to hear what comes next, unless it has nothing to do.
         if taken or member.items:
             member.hand(taken)
@@ -229,7 +263,8 @@ class Crew(ABC, Generic[Item, Result]):
         late = max(SLOW_FACTOR * median(self._seconds), SLOW_SECONDS)
         for member in list(self._members):
             for item, started in list(member.items.items()):
-                if idle and now - started > late and len(self._holders(item)) == 1:
+                if idle and now - started > late and item not in self._copied:
+                    self._copied.add(item)
                     idle.pop().hand([item])
 
     def _dismiss_those_at(self, item: Item) -> None:

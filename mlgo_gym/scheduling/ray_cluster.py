@@ -30,6 +30,9 @@ SHIPPED_BYTES = 256 << 20
 LOCAL_STORE_BYTES = 512 << 20
 """The object store of a cluster that is started here."""
 
+MESSAGE_SECONDS = 0.005
+"""Twice what a message costs the driver, as benchmarks/scale.py measures it: it is busy half of its time at most."""
+
 AGAIN = 1
 """How often an item is begun again whose worker was lost."""
 
@@ -83,10 +86,11 @@ class RayCluster(Crew[Item, Result]):
             processors = int(self._ray.cluster_resources().get("CPU", 0))
             if jobs is None and processors < 1:
                 raise MlgoError(f"the cluster at {address} has no processor for a worker; add a node that has")
-            super().__init__(jobs or processors, room, again=AGAIN, copies=True)
+            super().__init__(jobs or processors, room, again=AGAIN, copies=True, message_seconds=MESSAGE_SECONDS)
             self._abroad = abroad
             self._run_name = f"{self._ray.get_runtime_context().get_job_id()}-{os.urandom(4).hex()}"
             self._shipped: OrderedDict[str, tuple[str, Any, int]] = OrderedDict()
+            self._shipped_bytes = 0
             self._start = self._ray.put(self._ray.cloudpickle.dumps(abroad.start))
             self._common = [
                 (name, digest_of(good), [self._ray.put(dict(good))]) for name, good in abroad.common.items()
@@ -139,9 +143,9 @@ class RayCluster(Crew[Item, Result]):
             good: Good = self._abroad.pack(name)
             size = sum(map(len, good.values()))
             known = digest_of(good), self._ray.put(dict(good)), size
-            held = size + sum(each[2] for each in self._shipped.values())
-            while self._shipped and held > SHIPPED_BYTES:
-                held -= self._shipped.popitem(last=False)[1][2]
+            self._shipped_bytes += size
+            while self._shipped and self._shipped_bytes > SHIPPED_BYTES:
+                self._shipped_bytes -= self._shipped.popitem(last=False)[1][2]
         self._shipped[name] = known
         digest, reference, _ = known
         # Within a list it is not fetched before somebody asks for it.
@@ -191,7 +195,8 @@ class _RayWorker(Member[Item, Result]):
         self._actor, self.reference = cluster.begin(room)
 
     def send(self, items: Sequence[Item]) -> None:
-        self.reference = self._actor.work.remote([self._cluster.ship(item) for item in items])
+        sent = [self._cluster.ship(item) for item in items]
+        self.reference = self._actor.work.remote(sent, self._cluster.interval)
 
     def receive(self) -> Sequence[tuple[Item, Result]]:
         try:
@@ -202,7 +207,9 @@ class _RayWorker(Member[Item, Result]):
             raise Gone(_first_line(error), 1) from error
         if isinstance(message, str):
             raise MlgoError(message)
-        results: Sequence[tuple[Item, Result]] = message
+        results: Sequence[tuple[Item, Result]]
+        results, seconds = message
+        self.pace = seconds / len(results) if results else 0.0
         return results
 
     def end(self, patience: float) -> None:
@@ -238,7 +245,7 @@ def _worker_class() -> type:
     class Worker:
         def begin(
             self, wanted: str, run: str, start: list[Any], common: list[tuple[str, str, list[Any]]], room: int
-        ) -> str | list[Any]:
+        ) -> str | tuple[list[Any], float]:
             """Make the runner; return why that cannot be, or that nothing is done yet."""
             import platform
             from functools import partial
@@ -258,6 +265,8 @@ def _worker_class() -> type:
             from mlgo_gym.scheduling.shelf import Shelf
 
             self.shelf = Shelf(run)
+            self.room = room
+            self.waiting: list[Any] = []
             self.busy = 0
             for name, digest, reference in common:
                 fetch: Any = partial(ray.get, reference[0])
@@ -266,22 +275,32 @@ def _worker_class() -> type:
                 self.runner = ray.cloudpickle.loads(ray.get(start[0]))(room, self.shelf)
             except MlgoError as error:
                 return f"{where}: {error}"
-            return []
+            return [], 0.0
 
-        def work(self, items: list[tuple[Any, str, str, list[Any]]]) -> list[Any]:
-            """Take items, and return the results of those that are done."""
+        def work(self, items: list[tuple[Any, str, str, list[Any]]], interval: float) -> tuple[list[Any], float]:
+            """Take items; return the results of those that are done after a while, one at least, and the seconds."""
+            import time
             from functools import partial
 
             import ray
 
+            begun = time.monotonic()
+
             for item, name, digest, reference in items:
                 fetch: Any = partial(ray.get, reference[0])
                 self.shelf.put(name, digest, fetch)
-                self.runner.take(item)
-            self.busy += len(items)
-            results = list(self.runner.go_on()) if self.busy else []
-            self.busy -= len(results)
-            return results
+                self.waiting.append(item)
+            results: list[Any] = []
+            while not results or time.monotonic() - begun < interval:
+                while self.waiting and self.busy < self.room:
+                    self.runner.take(self.waiting.pop(0))
+                    self.busy += 1
+                if not self.busy:
+                    break
+                done = self.runner.go_on()
+                self.busy -= len(done)
+                results += done
+            return results, time.monotonic() - begun
 
         def close(self) -> None:
             """Let go of everything."""

@@ -122,6 +122,33 @@ def test_nothing_is_copied_where_copies_are_not_wanted() -> None:
             next(results)
 
 
+def test_where_messages_would_keep_the_driver_busy_each_brings_several_results_but_not_at_the_end() -> None:
+    def answer(member: Scripted, items: Sequence[int]) -> Sequence[tuple[int, str]]:
+        member.pace = 0.1
+        return square(member, items)
+
+    with Scripts(answer, 2, message_seconds=0.25) as crew:
+        assert set(dict(crew.run(Backlog(range(100))))) == set(range(100))
+    handed = [len(items) for _, items in crew.sent]
+    assert max(handed) == 6  # one that there is room for, and five of a tenth of a second
+    assert handed[-1] == 1
+    assert len(handed) < 40
+
+
+def test_a_deadly_item_among_many_is_lost_alone() -> None:
+    deadly = dying({50: 9})
+
+    def answer(member: Scripted, items: Sequence[int]) -> Sequence[tuple[int, str]]:
+        member.pace = 0.1
+        return deadly(member, items)
+
+    with Scripts(answer, 2, message_seconds=0.25, again=1) as crew:
+        found = dict(crew.run(Backlog(range(100))))
+    assert {item for item, result in found.items() if isinstance(result, Lost)} == {50}
+    assert set(found) == set(range(100))
+    assert [items for _, items in crew.sent if 50 in items][1:] == [(50,)] * 2
+
+
 @pytest.mark.parametrize("again", [0, 1])
 def test_workers_that_never_begin_are_an_error(again: int) -> None:
     def answer(member: Scripted, items: Sequence[int]) -> Sequence[tuple[int, str]]:

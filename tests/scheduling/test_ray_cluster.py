@@ -75,6 +75,20 @@ def test_items_of_a_worker_that_is_killed_run_again_and_a_deadly_one_is_lost(clu
     assert found == {number: number**2 for number in range(8) if number != 5}
 
 
+def test_quick_items_come_many_to_a_message(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlgo_gym.scheduling.ray_cluster.MESSAGE_SECONDS", 0.1)
+
+    def work(number: int, shelf: Shelf) -> int:
+        if number == 20:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.005)
+        return number
+
+    found = run(cluster, work, 60)
+    assert isinstance(found.pop(20), Lost)
+    assert found == {number: number for number in range(60) if number != 20}
+
+
 def test_an_item_that_is_slow_at_the_end_runs_elsewhere_too(
     cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
