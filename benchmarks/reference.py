@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,9 @@ def _call(command: str, until: float) -> None:
     """Run a command of this environment, and interrupt it when the time is over."""
     words = shlex.split(command)
     program = Path(sys.executable).with_name(words[0])
-    with subprocess.Popen([program, *words[1:]], cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+    # A job in the background ignores Ctrl-C, and so would what it starts.
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen([program, *words[1:]], cwd=ROOT, stdout=subprocess.DEVNULL, preexec_fn=heard) as process:
         try:
             # 1 is said of results with a failed episode, which are results.
             if process.wait(max(0.0, until - time.monotonic())) not in (0, 1):
