@@ -165,7 +165,6 @@ def store_speed(address: str, megabytes: int = 64, times: int = 5) -> tuple[floa
     ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     try:
 
-        @ray.remote
         def read(reference: list[Any]) -> float:
             begun = time.perf_counter()
             value = ray.get(reference[0])
@@ -173,13 +172,14 @@ def store_speed(address: str, megabytes: int = 64, times: int = 5) -> tuple[floa
             assert len(copied) == len(value["module.bc"])
             return time.perf_counter() - begun
 
+        reading = ray.remote(read)
         puts, gets = [], []
         for number in range(times):
             value = {"module.bc": bytes([number]) * (megabytes * 1_000_000)}
             begun = time.perf_counter()
             reference = ray.put(value)
             puts.append(time.perf_counter() - begun)
-            gets.append(ray.get(read.remote([reference])))
+            gets.append(ray.get(reading.remote([reference])))
         return megabytes / statistics.median(puts), megabytes / statistics.median(gets)
     finally:
         ray.shutdown()
