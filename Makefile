@@ -89,7 +89,7 @@ $(VENV)/.installed-fuzz: $(VENV)/.installed-test
 	$(PIP) --quiet --editable '.[test,fuzz]'
 	@touch $@
 
-$(VENV)/.installed-nox: $(BIN)/python
+$(VENV)/.installed-nox: $(VENV)/.installed-test
 	$(PIP) --quiet nox uv
 	@touch $@
 

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import nox
@@ -40,13 +41,14 @@ print(json.dumps(known))
 def _test(session: nox.Session, label: str, clang: str, *arguments: str) -> None:
     """Run tests, and note by which versions."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    versions = session.run("python", "-c", VERSIONS, clang, silent=True)
+    python = "python" if session.virtualenv.is_sandboxed else sys.executable
+    versions = session.run(python, "-c", VERSIONS, clang, silent=True)
     known = json.loads(str(versions).strip().splitlines()[-1])
     known["tests"] = " ".join(session.posargs) or "all"
     (RESULTS / f"{label}.json").write_text(json.dumps(known) + "\n")
     report = RESULTS / f"{label}.xml"
     report.unlink(missing_ok=True)
-    session.run("python", "-m", "pytest", "-q", f"--junitxml={report}", *arguments, *session.posargs)
+    session.run(python, "-m", "pytest", "-q", f"--junitxml={report}", *arguments, *session.posargs)
 
 
 @nox.session(python=PYTHONS)
@@ -62,11 +64,10 @@ def suite(session: nox.Session, resolution: str) -> None:
     _test(session, f"suite-{session.python}-{resolution}", "bundled")
 
 
-@nox.session(python="3.11")
+@nox.session(venv_backend="none")
 @nox.parametrize("compiler", [*(f"wheel-{version}" for version in WHEELS), *DISTRIBUTIONS])
 def clang(session: nox.Session, compiler: str) -> None:
-    """Run the tests that are about a compiler, with another one."""
-    session.install("--editable", ".[test]")
+    """Run the tests that are about a compiler, with another one, in the environment that nox itself is in."""
     program = Path(compiler)
     if compiler.startswith("wheel-"):
         program = _of_a_wheel(session, compiler.removeprefix("wheel-"))
@@ -80,7 +81,8 @@ def _of_a_wheel(session: nox.Session, version: str) -> Path:
     """Return a program that is the clang of a wheel."""
     folder = RESULTS / "wheels" / version
     if not (folder / "ziglang").exists():
-        session.install("--no-deps", "--target", str(folder), f"ziglang=={WHEELS[version]}")
+        words = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
+        session.run(sys.executable, *words, f"ziglang=={WHEELS[version]}")
     program = folder / f"clang-{version}-of-ziglang"
     program.write_text(f'#!/bin/sh\nexec "{folder}/ziglang/zig" clang "$@"\n')
     program.chmod(0o755)

@@ -168,8 +168,10 @@ class Linker:
 
     def _ask_for_libraries(self, driver: Path, files: Sequence[Path]) -> list[str]:
         """Return the start file and the libraries that the bundled compiler links with, after it has made them."""
-        command = [*self._compiler, "-static", driver, *files, "-o", self._folder / "first"]
-        words = self._run(command, ZIG_VERBOSE_LINK="1").split()
+        first = self._folder / "first"
+        said = self._run([*self._compiler, "-static", driver, *files, "-o", first], ZIG_VERBOSE_LINK="1")
+        # The libraries are linked, too, where they are made.
+        words = next(line for line in said.splitlines() if f" -o {first} " in line).split()
         found = [word for word in words if word.endswith(("crt1.o", ".a"))]
         assert found[0].endswith("crt1.o"), words
         return found
