@@ -38,6 +38,7 @@ import mlgo_gym
 from benchmarks.soak_plays import CUT_OFF, DAMAGED, PLAYS, Player
 from benchmarks.soak_samples import Sample, as_json, draw, slopes, table, take_sample
 from mlgo_gym.corpus.builtin import builtin_corpus
+from mlgo_gym.episode import episode_maker
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.session.scratch import scratch_parent
 
@@ -45,6 +46,11 @@ PROGRAMS = Path(__file__).parents[1] / "tests" / "programs"
 SMALL = ("calls", "families", "functions", "many_calls", "mixed", "pressure", "spills")
 BUILTIN = ("cpp/ecs",)
 FLAGS = ("-Oz", "-fPIC", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", "--target=x86_64-unknown-linux-musl")
+
+
+WAITING, WAITING_AT_FUNCTIONS = 3, 6
+"""How many clangs wait for further episodes of an environment; by default 8 and 32, which take thousands of episodes to
+come together, so that a soak would see them grow."""
 
 
 def make_corpus(folder: Path) -> None:
@@ -106,6 +112,7 @@ def main() -> None:
 def soak(arguments: argparse.Namespace, corpus: str, cache: Path) -> int:
     """Play until the time is over; return the exit status."""
     chance = np.random.default_rng(arguments.seed)
+    episode_maker.MOST, episode_maker.MOST_FUNCTIONS = WAITING, WAITING_AT_FUNCTIONS
     # What is loaded and measured once is no growth.
     for env_id in mlgo_gym.ENVIRONMENTS:
         gym.make(env_id, corpus=corpus).close()
