@@ -112,7 +112,7 @@ def main() -> None:
 def soak(arguments: argparse.Namespace, corpus: str, cache: Path) -> int:
     """Play until the time is over; return the exit status."""
     chance = np.random.default_rng(arguments.seed)
-    episode_maker.MOST, episode_maker.MOST_FUNCTIONS = WAITING, WAITING_AT_FUNCTIONS
+    vars(episode_maker).update(MOST=WAITING, MOST_FUNCTIONS=WAITING_AT_FUNCTIONS)
     # What is loaded and measured once is no growth.
     for env_id in mlgo_gym.ENVIRONMENTS:
         gym.make(env_id, corpus=corpus).close()
