@@ -25,9 +25,10 @@ import statistics
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,9 @@ from mlgo_gym.scheduling.ray_cluster import MESSAGE_SECONDS
 from mlgo_gym.scheduling.shelf import Shelf, digest_of
 
 MEGABYTE = 1e6
+PACES_EVERY = 20
+"""The simulation takes the median of the paces now and then alone."""
+
 ITEMS = 400
 CORPORA = "zstd,brotli,box2d-py,lz4,sentencepiece"
 """What sizes are drawn from, and episodes are played on."""
@@ -238,7 +242,8 @@ def measure(names: str, count: int) -> Parts:
         wait = waiting(address)
     per_mb = max(0.0, (large[1] - small[1]) / 0.5)
     seconds, bytes_ = episodes(corpus, count)
-    slope, offset = statistics.linear_regression([size / MEGABYTE for size in bytes_], seconds)
+    least = min(seconds)
+    slope = sum(each - least for each in seconds) / (sum(bytes_) / MEGABYTE)
     return Parts(
         message_seconds=max(0.0, bare[1] - together[1]),
         item_seconds=together[1] + on_disk(),
@@ -250,7 +255,7 @@ def measure(names: str, count: int) -> Parts:
         get_mb_per_second=get,
         put_mb_per_second=put,
         sizes=sizes,
-        clang_seconds=max(offset, 0.02),
+        clang_seconds=least,
         clang_seconds_per_mb=slope,
     )
 
@@ -311,18 +316,24 @@ def simulate(parts: Parts, cluster: Cluster, modules: int, seed: int = 0) -> Out
     driver_free = network_free = driver_busy = network_busy = computed = end = sent = 0.0
     last_packed = -1
     looked = -1.0
-    left, pace = modules * cluster.policies, parts.clang_seconds
+    left, paces = modules * cluster.policies, deque[float](maxlen=1000)
+    # Nobody is given more than one item before it is known how long they take.
+    together, answers, told = 1, 0, list[tuple[float, float]]()
     # When a worker's message reaches the driver, and which worker.
     asking = [(cluster.latency_seconds, worker) for worker in range(cluster.cores)]
     heapq.heapify(asking)
     while asking:
         at, worker = heapq.heappop(asking)
+        while told and told[0][0] <= at:
+            paces.append(heapq.heappop(told)[1])
         if at > looked:
             look = 2 * parts.wait_seconds_per_worker * cluster.cores
             driver_busy += look
             driver_free = looked = max(at, driver_free) + look
         begun = max(at, driver_free)
-        together = 1 + int(MESSAGE_SECONDS * cluster.cores / pace)
+        if answers % PACES_EVERY == 0 and paces:
+            together = 1 + int(MESSAGE_SECONDS * cluster.cores / statistics.median(paces))
+        answers += 1
         given = list(islice(waiting, max(1, min(together, left // (2 * cluster.cores)))))
         left -= len(given)
         if not given:
@@ -349,7 +360,7 @@ def simulate(parts: Parts, cluster: Cluster, modules: int, seed: int = 0) -> Out
             took += parts.worker_seconds + seconds
         driver_free = begun + cost
         driver_busy += cost
-        pace += 0.01 * (took / len(given) - pace)
+        heapq.heappush(told, (driver_free + took, took / len(given)))
         ready = max(driver_free, ready) + cluster.latency_seconds
         heapq.heappush(asking, (ready + took + cluster.latency_seconds, worker))
     return Outcome(end, computed / (end * cluster.cores), driver_busy / end, network_busy / end, sent / 1000)
@@ -386,6 +397,7 @@ def main(words: Sequence[str] | None = None) -> None:
     simulating = commands.add_parser("simulate")
     simulating.add_argument("--parts", type=Path, required=True)
     simulating.add_argument("--modules", type=int, default=100_000)
+    simulating.add_argument("--largest", type=float, default=float("inf"), help="leave out larger ones, in bytes")
     simulating.add_argument("--policies", type=int, default=1)
     simulating.add_argument("--cores", type=int, nargs="+", default=[100, 300, 1000, 2000, 4000, 8000])
     simulating.add_argument("--price", type=float, default=0.04, help="of a core for an hour")
@@ -400,7 +412,9 @@ def main(words: Sequence[str] | None = None) -> None:
             print(f"{name:22} {value:.6g}" if isinstance(value, float) else f"{name:22} {len(value)} modules")
         print(f"{'bytes of a module':22} {statistics.mean(parts.sizes):.0f} mean, {statistics.median(parts.sizes):.0f}")
     else:
-        rows = print_simulation(Parts(**json.loads(given.parts.read_text())), given)
+        parts = Parts(**json.loads(given.parts.read_text()))
+        parts = replace(parts, sizes=[size for size in parts.sizes if size <= given.largest])
+        rows = print_simulation(parts, given)
         if given.json:
             given.json.write_text(json.dumps(rows, indent=1) + "\n")
 

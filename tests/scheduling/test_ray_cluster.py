@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +19,7 @@ from mlgo_gym.evaluation import evaluate
 from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, Lost, workers
 from mlgo_gym.scheduling.shelf import Good, Shelf
 from tests.evaluation.test_evaluation import comparable
+from tests.evaluation.test_workers import FAULTY, PROGRAM, finished, until
 from tests.traces import ends_within
 
 pytest.importorskip("ray")
@@ -122,6 +124,33 @@ def test_a_node_with_another_release_is_refused(cluster: str, monkeypatch: pytes
     monkeypatch.setattr("mlgo_gym.scheduling.ray_cluster.metadata.version", lambda _: "99.0")
     with pytest.raises(MlgoError, match=r"has mlgo-gym 0\.[\d.]+, and this machine 99\.0; install one version"):
         run(cluster, lambda number, shelf: number, 1)
+
+
+def test_ctrl_c_ends_everything_and_the_same_command_goes_on(cluster: str, corpus: Path, tmp_path: Path) -> None:
+    output, asked = tmp_path / "results", tmp_path / "asked"
+    # The workers have the environment of the cluster, and not that of the driver.
+    policy = tmp_path / "endless.py"
+    policy.write_text(Path(FAULTY).read_text().replace('os.environ["MLGO_TEST_ASKED"]', repr(str(asked))))
+    command = [str(PROGRAM), "evaluate", "mlgo/Inline-v0", "--corpus", str(corpus), "--output", str(output)]
+    command += ["--policy", f"{policy}:Endless", "--ray", cluster, "--envs", "1"]
+    process = subprocess.Popen(
+        command,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        until(lambda: asked.exists() and finished(output) == 2)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=100)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130, err
+    assert "interrupted, 1 to go; the same command goes on from there" in err
+    assert finished(output) == 2
 
 
 def test_an_address_where_nothing_is_is_an_error() -> None:
