@@ -8,7 +8,7 @@ and learns where to. With the module's reward every decision of an episode has t
 much smaller the module became, less a running mean of that module. With credit each decision has the bytes that it
 saved itself (`CreditRewards`), and nothing else. All else is equal: the modules, their order, the first weights, the
 steps and their size. Compiles for the credit's references count as compiles. Held-out modules are compiled by the
-likelier answer of each decision; these compiles do not count.
+likelier answer of each decision; these compiles do not count. Runs that the file already has are not made again.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ PRIOR = 2.2
 
 CLIP = 3.0
 """Returns beyond so many of their root mean squares are cut: a few decisions move most of the bytes."""
+
+
+GROWTH = ("-mllvm", "-ml-advisor-size-increase-threshold=")
+"""By which factor the instructions of a module may grow before clang stops asking, and inlines nothing more."""
 
 
 class Learner(nn.Module):
@@ -126,10 +130,11 @@ def learn(
 ) -> list[dict[str, float]]:
     """Return the points of one curve."""
     train, held_out = corpora
-    env = gym.make(ENVIRONMENT, corpus=train, credit=arm == "credit")
+    flags = growing(options)
+    env = gym.make(ENVIRONMENT, corpus=train, credit=arm == "credit", extra_flags=flags)
     if arm == "credit":
         env = CreditRewards(env)
-    test = gym.make(ENVIRONMENT, corpus=held_out)
+    test = gym.make(ENVIRONMENT, corpus=held_out, extra_flags=flags)
     chance = np.random.default_rng(seed)
     learner = Learner(len(normalization.names), seed)
     optimizer = torch.optim.Adam(learner.parameters(), options.step)
@@ -221,6 +226,7 @@ def main() -> None:
     parser.add_argument("--compiles", type=int, default=240, help="for each seed and reward")
     parser.add_argument("--batch", type=int, default=4, help="episodes between two steps")
     parser.add_argument("--step", type=float, default=0.02, help="the size of Adam's steps")
+    parser.add_argument("--growth", type=float, help="the factor by which a module may grow; clang's own is 2")
     parser.add_argument("--points", type=int, default=5, help="evaluations of a curve, beside that of the start")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2, help="how many processes")
@@ -230,8 +236,9 @@ def main() -> None:
     settings = {key: value for key, value in vars(options).items() if key not in ("json", "picture", "jobs")}
     train, held_out = modules(options)
     facts = {"train_modules": list(train.names), "held_out_modules": list(held_out.names)}
-    runs: list[dict[str, Any]] = []
-    items = Backlog([(arm, seed) for seed in range(options.seeds) for arm in ARMS])
+    runs = earlier(options.json, {**settings, **facts})
+    done = {(run["arm"], run["seed"]) for run in runs}
+    items = Backlog([(arm, seed) for seed in range(options.seeds) for arm in ARMS if (arm, seed) not in done])
     with workers(partial(start, options), options.jobs) as running:
         for (arm, seed), curve in running.run(items):
             if isinstance(curve, Lost):
@@ -240,8 +247,25 @@ def main() -> None:
             if options.json:
                 options.json.parent.mkdir(parents=True, exist_ok=True)
                 options.json.write_text(json.dumps({**settings, **facts, "runs": runs}, indent=1) + "\n")
-            if options.picture:
-                draw(runs, options.picture)
+    if options.picture:
+        draw(runs, options.picture)
+
+
+def earlier(path: Path | None, facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the runs that a file has from before, with the same settings but for the number of seeds.
+
+    Raises:
+        MlgoError: it has runs with other settings.
+    """
+    if path is None or not path.exists():
+        return []
+    known: dict[str, Any] = json.loads(path.read_text())
+    runs: list[dict[str, Any]] = known.pop("runs")
+    wanted = json.loads(json.dumps(facts))
+    differing = sorted(key for key in known.keys() | wanted.keys() if known.get(key) != wanted.get(key))
+    if differing not in ([], ["seeds"]):
+        raise MlgoError(f"{path} has runs with other {', '.join(differing)}: choose another file")
+    return runs
 
 
 def start(options: argparse.Namespace, room: int) -> EachAlone[tuple[str, int], list[dict[str, float]]]:
@@ -249,10 +273,15 @@ def start(options: argparse.Namespace, room: int) -> EachAlone[tuple[str, int], 
     del room
     torch.set_num_threads(1)
     corpora = modules(options)
-    env = gym.make(ENVIRONMENT, corpus=corpora[0])
+    env = gym.make(ENVIRONMENT, corpus=corpora[0], extra_flags=growing(options))
     normalization = fit_normalization(env, observations=1_500, per_episode=100, seed=0)
     env.close()
     return EachAlone(lambda item: learn(options, corpora, normalization, *item))
+
+
+def growing(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return the flags by which a module may grow as far as is wanted."""
+    return () if options.growth is None else (GROWTH[0], f"{GROWTH[1]}{options.growth}")
 
 
 def modules(options: argparse.Namespace) -> tuple[Corpus, Corpus]:

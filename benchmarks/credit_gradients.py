@@ -9,6 +9,11 @@ mean of the other episodes; this is unbiased. With credit each return is the dec
 module's; with `credit, cut` they are cut off at three root mean squares of a batch of four episodes, as that learner
 does.
 
+clang stops asking, and inlines nothing more, once the module has twice as many instructions as in the beginning. A
+policy that deviates at random can come to that in most of its episodes, and what follows then is no single decision's
+doing; `--growth` moves that limit. How many episodes asked less than four fifths of the questions of clang's own
+choices is printed as well.
+
 The episodes of a module are put into two halves at random, many times. The product of one half's mean gradient with the
 other half's is the length of the true gradient squared without its noise; the same across two kinds of return gives
 their angle without the noise. So for each kind it prints: the noise of one episode, as a multiple of the gradient's
@@ -35,9 +40,14 @@ from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.session.decision import Decision
 
 TIMEOUT = 600.0
+
+GROWTH = "-ml-advisor-size-increase-threshold="
+"""By which factor the instructions of a module may grow before clang stops asking, and inlines nothing more."""
+
 CUT = 3.0
 BATCH = 4
 SPLITS = 200
+FEW = 0.8
 
 Floats = npt.NDArray[np.float64]
 
@@ -65,12 +75,14 @@ def gradients(env: InlineEnv, name: str, episodes: int, share: float, seed: int)
     middle, scale = known.mean(0), known.std(0) + 1e-6
     surprises: list[Floats] = []
     shares: list[Floats] = []
-    saved = np.empty(episodes)
+    saved, asked = np.empty(episodes), np.empty(episodes)
     for number in range(episodes):
         episode = compile_placed(compilation, env.task, deviating, TIMEOUT)
         surprises.append(surprise(episode, share)[:, None] * (features(env, episode.decisions) - middle) / scale)
         shares.append(credit(reference, episode).bytes / reference.text)
         saved[number] = math.log(reference.text / episode.text)
+        asked[number] = len(episode.decisions) / len(reference.decisions)
+    print(f"{name:24} {np.mean(asked < FEW):.0%} of the episodes asked less than {FEW:.0%} of the questions")
     others = (saved.sum() - saved) / (episodes - 1)
     cut = []
     for number, each in enumerate(shares):
@@ -125,10 +137,14 @@ def main() -> None:
     parser.add_argument("--names", nargs="+", default=["c/lz", "c/btree", "cpp/lexer_parser"])
     parser.add_argument("--episodes", type=int, default=200)
     parser.add_argument("--share", type=float, default=0.1, help="of decisions that are not clang's own choice")
+    parser.add_argument("--growth", type=float, help="the factor by which a module may grow; clang's own is 2")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    env = InlineEnv(corpus=open_corpus(arguments.corpus, toolchain=find_toolchain()), timeout=TIMEOUT)
+    flags = () if arguments.growth is None else ("-mllvm", f"{GROWTH}{arguments.growth}")
+    env = InlineEnv(
+        corpus=open_corpus(arguments.corpus, toolchain=find_toolchain()), timeout=TIMEOUT, extra_flags=flags
+    )
     rows: dict[str, Any] = {}
     for name in arguments.names:
         found = gradients(env, name, arguments.episodes, arguments.share, arguments.seed)

@@ -8,6 +8,10 @@ behind it. Both kinds are taken in turn, module by module, in one run; what coun
 process and of all compilers, so a busy machine changes the ratio little. Single flips are spread over all decisions,
 from the first to the last; their own walk along the path of clang's choices is part of what they cost, once.
 Agreement is what `mlgo-gym label --check` reports: some labels again, by flipping that decision alone.
+
+A compile can tell two flips apart only where they change different functions. So the function that most decisions reach
+(those within it, within what is inlined into it, and those that may drop or keep it) bounds what a compile can label of
+all decisions, on the average; that bound is printed too. The first compiles label more, since few meet there.
 """
 
 from __future__ import annotations
@@ -16,10 +20,13 @@ import argparse
 import json
 import os
 import statistics
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from mlgo_gym.envs import InlineEnv
+from mlgo_gym.episode.many_flips import Territory
+from mlgo_gym.episode.placed_compile import compile_placed
 from mlgo_gym.policies import load_policy
 from mlgo_gym.search.budget import Budget
 from mlgo_gym.search.search_space import SearchSpace
@@ -52,6 +59,16 @@ def by_fork(env: InlineEnv, name: str, flips: int) -> tuple[int, float]:
     return labels, processor() - started
 
 
+def bound(env: InlineEnv, name: str) -> float:
+    """Return the labels that a compile can give on the average, if all decisions are to be labelled."""
+    made = compile_placed(
+        env.compilation(env.corpus.module(name)), env.task, lambda each: int(env.task.default_action(each)), 900.0
+    )
+    territory = Territory(made.decisions, made.functions.functions)
+    reached = Counter(function for decision in made.decisions for function in territory.of([decision]))
+    return len(made.decisions) / max(reached.values())
+
+
 def compare(corpus: str, ending: str, compiles: int, flips: int, check: int) -> dict[str, Any]:
     """Return the figures of one module."""
     env = InlineEnv(corpus=corpus, timeout=900.0)
@@ -61,6 +78,7 @@ def compare(corpus: str, ending: str, compiles: int, flips: int, check: int) -> 
     made = label_module(compilation, env.task, policy, compiles=compiles, check=check, timeout=900.0)
     seconds = processor() - started - made.check_seconds
     forked, forked_seconds = by_fork(env, name, flips)
+    most = bound(env, name)
     env.close()
     signs = sum((label > 0) == (alone > 0) and (label < 0) == (alone < 0) for label, alone in made.checked)
     return {
@@ -68,6 +86,8 @@ def compare(corpus: str, ending: str, compiles: int, flips: int, check: int) -> 
         "decisions": made.decisions,
         "labels": len(made.labels),
         "compiles": made.compiles,
+        "labels_per_compile": len(made.labels) / made.compiles,
+        "bound_of_labels_per_compile": most,
         "seconds": seconds,
         "forked_labels": forked,
         "forked_seconds": forked_seconds,
@@ -87,7 +107,8 @@ def main() -> None:
     parser.add_argument("--check", type=int, default=10, help="labels that are measured again by a single flip")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    print(f"{'module':46} {'decisions':>9} {'labels/s':>9} {'by fork':>8} {'ratio':>6} {'exact':>7} {'sign':>7}")
+    titles = f"{'module':46} {'decisions':>9} {'labels/s':>9} {'by fork':>8} {'ratio':>6}"
+    print(f"{titles} {'exact':>7} {'sign':>7} {'bound':>6}")
     rows = []
     for spec in arguments.modules:
         corpus, _, ending = spec.partition(":")
@@ -96,7 +117,8 @@ def main() -> None:
         exact, signs = (f"{row[key]}/{row['checked']}" for key in ("exact", "same_sign"))
         print(
             f"{row['module']:46} {row['decisions']:9} {row['labels'] / row['seconds']:9.1f} "
-            f"{row['forked_labels'] / row['forked_seconds']:8.2f} {row['ratio']:6.1f} {exact:>7} {signs:>7}",
+            f"{row['forked_labels'] / row['forked_seconds']:8.2f} {row['ratio']:6.1f} {exact:>7} {signs:>7} "
+            f"{row['bound_of_labels_per_compile']:6.1f}",
             flush=True,
         )
         if arguments.json:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-_IN_A_ROW = 4
+_IN_A_ROW = 3
 
 Curves = dict[str, dict[str, dict[str, Any]]]
 """By corpus, algorithm and module: what `SearchResult` says, without the decisions."""
@@ -91,34 +91,35 @@ def main() -> None:
 
 
 def draw(panels: dict[str, list[tuple[str, int, list[float]]]], curves: Curves, path: Path) -> None:
-    """Draw the panels, four in a row."""
+    """Draw the panels, three in a row."""
     import matplotlib as mpl
 
     mpl.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import lines, pyplot
 
     columns = min(len(panels), _IN_A_ROW)
     rows = -(-len(panels) // columns)
     figure, grid = pyplot.subplots(rows, columns, figsize=(4.0 * columns, 3.5 * rows), squeeze=False)
-    algorithms = sorted({algorithm for lines in panels.values() for algorithm, *_ in lines})
+    algorithms = sorted({algorithm for drawn in panels.values() for algorithm, *_ in drawn})
     colors = {algorithm: f"C{number}" for number, algorithm in enumerate(algorithms)}
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
-    for axes, (name, lines) in zip(grid.flat, panels.items(), strict=False):
-        for algorithm, _, line in lines:
+    for axes, (name, drawn) in zip(grid.flat, panels.items(), strict=False):
+        for algorithm, _, line in drawn:
             style = {"linewidth": 2.2, "zorder": 3} if algorithm == "bundles" else {"linewidth": 1.3}
             changes = [100 * value for value in line]
             axes.step(range(len(line)), changes, where="post", color=colors[algorithm], label=algorithm, **style)
         corpus, _, module = name.partition(":")
         size = next((found[module]["baseline"] for found in curves[corpus].values() if module in found), 0)
-        count = lines[0][1]
+        count = drawn[0][1]
         title = f"{module}, {size:,.0f} bytes" if module else f"{corpus}, {count} module{'s' if count > 1 else ''}"
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("compiles")
         axes.set_ylabel(".text against clang, %")
         axes.axhline(0, color="black", linewidth=0.8)
-        axes.legend(fontsize=7)
-    figure.tight_layout()
+    handles = [lines.Line2D([], [], color=colors[algorithm]) for algorithm in algorithms]
+    figure.legend(handles, algorithms, loc="lower center", ncols=len(algorithms), fontsize=9)
+    figure.tight_layout(rect=(0, 0.25 / (3.5 * rows), 1, 1))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 
