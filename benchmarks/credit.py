@@ -2,7 +2,7 @@
 
     python benchmarks/credit.py --json docs/results/credit.json --picture docs/images/credit.png
 
-An actor and a critic, two outputs of a network with one hidden layer, trained by REINFORCE with the critic as the
+An actor and a critic, outputs of a network with one hidden layer, trained by REINFORCE with the critic as the
 baseline. The learner begins with clang's own choices, from which it deviates by chance in about one of ten decisions,
 and learns where to. With the module's reward every decision of an episode has the same return: the logarithm of how
 much smaller the module became, less a running mean of that module. With credit each decision has the bytes that it
@@ -52,6 +52,9 @@ GROWTH = ("-mllvm", "-ml-advisor-size-increase-threshold=")
 class Learner(nn.Module):
     """Prefers clang's own choice, and learns by how much; and what a decision brings.
 
+    What it learns of calls that clang inlines and of those that it keeps are outputs of their own. With one for both,
+    what is learnt first, that calls which clang keeps for their size are better kept, keeps cheap calls as well.
+
     Args:
         features: the length of an observation.
         seed: the first weights.
@@ -60,7 +63,7 @@ class Learner(nn.Module):
     def __init__(self, features: int, seed: int) -> None:
         super().__init__()
         torch.manual_seed(seed)
-        last = nn.Linear(32, 2)
+        last = nn.Linear(32, 3)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
         self.layers = nn.Sequential(nn.Linear(features, 32), nn.Tanh(), last)
@@ -68,7 +71,8 @@ class Learner(nn.Module):
     def forward(self, observations: torch.Tensor, defaults: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the logits for inlining and the expected returns, each of shape (decisions,)."""
         outputs = self.layers(observations)
-        return outputs[:, 0] + PRIOR * (2 * defaults - 1), outputs[:, 1]
+        own = torch.where(defaults > 0, outputs[:, 0], outputs[:, 1])
+        return own + PRIOR * (2 * defaults - 1), outputs[:, 2]
 
 
 class Episode(NamedTuple):
