@@ -52,18 +52,21 @@ GROWTH = ("-mllvm", "-ml-advisor-size-increase-threshold=")
 class Learner(nn.Module):
     """Prefers clang's own choice, and learns by how much; and what a decision brings.
 
-    What it learns of calls that clang inlines and of those that it keeps are outputs of their own. With one for both,
-    what is learnt first, that calls which clang keeps for their size are better kept, keeps cheap calls as well.
+    With `by_choice`, what it learns of calls that clang inlines and of those that it keeps are outputs of their own.
+    With one for both, what is learnt first, that calls which clang keeps for their size are better kept, keeps cheap
+    calls as well.
 
     Args:
         features: the length of an observation.
         seed: the first weights.
+        by_choice: whether calls that clang inlines and those that it keeps have outputs of their own.
     """
 
-    def __init__(self, features: int, seed: int) -> None:
+    def __init__(self, features: int, seed: int, *, by_choice: bool) -> None:
         super().__init__()
+        self.by_choice = by_choice
         torch.manual_seed(seed)
-        last = nn.Linear(32, 3)
+        last = nn.Linear(32, 3 if by_choice else 2)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
         self.layers = nn.Sequential(nn.Linear(features, 32), nn.Tanh(), last)
@@ -71,8 +74,8 @@ class Learner(nn.Module):
     def forward(self, observations: torch.Tensor, defaults: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the logits for inlining and the expected returns, each of shape (decisions,)."""
         outputs = self.layers(observations)
-        own = torch.where(defaults > 0, outputs[:, 0], outputs[:, 1])
-        return own + PRIOR * (2 * defaults - 1), outputs[:, 2]
+        own = torch.where(defaults > 0, outputs[:, 0], outputs[:, 2]) if self.by_choice else outputs[:, 0]
+        return own + PRIOR * (2 * defaults - 1), outputs[:, 1]
 
 
 class Episode(NamedTuple):
@@ -140,7 +143,7 @@ def learn(
         env = CreditRewards(env)
     test = gym.make(ENVIRONMENT, corpus=held_out, extra_flags=flags)
     chance = np.random.default_rng(seed)
-    learner = Learner(len(normalization.names), seed)
+    learner = Learner(len(normalization.names), seed, by_choice=options.by_choice)
     optimizer = torch.optim.Adam(learner.parameters(), options.step)
     means: dict[str, float] = {}
     met: set[str] = set()
@@ -178,10 +181,10 @@ def learn(
             batch["action"].extend(episode.actions)
         if not batch["return"]:
             continue
-        returns = torch.tensor(np.array(batch["return"])).float()
-        returns = (returns / (returns.square().mean().sqrt() + 1e-8)).clamp(-CLIP, CLIP)
+        defaults = torch.tensor(batch["default"]).float()
+        returns = scaled(torch.tensor(np.array(batch["return"])).float(), defaults, by_choice=options.by_choice)
         seen = torch.tensor(np.array(batch["seen"])).float()
-        logits, expected = learner(seen, torch.tensor(batch["default"]).float())
+        logits, expected = learner(seen, defaults)
         taken = torch.tensor(batch["action"]).float()
         likelihood = -nn.functional.binary_cross_entropy_with_logits(logits, taken, reduction="none")
         loss = -(likelihood * (returns - expected.detach())).mean() + 0.5 * (returns - expected).square().mean()
@@ -191,6 +194,15 @@ def learn(
     env.close()
     test.close()
     return curve
+
+
+def scaled(returns: torch.Tensor, defaults: torch.Tensor, *, by_choice: bool) -> torch.Tensor:
+    """Return returns in their root mean squares, cut off; those of both choices of clang's in their own, if wanted."""
+    for choice in (defaults > 0, defaults <= 0) if by_choice else (torch.ones_like(defaults) > 0,):
+        within = returns[choice]
+        if len(within):
+            returns[choice] = (within / (within.square().mean().sqrt() + 1e-8)).clamp(-CLIP, CLIP)
+    return returns
 
 
 def draw(runs: Sequence[dict[str, Any]], path: Path) -> None:
@@ -230,6 +242,11 @@ def main() -> None:
     parser.add_argument("--compiles", type=int, default=240, help="for each seed and reward")
     parser.add_argument("--batch", type=int, default=4, help="episodes between two steps")
     parser.add_argument("--step", type=float, default=0.02, help="the size of Adam's steps")
+    parser.add_argument(
+        "--by-choice",
+        action="store_true",
+        help="calls that clang inlines and those that it keeps have outputs, and a scale of returns, of their own",
+    )
     parser.add_argument("--growth", type=float, help="the factor by which a module may grow; clang's own is 2")
     parser.add_argument("--points", type=int, default=5, help="evaluations of a curve, beside that of the start")
     parser.add_argument("--seeds", type=int, default=3)
