@@ -20,6 +20,9 @@ from typing import Any
 
 _IN_A_ROW = 3
 
+_LONG = 20
+"""Longer names of modules are shown without their folders."""
+
 Curves = dict[str, dict[str, dict[str, Any]]]
 """By corpus, algorithm and module: what `SearchResult` says, without the decisions."""
 
@@ -112,7 +115,11 @@ def draw(panels: dict[str, list[tuple[str, int, list[float]]]], curves: Curves, 
         corpus, _, module = name.partition(":")
         size = next((found[module]["baseline"] for found in curves[corpus].values() if module in found), 0)
         count = drawn[0][1]
-        title = f"{module}, {size:,.0f} bytes" if module else f"{corpus}, {count} module{'s' if count > 1 else ''}"
+        title = (
+            f"{module if len(module) < _LONG else module.rpartition('/')[2]}, {size:,.0f} bytes"
+            if module
+            else f"{corpus}, {count} module{'s' if count > 1 else ''}"
+        )
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("compiles")
         axes.set_ylabel(".text against clang, %")
