@@ -54,7 +54,8 @@ of the running compile at one third and two thirds. *warm*: a copy of a clang th
 *ahead*: all answers sent before they are asked for, as `replay` does. *by function*: components of the call graph
 decided alone, against an episode of the module with the same answers there. *preoptimized*: bitcode optimised once.
 *mlgo-clang*: the source, with the answers as a recipe. *plugin*: the answers in a pass plugin, in the process of
-Debian's clang, against an environment with that clang.
+Debian's clang, against an environment with that clang. *ray*: in a worker of a Ray cluster, to which the bitcode is
+sent. `tests/test_same_object.py` holds most of it for a few modules.
 
 | corpus | clang | environment | modules | answers | {names} |
 |---|---|---|---|---|{rule}|

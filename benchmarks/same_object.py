@@ -4,7 +4,8 @@
     python benchmarks/same_object.py --corpus builtin --clang clang-22 --plugin 22 --output runs/ways.jsonl
 
 One list of random answers for a module is followed in a single environment, in a vector environment, in forks, from
-warm starts, with answers sent ahead, by function, in a pass plugin and, for the sources of `builtin`, in `mlgo-clang`.
+warm starts, with answers sent ahead, by function, in a pass plugin, in a worker of a Ray cluster (`--ray`) and, for the
+sources of `builtin`, in `mlgo-clang`.
 A run that was cut off goes on where it was; `benchmarks/exactness.py` makes a page of it.
 """
 
@@ -19,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.deploy.recipe_search import cc1_flags
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.episode import Episode
+from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, Lost, RayCluster, Shelf
+from mlgo_gym.scheduling.ray_cluster import LOCAL
 from mlgo_gym.session.session import Session
 from mlgo_gym.storage.recipe import Recipe, Visit, write_recipe
 from mlgo_gym.tasks.measurement import Measurement
@@ -237,6 +241,27 @@ class Ways:
             return [digest(output.read_bytes())]
 
 
+def over_ray(ways: Ways) -> list[str]:
+    """Play an episode of the module in a worker of a Ray cluster, to which its bitcode is sent."""
+    env = ways.make()
+    module = env.corpus.module(ways.module)
+    environment, seed, files = ways.environment, ways.seed, {"module.bc": module.bitcode.read_bytes()}
+    flags = env.compilation(module).module.flags
+    remote = {} if flags is None else {"flags": list(flags)}
+
+    def play(shelf: Shelf, _: str) -> list[str]:
+        bitcode = str(shelf.folder("module") / "module.bc")
+        return Ways(environment, bitcode, "module", seed=seed).single(**remote)
+
+    def start(_: int, shelf: Shelf) -> EachAlone[str, list[str]]:
+        return EachAlone(partial(play, shelf))
+
+    with RayCluster(Abroad(start, lambda _: "module", lambda _: files), LOCAL, 1) as cluster:
+        ((_, made),) = cluster.run(Backlog(["episode"]))
+    assert not isinstance(made, Lost), made
+    return made
+
+
 def answering(major: int, folder: Path) -> Path:
     """Build a plugin that answers as the file `$MLGO_ANSWERS` says, which must be as long as there are questions."""
     code = """#include <stdio.h>
@@ -281,7 +306,9 @@ def drive(source: Path, seed: int = 0) -> list[str]:
         return [*made, digest((folder / "driver.o").read_bytes())]
 
 
-def check_ways(environment: str, corpus: str, module: str, clang: str | None, plugin: Path | None) -> dict[str, Any]:
+def check_ways(
+    environment: str, corpus: str, module: str, clang: str | None, plugin: Path | None, *, ray: bool = False
+) -> dict[str, Any]:
     """Return which ways make the object of a single environment, and which do not."""
     ways = Ways(environment, corpus, module, clang)
     first = ways.single()[0]
@@ -291,6 +318,8 @@ def check_ways(environment: str, corpus: str, module: str, clang: str | None, pl
     }  # fmt: skip
     if environment != INLINE:
         told["preoptimized"] = ways.preoptimized
+    if ray:
+        told["ray"] = lambda: over_ray(ways)
     if plugin is not None and environment == INLINE:
         told["plugin"] = lambda: ways.plugin(plugin)
     verdicts = {name: set(way()) == {first} and ways.answers == answers for name, way in told.items()}
@@ -309,6 +338,7 @@ def main() -> None:
     parser.add_argument("--environment", action="append", default=[])
     parser.add_argument("--clang")
     parser.add_argument("--plugin", type=int, help="build a plugin for this LLVM; --clang has to be its clang")
+    parser.add_argument("--ray", action="store_true", help="also in a worker of a Ray cluster of this machine")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--output", type=Path, default=Path("runs/ways.jsonl"))
     arguments = parser.parse_args()
@@ -327,7 +357,7 @@ def main() -> None:
                     if key in done:
                         continue
                     try:
-                        entry = check_ways(environment, corpus, module.name, arguments.clang, plugin)
+                        entry = check_ways(environment, corpus, module.name, arguments.clang, plugin, ray=arguments.ray)
                     except mlgo_gym.errors.MlgoError as error:
                         entry = {"error": str(error)[:300]}
                     about = dict(zip(("environment", "corpus", "module", "clang"), key, strict=True))
