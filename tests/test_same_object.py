@@ -97,15 +97,3 @@ def any_clang() -> Callable[[int], Toolchain]:
         return find_toolchain(f"clang-{major}")
 
     return find
-
-
-@pytest.mark.libraries
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.filterwarnings("ignore")  # of Ray's, about what it will do one day
-@pytest.mark.xdist_group("ray")
-def test_in_a_worker_of_a_cluster(make_bitcode: MakeBitcode) -> None:
-    pytest.importorskip("ray")
-    corpus = str(make_bitcode("families.c"))
-    ways = Ways(INLINE, corpus, Path(corpus).stem)
-    assert ways.single() == PROGRAM["over_ray"](ways)

@@ -26,10 +26,27 @@ os.write(1, os.read(advice, 8))
 
 _SECONDS = 10.0
 
+_LACKS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+"""What is wrong with a machine for a while."""
+
+
+class _NotNowError(Exception):
+    """The trial could not be made, for a reason that may pass; the text says which."""
+
+
+def snapshot_support() -> tuple[bool, str]:
+    """Return whether `ForkableSession.fork()` works here, and how that was found or why not.
+
+    It is tried once per process, and again if the trial was not possible, as where there is no room for its channels.
+    """
+    try:
+        return _tried()
+    except _NotNowError as reason:
+        return False, str(reason)
+
 
 @lru_cache(maxsize=1)
-def snapshot_support() -> tuple[bool, str]:
-    """Return whether `ForkableSession.fork()` works here, and how that was found or why not. Tried once per process."""
+def _tried() -> tuple[bool, str]:
     if sys.platform != "linux":
         return False, f"copies of a running process are made with Linux's ptrace; this is {sys.platform}"
     if not sys.executable:
@@ -42,9 +59,14 @@ def snapshot_support() -> tuple[bool, str]:
                 milliseconds = (time.perf_counter() - begin) * 1e3
                 answers = [_answer(each, bytes([number]) * 8) for number, each in enumerate((session, twin))]
     except SnapshotError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _LACKS:
+            raise _NotNowError(str(error)) from error
         return False, f"{error}{_hint(error.__cause__)}"
     except CompilerError as error:
-        return False, f"a tiny program was to be copied, and it failed: {error}"
+        said = f"a tiny program was to be copied, and it failed: {error}"
+        if error.kind == "start":
+            raise _NotNowError(said) from error
+        return False, said
     if answers != [bytes(8), b"\1" * 8]:
         return False, f"a program and its copy were to get answers of their own, found {answers}"
     untested = "" if platform.machine() == "x86_64" else ", where this package was not tested"

@@ -22,6 +22,8 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.session import scratch
+from mlgo_gym.session import snapshot_support as snapshot_support_module
+from mlgo_gym.session.snapshot_support import snapshot_support
 from mlgo_gym.vector_env import CompilerVectorEnv
 from tests.faults.catalogue import ENDS, FORKED, LACKS, Sight, matches
 from tests.faults.conftest import Faults
@@ -270,6 +272,18 @@ def test_what_lacks_is_said_by_a_vector_environment(
     assert matches(f"environment 0: {LACKS[what]}", str(caught.value))
     sound_vector(envs)
     envs.close()
+
+
+def test_a_machine_that_had_no_room_when_copies_were_tried_makes_them_later(
+    place: Place, faults: Faults, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    supported, why = snapshot_support()
+    if not supported:
+        pytest.skip(why)
+    snapshot_support_module._tried.cache_clear()
+    with no_space(monkeypatch, tmp_path):
+        assert not snapshot_support()[0]
+    assert snapshot_support()[0]
 
 
 def test_a_scratch_folder_that_disappears_is_made_again(place: Place, faults: Faults) -> None:
