@@ -8,6 +8,7 @@ import typer
 
 from mlgo_gym import __version__
 from mlgo_gym.cli.cc_stats import cc_stats
+from mlgo_gym.cli.compare import compare
 from mlgo_gym.cli.corpus import corpus_commands
 from mlgo_gym.cli.docs import docs
 from mlgo_gym.cli.doctor import doctor
@@ -38,6 +39,7 @@ application.add_typer(export_commands, name="export")
 application.add_typer(recipes_commands, name="recipes")
 application.command("cc-stats")(cc_stats)
 application.add_typer(train_commands, name="train")
+application.command("compare")(compare)
 application.command("docs")(docs)
 application.command("doctor")(doctor)
 application.command("env")(env)

@@ -28,6 +28,7 @@ class Configuration:
         seed: what random policies depend on.
         policies: what tells each policy from others of its name, by name.
         split: which part of the corpus the modules are of; None for all of it.
+        limit: how many of them were drawn at random; None where all were taken.
     """
 
     environment: str
@@ -42,6 +43,7 @@ class Configuration:
     seed: int
     policies: Mapping[str, str]
     split: str | None = None
+    limit: int | None = None
 
     def differences(self, other: Configuration) -> list[str]:
         """Return why another configuration would give other results for the same policies, a line for each reason."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ class Evaluation:
         modules = _choose(everything if split is None else everything.split(split), limit, seed)
         # In one go: what a module's bitcode says is read once for both.
         levels, self._modules = _describe(everything, modules)
-        configuration = self._configure(modules, split, levels)
+        configuration = replace(self._configure(modules, split, levels), limit=limit)
         self._results: dict[tuple[str, str], EpisodeResult] = {}
         """What has no folder to be in."""
         self._folder = None if output is None else ResultFolder(Path(output), configuration)

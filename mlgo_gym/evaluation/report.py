@@ -33,10 +33,15 @@ def short_tables(result: EvaluationResult) -> list[Table]:
     return [table for table in tables if table is not None]
 
 
-def all_tables(result: EvaluationResult) -> list[Table]:
-    """Return every table: also languages, policies against each other, and the modules with the largest changes."""
+def all_tables(result: EvaluationResult, *, narrow: bool = True) -> list[Table]:
+    """Return every table: also languages, policies against each other, and the modules with the largest changes.
+
+    Args:
+        result: the evaluation.
+        narrow: whether long names are shortened, so that a table fits a page of text.
+    """
     tables = (overview(result), certainty(result), between_policies(result), by_language(result), by_project(result))
-    return [*(table for table in tables if table is not None), *wins_and_losses(result)]
+    return [*(table for table in tables if table is not None), *wins_and_losses(result, narrow=narrow)]
 
 
 def notes(result: EvaluationResult) -> list[str]:
@@ -45,6 +50,8 @@ def notes(result: EvaluationResult) -> list[str]:
     if result.configuration.arguments:
         given = ", ".join(f"{name}={value!r}" for name, value in sorted(result.configuration.arguments.items()))
         lines.append(f"Arguments: {given}")
+    if taken := [f"{each.policy} {each.seconds:,.1f} s" for each in result.summaries() if each.seconds]:
+        lines.append(f"Compile time (of the first policy with that of plain clang): {', '.join(taken)}")
     if without := result.without_decisions:
         lines.append(f"Without a decision, and in no sum: {count(len(without), 'module')}: {_some(without)}")
     if any(episode.policy == "default" for episode in result.episodes):

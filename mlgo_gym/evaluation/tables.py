@@ -46,7 +46,6 @@ def overview(result: EvaluationResult) -> Table:
     ]
     if any(row.failures for row in summaries):
         columns.append(("failed", lambda row: str(row.failures)))
-    columns.append(("seconds", lambda row: f"{row.seconds:,.1f}"))
     rows = tuple(tuple(cell(row) for _, cell in columns) for row in summaries)
     return Table(describe(result), tuple(name for name, _ in columns), rows)
 
@@ -103,18 +102,21 @@ def between_policies(result: EvaluationResult) -> Table | None:
     for first, second in combinations(reversed(result.policies), 2):
         pair = result.pair(first, second)
         if pair.modules:
-            counts = (pair.change.better, pair.change.equal, pair.change.worse)
-            rows.append(
-                (f"{first} / {second}", probability(pair.probability), change(pair.estimates.mean), *map(str, counts))
-            )
+            counts = f"{pair.change.better}/{pair.change.equal}/{pair.change.worse}"
+            rows.append((f"{first} / {second}", probability(pair.probability), change(pair.estimates.mean), counts))
     if not rows:
         return None
-    title = "The first against the second: how likely it is better on a module (a tie counts half)"
-    return Table(title, ("policies", "better", "geo-mean %", "better", "equal", "worse"), tuple(rows))
+    title = "The first against the second: how likely a module is smaller (a tie counts half); smaller/equal/larger"
+    return Table(title, ("policies", "smaller", "geo-mean %", "modules"), tuple(rows))
 
 
-def wins_and_losses(result: EvaluationResult) -> list[Table]:
-    """Return two tables for each policy but `default`: the modules that it makes smaller most, and larger most."""
+def wins_and_losses(result: EvaluationResult, *, narrow: bool = True) -> list[Table]:
+    """Return two tables for each policy but `default`: the modules that it makes smaller most, and larger most.
+
+    Args:
+        result: the evaluation.
+        narrow: whether long names are shortened, so that a table fits a page of text.
+    """
     metric = result.configuration.metric
     tables = []
     for summary in result.summaries():
@@ -122,14 +124,22 @@ def wins_and_losses(result: EvaluationResult) -> list[Table]:
             rows = summary.changes[metric]
             for what, found in (("wins", best(summary.names, rows)), ("loses", worst(summary.names, rows))):
                 if found:
-                    tables.append(extremes_table(f"Where {summary.policy} {what} most", found, metric))
+                    tables.append(extremes_table(f"Where {summary.policy} {what} most", found, metric, narrow=narrow))
     return tables
 
 
-def extremes_table(title: str, rows: Sequence[Extreme], metric: str, baseline: str = "clang") -> Table:
-    """Return a row for each module: what it came to, and by how much that is another size."""
+def extremes_table(
+    title: str, rows: Sequence[Extreme], metric: str, baseline: str = "clang", *, narrow: bool = True
+) -> Table:
+    """Return a row for each module: what it was, by how many bytes it changed, and by what part."""
     cells = tuple(
-        (short(row.module), number(row.baseline), signed(row.value - row.baseline), percent(row.change)) for row in rows
+        (
+            short(row.module) if narrow else row.module,
+            number(row.baseline),
+            signed(row.value - row.baseline),
+            percent(row.change),
+        )
+        for row in rows
     )
     return Table(title, ("module", baseline, unit(metric), "change"), cells)
 

@@ -1,0 +1,1 @@
+"""Reports over runs: comparisons, pages with figures, and leaderboards."""
