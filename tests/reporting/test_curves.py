@@ -30,6 +30,7 @@ def test_scalars_of_tensorboard_are_read_up_to_what_a_kill_has_left(tmp_path: Pa
     assert (curve.name, curve.origin, curve.points) == ("loss", tmp_path.name, ((0, 0.5), (3, 0.25)))
 
 
+@pytest.mark.libraries
 def test_what_tensorboard_itself_writes_is_read(tmp_path: Path) -> None:
     tensorboard = pytest.importorskip("torch.utils.tensorboard")
     writer = tensorboard.SummaryWriter(str(tmp_path / "run"))
