@@ -157,7 +157,7 @@ class Importance:
         with_decisions = [name for name in names if episodes.get((name, _WHOLE), (0.0, []))[1]]
         hid, more = blind._run([(name, feature) for feature in hidden for name in with_decisions], jobs, note)
         found = [self._on_cost(env, each, costs, hid) if each.name in hidden else each for each in found]
-        found.sort(key=lambda each: (-(each.cost or 0.0), -each.decisions))
+        found.sort(key=lambda each: (each.cost is None, -(each.cost or 0.0), -each.decisions))
         return Importances(found, len(with_decisions), len(every), len(asked), failed | more)
 
     def _on_decisions(
