@@ -92,6 +92,9 @@ def page(own: list[dict[str, Any]], ways: list[dict[str, Any]]) -> Iterator[str]
             cells.append(f"{sum(held)} of {len(held)}" if held else "")
         answers = sum(entry.get("answers", 0) for entry in group)
         yield "| " + " | ".join((corpus, clang, environment[5:-3], f"{len(group)}", f"{answers:,}", *cells)) + " |\n"
+    failed = [f"- {entry['corpus']}, {entry['module']}: {entry['error']}\n" for entry in ways if "error" in entry]
+    if failed:
+        yield "\nNot compared:\n\n" + "".join(failed)
 
 
 def _groups(found: list[dict[str, Any]], *keys: str) -> Iterator[tuple[tuple[str, ...], list[dict[str, Any]]]]:
