@@ -4,15 +4,22 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
 OUTPUT ?= runs/demo
+REPORT ?= runs/report
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
-.PHONY: demo test libraries check lint types layers docs format fuzz release-check compatibility install clean
+.PHONY: demo report-demo test libraries check lint types layers docs format fuzz release-check compatibility install clean
 
 # Eight modules of Zstandard at -Os: clang's own choices, a rule of one line, and inlining whatever clang asks about.
 demo: $(VENV)/.installed-demo
 	@echo "==> compiling Zstandard's modules as three policies decide, and by clang alone"
 	@$(BIN)/mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd@Os --offline-corpus builtin --limit 8 \
 	    --policy default --policy threshold:0 --policy always --jobs 2 --output $(OUTPUT)
+
+# A page of a real run, made as a user makes it: the corpus in the package, three policies.
+report-demo: $(VENV)/.installed
+	@$(BIN)/mlgo-gym evaluate mlgo/Inline-v0 --limit 8 --policy default,threshold:0,always --jobs 2 \
+	    --output $(REPORT)/results > /dev/null
+	@$(BIN)/mlgo-gym report $(REPORT)/results --html $(REPORT)/report.html --figures $(REPORT)/figures > /dev/null
 
 test: $(VENV)/.installed-test
 	$(MAKE) --no-print-directory check
