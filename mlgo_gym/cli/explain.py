@@ -46,7 +46,7 @@ def explain(
     The calls by caller and callee, the features that decided, the bytes of each
     difference by credit and measured, and the functions that grew or shrank.
 
-        mlgo-gym explain lib/compress/zstd_ldm --corpus zstd@Os
+        mlgo-gym explain lib/compress/zstd_ldm.o --corpus zstd@Os
             --policy threshold:5 --policy inline-os --html ldm.html
     """
     from mlgo_gym.cli.evaluate import parse_settings, split_policies
