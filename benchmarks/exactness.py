@@ -35,9 +35,9 @@ _EXCEPTIONS = """
 of two (`-ml-advisor-size-increase-threshold`), which a plain compile never does. An exception counts as explained when
 both objects are the same with the threshold out of the way. *Evictions*: weights are divided by the largest of all
 columns before we see them; where that is infinite, every finite one is 0, and the rule cannot tell which is lighter. An
-exception counts as explained where that was so at a question of the module.
+exception counts as explained where that was so at a question of the module; that it was why was not shown for each.
 
-Where the cut-off is not why (two modules of jsonnet), no cause was found. In `core/lexer.o` every function has the same
+Where the cut-off is not why (modules of jsonnet), no cause was found. In `core/lexer.o` every function has the same
 size, and a few instructions of a single one stand in another order: its decisions were followed, and what comes after
 the inliner did not get the very same module. (LLVM's ML advisor computes analyses between its decisions that a plain
 compile does not; that it is this was not shown.)
@@ -67,12 +67,16 @@ sent. `tests/test_same_object.py` holds most of it for a few modules.
 """
 
 
+_CAUSES = ("the size cut-off", "the weights are not to be seen")
+"""How an explanation begins that was looked for in the module and found."""
+
+
 def page(own: list[dict[str, Any]], ways: list[dict[str, Any]]) -> Iterator[str]:
     """Give the page in pieces."""
     yield _PAGE
     for (corpus, environment), group in _groups(own, "corpus", "environment"):
         equal = sum(entry.get("equal", False) for entry in group)
-        explained = sum(bool(entry.get("explained")) and not entry["explained"].startswith("no") for entry in group)
+        explained = sum(entry.get("explained", "").startswith(_CAUSES) for entry in group)
         questions = sum(entry.get("questions", 0) for entry in group)
         rest = len(group) - equal - explained
         yield f"| {corpus} | {environment[5:-3]} | {len(group)} | {questions:,} | {equal} | {explained} | {rest} |\n"

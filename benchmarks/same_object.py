@@ -322,13 +322,21 @@ def check_ways(
         told["ray"] = lambda: over_ray(ways)
     if plugin is not None and environment == INLINE:
         told["plugin"] = lambda: ways.plugin(plugin)
-    verdicts = {name: set(way()) == {first} and ways.answers == answers for name, way in told.items()}
+    verdicts, failed = {}, []
+    for name, way in told.items():
+        try:
+            verdicts[name] = set(way()) == {first} and ways.answers == answers
+        except mlgo_gym.errors.MlgoError as error:
+            failed.append(f"{name}: {str(error)[:300]}")
     sources = list(PROGRAMS.glob(f"{module}.c*")) if corpus.partition("@")[0] == "builtin" and clang is None else []
     if environment == INLINE and sources:
-        verdicts["mlgo-clang"] = len(set(drive(sources[0]))) == 1
+        try:
+            verdicts["mlgo-clang"] = len(set(drive(sources[0]))) == 1
+        except mlgo_gym.errors.MlgoError as error:
+            failed.append(f"mlgo-clang: {str(error)[:300]}")
     if environment == INLINE:
         verdicts["by function"] = all(whole == part for whole, part in ways.by_function())
-    return {"answers": len(answers), "equal": verdicts}
+    return {"answers": len(answers), "equal": verdicts, **({"error": "; ".join(failed)} if failed else {})}
 
 
 def main() -> None:
