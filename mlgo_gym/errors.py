@@ -82,6 +82,10 @@ class SnapshotError(MlgoError):
     """A running clang that cannot be copied: not on this machine, or not in the state that it is in."""
 
 
+class NotReproducedError(MlgoError):
+    """Results that did not come out again; the text names the modules."""
+
+
 class TrainingLogError(MlgoError):
     """A training log, or what came over a channel, breaks LLVM's format.
 

@@ -18,6 +18,7 @@ from mlgo_gym.cli.explain import explain
 from mlgo_gym.cli.export import export_commands
 from mlgo_gym.cli.importance import importance
 from mlgo_gym.cli.label import label
+from mlgo_gym.cli.leaderboard import leaderboard_commands
 from mlgo_gym.cli.recipes import recipes_commands
 from mlgo_gym.cli.replay import replay
 from mlgo_gym.cli.report import report
@@ -36,6 +37,7 @@ application = typer.Typer(
 )
 application.add_typer(corpus_commands, name="corpus")
 application.add_typer(export_commands, name="export")
+application.add_typer(leaderboard_commands, name="leaderboard")
 application.add_typer(recipes_commands, name="recipes")
 application.command("cc-stats")(cc_stats)
 application.add_typer(train_commands, name="train")

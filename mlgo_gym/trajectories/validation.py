@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ def validate(
     corpus: str | None = None,
     clang: str | None = None,
     trust: bool = False,
+    modules: Container[str] | None = None,
     progress: Callable[[Verdict], object] = lambda _: None,
 ) -> list[Verdict]:
     """Make every finished episode of an evaluation again by its recorded actions, and compare what is measured.
@@ -34,6 +35,7 @@ def validate(
         corpus: what `open_corpus` takes; by default the corpus by the name that it had.
         clang: the compiler, of the same version; by default as for a new environment.
         trust: whether to run the flags of the corpus, and what the results name, whatever they are.
+        modules: leave all others out.
         progress: called with each verdict.
 
     Raises:
@@ -63,7 +65,7 @@ def validate(
     try:
         check_version(contestants.env, configuration.clang)
         for episode in result.episodes:
-            if episode.status == DONE:
+            if episode.status == DONE and (modules is None or episode.module in modules):
                 identity = configuration.policies[episode.policy]
                 again = identity if identity in plain else None
                 verdicts.append(Verdict(episode.policy, episode.module, _difference(contestants, episode, again)))

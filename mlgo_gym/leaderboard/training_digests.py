@@ -1,0 +1,76 @@
+"""The modules that a policy was trained on, by digest: what was learned from must not be what is measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.module_facts import ModuleFacts
+from mlgo_gym.storage.tensors import read_tensors
+
+SIDECAR = ".training.txt"
+"""What is added to the name of a policy's file: a digest in each line."""
+
+METADATA = "training_modules"
+"""The key in the metadata of a policy in safetensors: digests with spaces between."""
+
+_SHORTEST = 16
+_DIGEST = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}")
+
+
+def parse_digests(text: str, origin: str) -> frozenset[str]:
+    """Return the digests in a text; what follows a `#` in a line is left out.
+
+    They are the SHA-256 of modules' bitcode or of their sources, in hexadecimal, or at least the first 16 digits: the
+    source is the same at every level.
+
+    Raises:
+        MlgoError: a word is none.
+    """
+    words = " ".join(line.partition("#")[0] for line in text.lower().splitlines()).split()
+    for word in words:
+        if not _DIGEST.fullmatch(word):
+            raise MlgoError(
+                f"{origin} was to have SHA-256 of modules in hexadecimal, of {_SHORTEST} digits at least, found "
+                f"{word[:80]!r}; `mlgo-gym leaderboard digests` prints them"
+            )
+    return frozenset(words)
+
+
+def digests_of_policy(file: Path) -> frozenset[str] | None:
+    """Return what a policy's file says it was trained on, in its metadata or in the file beside it; None: nothing.
+
+    Raises:
+        MlgoError: the file cannot be read, or what it says are no digests.
+    """
+    found: list[frozenset[str]] = []
+    beside = file.with_name(file.name + SIDECAR)
+    if beside.exists():
+        found.append(parse_digests(beside.read_text(), str(beside)))
+    if file.suffix == ".safetensors":
+        _, metadata = read_tensors(file)
+        if METADATA in metadata:
+            found.append(parse_digests(metadata[METADATA], str(file)))
+    return frozenset().union(*found) if found else None
+
+
+def digest_lines(modules: Iterable[Module]) -> list[str]:
+    """Return the lines that tell of modules: their sources' digests where these are known, else their bitcode's."""
+    lines: dict[str, str] = {}
+    for module in modules:
+        source = module.metadata.get("source_sha256")
+        lines.setdefault(source if isinstance(source, str) else module.digest(), module.name)
+    return [f"{digest}  # {name}" for digest, name in lines.items()]
+
+
+def trained_on(digests: frozenset[str], modules: Mapping[str, ModuleFacts]) -> list[str]:
+    """Return which of the modules were trained on, sorted."""
+    lengths = {len(digest) for digest in digests}
+
+    def known(digest: str | None) -> bool:
+        return digest is not None and any(digest[:length] in digests for length in lengths)
+
+    return sorted(name for name, facts in modules.items() if known(facts.digest) or known(facts.source))

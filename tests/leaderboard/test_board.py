@@ -1,0 +1,185 @@
+"""A board takes only what comes out again, and says what was trained on the modules it is measured on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation import evaluate
+from mlgo_gym.leaderboard.board import RESULTS, About, Submission, add, load_board
+from mlgo_gym.leaderboard.standings import as_data, remarks, standings
+from mlgo_gym.leaderboard.training_digests import METADATA, digest_lines, digests_of_policy, parse_digests
+from mlgo_gym.leaderboard.verification import make_again
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.storage.tensors import format_tensors
+
+MODULES = 2
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    """An evaluation of two modules of the protocol."""
+    folder = tmp_path_factory.mktemp("made") / "run"
+    evaluate(
+        "mlgo/Inline-v0",
+        policies=["default", "threshold:5"],
+        corpus="builtin@Os",
+        split="test",
+        limit=MODULES,
+        output=folder,
+    )
+    return folder
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Path:
+    """A copy that may be changed."""
+    return Path(shutil.copytree(made, tmp_path / "run"))
+
+
+def submit(run: Path, **others: Any) -> Submission:
+    return add(run, run.parent / "board", About("ours", **others), partial=True)
+
+
+def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> str:
+    """Change the line of one module, and return its name."""
+    path = folder / "episodes.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    line = next(line for line in lines if line["policy"] == "threshold:5")
+    change(line)
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    return str(line["module"])
+
+
+def shrink(line: dict[str, Any]) -> None:
+    line["measures"]["text_size"][0] -= 8
+
+
+def test_what_comes_out_again_is_on_the_board(run: Path) -> None:
+    added = submit(run, method="a rule of one line")
+    (found,) = load_board(run.parent / "board")
+    assert found == added
+    data = as_data(found)
+    assert (data["policy"], data["level"], data["verified"], data["of"]) == ("threshold:5", "Os", MODULES, MODULES)
+    assert len(data["missing"]["datasets"]) == 19
+    (table,) = standings([found])
+    assert max(map(len, table.as_text().splitlines())) <= 80
+    assert table.rows[0][0] == "ours"
+    assert table.rows[0][-2:] == (f"{MODULES}/{MODULES}", "partial")
+    assert not make_again(found.folder / RESULTS, sample=1).problems
+
+
+def test_whole_results_are_wanted_unless_partial_is_said(run: Path) -> None:
+    with pytest.raises(MlgoError, match="19 of 20 datasets"):
+        add(run, run.parent / "board", About("ours"))
+
+
+def test_a_forged_size_is_refused_by_its_module(run: Path) -> None:
+    module = edit(run, shrink)
+    with pytest.raises(MlgoError, match=rf"refused.*\n  {module}: text_size was"):
+        submit(run)
+    assert list((run.parent / "board").iterdir()) == []
+
+
+def test_a_size_that_is_forged_on_the_board_is_seen(run: Path) -> None:
+    folder = submit(run).folder
+    module = edit(folder / RESULTS, shrink)
+    (found,) = load_board(run.parent / "board")
+    assert found.verification is None
+    assert "never made again" in "\n".join(remarks([found]))
+    assert [each.module for each in make_again(folder / RESULTS).problems] == [module]
+
+
+def test_a_missing_trace_is_refused_by_its_module(run: Path) -> None:
+    module = edit(run, lambda line: line.update(actions=None))
+    with pytest.raises(MlgoError, match=f"{module}: its actions were not recorded"):
+        submit(run)
+
+
+def test_a_module_is_not_left_out_by_saying_that_it_has_no_decision(run: Path) -> None:
+    module = edit(run, lambda line: line.update(status="no-decisions"))
+    with pytest.raises(MlgoError, match=f"{module}: it was said to have no decision, and has"):
+        submit(run)
+
+
+def test_a_compile_that_failed_counts_as_clangs_own(run: Path) -> None:
+    sizes = []
+
+    def fail(line: dict[str, Any]) -> None:
+        sizes.append(line["measures"]["text_size"][1])
+        line.update(status="failed", measures={}, error={"kind": "exit", "message": "no"})
+
+    module = edit(run, fail)
+    added = submit(run)
+    assert added.verification is not None
+    assert added.verification.failed == {module: sizes[0]}
+    assert (as_data(added)["failed"], as_data(added)["modules"]) == (1, MODULES)
+
+
+def test_another_compiler_is_refused(run: Path) -> None:
+    header = json.loads((run / "meta.json").read_text())
+    (run / "meta.json").write_text(json.dumps({**header, "clang": "21.1.0"}))
+    with pytest.raises(MlgoError, match=r"made by clang 21\.1\.0, and this is 22\.1\.8"):
+        submit(run)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"environment": "mlgo/RegAllocEvict-v0"}, "Its environment: mlgo/Inline-v0"),
+        ({"arguments": {"extra_flags": ["-O1"]}}, "Its environment's arguments: none"),
+        ({"split": None}, "Its modules: `--split test`"),
+        ({"corpus": "builtin@O2"}, "Its level: one of Oz and Os"),
+        ({"corpus": "opencc@Os"}, "Its corpus: datasets of the protocol"),
+    ],
+)
+def test_what_deviates_from_the_protocol_is_refused(run: Path, change: dict[str, Any], complaint: str) -> None:
+    header = json.loads((run / "meta.json").read_text())
+    (run / "meta.json").write_text(json.dumps({**header, **change}))
+    with pytest.raises(MlgoError, match=complaint):
+        submit(run)
+
+
+def test_a_module_of_the_training_split_is_refused(run: Path, toolchain: Toolchain) -> None:
+    name = open_corpus("builtin@Os", toolchain=toolchain).split("train").names[0]
+    edit(run, lambda line: line.update(module=name))
+    with pytest.raises(MlgoError, match=f"found {name}"):
+        submit(run)
+
+
+def test_a_policy_that_saw_the_test_modules_is_flagged_at_another_level_too(run: Path, toolchain: Toolchain) -> None:
+    modules = open_corpus("builtin@Oz", toolchain=toolchain).split("test")
+    seen = submit(run, training=parse_digests("\n".join(digest_lines(modules)), "here"))
+    assert seen.trained == tuple(sorted(seen.result.modules))
+    assert standings([seen])[0].rows[0][-1] == f"trained on {MODULES}, partial"
+    assert f"trained on {MODULES} of its {MODULES} modules: {seen.trained[0]}" in remarks([seen])[0]
+
+
+def test_a_policy_that_saw_others_is_not(run: Path, toolchain: Toolchain) -> None:
+    modules = open_corpus("builtin@Os", toolchain=toolchain).split("train")
+    assert submit(run, training=parse_digests("\n".join(digest_lines(modules)), "here")).trained == ()
+
+
+def test_what_a_policy_was_trained_on_stands_in_its_file_or_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "policy.safetensors"
+    file.write_bytes(format_tensors({}, {METADATA: "a" * 16}))
+    assert digests_of_policy(file) == frozenset({"a" * 16})
+    file.with_name("policy.safetensors.training.txt").write_text(f"{'b' * 64}  # zstd/huf\n")
+    assert digests_of_policy(file) == frozenset({"a" * 16, "b" * 64})
+    (tmp_path / "other.onnx").write_bytes(b"")
+    assert digests_of_policy(tmp_path / "other.onnx") is None
+    with pytest.raises(MlgoError, match="found 'zstd'"):
+        parse_digests("zstd", "here")
+
+
+def test_a_name_stays_in_the_folder(run: Path) -> None:
+    for name in ("../ours", ".ours", ""):
+        with pytest.raises(MlgoError, match="name is that of a folder"):
+            add(run, run.parent / "board", About(name), partial=True)
