@@ -170,8 +170,8 @@ def digests(
     as_json: JsonOption = False,
 ) -> None:
     """Print a digest of each module of a corpus, for --training-digests."""
+    from mlgo_gym.corpus.digests import digest_lines
     from mlgo_gym.corpus.opening import open_corpus
-    from mlgo_gym.leaderboard.training_digests import digest_lines
     from mlgo_gym.llvm.toolchain import find_toolchain
 
     lines = digest_lines(open_corpus(corpus, toolchain=find_toolchain(clang), trust=trust))

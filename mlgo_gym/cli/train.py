@@ -104,6 +104,8 @@ def clone(
     as_json: JsonOption = False,
 ) -> None:
     """Imitate another policy, by behaviour cloning and DAgger: where learning by trial starts."""
+    from mlgo_gym.corpus.digests import write_sidecar
+    from mlgo_gym.evaluation.environment import make_environment
     from mlgo_gym.training.cloning import Cloning
     from mlgo_gym.training.distillation import NetworkSettings
     from mlgo_gym.training.features import DEFAULT
@@ -131,6 +133,9 @@ def clone(
         )
         network = cloning.run(jobs, note, ray=address_of(ray))
     network.save(output)
+    played = make_environment(environment, arguments).corpus
+    if not played.endless:
+        write_sidecar(output, played)
     said = ", ".join(f"{agreement:.2%}" for agreement in agreements)
     show(as_json, {"output": output, "agreement": agreements}, f"agreed, round by round: {said}\nwrote {output}")
 
@@ -163,6 +168,8 @@ def evolve(
 
     The same command goes on where it was ended, to the same result.
     """
+    from mlgo_gym.corpus.digests import write_sidecar
+    from mlgo_gym.evaluation.environment import make_environment
     from mlgo_gym.policies.network import Network
     from mlgo_gym.training.curves import curves
     from mlgo_gym.training.evolution import Evolution
@@ -180,5 +187,8 @@ def evolve(
             progress.at(generation + 1, result=f"{-reduction:+.3%} against clang")
 
         evolution.run(Network.load(start), output, jobs, note, ray=address_of(ray))
+    compiled = make_environment(environment, arguments).corpus
+    if not compiled.endless:
+        write_sidecar(output, compiled, start=start)
     last = f"; the last generation {changes[-1]:+.3%} against clang" if changes else ""
     show(as_json, {"output": output, "changes": changes}, f"wrote {output}{last}")

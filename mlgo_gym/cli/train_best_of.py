@@ -49,6 +49,7 @@ def best_of(
 
     Exit status 1: a module failed.
     """
+    from mlgo_gym.corpus.digests import write_sidecar
     from mlgo_gym.training.best_of import BestOf
     from mlgo_gym.training.curves import curves
     from mlgo_gym.training.distillation import NetworkSettings
@@ -67,6 +68,8 @@ def best_of(
             note=lambda step, loss: curve("imitation/loss", loss, step),
         )
     network.save(output)
+    env = best.make()
+    write_sidecar(output, map(env.corpus.module, best.modules(env)))
     data = {"output": output, **_data(lines)}
     show(as_json, data, "\n".join([*_report(data), f"wrote {output}"]))
     raise typer.Exit(exit_status(lines))

@@ -12,7 +12,7 @@ from mlgo_gym.evaluation.wording import change, short
 from mlgo_gym.leaderboard.board import Submission
 
 _NAMED = 3
-_LONGEST = 16
+_LONGEST = 20
 
 
 def standings(submissions: Sequence[Submission], *, narrow: bool = True) -> list[Table]:

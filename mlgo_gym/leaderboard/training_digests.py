@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.digests import sidecar
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.module_facts import ModuleFacts
 from mlgo_gym.storage.tensors import read_tensors
-
-SIDECAR = ".training.txt"
-"""What is added to the name of a policy's file: a digest in each line."""
 
 METADATA = "training_modules"
 """The key in the metadata of a policy in safetensors: digests with spaces between."""
@@ -47,7 +44,7 @@ def digests_of_policy(file: Path) -> frozenset[str] | None:
         MlgoError: the file cannot be read, or what it says are no digests.
     """
     found: list[frozenset[str]] = []
-    beside = file.with_name(file.name + SIDECAR)
+    beside = sidecar(file)
     if beside.exists():
         found.append(parse_digests(beside.read_text(), str(beside)))
     if file.suffix == ".safetensors":
@@ -55,15 +52,6 @@ def digests_of_policy(file: Path) -> frozenset[str] | None:
         if METADATA in metadata:
             found.append(parse_digests(metadata[METADATA], str(file)))
     return frozenset().union(*found) if found else None
-
-
-def digest_lines(modules: Iterable[Module]) -> list[str]:
-    """Return the lines that tell of modules: their sources' digests where these are known, else their bitcode's."""
-    lines: dict[str, str] = {}
-    for module in modules:
-        source = module.metadata.get("source_sha256")
-        lines.setdefault(source if isinstance(source, str) else module.digest(), module.name)
-    return [f"{digest}  # {name}" for digest, name in lines.items()]
 
 
 def trained_on(digests: frozenset[str], modules: Mapping[str, ModuleFacts]) -> list[str]:

@@ -10,6 +10,8 @@ from typing import Any
 
 from mlgo_gym import __version__
 from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.digests import write_sidecar
+from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies.model_files import file_digest
@@ -142,6 +144,12 @@ class Road:
                 note=advance,
             )
 
+    def _learned_from(self, corpus: Corpus) -> list[Module]:
+        """Return the modules of all rounds, and those that the margin was chosen by."""
+        rounds = (replace(self.labelling, seed=self.labelling.seed + number) for number in range(self.rounds))
+        names = {name for labelling in rounds for name in labelling.drawn(corpus)}
+        return [corpus.module(name) for name in sorted(names)] + list(self._validation() if self.margins else ())
+
     def _settings(self) -> dict[str, Any]:
         settings = asdict(replace(self, imitation=replace(self.imitation, jobs=1)))
         loaded: dict[str, Any] = json.loads(json.dumps(settings))
@@ -167,6 +175,7 @@ class Road:
         clock: RoadClock,
     ) -> None:
         env = self.labelling.make()
+        write_sidecar(final, self._learned_from(env.corpus))
         card = {
             "name": final.stem,
             "sha256": file_digest(final),

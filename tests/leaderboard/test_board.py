@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from mlgo_gym.corpus.digests import digest_lines, write_sidecar
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.leaderboard.board import RESULTS, About, Submission, add, load_board
 from mlgo_gym.leaderboard.standings import as_data, remarks, standings
-from mlgo_gym.leaderboard.training_digests import METADATA, digest_lines, digests_of_policy, parse_digests
+from mlgo_gym.leaderboard.training_digests import METADATA, digests_of_policy, parse_digests
 from mlgo_gym.leaderboard.verification import make_again
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.tensors import format_tensors
@@ -173,6 +174,8 @@ def test_what_a_policy_was_trained_on_stands_in_its_file_or_beside_it(tmp_path: 
     assert digests_of_policy(file) == frozenset({"a" * 16})
     file.with_name("policy.safetensors.training.txt").write_text(f"{'b' * 64}  # zstd/huf\n")
     assert digests_of_policy(file) == frozenset({"a" * 16, "b" * 64})
+    write_sidecar(tmp_path / "next.safetensors", [], start=file)
+    assert parse_digests((tmp_path / "next.safetensors.training.txt").read_text(), "here") == frozenset({"b" * 64})
     (tmp_path / "other.onnx").write_bytes(b"")
     assert digests_of_policy(tmp_path / "other.onnx") is None
     with pytest.raises(MlgoError, match="found 'zstd'"):

@@ -131,3 +131,4 @@ def test_the_command_writes_the_same_network_again(environment: str, varied: str
     assert network.outputs == (2 if environment == "mlgo/Inline-v0" else 33)
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
     assert MIXED not in {"default", other}
+    assert 1 <= len((tmp_path / "a.safetensors.training.txt").read_text().splitlines()) <= 3

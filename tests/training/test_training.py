@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import mlgo_gym
+from mlgo_gym.corpus.digests import sidecar
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.network import Network
@@ -109,6 +111,8 @@ def test_a_margin_is_chosen_by_modules_that_the_network_has_not_learned_from(var
     road.run(tmp_path, note=lambda progress: stages.update({progress.stage: progress}))
     card = json.loads(tmp_path.joinpath("policy.json").read_bytes())
     assert card["margin"] in (0.0, 20.0)
+    told = {line.partition(" ")[0] for line in sidecar(tmp_path / "policy.safetensors").read_text().splitlines()}
+    assert told == {module.digest() for module in InlineEnv(corpus=varied).corpus}
     assert [tried["modules"] for tried in card["margins"]] == [2, 2]  # of one source, and so in one part of the split
     assert card["margins"][1]["mean"] == 0.0  # nobody is as sure as that
     first, last = (

@@ -1,0 +1,40 @@
+"""What tells of modules that a policy was trained on: a digest in each line of a file beside the policy's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.storage.cache import write_atomically
+
+SIDECAR = ".training.txt"
+"""What is added to the name of a policy's file."""
+
+
+def sidecar(policy: Path) -> Path:
+    """Return the file beside a policy's that tells what it was trained on."""
+    return policy.with_name(policy.name + SIDECAR)
+
+
+def digest_lines(modules: Iterable[Module]) -> list[str]:
+    """Return the lines that tell of modules: their sources' digests where these are known, else their bitcode's."""
+    lines: dict[str, str] = {}
+    for module in modules:
+        source = module.metadata.get("source_sha256")
+        lines.setdefault(source if isinstance(source, str) else module.digest(), module.name)
+    return [f"{digest}  # {name}" for digest, name in lines.items()]
+
+
+def write_sidecar(policy: Path, modules: Iterable[Module], *, start: Path | None = None) -> None:
+    """Write what a policy was trained on beside its file.
+
+    Args:
+        policy: the policy's file.
+        modules: what it was trained on, or chosen by.
+        start: the policy that it began as; what that was trained on counts too.
+    """
+    before = sidecar(start).read_text().splitlines() if start is not None and sidecar(start).exists() else ()
+    lines = dict.fromkeys(chain(before, digest_lines(modules)))
+    write_atomically(sidecar(policy), "".join(f"{line}\n" for line in lines).encode())
