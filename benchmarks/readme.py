@@ -32,7 +32,7 @@ ELSEWHERE = {
 }
 """Commands that are not run here, by their beginning."""
 
-DATASETS = re.compile(r"--corpus [\w@,]*(zstd|lz4|sentencepiece)|corpus fetch")
+DATASETS = re.compile(r"(--corpus|importance) [\w@,]*(zstd|lz4|sentencepiece)|corpus fetch")
 """What needs the sources of a dataset, which come from a package index."""
 
 WHOLE = re.compile(r"^mlgo-gym (evaluate|search) ")

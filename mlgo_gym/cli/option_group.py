@@ -28,11 +28,11 @@ def with_options(argument: str, group: type[Any]) -> Callable[[Command], Command
             for field in fields(group)
             if field.default is not MISSING
         ]
-        own = inspect.signature(command)
-        own_hints = get_type_hints(command, include_extras=True)
+        # Not get_type_hints, which before Python 3.11 makes another annotation of one whose default is None.
+        own = inspect.signature(command, eval_str=True)
         parameters = []
         for name, parameter in own.parameters.items():
-            parameters += options if name == argument else [parameter.replace(annotation=own_hints[name])]
+            parameters += options if name == argument else [parameter]
 
         @functools.wraps(command)
         def run(*arguments: Any, **given: Any) -> None:
