@@ -150,7 +150,7 @@ def verify(
         found = remade.verification
         if remade.problems:
             (each.folder / VERIFICATION).unlink(missing_ok=True)
-        else:
+        elif each.verification is None or found.modules >= each.verification.modules:
             write_record(each.folder / VERIFICATION, found)
         same = found.modules - len(remade.problems)
         lines.append(f"{name}: {same} of {found.modules} modules came out as recorded")

@@ -32,6 +32,7 @@ def test_a_submission_is_added_shown_and_verified_until_it_is_forged(tmp_path: P
     assert "| ours |" in command("show", board, "--format", "markdown")[1]
     assert json.loads(command("show", board, "--json")[1])[0]["verified"] == 1
     assert command("verify", board) == (0, "ours: 2 of 2 modules came out as recorded\n")
+    assert command("verify", board, "--sample", "1")[0] == 0
     assert json.loads(command("show", board, "--json")[1])[0]["verified"] == 2
 
     episodes = board / "ours" / "results" / "episodes.jsonl"
