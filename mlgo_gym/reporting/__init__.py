@@ -1,1 +1,1 @@
-"""Reports over runs: comparisons, pages with figures, and leaderboards."""
+"""Reports over runs: comparisons, pages with figures, tables for papers."""
