@@ -17,7 +17,8 @@ from mlgo_gym.errors import CompilerError, MlgoError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain
 
 REDUCED = "reduced.bc"
-_REDUCERS = ("llvm-reduce", "llvm-reduce-22", "llvm-reduce-21", "llvm-reduce-20", "llvm-reduce-19")
+# The newest first: one that is older than the compiler does not read its bitcode.
+_REDUCERS = ("llvm-reduce-22", "llvm-reduce", "llvm-reduce-21", "llvm-reduce-20", "llvm-reduce-19")
 
 
 @dataclass(frozen=True, slots=True)

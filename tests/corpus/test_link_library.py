@@ -42,6 +42,7 @@ def test_an_installed_clang_needs_nothing_prepared() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_libraries_are_built_for_each_kind_of_link(toolchain: Toolchain) -> None:
     kinds = list(build_libraries(toolchain))
     assert kinds[0] == "C -O0"
