@@ -189,7 +189,7 @@ def test_a_wrong_result_is_one_by_its_test_and_not_by_clang_alone(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 @pytest.mark.skipif(shutil.which("llvm-reduce-22") is None, reason="llvm-reduce-22 is not installed")
 def test_a_module_is_made_as_small_as_it_still_goes_wrong(calls: Path, tmp_path: Path, toolchain: Toolchain) -> None:
     folder, _ = keep(calls, tmp_path, larger_than(baseline_of(calls)))
