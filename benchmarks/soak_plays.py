@@ -228,17 +228,14 @@ def _kill_one(player: Player) -> None:
 
 
 def _killed(player: Player) -> int:
-    others = set(_compilers())
     env = player.single("killed", warm_resets=False)
     _, info = env.reset()
     for _ in range(int(player.chance.integers(3))):
         *_, terminated, truncated, info = env.step(info["default_action"])
         if terminated:
             return 1
-    mine = [pid for pid in _compilers() if pid not in others]
-    if len(mine) != 1:
-        raise SurpriseError(f"{player.env_id}: an episode has one compiler, found {mine}")
-    os.kill(mine[0], signal.SIGKILL)
+    assert env._stepper is not None
+    os.kill(env._stepper.episode.session.pid, signal.SIGKILL)
     player.tally["clangs killed"] += 1
     *_, terminated, truncated, info = env.step(info["default_action"])
     while not (terminated or truncated):

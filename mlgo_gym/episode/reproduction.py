@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
+import os
 import shutil
 import subprocess
-import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Thread
 
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
@@ -17,6 +19,12 @@ from mlgo_gym.errors import CompilerError, MlgoError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain
 
 REDUCED = "reduced.bc"
+# Asks this process, which has everything loaded: another Python for each of thousands of modules would take a second.
+_ASK = """#!/bin/sh
+echo "$1" > {asked}
+read -r status < {answered}
+exit "$status"
+"""
 # The newest first: one that is older than the compiler does not read its bitcode.
 _REDUCERS = ("llvm-reduce-22", "llvm-reduce", "llvm-reduce-21", "llvm-reduce-20", "llvm-reduce-19")
 
@@ -94,18 +102,52 @@ def reduce_module(folder: Path, toolchain: Toolchain, *, timeout: float = 60.0, 
         raise MlgoError(f"{folder} was to go wrong before it is made smaller, and {first.what}")
     folder = folder.absolute()
     output = folder / REDUCED
-    with tempfile.TemporaryDirectory(prefix="mlgo-gym-reduce-") as scratch:
-        test = Path(scratch, "test")
-        clang = "bundled" if toolchain.bundled else toolchain.command[0]
-        words = [sys.executable, "-c", "from mlgo_gym.cli import main; main()", "reproduce", str(folder)]
-        words += ["--clang", clang, "--timeout", str(timeout), *(["--trust"] if trust else [])]
-        test.write_text(f'#!/bin/sh\nexec {shlex.join(words)} --module "$1" >/dev/null 2>&1\n')
-        test.chmod(0o755)
+
+    def still_wrong(bitcode: Path) -> bool:
+        try:
+            return reproduce(folder, toolchain, bitcode=bitcode, timeout=timeout, trust=trust).again
+        except MlgoError:
+            return False
+
+    with tempfile.TemporaryDirectory(prefix="mlgo-gym-reduce-") as scratch, _asked(Path(scratch), still_wrong) as test:
         command = [reducer, f"--test={test}", "-o", str(output), "--write-tmp-files-as-bitcode", str(folder / MODULE)]
         result = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
     if result.returncode != 0 or not output.exists():
         raise MlgoError(f"{reducer} failed with exit status {result.returncode}: {result.stderr[-2000:]}")
     return output
+
+
+@contextmanager
+def _asked(scratch: Path, question: Callable[[Path], bool]) -> Iterator[Path]:
+    """Have a program that exits with 0 where a question about the file that it is given is answered with yes."""
+    asked, answered, program = scratch / "asked", scratch / "answered", scratch / "test"
+    for pipe in (asked, answered):
+        os.mkfifo(pipe)
+    program.write_text(_ASK.format(asked=asked, answered=answered))
+    program.chmod(0o755)
+    raised: list[Exception] = []
+
+    # Open for both directions, a pipe never waits for its other end, which may have been killed.
+    with asked.open("r+b", 0) as asks, answered.open("r+b", 0) as tells:
+
+        def answer() -> None:
+            while name := os.fsdecode(asks.readline().rstrip(b"\n")):
+                wrong = False
+                try:
+                    wrong = not raised and question(scratch / name)
+                except Exception as error:  # noqa: BLE001 # raised where the program's user waits
+                    raised.append(error)
+                tells.write(b"0\n" if wrong else b"1\n")
+
+        answering = Thread(target=answer, daemon=True)
+        answering.start()
+        try:
+            yield program
+        finally:
+            asks.write(b"\n")
+            answering.join()
+    if raised:
+        raise raised[0]
 
 
 def _fails(reproducer: Reproducer, folder: Path, made: bytes) -> bool:

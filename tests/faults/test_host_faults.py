@@ -114,7 +114,8 @@ def test_a_signal_ends_the_host_and_its_compilers(
     _, said = running.communicate(timeout=60)
     assert running.returncode == -getattr(signal, name), said
     if host != "driver" and name == "SIGINT":
-        assert said.endswith("KeyboardInterrupt\n")
+        # The compiler of the second sub-environment interrupts again, perhaps while Python says so.
+        assert "KeyboardInterrupt" in said
     assert faults.pids
     for pid in faults.pids:
         assert ends_within(pid, 10)
