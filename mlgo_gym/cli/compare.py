@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from mlgo_gym.cli.output import JsonOption, print_json
+
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="The --output of evaluations; the first is compared with.")],
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say what changed from the first evaluation to each other one.
 
@@ -29,7 +30,7 @@ def compare(
 
     comparison = compare_runs({name: load_result(path) for name, path in run_names(runs).items()})
     if as_json:
-        typer.echo(json.dumps(comparison.to_json(), indent=2))
+        print_json(comparison.to_json())
         return
     console = Console(highlight=False, markup=False)
     for table in comparison.tables():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Annotated
 
 import typer
@@ -16,7 +15,7 @@ from mlgo_gym.cli.corpus_build import combine, extract, import_command, make
 from mlgo_gym.cli.corpus_tables import decision_table, information_table, list_table, module_table
 from mlgo_gym.cli.decisions import decision_counter
 from mlgo_gym.cli.fetch import fetch
-from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.output import FAILED, JsonOption, print_json, show
 from mlgo_gym.cli.prepare import prepare
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.record import record
@@ -52,7 +51,7 @@ def list_command(
     """List the corpora that can be had by name, and which are on disk already."""
     entries = named_corpora(find_toolchain(clang), optimize)
     if as_json:
-        typer.echo(json.dumps([dataclasses.asdict(entry) for entry in entries], default=str, indent=2))
+        print_json([dataclasses.asdict(entry) for entry in entries])
     else:
         Console(highlight=False).print(list_table(entries, optimize))
 
@@ -77,7 +76,7 @@ def info(
         information = describe(opened, toolchain, count=count, tasks=tasks, jobs=jobs, progress=advance)
     if as_json:
         listed = {"names": list(opened.names)} if modules else {}
-        typer.echo(json.dumps({"corpus": opened.name, **information.to_json(), **listed}, indent=2))
+        print_json({"corpus": opened.name, **information.to_json(), **listed})
     else:
         console = Console(highlight=False)
         console.print(information_table(opened, information, toolchain))
@@ -88,7 +87,7 @@ def info(
     for problem in information.problems:
         typer.echo(problem, err=True)
     if information.problems:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 @corpus_commands.command("verify")
@@ -113,7 +112,7 @@ def verify_command(
     data = {"modules": len(opened), "whole": whole, "problems": [dataclasses.asdict(problem) for problem in problems]}
     show(as_json, data, "\n".join(lines))
     if problems:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 def _open(corpus: str, clang: str | None, trust: bool) -> tuple[Toolchain, Corpus]:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.output import FAILED, JsonOption, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.combine import combine_corpora
 from mlgo_gym.corpus.extract import extract_corpus
@@ -154,4 +154,4 @@ def _report(
         for name, reason in skipped:
             typer.echo(f"skipped {name}: {reason}", err=True)
     if skipped:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)

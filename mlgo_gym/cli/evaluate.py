@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, limits
+from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
-from mlgo_gym.cli.trust import TrustOption, trusted
+from mlgo_gym.cli.option_group import with_options
+from mlgo_gym.cli.output import FAILED, JsonOption
 from mlgo_gym.corpus.sampling import Part
-from mlgo_gym.errors import MlgoError, UnreachableError
+from mlgo_gym.errors import UnreachableError
 
 if TYPE_CHECKING:
     from mlgo_gym.evaluation import Evaluation
-
-FAILED = 1
-"""The exit status when an episode failed."""
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as a shell has it."""
 
 
+@with_options("compiler", CompilerOptions)
 def evaluate(
     environment: Annotated[str, typer.Argument(help="The environment, for instance mlgo/Inline-v0.")],
     *,
@@ -51,9 +49,7 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option(help="The folder for the results; what is there already is not made again.")
     ] = None,
-    clang: ClangOption = None,
-    memory_limit: MemoryOption = None,
-    cpu_limit: CpuOption = None,
+    compiler: CompilerOptions,
     seed: Annotated[int, typer.Option(help="What random policies and --limit depend on.")] = 0,
     metric: Annotated[str | None, typer.Option(help="What counts: text, llvm-size, object, spill_cost, ….")] = None,
     reward: Annotated[str | None, typer.Option(help="The environment's reward: relative, bytes, log, ….")] = None,
@@ -62,18 +58,13 @@ def evaluate(
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="How long clang may be silent, in seconds.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
-    ] = None,
     offline_corpus: Annotated[
         str | None, typer.Option(help="The corpus to use when that one is to be fetched and the index is out of reach.")
     ] = None,
     link: Annotated[
         bool, typer.Option("--link", help="Also link what the recorded build linked, with each policy's objects.")
     ] = False,
-    trust: TrustOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run policies on the modules of a corpus, and compare what they achieve with plain clang.
 
@@ -97,11 +88,8 @@ def evaluate(
     from mlgo_gym.evaluation import Evaluation
     from mlgo_gym.evaluation.evaluation import ENVS
 
-    given = {
-        "clang": clang, "metric": metric, "reward": reward, "max_decisions": max_decisions, "timeout": timeout
-    }  # fmt: skip
-    chosen = {name: value for name, value in given.items() if value is not None}
-    arguments = chosen | limits(memory_limit, cpu_limit) | trusted(trust) | parse_settings(settings or ())
+    given = {"metric": metric, "reward": reward, "max_decisions": max_decisions, "timeout": timeout}
+    arguments = {name: value for name, value in given.items() if value is not None} | compiler.arguments()
     policies = split_policies(policy or ["default"])
 
     def prepare(corpus: str, output: Path | None) -> Evaluation:
@@ -167,21 +155,3 @@ def split_policies(texts: Iterable[str]) -> list[str]:
         if clang:
             policies.append(clang + flags)
     return list(dict.fromkeys(policies))
-
-
-def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
-    """Return the arguments that `NAME=VALUE` texts give; a value that is not JSON is a string.
-
-    Raises:
-        MlgoError: a text has no name or no equals sign.
-    """
-    settings: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.isidentifier():
-            raise MlgoError(f"--set takes NAME=VALUE, found {text!r}; for instance --set observation=dict")
-        try:
-            settings[name] = json.loads(value)
-        except ValueError:
-            settings[name] = value
-    return settings

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, compiler_arguments
+from mlgo_gym.cli.compiler import CompilerOptions
+from mlgo_gym.cli.option_group import with_options
 from mlgo_gym.cli.output import JsonOption, show
-from mlgo_gym.cli.trust import TrustOption
 
 
+@with_options("compiler", CompilerOptions)
 def explain(
     module: Annotated[str, typer.Argument(help="A module of the corpus, or a .bc file.")],
     *,
@@ -32,14 +33,7 @@ def explain(
     html: Annotated[Path | None, typer.Option(help="Write a page with the call graph to this file.")] = None,
     as_json: JsonOption = False,
     seed: Annotated[int, typer.Option(help="What random policies depend on.")] = 0,
-    clang: ClangOption = None,
-    memory_limit: MemoryOption = None,
-    cpu_limit: CpuOption = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
-    ] = None,
-    trust: TrustOption = False,
+    compiler: CompilerOptions,
 ) -> None:
     """Show where two policies decide differently in a module, and what came of it.
 
@@ -49,7 +43,7 @@ def explain(
         mlgo-gym explain lib/compress/zstd_ldm.o --corpus zstd@Os
             --policy threshold:5 --policy inline-os --html ldm.html
     """
-    from mlgo_gym.cli.evaluate import parse_settings, split_policies
+    from mlgo_gym.cli.evaluate import split_policies
     from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.evaluation.environment import make_environment
     from mlgo_gym.explanation import explain_module
@@ -58,11 +52,7 @@ def explain(
     from mlgo_gym.storage.cache import write_atomically
 
     first, second = _pair(split_policies(policy or ()))
-    arguments: dict[str, Any] = {
-        "corpus": corpus,
-        **compiler_arguments(clang, trust, memory_limit, cpu_limit),
-        **parse_settings(settings or ()),
-    }
+    arguments: dict[str, Any] = {"corpus": corpus, **compiler.arguments()}
     if module.endswith(".bc") and Path(module).is_file():
         arguments["corpus"] = str(Path(module).resolve())
     if flags is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
@@ -10,9 +9,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mlgo_gym.cli.output import JsonOption
+from mlgo_gym.cli.output import FAILED, JsonOption, print_json
 from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.cli.record import FAILED, print_failures
+from mlgo_gym.cli.record import print_failures
 from mlgo_gym.corpus.catalogue import dataset_names
 from mlgo_gym.corpus.dataset import DatasetReport, fetch_dataset, read_report
 from mlgo_gym.errors import CorpusError
@@ -45,7 +44,7 @@ def fetch(
     reports = [outcome for outcome in outcomes if isinstance(outcome, DatasetReport)]
     problems = [outcome for outcome in outcomes if isinstance(outcome, CorpusError)]
     if as_json:
-        typer.echo(json.dumps([asdict(report) for report in reports], default=str, indent=2))
+        print_json([asdict(report) for report in reports])
     else:
         Console(highlight=False).print(_table(reports, optimize))
     for report in reports:

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, compiler_arguments
-from mlgo_gym.cli.output import JsonOption, show
-from mlgo_gym.cli.trust import TrustOption
+from mlgo_gym.cli.compiler import CompilerOptions
+from mlgo_gym.cli.option_group import with_options
+from mlgo_gym.cli.output import FAILED, JsonOption, show
 
 if TYPE_CHECKING:
     from mlgo_gym.evaluation.table import Table
     from mlgo_gym.explanation.importance import Importances
 
 
+@with_options("compiler", CompilerOptions)
 def importance(
     corpus: Annotated[str, typer.Argument(help="builtin, a dataset, a folder, a .bc file, or several with commas.")],
     *,
@@ -31,14 +32,7 @@ def importance(
     jobs: Annotated[int, typer.Option(min=1, help="How many processes.")] = 1,
     seed: Annotated[int, typer.Option(help="The source of chance.")] = 0,
     as_json: JsonOption = False,
-    clang: ClangOption = None,
-    memory_limit: MemoryOption = None,
-    cpu_limit: CpuOption = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
-    ] = None,
-    trust: TrustOption = False,
+    compiler: CompilerOptions,
 ) -> None:
     """Show which features a policy listens to, by permutation importance.
 
@@ -48,12 +42,10 @@ def importance(
 
     Exit status 1: the policy failed on a module.
     """
-    from mlgo_gym.cli.evaluate import parse_settings
     from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.explanation.importance import Importance
 
-    arguments = {**compiler_arguments(clang, trust, memory_limit, cpu_limit), **parse_settings(settings or ())}
-    wanted = Importance(corpus, policy, environment, arguments, compiled, shap, seed, limit, largest)
+    wanted = Importance(corpus, policy, environment, compiler.arguments(), compiled, shap, seed, limit, largest)
     with progress_over(wanted.steps(wanted.make()), "Episodes") as advance:
         found = wanted.find(jobs, advance)
     silent = [each.name for each in found.features if not each.decisions]
@@ -66,7 +58,7 @@ def importance(
     show(as_json, asdict(found), "\n".join(lines))
     for name, why in found.failed.items():
         typer.echo(f"mlgo-gym: {name} failed: {why.splitlines()[0]}", err=True)
-    raise typer.Exit(1 if found.failed else 0)
+    raise typer.Exit(FAILED if found.failed else 0)
 
 
 def _table(found: Importances, policy: str, corpus: str) -> Table:

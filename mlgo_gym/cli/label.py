@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, compiler_arguments
+from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
 from mlgo_gym.cli.module_lines import collect, exit_status
+from mlgo_gym.cli.option_group import with_options
 from mlgo_gym.cli.output import JsonOption, show
-from mlgo_gym.cli.trust import TrustOption
 
 
+@with_options("compiler", CompilerOptions)
 def label(
     corpus: Annotated[str, typer.Argument(help="A dataset, a folder, a .bc file, or several with commas between.")],
     *,
@@ -30,14 +31,7 @@ def label(
     check: Annotated[int, typer.Option(min=0, help="Measure so many labels of each module again, alone.")] = 0,
     largest: Annotated[int | None, typer.Option(help="Leave out modules with more bytes of bitcode.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
-    clang: ClangOption = None,
-    memory_limit: MemoryOption = None,
-    cpu_limit: CpuOption = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
-    ] = None,
-    trust: TrustOption = False,
+    compiler: CompilerOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Measure the bytes of "inline" minus "do not" for many decisions around a policy.
@@ -48,10 +42,9 @@ def label(
 
     Exit status 1: a module failed.
     """
-    from mlgo_gym.cli.evaluate import parse_settings
     from mlgo_gym.training.labelling import Labelling
 
-    arguments = {**compiler_arguments(clang, trust, memory_limit, cpu_limit), **parse_settings(settings or ())}
+    arguments = compiler.arguments()
     labelling = Labelling(corpus, policy, environment, arguments, compiles, seconds, seed, check, largest, limit)
     total = len(labelling.modules(labelling.make()))
     lines = collect(labelling.run(output, jobs, ray=address_of(ray)), total, "labels", "labels")

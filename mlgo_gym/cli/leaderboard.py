@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.output import FAILED, JsonOption, show
 from mlgo_gym.cli.trust import TrustOption
 from mlgo_gym.errors import NotReproducedError
 
@@ -89,7 +89,7 @@ def add(
             )
         except NotReproducedError as error:
             typer.echo(str(error), err=True)
-            raise typer.Exit(1) from None
+            raise typer.Exit(FAILED) from None
     data = as_data(added)
     lines = [f"added {name}: {data['verified']} of {data['of']} modules came out as recorded", *remarks([added])]
     show(as_json, data, "\n".join(lines))
@@ -158,7 +158,7 @@ def verify(
         data.append({"name": name, "modules": found.modules, "as_recorded": same, "different": different})
     show(as_json, data, "\n".join(lines))
     if any(each["different"] for each in data):
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 @leaderboard_commands.command()

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from mlgo_gym.cli.output import FAILED
 from mlgo_gym.cli.progress import progress_over
 
 
@@ -32,5 +33,5 @@ def collect(lines: Iterable[dict[str, Any]], total: int, what: str, counted: str
 
 
 def exit_status(lines: Iterable[dict[str, Any]]) -> int:
-    """Return 1 if a module failed, else 0."""
-    return int(any("error" in line for line in lines))
+    """Return `FAILED` if a module failed, else 0."""
+    return FAILED if any("error" in line for line in lines) else 0

@@ -8,15 +8,12 @@ from typing import Annotated
 import typer
 
 from mlgo_gym.cli.compiler import ClangOption
-from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.output import FAILED, JsonOption, show
 from mlgo_gym.cli.progress import progress_over
 
 recipes_commands = typer.Typer(name="recipes", help="What search found for builds.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(help="The folder, as in mlgo-clang's --mlgo-recipes=.")]
-
-FAILED = 1
-"""The exit status when a recipe does not hold."""
 
 
 @recipes_commands.command("list")

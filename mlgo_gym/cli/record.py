@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from mlgo_gym.cli.output import FAILED
 from mlgo_gym.corpus.back_ends import record_back_ends
 from mlgo_gym.corpus.by_path import is_gcc
 from mlgo_gym.corpus.link_library import MESSAGE, library_is_built
@@ -15,9 +16,6 @@ from mlgo_gym.corpus.links import LINKS_FILE
 from mlgo_gym.corpus.record import record_build
 from mlgo_gym.corpus.recorder import RecordFailure, counted
 from mlgo_gym.llvm.toolchain import find_toolchain
-
-FAILED = 1
-"""The exit status when the build went well and something could not be recorded."""
 
 
 def record(

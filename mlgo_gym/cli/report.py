@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlgo_gym.cli.output import JsonOption, print_json
 from mlgo_gym.errors import MlgoError
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ def report(
     html: Annotated[Path | None, typer.Option(help="Write one page with tables and figures to this file.")] = None,
     figures: Annotated[Path | None, typer.Option(help="Write each figure to this folder, as PNG and SVG.")] = None,
     form: Annotated[Format, typer.Option("--format", help="How the tables are written.")] = Format.TEXT,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: JsonOption = False,
     svg: Annotated[Path | None, typer.Option(help="Write the short tables to this file as a picture.")] = None,
 ) -> None:
     """Print the tables of evaluations, with their intervals, wins and losses.
@@ -37,30 +39,40 @@ def report(
     With --html also one page that loads nothing and runs nothing: tables,
     figures, learning and search curves, and how to come to all of it again. The
     page and the figures need the extra `report`. An evaluation need not be
-    finished.
+    finished. With --json, several evaluations are one object by their names.
     """
     from mlgo_gym.reporting.inputs import read_inputs
 
     inputs = read_inputs(runs)
     if not inputs.evaluations and html is None and figures is None:
         raise MlgoError("there are only curves, and curves are drawn: give --html FILE or --figures FOLDER")
+    if as_json:
+        _print_json(inputs.evaluations)
     for number, (name, result) in enumerate(inputs.evaluations.items()):
-        if not as_json and form is Format.TEXT and len(inputs.evaluations) > 1:
-            typer.echo(f"{chr(10) * bool(number)}== {name} ==\n")
-        _print(result, form, as_json=as_json)
+        if not as_json:
+            if form is Format.TEXT and len(inputs.evaluations) > 1:
+                typer.echo(f"{chr(10) * bool(number)}== {name} ==\n")
+            _print(result, form)
         if svg is not None:
             _draw(result, svg, name, number)
     if html is not None or figures is not None:
         _write(inputs, html, figures)
 
 
-def _print(result: EvaluationResult, form: Format, *, as_json: bool) -> None:
+def _print_json(evaluations: Mapping[str, EvaluationResult]) -> None:
+    from mlgo_gym.evaluation.report import as_data
+
+    found = {name: as_data(result) for name, result in evaluations.items()}
+    print_json(next(iter(found.values())) if len(found) == 1 else found)
+
+
+def _print(result: EvaluationResult, form: Format) -> None:
     from mlgo_gym.cli.tables import print_result
     from mlgo_gym.evaluation.report import all_tables, notes
     from mlgo_gym.reporting.paper import as_latex, as_markdown
 
-    if as_json or form is Format.TEXT:
-        print_result(result, as_json=as_json, everything=True)
+    if form is Format.TEXT:
+        print_result(result, everything=True)
     elif form is Format.MARKDOWN:
         typer.echo(as_markdown(all_tables(result, narrow=False), notes(result)))
     else:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mlgo_gym.cli.compiler import ClangOption
-from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.output import FAILED, JsonOption, show
 from mlgo_gym.cli.trust import TrustOption
 
 
@@ -31,6 +31,7 @@ def reproduce(
 
     Exit status 1: it does not happen again.
     """
+    from mlgo_gym.episode.reproducer import MODULE
     from mlgo_gym.episode.reproduction import reduce_module
     from mlgo_gym.episode.reproduction import reproduce as see_again
     from mlgo_gym.llvm.toolchain import find_toolchain
@@ -38,11 +39,11 @@ def reproduce(
     toolchain = find_toolchain(clang)
     if reduce:
         smaller = reduce_module(folder, toolchain, timeout=timeout, trust=trust)
-        size, before = smaller.stat().st_size, (folder / "module.bc").stat().st_size
+        size, before = smaller.stat().st_size, (folder / MODULE).stat().st_size
         show(as_json, {"module": smaller, "bytes": size, "before": before}, f"{smaller}: {size} bytes, of {before}")
         return
     found = see_again(folder, toolchain, bitcode=module, timeout=timeout, trust=trust)
     text = f"{'it happens again' if found.again else 'it does not happen again'}: {found.what}"
     show(as_json, {"again": found.again, "what": found.what}, text)
     if not found.again:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)

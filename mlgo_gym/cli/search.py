@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, compiler_arguments
+from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
-from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.option_group import with_options
+from mlgo_gym.cli.output import FAILED, JsonOption, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.running import RunningChanges
-from mlgo_gym.cli.trust import TrustOption
 
 if TYPE_CHECKING:
     from mlgo_gym.search import SearchResult
 
 
+@with_options("compiler", CompilerOptions)
 def search(
     environment: Annotated[str, typer.Argument(help="The environment, for instance mlgo/Inline-v0.")],
     *,
@@ -31,15 +32,8 @@ def search(
     jobs: JobsOption = None,
     ray: RayOption = None,
     seed: Annotated[int, typer.Option(help="The source of chance.")] = 0,
-    clang: ClangOption = None,
-    memory_limit: MemoryOption = None,
-    cpu_limit: CpuOption = None,
+    compiler: CompilerOptions,
     output: Annotated[Path | None, typer.Option(help="A file of JSON lines; the same command goes on with it.")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
-    ] = None,
-    trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Search the decisions of each module of a corpus for those that cost least.
@@ -49,11 +43,9 @@ def search(
     builds with `mlgo-clang --mlgo-recipes=FOLDER` do. Exit status 1: a module
     failed, or a replay cost something else.
     """
-    from mlgo_gym.cli.evaluate import parse_settings
     from mlgo_gym.search import CorpusSearch
 
-    chosen = {"corpus": corpus, **compiler_arguments(clang, trust, memory_limit, cpu_limit)}
-    arguments = {**chosen, **parse_settings(settings or ())}
+    arguments = {"corpus": corpus, **compiler.arguments()}
     names = tuple(module or ())
     search = CorpusSearch(environment, arguments, algorithm, compiles, seconds, seed, names, start, recipes)
     results: list[SearchResult] = []
@@ -76,7 +68,7 @@ def search(
         if good
         else "",
     )
-    raise typer.Exit(0 if len(good) == len(results) and all(result.verified for result in good) else 1)
+    raise typer.Exit(0 if len(good) == len(results) and all(result.verified for result in good) else FAILED)
 
 
 def _row(result: SearchResult) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from mlgo_gym.cli.output import print_json
 from mlgo_gym.evaluation.linking import LinkedSize, linked_table
 from mlgo_gym.evaluation.report import all_tables, as_data, notes, short_tables
 from mlgo_gym.evaluation.result import EvaluationResult
@@ -37,7 +37,7 @@ def print_result(
     """
     if as_json:
         links = {"links": [row.to_json() for row in linked]} if linked else {}
-        typer.echo(json.dumps(as_data(result) | links, indent=2))
+        print_json(as_data(result) | links)
         return
     console = Console(highlight=False, markup=False)
     _print_tables(console, result, all_tables(result) if everything else short_tables(result))

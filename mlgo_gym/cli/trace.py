@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, compiler_arguments
+from mlgo_gym.cli.compiler import CompilerOptions
+from mlgo_gym.cli.option_group import with_options
 from mlgo_gym.cli.output import JsonOption, show
-from mlgo_gym.cli.trust import TrustOption
 
 if TYPE_CHECKING:
     from mlgo_gym.trajectories.trajectory import Trajectory
 
 
+@with_options("compiler", CompilerOptions)
 def trace(
     environment: Annotated[str, typer.Argument(help="The environment, for instance mlgo/Inline-v0.")],
     *,
@@ -23,14 +24,9 @@ def trace(
     corpus: Annotated[
         str, typer.Option(help="builtin, a dataset, a folder, a .bc file, or several with commas between.")
     ] = "builtin",
-    clang: ClangOption = None,
     seed: Annotated[int, typer.Option(help="What random policies and --limit depend on.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A further argument of the environment; VALUE is JSON."),
-    ] = None,
-    trust: TrustOption = False,
+    compiler: CompilerOptions,
     minari: Annotated[
         str | None, typer.Option(metavar="ID", help="Also make a Minari dataset, for instance mlgo/inline/default-v0.")
     ] = None,
@@ -42,13 +38,12 @@ def trace(
     is the reward, 0 but for the last. LLVM's log_reader.py and ml-compiler-opt
     read them, and `mlgo-gym replay` runs them again.
     """
-    from mlgo_gym.cli.evaluate import parse_settings
     from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.evaluation.environment import make_environment
     from mlgo_gym.trajectories import trace as write_trace
     from mlgo_gym.trajectories.minari import MinariDataset
 
-    arguments = parse_settings(settings or ()) | compiler_arguments(clang, trust)
+    arguments = compiler.arguments()
     dataset = None if minari is None else MinariDataset(minari, environment, policy)
     modules = make_environment(environment, {**arguments, "corpus": corpus}).corpus
     total = limit if modules.endless else min(limit or len(modules), len(modules))

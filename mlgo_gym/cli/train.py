@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, compiler_arguments
+from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.imitation_options import ImitationOptions
 from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
 from mlgo_gym.cli.option_group import with_options
@@ -15,7 +15,6 @@ from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.train_best_of import best_of
 from mlgo_gym.cli.train_policy import policy
-from mlgo_gym.cli.trust import TrustOption
 from mlgo_gym.cli.widths import widths
 
 train_commands = typer.Typer(
@@ -27,7 +26,6 @@ train_commands.command("policy")(policy)
 
 Output = Annotated[Path, typer.Option(help="The file of the network, in safetensors.")]
 Seed = Annotated[int, typer.Option(help="The source of chance: the same seed gives the same network.")]
-Jobs = Annotated[int, typer.Option(min=1, help="How many processes.")]
 Hidden = Annotated[str, typer.Option(help="The widths of the hidden layers, with commas between.")]
 Steps = Annotated[int, typer.Option(min=1, help="Steps of the network's optimiser.")]
 
@@ -80,6 +78,7 @@ def imitation(
 
 
 @train_commands.command()
+@with_options("compiler", CompilerOptions)
 def clone(
     *,
     output: Output,
@@ -96,10 +95,7 @@ def clone(
     ] = 0.0,
     jobs: JobsOption = None,
     ray: RayOption = None,
-    clang: ClangOption = None,
-    memory_limit: MemoryOption = None,
-    cpu_limit: CpuOption = None,
-    trust: TrustOption = False,
+    compiler: CompilerOptions,
     seed: Seed = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -110,7 +106,7 @@ def clone(
     from mlgo_gym.training.distillation import NetworkSettings
     from mlgo_gym.training.features import DEFAULT
 
-    arguments = {"corpus": corpus, **compiler_arguments(clang, trust, memory_limit, cpu_limit)}
+    arguments = {"corpus": corpus, **compiler.arguments()}
 
     agreements: list[float] = []
     with progress_over(rounds, "Rounds") as progress:
@@ -141,6 +137,7 @@ def clone(
 
 
 @train_commands.command()
+@with_options("compiler", CompilerOptions)
 def evolve(
     start: Annotated[Path, typer.Argument(help="The network to start from.")],
     *,
@@ -157,10 +154,7 @@ def evolve(
     largest: Annotated[int | None, typer.Option(help="Leave out modules with more bytes of bitcode.")] = 60_000,
     jobs: JobsOption = None,
     ray: RayOption = None,
-    clang: ClangOption = None,
-    memory_limit: MemoryOption = None,
-    cpu_limit: CpuOption = None,
-    trust: TrustOption = False,
+    compiler: CompilerOptions,
     seed: Seed = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -174,7 +168,7 @@ def evolve(
     from mlgo_gym.training.curves import curves
     from mlgo_gym.training.evolution import Evolution
 
-    arguments = {"corpus": corpus, **compiler_arguments(clang, trust, memory_limit, cpu_limit)}
+    arguments = {"corpus": corpus, **compiler.arguments()}
     evolution = Evolution(
         environment, arguments, generations, directions, best, modules, deviation, step, largest, seed, optimiser
     )

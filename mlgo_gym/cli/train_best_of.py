@@ -8,14 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, compiler_arguments
+from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
 from mlgo_gym.cli.module_lines import collect, exit_status
+from mlgo_gym.cli.option_group import with_options
 from mlgo_gym.cli.output import JsonOption, show
-from mlgo_gym.cli.trust import TrustOption
 from mlgo_gym.cli.widths import widths
 
 
+@with_options("compiler", CompilerOptions)
 def best_of(
     *,
     output: Annotated[
@@ -34,10 +35,7 @@ def best_of(
     doubt: Annotated[float, typer.Option(min=0, max=1, help="How unsure the network is to be.")] = 0.0,
     jobs: JobsOption = None,
     ray: RayOption = None,
-    clang: ClangOption = None,
-    memory_limit: MemoryOption = None,
-    cpu_limit: CpuOption = None,
-    trust: TrustOption = False,
+    compiler: CompilerOptions,
     seed: Annotated[int, typer.Option(help="The source of chance: the same seed gives the same network.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -55,8 +53,7 @@ def best_of(
     from mlgo_gym.training.distillation import NetworkSettings
 
     settings = NetworkSettings(widths(hidden), steps)
-    arguments = compiler_arguments(clang, trust, memory_limit, cpu_limit)
-    best = BestOf(corpus, tuple(baseline), environment, arguments, seed, largest, limit)
+    best = BestOf(corpus, tuple(baseline), environment, compiler.arguments(), seed, largest, limit)
     plays = output.with_name(f"{output.name}.plays")
     lines = collect(best.run(plays, jobs, ray=address_of(ray)), len(best.modules(best.make())), "answers", "decisions")
     with curves(output.with_suffix(".curves")) as curve:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption, CpuOption, MemoryOption, compiler_arguments
+from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.imitation_options import ImitationOptions
 from mlgo_gym.cli.machines import RayOption, address_of
 from mlgo_gym.cli.option_group import with_options
 from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.cli.trust import TrustOption
 from mlgo_gym.corpus.sampling import PARTS
 from mlgo_gym.errors import MlgoError
 
@@ -30,6 +29,7 @@ BESIDE = {"Os": ["Oz"]}
 
 
 @with_options("how", ImitationOptions)
+@with_options("compiler", CompilerOptions)
 def policy(
     *,
     output: Annotated[Path, typer.Option(help="A folder; the same command goes on with what is in it.")],
@@ -61,10 +61,7 @@ def policy(
     ] = None,
     how: ImitationOptions,
     ray: RayOption = None,
-    clang: ClangOption = None,
-    memory_limit: MemoryOption = None,
-    cpu_limit: CpuOption = None,
-    trust: TrustOption = False,
+    compiler: CompilerOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Go the whole road: label, train, label around the new network, and again.
@@ -90,7 +87,7 @@ def policy(
         ",".join(dict.fromkeys(corpora.values())),
         Base.parse(how.base).name,
         "mlgo/Inline-v0",
-        compiler_arguments(clang, trust, memory_limit, cpu_limit),
+        compiler.arguments(),
         compiles,
         seconds,
         how.seed,

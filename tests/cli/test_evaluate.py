@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mlgo_gym.cli.application import application
-from mlgo_gym.cli.evaluate import parse_settings, split_policies
+from mlgo_gym.cli.evaluate import split_policies
 from mlgo_gym.errors import CorpusError, MlgoError, UnreachableError
 from mlgo_gym.evaluation import contestants
 from mlgo_gym.evaluation.environment import make_environment
@@ -95,17 +95,6 @@ def test_what_cannot_be_done_is_one_of_our_errors(corpus: Path, tmp_path: Path) 
 )
 def test_lists_of_policies_are_split_but_for_flags(texts: list[str], policies: list[str]) -> None:
     assert split_policies(texts) == policies
-
-
-def test_settings_are_json_or_else_strings() -> None:
-    texts = ["a=1", "b=[1, 2]", "c=null", "d=dict", 'e="1"', "f=x=y"]
-    assert parse_settings(texts) == {"a": 1, "b": [1, 2], "c": None, "d": "dict", "e": "1", "f": "x=y"}
-
-
-@pytest.mark.parametrize("text", ["", "a", "=1", "a b=1"])
-def test_settings_without_a_name_are_refused(text: str) -> None:
-    with pytest.raises(MlgoError, match="--set takes NAME=VALUE"):
-        parse_settings([text])
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, error: CorpusError) -> None:

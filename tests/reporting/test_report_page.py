@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -113,6 +114,15 @@ def test_curves_alone_are_drawn_or_refused(tmp_path: Path) -> None:
     answer = CliRunner().invoke(application, ["report", str(path)])
     assert isinstance(answer.exception, MlgoError)
     assert CliRunner().invoke(application, ["report", str(path), "--html", str(tmp_path / "x.html")]).exit_code == 0
+
+
+def test_json_is_one_value_however_many_runs_there_are(tmp_path: Path) -> None:
+    runs = [str(keep(RUN, tmp_path / "one")), str(keep(made_up({"threshold:5": {"c": 250}}), tmp_path / "two"))]
+    alone = json.loads(CliRunner().invoke(application, ["report", runs[0], "--json"]).stdout)
+    both = json.loads(CliRunner().invoke(application, ["report", *runs, "--json"]).stdout)
+    assert list(both) == ["one", "two"]
+    assert both["one"] == alone
+    assert both["two"]["configuration"]["policies"] == {"threshold:5": "threshold:5"}
 
 
 @pytest.mark.parametrize("form", ["markdown", "latex"])
