@@ -88,8 +88,15 @@ POLICIES = (
     Row("CMA-ES from the box", "mlp:{model}", f"{_EVOLVE} --optimiser cma", budget="1,440 compiles"),
 )
 
+THRESHOLDS = "threshold:"
+"""How the policies of an oracle begin."""
+
+SMALLEST_OF = ("never", "threshold:0", "default", "{box}")
+"""What `MLGO_POLICY=smallest` compiles by."""
+
 ORACLE = "the best of these thresholds for each module, or clang (oracle)"
-"""The row that is made of others."""
+SMALLEST = "the smallest of four: never, `threshold:0`, clang's own, the box (4 compiles)"
+"""The rows that are made of others."""
 
 SEARCHES = (
     Search("search: greedy", "greedy"),

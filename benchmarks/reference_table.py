@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reference_rows import ALL, ORACLE, Row, Search
+from benchmarks.reference_rows import ALL, ORACLE, SMALLEST, SMALLEST_OF, THRESHOLDS, Row, Search
 from mlgo_gym import __version__
 from mlgo_gym.evaluation.episode_result import DONE
 from mlgo_gym.evaluation.intervals import estimates
@@ -33,7 +33,7 @@ def gather(done: Iterable[Done], searched: Mapping[str, Sequence[str]]) -> dict[
     """
     rows: list[dict[str, Any]] = []
     baselines: dict[str, dict[str, float]] = {level: {} for level in ALL}
-    thresholds: dict[str, list[Sizes]] = {level: [] for level in ALL}
+    by_policy: dict[str, dict[str, Sizes]] = {level: {} for level in ALL}
     projects: dict[str, str] = {}
     clang = ""
     for row, level, seed, path, complete in done:
@@ -56,8 +56,8 @@ def gather(done: Iterable[Done], searched: Mapping[str, Sequence[str]]) -> dict[
         baselines[level] |= {name: before for name, (_, before) in sizes.items()}
         failed = [each.module for each in result.failures]
         sizes |= {name: (baselines[level][name],) * 2 for name in failed if name in baselines[level]}
-        if row.policy.startswith("threshold:"):
-            thresholds[level].append(sizes)
+        if not row.train and row.seeds == 1:
+            by_policy[level][row.policy] = sizes
         seconds = round(sum(each.seconds for each in there), 1)
         part = {name: sizes[name] for name in searched.get(level, ()) if name in sizes}
         rows.append(
@@ -70,14 +70,20 @@ def gather(done: Iterable[Done], searched: Mapping[str, Sequence[str]]) -> dict[
             }
             | {"searched": _figures(part, projects) if part else None}
         )
-    for level, found in thresholds.items():
-        if found:
-            best = {
-                name: (min(before, *(sizes[name][0] for sizes in found)), before)
-                for name, (_, before) in found[0].items()
-            }
+    for level, found in by_policy.items():
+        parts = {
+            ORACLE: [policy for policy in found if policy.startswith(THRESHOLDS)],
+            SMALLEST: [policy for policy in SMALLEST_OF if len(found.keys() & set(SMALLEST_OF)) == len(SMALLEST_OF)],
+        }
+        for name, policies in parts.items():
+            if not policies:
+                continue
+            best = _smallest([found[policy] for policy in policies])
+            part = {module: best[module] for module in searched.get(level, ()) if module in best}
             rows.append(
-                {"level": level, "name": ORACLE, "seed": 0, "failures": 0, "of": len(found), **_figures(best, projects)}
+                {"level": level, "name": name, "seed": 0, "failures": 0, "of": len(policies)}
+                | _figures(best, projects)
+                | {"searched": _figures(part, projects) if part else None}
             )
     names = {level: sorted(before) for level, before in baselines.items()}
     for each in rows:
@@ -91,6 +97,14 @@ def gather(done: Iterable[Done], searched: Mapping[str, Sequence[str]]) -> dict[
         "clang_sizes": sizes_of_clang,
     }
     return {**facts, "searched": searched, "rows": rows}
+
+
+def _smallest(candidates: Sequence[Sizes]) -> Sizes:
+    """Return the smallest size of each module, which plain clang's is never above."""
+    return {
+        name: (min(before, *(sizes[name][0] for sizes in candidates)), before)
+        for name, (_, before) in candidates[0].items()
+    }
 
 
 def _figures(sizes: Sizes, projects: Mapping[str, str]) -> dict[str, Any]:
@@ -135,7 +149,7 @@ def tables(data: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_BESIDE = ("policy in the box", "`threshold:0`", "`threshold:5`: clang's own at -Oz")
+_BESIDE = ("policy in the box", SMALLEST, "`threshold:0`", "`threshold:5`: clang's own at -Oz")
 """The policies that the tables of searches show too, on the modules of the searches."""
 
 _KEY = tuple[str, int]

@@ -23,6 +23,9 @@ _VALUES = {
 
 _DEFAULT_POLICY = "inline"
 
+_SMALLEST = ("never", "threshold:0", "default", "inline")
+"""What `smallest` stands for. The last wins most often, and what is not last is compiled again when it wins."""
+
 _DEFAULT_TIMEOUT = 1800.0
 """What comes after the last question, code generation, is one long silence."""
 
@@ -36,7 +39,7 @@ class Settings:
 
     Attributes:
         policies: what decides on inlining: `default`, `never`, `always`, `threshold:N`, `mlp:FILE`, or a policy's name;
-            of several, in the order of their compiles, the one whose object is smallest.
+            of several, in the order of their compiles, the one whose object is smallest. `smallest` is four of them.
         eviction_policy: what decides on evictions; `default` is clang itself.
         clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
         levels: the optimisation levels whose compiles go through the policies, as the letters behind `-O`.
@@ -50,7 +53,8 @@ class Settings:
 
     def __init__(self, values: Mapping[str, str], *, strict: bool) -> None:
         named = [policy.strip() for policy in (values.get("policy") or _DEFAULT_POLICY).split(",")]
-        self.policies = tuple(dict.fromkeys(policy for policy in named if policy))
+        every = (each for policy in named if policy for each in (_SMALLEST if policy == "smallest" else (policy,)))
+        self.policies = tuple(dict.fromkeys(every))
         self.eviction_policy = values.get("eviction-policy") or "default"
         self.clang = values.get("clang") or "bundled"
         self.levels = tuple(level.strip().removeprefix("-O") for level in (values.get("levels") or "s,z").split(","))

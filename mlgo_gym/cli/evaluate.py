@@ -13,6 +13,7 @@ from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
 from mlgo_gym.cli.option_group import with_options
 from mlgo_gym.cli.output import FAILED, JsonOption
+from mlgo_gym.cli.smallest import SmallestOption, and_smallest
 from mlgo_gym.corpus.sampling import Part
 from mlgo_gym.errors import UnreachableError
 
@@ -64,6 +65,7 @@ def evaluate(
     link: Annotated[
         bool, typer.Option("--link", help="Also link what the recorded build linked, with each policy's objects.")
     ] = False,
+    smallest: SmallestOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run policies on the modules of a corpus, and compare what they achieve with plain clang.
@@ -114,7 +116,7 @@ def evaluate(
         evaluation = prepare(offline_corpus, elsewhere)
     with evaluation:
         interrupted = _run(evaluation, jobs, envs or ENVS, address_of(ray))
-        result = evaluation.result
+        result = evaluation.result if interrupted else and_smallest(evaluation.result, wanted=smallest)
         linked = list(evaluation.link(trust=bool(arguments.get("trust")))) if link and not interrupted else []
     print_result(result, as_json=as_json, linked=linked)
     if interrupted:

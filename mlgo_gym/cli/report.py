@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mlgo_gym.cli.output import JsonOption, print_json
+from mlgo_gym.cli.smallest import SmallestOption, and_smallest
 from mlgo_gym.errors import MlgoError
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ def report(
     form: Annotated[Format, typer.Option("--format", help="How the tables are written.")] = Format.TEXT,
     as_json: JsonOption = False,
     svg: Annotated[Path | None, typer.Option(help="Write the short tables to this file as a picture.")] = None,
+    smallest: SmallestOption = False,
 ) -> None:
     """Print the tables of evaluations, with their intervals, wins and losses.
 
@@ -44,6 +47,8 @@ def report(
     from mlgo_gym.reporting.inputs import read_inputs
 
     inputs = read_inputs(runs)
+    evaluations = {name: and_smallest(result, wanted=smallest) for name, result in inputs.evaluations.items()}
+    inputs = replace(inputs, evaluations=evaluations)
     if not inputs.evaluations and html is None and figures is None:
         raise MlgoError("there are only curves, and curves are drawn: give --html FILE or --figures FOLDER")
     if as_json:

@@ -202,6 +202,16 @@ def test_of_several_policies_the_smallest_object_is_left(run: Run, project: Path
         assert (project / "calls.o").read_bytes() in [data for size, data in candidates if size == min(candidates)[0]]
 
 
+@pytest.mark.parametrize("level", ["s", "z"])
+def test_smallest_is_never_larger_than_clang_or_the_box(level: str, run: Run, project: Path) -> None:
+    sizes = {}
+    for policy in ("default", "never", "threshold:0", f"inline-o{level}", "smallest"):
+        assert run(f"--mlgo-policy={policy}", "--mlgo-strict", f"-O{level}", "-c", "calls.c").returncode == 0
+        sizes[policy] = text(project / "calls.o")
+    assert len(set(sizes.values())) > 1
+    assert sizes.pop("smallest") == min(sizes.values())
+
+
 def test_several_policies_warn_once_and_count_once(run: Run, project: Path) -> None:
     (project / "warned.c").write_text("int f(int n) { int unused; return n; }\n")
     before = parse(Path(counters_path()).read_bytes()) if Path(counters_path()).exists() else {}
