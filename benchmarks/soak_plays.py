@@ -6,6 +6,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -210,13 +211,12 @@ def _compilers() -> list[int]:
     """Return the living children of this process that are compilers with a channel."""
     found = []
     for task in Path("/proc/self/task").iterdir():
-        for child in task.joinpath("children").read_text().split():
-            try:
-                command = Path("/proc", child, "cmdline").read_bytes()
-            except OSError:
-                continue
-            if b"interactive-channel-base" in command:
-                found.append(int(child))
+        # Threads and compilers end while one looks.
+        with suppress(OSError):
+            for child in task.joinpath("children").read_text().split():
+                with suppress(OSError):
+                    if b"interactive-channel-base" in Path("/proc", child, "cmdline").read_bytes():
+                        found.append(int(child))
     return found
 
 
