@@ -44,7 +44,11 @@ def add(
     method: Annotated[str, typer.Option(help="How, in a line.")] = "",
     budget: Annotated[str, typer.Option(help="What training took: compiles or labels, hours, machine.")] = "",
     policy_file: Annotated[
-        Path | None, typer.Option(help="The policy's file: its digest is kept, and what it says it was trained on.")
+        Path | None,
+        typer.Option(
+            help="The policy's file: its digest is kept, and what it says it was trained on.",
+            show_default="that of a policy in the box",
+        ),
     ] = None,
     training_digests: Annotated[
         Path | None, typer.Option(help="What `leaderboard digests` printed for what was trained on.")
@@ -67,13 +71,10 @@ def add(
     from mlgo_gym.leaderboard.board import About
     from mlgo_gym.leaderboard.board import add as take_in
     from mlgo_gym.leaderboard.standings import as_data, remarks
-    from mlgo_gym.leaderboard.training_digests import digests_of_policy, parse_digests
+    from mlgo_gym.leaderboard.training_digests import parse_digests
 
-    told = [] if policy_file is None else [digests_of_policy(policy_file)]
-    if training_digests is not None:
-        told.append(parse_digests(training_digests.read_text(), str(training_digests)))
-    known = [digests for digests in told if digests is not None]
-    about = About(name, authors, method, budget, policy_file, frozenset().union(*known) if known else None)
+    told = None if training_digests is None else parse_digests(training_digests.read_text(), str(training_digests))
+    about = About(name, authors, method, budget, policy_file, told)
     modules = len({episode.module for episode in load_result(run).episodes})
     with progress_over(min(modules, sample or modules), "Modules") as advance:
         try:

@@ -32,10 +32,12 @@ class EpisodeRecord:
 
     Attributes:
         assignment: as given.
+        policy_seconds: the processor time that the policy has taken so far.
     """
 
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
+        self.policy_seconds = 0.0
         self._started = time.perf_counter()
         self._actions: list[Any] = []
         self._default: Any = None
@@ -72,6 +74,7 @@ class EpisodeRecord:
             actions=pack_actions(self._actions, actions),
             seconds=round(time.perf_counter() - self._started, 6),
             error=info.get("error"),
+            policy_seconds=round(self.policy_seconds, 6),
         )
 
 

@@ -29,6 +29,8 @@ class EpisodeResult:
         actions: those actions, as `mlgo_gym.evaluation.actions` packs them; None for a plain compile.
         seconds: the time from the start of the episode to its end, with that of the baseline where this was not known.
             Where several run at once in a process they share it.
+        policy_seconds: the processor time in which the policy answered, without that of clang and of the environment.
+            Decisions that were answered together share it.
         error: what went wrong, when `FAILED`: `kind` and `message`, and `exit_status` and `stderr` where known.
     """
 
@@ -44,6 +46,7 @@ class EpisodeResult:
     actions: str | None = None
     seconds: float = 0.0
     error: dict[str, Any] | None = None
+    policy_seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-able data."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -140,6 +141,7 @@ class EpisodeRunner:
     def _answer(self, numbers: list[int], observations: Any) -> list[EpisodeResult]:
         """Answer decisions by the policy that they share; what goes wrong concerns that episode alone."""
         infos = [self._running[number].info or {} for number in numbers]
+        begun = time.process_time()
         try:
             actions = act_batch(self._running[numbers[0]].policy, observations, infos)
             if len(actions) != len(numbers):
@@ -149,6 +151,9 @@ class EpisodeRunner:
                 return [self._fail(numbers[0], error)]
             each = [self._answer([number], rows(observations, [place])) for place, number in enumerate(numbers)]
             return [result for results in each for result in results]
+        share = (time.process_time() - begun) / len(numbers)
+        for number in numbers:
+            self._running[number].record.policy_seconds += share
         sent = map(self._send, numbers, actions, infos)
         return [result for result in sent if result is not None]
 

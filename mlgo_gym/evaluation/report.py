@@ -52,6 +52,8 @@ def notes(result: EvaluationResult) -> list[str]:
         lines.append(f"Arguments: {given}")
     if taken := [f"{each.policy} {each.seconds:,.1f} s" for each in result.summaries() if each.seconds]:
         lines.append(f"Compile time (of the first policy with that of plain clang): {', '.join(taken)}")
+    if answered := [_pace(each) for each in result.summaries() if each.decisions]:
+        lines.append(f"Processor time of policies, for each decision: {', '.join(answered)}")
     if without := result.without_decisions:
         lines.append(f"Without a decision, and in no sum: {count(len(without), 'module')}: {_some(without)}")
     if any(episode.policy == "default" for episode in result.episodes):
@@ -116,6 +118,8 @@ def _summary_data(summary: Summary) -> dict[str, Any]:
         "failures": summary.failures,
         "illegal_actions": summary.illegal_actions,
         "seconds": summary.seconds,
+        "policy_seconds": summary.policy_seconds,
+        "decisions": summary.decisions,
         "changes": {name: _change_data(change) for name, change in summary.changes.items()},
     }
 
@@ -127,6 +131,10 @@ def _change_data(change: Change) -> dict[str, Any]:
         estimate = getattr(found, name)
         data |= {name: estimate.value, f"{name}_interval": estimate.interval}
     return data
+
+
+def _pace(summary: Summary) -> str:
+    return f"{summary.policy} {1e6 * summary.policy_seconds / summary.decisions:,.1f} µs"
 
 
 def _differences(episode: EpisodeResult, measures: Iterable[str]) -> str:

@@ -83,6 +83,8 @@ class Summary:
         failures: on how many something went wrong.
         illegal_actions: how many of its actions were illegal.
         seconds: the time of its compiles, together.
+        policy_seconds: the processor time in which it answered, together.
+        decisions: how many it answered.
         changes: for each measure, how it changed.
     """
 
@@ -91,6 +93,8 @@ class Summary:
     failures: int
     illegal_actions: int
     seconds: float
+    policy_seconds: float
+    decisions: int
     changes: dict[str, Change]
 
     @property
@@ -122,6 +126,8 @@ def summarize(policy: str, episodes: Iterable[EpisodeResult], measures: Sequence
         failures=sum(each.status == FAILED for each in ours),
         illegal_actions=sum(each.illegal_actions for each in ours),
         seconds=math.fsum(each.seconds for each in ours),
+        policy_seconds=math.fsum(each.policy_seconds for each in ours),
+        decisions=sum(each.decisions for each in ours if each.policy_seconds),
         changes={
             name: Change(tuple(each.measures[name] for each in done), tuple(each.project for each in done))
             for name in measures

@@ -25,8 +25,10 @@ from mlgo_gym.leaderboard.manifest import (
     write_record,
 )
 from mlgo_gym.leaderboard.rules import Coverage, check_policy, coverage_by_name
-from mlgo_gym.leaderboard.training_digests import parse_digests, trained_on
+from mlgo_gym.leaderboard.training_digests import digests_of_policy, parse_digests, trained_on
 from mlgo_gym.leaderboard.verification import Note, make_again, results_digest
+from mlgo_gym.policies.box import box_file, boxed_policies
+from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.policies.model_files import file_digest
 from mlgo_gym.storage.cache import write_atomically
 
@@ -67,8 +69,9 @@ class About:
         authors: who made it.
         method: how, in a line.
         budget: what the training took.
-        policy_file: the file of the policy, which stays where it is.
-        training: the digests of the modules that it was trained on; None where that is not told.
+        policy_file: the file of the policy, which stays where it is; that of a policy in the box is found by itself.
+        training: the digests of the modules that it was trained on, beside those that its file tells; None where that
+            is not told.
     """
 
     name: str
@@ -113,6 +116,7 @@ def add(
     chosen = _policy(result, policy)
     identity = result.configuration.policies[chosen]
     check_policy(identity)
+    about = _with_what_its_file_tells(about, chosen, identity)
     coverage = coverage_by_name(result.configuration)
     _accept(coverage, partial)
     board.mkdir(parents=True, exist_ok=True)
@@ -194,6 +198,16 @@ def load_board(board: Path, names: Iterable[str] = ()) -> list[Submission]:
     if not folders:
         raise MlgoError(f"{board} has no submission; `mlgo-gym leaderboard add RUN --board {board}` adds one")
     return [load_submission(folder) for folder in folders]
+
+
+def _with_what_its_file_tells(about: About, policy: str, identity: str) -> About:
+    file = about.policy_file
+    if file is None and policy in boxed_policies() and identity == policy_identity(policy):
+        file = box_file(policy)
+    told = None if file is None else digests_of_policy(file)
+    if told is not None and about.training is not None:
+        told |= about.training
+    return replace(about, policy_file=file, training=about.training if told is None else told)
 
 
 def _accept(coverage: Coverage, partial: bool) -> None:

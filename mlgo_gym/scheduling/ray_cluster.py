@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import socket
 import warnings
 from collections import OrderedDict
@@ -32,6 +33,9 @@ LOCAL_STORE_BYTES = 512 << 20
 
 MESSAGE_SECONDS = 0.005
 """Twice what a message costs the driver, as benchmarks/scale.py measures it: it is busy half of its time at most."""
+
+STARTS = 3
+"""How often a cluster of this machine is tried to be started."""
 
 AGAIN = 1
 """How often an item is begun again whose worker was lost."""
@@ -104,26 +108,40 @@ class RayCluster(Crew[Item, Result]):
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "mlgo-gym"}
         try:
             if address == LOCAL:
-                # Its sockets have long names, and those of sockets are short.
-                self._temporary = make_own_folder(Path("/tmp"), "mlgo-gym-ray-")  # noqa: S108 - made by mkdtemp
-                self._ray.init(
-                    address=LOCAL,
-                    num_cpus=jobs or os.cpu_count(),
-                    include_dashboard=False,
-                    object_store_memory=LOCAL_STORE_BYTES,
-                    _temp_dir=str(self._temporary),
-                    **quiet,
-                )
+                self._start_here(jobs or os.cpu_count() or 1, quiet)
             else:
                 _knock(address)
                 self._ray.init(address=address, **quiet)
-        except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
+        except Exception as error:
             self._disconnect()
             reason = str(error).strip().split("\n")[0]
             raise MlgoError(
                 f"a Ray cluster was to be at {address}, and cannot be used ({type(error).__name__}: {reason}): start "
                 "one there with `ray start --head`, give another address, or none for a cluster of this machine"
             ) from error
+
+    def _start_here(self, processors: int, quiet: dict[str, Any]) -> None:
+        """Start a cluster of this machine, again where it was too busy: Ray gives a node 30 s, and no option for it."""
+        for attempt in range(1, STARTS + 1):
+            # Its sockets have long names, and those of sockets are short.
+            self._temporary = make_own_folder(Path("/tmp"), "mlgo-gym-ray-")  # noqa: S108 - made by mkdtemp
+            try:
+                self._ray.init(
+                    address=LOCAL,
+                    num_cpus=processors,
+                    include_dashboard=False,
+                    object_store_memory=LOCAL_STORE_BYTES,
+                    _temp_dir=str(self._temporary),
+                    **quiet,
+                )
+            except Exception:  # Ray raises that very class when the time is over
+                end_half_started(self._temporary)
+                if attempt == STARTS:
+                    raise
+                self._ray.shutdown()
+                shutil.rmtree(self._temporary, ignore_errors=True)
+            else:
+                return
 
     def hire(self, room: int) -> Member[Item, Result]:
         """Start an actor; where the cluster is full it begins as soon as there is room."""
@@ -232,6 +250,15 @@ def _knock(address: str) -> None:
         return  # a word, such as `auto`
     with socket.create_connection((host.strip("[]"), int(port)), _KNOCK_SECONDS):
         pass
+
+
+def end_half_started(folder: Path) -> None:
+    """End what Ray has started of a cluster in a temporary folder; it leaves that running where a start fails."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            child = int(entry.joinpath("stat").read_text().rpartition(")")[2].split()[1]) == os.getpid()
+            if child and os.fsencode(folder) in entry.joinpath("cmdline").read_bytes():
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def _first_line(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,24 @@ def everything(result: EvaluationResult) -> dict[tuple[str, str], tuple[Any, ...
             each.actions, (each.error or {}).get("kind"), (each.error or {}).get("exit_status"),
         )  # fmt: skip
     return found
+
+
+class Slow:
+    """Takes a millisecond of processor time for each answer."""
+
+    def act(self, observation: Any, info: Mapping[str, Any]) -> int:
+        until = time.process_time() + 0.001
+        while time.process_time() < until:
+            pass
+        return 0
+
+
+def test_processor_time_is_that_of_the_policys_answers(corpus: Path) -> None:
+    result = evaluate("mlgo/Inline-v0", policies={"slow": Slow(), "default": "default"}, corpus=str(corpus))
+    slow, default = (each.policy_seconds / each.decisions for each in result.summaries())
+    assert 0.001 <= slow < 0.01
+    assert default < slow / 2
+    assert "Processor time of policies, for each decision: slow" in str(result)
 
 
 @pytest.mark.parametrize(

@@ -41,3 +41,14 @@ def test_only_modules_with_something_to_decide_count(make_result: MakeResult) ->
     summary = summarize("clang:-x", episodes, ["text_size"])
     assert (summary.modules, summary.failures, summary.seconds) == (1, 1, 2.0)
     assert summary.changes["text_size"].pairs == ((80, 100),)
+
+
+def test_the_time_of_answers_is_told_by_decision(make_result: MakeResult) -> None:
+    episodes = [
+        make_result("threshold:5", "a", 80, 100, decisions=30, policy_seconds=0.002),
+        make_result("threshold:5", "b", 80, 100, decisions=10, policy_seconds=0.001),
+        make_result("threshold:5", "c", 80, 100, decisions=70),  # of a run before there was such a time
+    ]
+    summary = summarize("threshold:5", episodes, ["text_size"])
+    assert summary.decisions == 40
+    assert summary.policy_seconds == pytest.approx(0.003)

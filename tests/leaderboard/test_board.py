@@ -14,11 +14,15 @@ from mlgo_gym.corpus.digests import digest_lines, write_sidecar
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import evaluate
+from mlgo_gym.evaluation.module_facts import ModuleFacts
 from mlgo_gym.leaderboard.board import RESULTS, About, Submission, add, load_board
 from mlgo_gym.leaderboard.standings import as_data, remarks, standings
-from mlgo_gym.leaderboard.training_digests import METADATA, digests_of_policy, parse_digests
+from mlgo_gym.leaderboard.training_digests import METADATA, digests_of_policy, parse_digests, trained_on
 from mlgo_gym.leaderboard.verification import make_again
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.policies.box import box_file, boxed_policies
+from mlgo_gym.policies.loading import policy_identity
+from mlgo_gym.policies.model_files import file_digest
 from mlgo_gym.storage.tensors import format_tensors
 
 MODULES = 2
@@ -166,6 +170,44 @@ def test_a_policy_that_saw_the_test_modules_is_flagged_at_another_level_too(run:
 def test_a_policy_that_saw_others_is_not(run: Path, toolchain: Toolchain) -> None:
     modules = open_corpus("builtin@Os", toolchain=toolchain).split("train")
     assert submit(run, training=parse_digests("\n".join(digest_lines(modules)), "here")).trained == ()
+
+
+@pytest.mark.parametrize("name", boxed_policies())
+def test_a_policy_in_the_box_tells_what_it_was_trained_on(
+    name: str, made: Path, tmp_path: Path, toolchain: Toolchain
+) -> None:
+    # The sizes are those of a rule: what a board knows of a policy is its identity.
+    header = json.loads((made / "meta.json").read_text())
+    run = Path(shutil.copytree(made, tmp_path / "run"))
+    header["policies"] = {"default": "default", name: policy_identity(name)}
+    (run / "meta.json").write_text(json.dumps(header))
+    lines = (run / "episodes.jsonl").read_text().replace('"threshold:5"', f'"{name}"')
+    (run / "episodes.jsonl").write_text(lines)
+    added = submit(run)
+    assert added.trained == ()
+    assert added.manifest.policy_sha256 == file_digest(box_file(name))
+    facts_of_others = added.folder / RESULTS / "modules.jsonl"
+    learned = [
+        ModuleFacts.of(module)
+        for dataset in ("builtin@Os", "builtin@Oz")
+        for module in open_corpus(dataset, toolchain=toolchain).split("train")
+    ]
+    told = digests_of_policy(box_file(name))
+    assert told is not None
+    trained = trained_on(told, {facts.module: facts for facts in learned})
+    assert len(trained) >= 25
+    # What is on the board under a test module's name is a module of the training split.
+    for line, facts in zip(added.result.modules, (each for each in learned if each.module in trained), strict=False):
+        text = facts_of_others.read_text().splitlines()
+        changed = [
+            json.dumps({**json.loads(each), "digest": facts.digest, "source": facts.source})
+            if json.loads(each)["module"] == line
+            else each
+            for each in text
+        ]
+        facts_of_others.write_text("".join(f"{each}\n" for each in changed))
+    (flagged,) = load_board(run.parent / "board")
+    assert flagged.trained == tuple(sorted(flagged.result.modules))
 
 
 def test_what_a_policy_was_trained_on_stands_in_its_file_or_beside_it(tmp_path: Path) -> None:
