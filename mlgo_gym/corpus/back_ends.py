@@ -7,7 +7,6 @@ a thin link of lld says what is to be imported where, and each module's back end
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -26,7 +25,7 @@ from mlgo_gym.corpus.relink import check_link_arguments
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from mlgo_gym.session.confinement import run_confined
-from mlgo_gym.storage.leftovers import make_own_folder
+from mlgo_gym.storage.leftovers import whole_folder
 
 _TO_LINKER = ("--version-script", "--dynamic-list", "--export-dynamic", "-Bsymbolic", "--exclude-libs", "-E")
 
@@ -63,9 +62,7 @@ def record_back_ends(
     check_output(output)
     chosen = _choose(corpus, links)
     opened = open_corpus(corpus, toolchain=toolchain, trust=trust)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    staging = make_own_folder(output.parent, f".{output.name}.")
-    try:
+    with whole_folder(output) as staging:
         with tempfile.TemporaryDirectory(prefix="mlgo-gym-back-ends-") as scratch:
             found = ObjectList()
             modules: dict[str, str] = {}
@@ -84,13 +81,6 @@ def record_back_ends(
             metadata = dict(opened.module(modules[name]).metadata)
             metadata.pop("bitcode_sha256", None)
             write_metadata(staging, name, {**metadata, "back_end": True})
-        staging.chmod(0o755)
-        if output.exists():
-            output.rmdir()
-        staging.rename(output)
-    except BaseException:
-        shutil.rmtree(staging, ignore_errors=True)
-        raise
     return extraction
 
 

@@ -26,7 +26,7 @@ from mlgo_gym.corpus.link_recording import ModuleIndex, write_links
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
-from mlgo_gym.storage.leftovers import make_own_folder
+from mlgo_gym.storage.leftovers import make_own_folder, whole_folder
 
 LEVELS = ("Oz", "Os", "O2", "O3")
 """The optimisation levels that a corpus can be recorded at."""
@@ -179,10 +179,7 @@ class Recorder:
                 f"path that no shim stands for; clean it first, and let it take the compiler from CC and CXX.{others}",
                 0,
             )
-        output.parent.mkdir(parents=True, exist_ok=True)
-        staging = make_own_folder(output.parent, f".{output.name}.")
-        try:
-            staging.chmod(0o755)
+        with whole_folder(output) as staging:
             kept = {}
             duplicates = 0
             known: dict[tuple[str, tuple[str, ...]], str] = {}
@@ -205,12 +202,6 @@ class Recorder:
             links, not_linked = write_links(
                 seen.links, modules, self._folder, staging, self._relative, native=self._native
             )
-            if output.exists():
-                output.rmdir()
-            staging.rename(output)
-        except BaseException:
-            shutil.rmtree(staging, ignore_errors=True)
-            raise
         lines = {record["source"]: record["lines"] for record in kept.values()}
         languages = Counter(_LANGUAGES[record["language"]] for record in kept.values())
         return Recording(

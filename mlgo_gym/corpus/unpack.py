@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import lzma
 import os
-import shutil
 import stat
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Collection
@@ -16,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing_extensions import Self
 
 from mlgo_gym.errors import CorpusError
+from mlgo_gym.storage.leftovers import whole_folder
 
 LARGEST_ARCHIVE = 4 << 30
 """The most bytes that an archive may unpack to."""
@@ -61,18 +60,14 @@ def unpack(archive: Path, folder: Path) -> Path:
         CorpusError: it is no archive or not whole, a member leads out of the folder or is a device, or it is too
             large. Nothing is left then.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        if zipfile.is_zipfile(archive):
-            _unpack_zip(archive, staging)
-        else:
-            _unpack_tar(archive, staging)
-        staging.rename(folder)
+        with whole_folder(folder) as staging:
+            if zipfile.is_zipfile(archive):
+                _unpack_zip(archive, staging)
+            else:
+                _unpack_tar(archive, staging)
     except (OSError, ValueError, RuntimeError, EOFError, *_DAMAGED) as error:
         raise CorpusError(f"{archive.name}: a whole archive was wanted: {error}; remove it and fetch again") from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     inside = list(folder.iterdir())
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 

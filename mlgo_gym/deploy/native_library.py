@@ -18,7 +18,8 @@ from pathlib import Path
 
 from mlgo_gym.deploy.decision_code import DECLARATIONS, network_decision_code
 from mlgo_gym.deploy.network_code import FLAGS, forward_pass
-from mlgo_gym.errors import MlgoError, ToolchainError
+from mlgo_gym.deploy.program import exit_status_of
+from mlgo_gym.errors import ToolchainError
 from mlgo_gym.policies.network import Network
 
 _DECIDE = """
@@ -117,12 +118,7 @@ def _run(command: Sequence[str]) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Make a library; return the exit status."""
     network, library, *compiler = arguments
-    try:
-        build_native_library(Path(network), Path(library), compiler)
-    except (MlgoError, OSError) as error:
-        print(error, file=sys.stderr)  # noqa: T201 - for mlgo-clang, which shows it
-        return 1
-    return 0
+    return exit_status_of(lambda: build_native_library(Path(network), Path(library), compiler))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from mlgo_gym.corpus.code_generation import code_generation_flags
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.deploy.program import exit_status_of
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
@@ -103,16 +104,15 @@ def main(arguments: Sequence[str]) -> int:
     """Search a module and keep the recipe; return the exit status."""
     folder, source, compiles, clang, policy, *command = arguments
     data = sys.stdin.buffer.read()
-    try:
+
+    def search_and_keep() -> None:
         with tempfile.TemporaryDirectory(prefix="mlgo-gym-recipe-") as temporary:
             bitcode = Path(temporary, "module.bc")
             bitcode.write_bytes(data)
             found = search_recipe(source, bitcode, cc1_flags(command), clang, policy, int(compiles))
         keep_recipe(found, folder, data)
-    except (MlgoError, OSError) as error:
-        print(error, file=sys.stderr)  # noqa: T201 - for mlgo-clang, which shows it
-        return 1
-    return 0
+
+    return exit_status_of(search_and_keep)
 
 
 if __name__ == "__main__":

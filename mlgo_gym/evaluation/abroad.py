@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.corpus.shipping import CorpusOutline, pack_module
+from mlgo_gym.corpus.shipping import CorpusOutline
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.shipping import pack_policies
-from mlgo_gym.scheduling import Abroad, EachAlone, Good, Shelf
-from mlgo_gym.scheduling.work import Item, Result
+from mlgo_gym.scheduling import Good, Shelf
 
 _MAY_NAME_FILES = ("vocabulary",)
 """The arguments of environments that may name a file."""
@@ -94,33 +92,3 @@ class EnvironmentAbroad:
         """
         paths = {name: Path(self.arguments[name]) for name in self.files}
         return {**{name: {path.name: path.read_bytes()} for name, path in paths.items()}, **pack_policies(policies)}
-
-
-def each_alone_abroad(
-    there: EnvironmentAbroad,
-    env: CompilerEnv,
-    work: Callable[[CompilerEnv, Shelf], Callable[[Item], Result]],
-    *,
-    needs: Callable[[Item], str] = str,
-    policies: Sequence[str] = (),
-) -> Abroad[Item, Result]:
-    """Return how items are worked on elsewhere, one after the other.
-
-    Args:
-        there: the environment that they need.
-        env: that of this machine, whose corpus has the modules.
-        work: returns what works on an item; called on the other machine.
-        needs: the name of the module that an item needs; by default an item is one.
-        policies: the specifications of the policies that are needed.
-    """
-    return Abroad(partial(_start, there, work), needs, partial(pack_module, env.corpus), there.goods(policies))
-
-
-def _start(
-    there: EnvironmentAbroad,
-    work: Callable[[CompilerEnv, Shelf], Callable[[Item], Result]],
-    room: int,
-    shelf: Shelf,
-) -> EachAlone[Item, Result]:
-    del room
-    return EachAlone(work(there.make(shelf), shelf))

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.abroad import EnvironmentAbroad, each_alone_abroad
 from mlgo_gym.evaluation.environment import make_environment
+from mlgo_gym.evaluation.environment_work import EnvironmentWork
 from mlgo_gym.policies.shipping import unpack_policy
-from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, Lost, Shelf, workers
+from mlgo_gym.scheduling import Backlog, Lost, Shelf
 from mlgo_gym.search.algorithms import search_module
 from mlgo_gym.search.recipe_making import make_recipe
 from mlgo_gym.search.search_result import SearchResult
@@ -108,11 +108,8 @@ class CorpusSearch:
         if not names:
             return
         env = make_environment(self.environment, self.arguments)
-        abroad = partial(self._abroad, env)
-        with (
-            workers(self.runner, jobs, ray=ray, abroad=abroad) as running,
-            closing(running.run(Backlog(names))) as found,
-        ):
+        work = EnvironmentWork(self.environment, self.arguments, self.begin, [self.start])
+        with work.workers(env, jobs, ray=ray) as running, closing(running.run(Backlog(names))) as found:
             for name, each in found:
                 if isinstance(each, Lost):
                     yield self._failure(name, f"the worker died: {each.how}")
@@ -125,11 +122,7 @@ class CorpusSearch:
                     keep_recipe(placed, self.recipes, module.bitcode.read_bytes())
                 yield result
 
-    def _abroad(self, env: CompilerEnv) -> Abroad[str, Found]:
-        there = EnvironmentAbroad.of(self.environment, self.arguments, env)
-        return each_alone_abroad(there, env, self.work, policies=[self.start])
-
-    def work(self, env: CompilerEnv, shelf: Shelf | None = None) -> Callable[[str], Found]:
+    def begin(self, env: CompilerEnv, shelf: Shelf | None = None) -> Callable[[str], Found]:
         """Return what searches a module by its name.
 
         Args:
@@ -138,11 +131,6 @@ class CorpusSearch:
         """
         here = self if shelf is None else replace(self, start=unpack_policy(self.start, shelf))
         return partial(here._one, env)
-
-    def runner(self, room: int) -> EachAlone[str, Found]:
-        """Return what searches modules by their names, one after the other."""
-        del room
-        return EachAlone(self.work(make_environment(self.environment, self.arguments)))
 
     def _failure(self, name: str, error: str) -> SearchResult:
         return SearchResult(name, self.algorithm, (), 0.0, 0.0, 0, 0.0, verified=False, error=error)

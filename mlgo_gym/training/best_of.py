@@ -7,7 +7,6 @@ decisions of inlining are also mixed function by function, and register allocati
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
@@ -21,13 +20,13 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.abroad import EnvironmentAbroad, each_alone_abroad
 from mlgo_gym.evaluation.environment import make_environment
+from mlgo_gym.evaluation.environment_work import EnvironmentWork
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.observation_samples import check_flat
 from mlgo_gym.policies.shipping import unpack_policy
-from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, Lost, Shelf, workers
+from mlgo_gym.scheduling import Backlog, Lost, Shelf
 from mlgo_gym.training.answer_store import AnswerStore
 from mlgo_gym.training.baselines import Place, PlacedAnswers, Played, baseline_identity, baseline_policy, play
 from mlgo_gym.training.clone import NETWORK, Answers, learn_answers
@@ -35,6 +34,7 @@ from mlgo_gym.training.curves import silent
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.features import raw_features
 from mlgo_gym.training.mixing import mix
+from mlgo_gym.training.module_order import module_order
 
 MIXED = "mixed"
 """The name of the decisions that take for each function those of the baseline that made it smallest."""
@@ -90,9 +90,7 @@ class BestOf:
 
     def modules(self, env: CompilerEnv) -> list[str]:
         """Return the modules to compile, in an order drawn at random, so that the first of them stand for all."""
-        names = [name for name in env.corpus.names if self.largest is None or env.corpus.size(name) <= self.largest]
-        random.Random(f"{self.seed}").shuffle(names)  # noqa: S311 - no secret
-        return names[: self.limit]
+        return module_order(env.corpus, self.seed, self.largest)[: self.limit]
 
     def run(
         self, output: Path, jobs: int | None = None, *, ray: str | None = None
@@ -121,18 +119,16 @@ class BestOf:
             waiting = [name for name in names if name not in done]
             if not waiting:
                 return
-            abroad = partial(self._abroad, env)
-            with (
-                workers(self.runner, jobs, ray=ray, abroad=abroad) as running,
-                closing(running.run(Backlog(waiting))) as results,
-            ):
+            arguments = {**self._arguments_of(env), "corpus": self.corpus}
+            work = EnvironmentWork(self.environment, arguments, self.begin, self.baselines)
+            with work.workers(env, jobs, ray=ray) as running, closing(running.run(Backlog(waiting))) as results:
                 for name, result in results:
                     if isinstance(result, Lost):
                         lost = {**_nothing(env, name), "error": f"the worker died: {result.how}"}
-                        store.add(lost, None)
+                        store.add(lost)
                         yield lost
                     else:
-                        store.add(*result)
+                        store.add_answers(*result)
                         yield result[0]
 
     def learn(
@@ -192,11 +188,7 @@ class BestOf:
             "seed": self.seed,
         }
 
-    def _abroad(self, env: CompilerEnv) -> Abroad[str, tuple[dict[str, Any], Answers | None]]:
-        there = EnvironmentAbroad.of(self.environment, self._arguments_of(env), env)
-        return each_alone_abroad(there, env, self.work, policies=self.baselines)
-
-    def work(
+    def begin(
         self, env: CompilerEnv, shelf: Shelf | None = None
     ) -> Callable[[str], tuple[dict[str, Any], Answers | None]]:
         """Return what lets the baselines compile a module by its name.
@@ -207,11 +199,6 @@ class BestOf:
         """
         placed = {spec: spec if shelf is None else unpack_policy(spec, shelf) for spec in self.baselines}
         return partial(self.one, env, placed=placed)
-
-    def runner(self, room: int) -> EachAlone[str, tuple[dict[str, Any], Answers | None]]:
-        """Return what lets the baselines compile modules by their names, one after the other."""
-        del room
-        return EachAlone(self.work(self.make()))
 
     def one(
         self, env: CompilerEnv, name: str, placed: Mapping[str, str] | None = None

@@ -14,14 +14,14 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, NoDecisionError
-from mlgo_gym.evaluation.abroad import EnvironmentAbroad, each_alone_abroad
 from mlgo_gym.evaluation.environment import make_environment
+from mlgo_gym.evaluation.environment_work import EnvironmentWork
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.observation_samples import check_flat
 from mlgo_gym.policies.shipping import unpack_policy
-from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, Lost, Shelf, workers
+from mlgo_gym.scheduling import Backlog, Lost, Shelf
 from mlgo_gym.training.clone import NETWORK, Answers, learn_answers, play_beside
 from mlgo_gym.training.curves import silent
 from mlgo_gym.training.distillation import NetworkSettings, torch_library
@@ -100,7 +100,8 @@ class Cloning:
         names = tuple(env.feature_names[number] for number in self._columns(env))
         network: Network | None = None
         everything: list[Answers] = []
-        with workers(self.runner, jobs, ray=ray, abroad=partial(self._abroad, env)) as running:
+        work = EnvironmentWork(self.environment, self.arguments, self.begin, [self.expert], _module)
+        with work.workers(env, jobs, ray=ray) as running:
             for number in range(self.rounds):
                 round_ = _Round(self, number, env, network)
                 found: dict[int, _Seen] = {}
@@ -127,11 +128,7 @@ class Cloning:
     def _columns(self, env: CompilerEnv) -> list[int]:
         return [number for number, name in enumerate(env.feature_names) if name not in self.leave_out]
 
-    def _abroad(self, env: CompilerEnv) -> Abroad[_Episode, _Seen | None]:
-        there = EnvironmentAbroad.of(self.environment, self.arguments, env)
-        return each_alone_abroad(there, env, self.work, needs=_module, policies=[self.expert])
-
-    def work(self, env: CompilerEnv, shelf: Shelf | None = None) -> Callable[[_Episode], _Seen | None]:
+    def begin(self, env: CompilerEnv, shelf: Shelf | None = None) -> Callable[[_Episode], _Seen | None]:
         """Return what plays an episode.
 
         Args:
@@ -140,11 +137,6 @@ class Cloning:
         """
         spec = self.expert if shelf is None else unpack_policy(self.expert, shelf)
         return partial(self._play, env, load_policy(spec, env, seed=self.seed))
-
-    def runner(self, room: int) -> EachAlone[_Episode, _Seen | None]:
-        """Return what plays episodes, one after the other."""
-        del room
-        return EachAlone(self.work(make_environment(self.environment, self.arguments)))
 
     def _play(self, env: CompilerEnv, expert: Policy, episode: _Episode) -> _Seen | None:
         """Return what was seen; None in a module without decisions."""

@@ -17,11 +17,11 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.abroad import EnvironmentAbroad, each_alone_abroad
 from mlgo_gym.evaluation.environment import make_environment
+from mlgo_gym.evaluation.environment_work import EnvironmentWork
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
-from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, Lost, Shelf, workers
+from mlgo_gym.scheduling import Backlog, Lost, Shelf
 from mlgo_gym.storage.cache import key_of, write_atomically
 from mlgo_gym.storage.tensors import format_tensors, read_tensors
 from mlgo_gym.training.curves import silent
@@ -105,8 +105,8 @@ class Evolution:
         identity = key_of(asdict(self), flatten(start).tobytes().hex(), env.toolchain.identity)
         checkpoint = output.with_name(f"{output.name}.checkpoint")
         scores = _restore(checkpoint, identity)
-        abroad = partial(self._abroad, start, env)
-        with workers(partial(self.runner, start), jobs, ray=ray, abroad=abroad) as running:
+        work = EnvironmentWork(self.environment, self._arguments, partial(_player, start), needs=_module)
+        with work.workers(env, jobs, ray=ray) as running:
             for generation in range(self.generations):
                 # A generator for each generation: nothing of it need be kept between them.
                 chance = np.random.default_rng([self.seed, generation])
@@ -125,15 +125,6 @@ class Evolution:
         network = unflatten(start, optimiser.weights)
         network.save(output)
         return network
-
-    def runner(self, start: Network, room: int) -> EachAlone[_Episode, float]:
-        """Return what plays a sample's episodes, one after the other."""
-        del room
-        return EachAlone(partial(_play, self._environment(), start))
-
-    def _abroad(self, start: Network, env: CompilerEnv) -> Abroad[_Episode, float]:
-        there = EnvironmentAbroad.of(self.environment, self._arguments, env)
-        return each_alone_abroad(there, env, partial(_player, start), needs=_module)
 
     @property
     def _arguments(self) -> dict[str, Any]:
@@ -186,7 +177,7 @@ def _module(episode: _Episode) -> str:
     return episode.module
 
 
-def _player(start: Network, env: CompilerEnv, shelf: Shelf) -> Callable[[_Episode], float]:
+def _player(start: Network, env: CompilerEnv, shelf: Shelf | None) -> Callable[[_Episode], float]:
     del shelf
     return partial(_play, env, start)
 

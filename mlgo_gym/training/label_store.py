@@ -1,15 +1,10 @@
-"""A folder of labels: a header, a Parquet file for each finished module, and a line about each in `modules.jsonl`.
-
-Files are only ever added. A module counts once its line is there; what a kill left behind is written again.
-"""
+"""A folder of labels: a Parquet file for each finished module that has some, and a line about each."""
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import io
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,17 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.errors import MissingExtraError, MlgoError
-from mlgo_gym.storage.cache import write_atomically
-from mlgo_gym.storage.header import check_same_kind
-from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
-from mlgo_gym.storage.json_text import parse_json
+from mlgo_gym.storage.module_folder import FolderKind, ModuleFolder
 from mlgo_gym.training.label_module import ModuleLabels
 
 SUFFIX = ".parquet"
 """What the name of a file of labels ends in."""
 
-FORMAT = 1
-_HEADER, _LINES, _PARTS = "labels.json", "modules.jsonl", "parts"
+LABELS = FolderKind("labels", "labels.json", SUFFIX, 1, "mlgo-gym label")
+"""What such a folder holds."""
+
 _FACTS = ("answer", "bytes", "text", "decisions", "module", "project", "context", "visit", "position", "callee")
 """The columns that are not features."""
 
@@ -40,7 +33,7 @@ def _parquet() -> tuple[Any, Any]:
         raise MissingExtraError("labels in Parquet files", "training") from error
 
 
-class LabelStore:
+class LabelStore(ModuleFolder):
     """Adds the labels of modules to a folder.
 
     Args:
@@ -49,28 +42,15 @@ class LabelStore:
 
     Raises:
         MissingExtraError: pyarrow is not installed.
-        MlgoError: the folder has labels that depend on something else, or another process adds to it now.
+        MlgoError: the folder has labels that depend on something else, or none that can be read, or another process
+            adds to it now.
     """
 
     def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:
         self._arrow, self._parquet = _parquet()
-        self._folder = folder
-        self._lines = JsonLines(folder / _LINES)
-        try:
-            wanted = {"format": FORMAT, **header}
-            if self._lines.is_empty:
-                write_atomically(folder / _HEADER, (json.dumps(wanted, indent=1) + "\n").encode())
-            check_same_kind(folder, "labels", read_header(folder), wanted)
-        except BaseException:
-            self._lines.close()
-            raise
+        super().__init__(LABELS, folder, header)
 
-    @property
-    def done(self) -> dict[str, dict[str, Any]]:
-        """The line about each module that is finished."""
-        return {line["module"]: line for line in read_lines(self._folder)}
-
-    def add(self, module: str, project: str, labels: ModuleLabels, dtype: np.dtype[Any]) -> dict[str, Any]:
+    def add_labels(self, module: str, project: str, labels: ModuleLabels, dtype: np.dtype[Any]) -> dict[str, Any]:
         """Write the labels of a module, and return the line about it.
 
         Args:
@@ -79,19 +59,20 @@ class LabelStore:
             labels: what was measured.
             dtype: that of an observation, as the compiler's header has it.
         """
+        part = None
         if labels.labels:
             buffer = io.BytesIO()
             self._parquet.write_table(self._table(module, project, labels, dtype), buffer, compression="zstd")
-            write_atomically(self._folder / _PARTS / f"{_digest(module)}.parquet", buffer.getvalue())
+            part = buffer.getvalue()
         counts = {name: getattr(labels, name) for name in ModuleLabels.__slots__ if name != "labels"}
         line = {"module": module, "project": project, "labels": len(labels.labels), **counts}
-        self._lines.append(line)
+        self.add(line, part)
         return line
 
     def fail(self, module: str, project: str, error: str) -> dict[str, Any]:
         """Note that a module has no labels, and return the line about it."""
         line = {"module": module, "project": project, "labels": 0, "error": error}
-        self._lines.append(line)
+        self.add(line)
         return line
 
     def _table(self, module: str, project: str, labels: ModuleLabels, dtype: np.dtype[Any]) -> Any:
@@ -118,40 +99,9 @@ class LabelStore:
         columns.update(zip(_FACTS, map(self._arrow.array, facts), strict=True))
         return self._arrow.table(columns)
 
-    def close(self) -> None:
-        """Let others write. Idempotent."""
-        self._lines.close()
-
-
-def _digest(module: str) -> str:
-    return hashlib.sha256(module.encode(errors="surrogateescape")).hexdigest()[:24]
-
 
 def _text(name: str) -> str:
     return name.encode(errors="surrogateescape").decode(errors="replace")
-
-
-def read_header(folder: Path) -> dict[str, Any]:
-    """Return what the labels of a folder depend on.
-
-    Raises:
-        MlgoError: it is no folder of labels.
-    """
-    try:
-        header = parse_json((folder / _HEADER).read_bytes())
-    except (OSError, ValueError) as error:
-        raise MlgoError(
-            f"{folder} was to be a folder of labels, and is none: {error}; make one: mlgo-gym label"
-        ) from error
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise MlgoError(f"{folder} was to have labels of format {FORMAT}; make them again: mlgo-gym label")
-    return header
-
-
-def read_lines(folder: Path) -> Iterable[dict[str, Any]]:
-    """Yield the line about each finished module of a folder."""
-    for _, line in read_json_lines(folder / _LINES):
-        yield line
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +144,7 @@ def read_labels(folders: Sequence[Path]) -> Labels:
         MlgoError: a folder has no labels, or others than the first in environment or compiler.
     """
     arrow, parquet = _parquet()
-    headers = [read_header(folder) for folder in folders if folder.suffix != SUFFIX]
+    headers = [LABELS.read_header(folder) for folder in folders if folder.suffix != SUFFIX]
     for folder, header in zip((each for each in folders if each.suffix != SUFFIX), headers, strict=True):
         for name in ("environment", "clang"):
             if header.get(name) != headers[0].get(name):
@@ -213,10 +163,10 @@ def read_labels(folders: Sequence[Path]) -> Labels:
             parts.append(together)
             continue
         # Several processes finish modules in any order; what is learned must not depend on it.
-        for line in sorted(read_lines(folder), key=lambda line: str(line["module"])):
+        for line in sorted(LABELS.lines(folder), key=lambda line: str(line["module"])):
             if not line["labels"]:
                 continue
-            path = folder / _PARTS / f"{_digest(line['module'])}.parquet"
+            path = LABELS.part(folder, line["module"])
             try:
                 table = parquet.read_table(path)
             except (OSError, arrow.ArrowException) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
@@ -14,14 +13,15 @@ from typing import Any
 from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.abroad import EnvironmentAbroad, each_alone_abroad
 from mlgo_gym.evaluation.environment import make_environment
+from mlgo_gym.evaluation.environment_work import EnvironmentWork
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.policies.shipping import unpack_policy
-from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, Lost, Shelf, workers
+from mlgo_gym.scheduling import Backlog, Lost, Shelf
 from mlgo_gym.training.label_module import ModuleLabels, label_module
 from mlgo_gym.training.label_store import LabelStore
+from mlgo_gym.training.module_order import module_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,11 @@ class Labelling:
         Raises:
             MlgoError: it cannot be made.
         """
-        return make_environment(self.environment, {**self.arguments, "corpus": self.corpus})
+        return make_environment(self.environment, self._arguments)
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        return {**self.arguments, "corpus": self.corpus}
 
     def modules(self, env: CompilerEnv) -> list[str]:
         """Return the modules to label, in an order drawn at random, so that the first of them stand for all."""
@@ -68,8 +72,7 @@ class Labelling:
 
     def drawn(self, corpus: Corpus) -> list[str]:
         """Return the modules that are to be labelled of a corpus, likewise."""
-        names = [name for name in corpus.names if self.largest is None or corpus.size(name) <= self.largest]
-        random.Random(f"{self.seed}").shuffle(names)  # noqa: S311 - no secret
+        names = module_order(corpus, self.seed, self.largest)
         if self.most is not None:
             taken: Counter[tuple[str, str]] = Counter()
             for name in list(names):
@@ -119,11 +122,8 @@ class Labelling:
             if not waiting:
                 return
             dtype = env.task.headers[0].dtype
-            abroad = partial(self._abroad, env)
-            with (
-                workers(self.runner, jobs, ray=ray, abroad=abroad) as running,
-                closing(running.run(Backlog(waiting))) as results,
-            ):
+            work = EnvironmentWork(self.environment, self._arguments, self.begin, [self.policy])
+            with work.workers(env, jobs, ray=ray) as running, closing(running.run(Backlog(waiting))) as results:
                 for name, result in results:
                     project = env.corpus.project(name)
                     if isinstance(result, Lost):
@@ -131,13 +131,9 @@ class Labelling:
                     elif isinstance(result, str):
                         yield store.fail(name, project, result)
                     else:
-                        yield store.add(name, project, result, dtype)
+                        yield store.add_labels(name, project, result, dtype)
 
-    def _abroad(self, env: CompilerEnv) -> Abroad[str, ModuleLabels | str]:
-        there = EnvironmentAbroad.of(self.environment, self.arguments, env)
-        return each_alone_abroad(there, env, self.work, policies=[self.policy])
-
-    def work(self, env: CompilerEnv, shelf: Shelf | None = None) -> Callable[[str], ModuleLabels | str]:
+    def begin(self, env: CompilerEnv, shelf: Shelf | None = None) -> Callable[[str], ModuleLabels | str]:
         """Return what labels a module by its name.
 
         Args:
@@ -146,11 +142,6 @@ class Labelling:
         """
         spec = self.policy if shelf is None else unpack_policy(self.policy, shelf)
         return partial(self.one, env, load_policy(spec, env, seed=self.seed))
-
-    def runner(self, room: int) -> EachAlone[str, ModuleLabels | str]:
-        """Return what labels modules by their names, one after the other."""
-        del room
-        return EachAlone(self.work(self.make()))
 
     def one(self, env: CompilerEnv, policy: Policy, name: str) -> ModuleLabels | str:
         """Return the labels of one module, or why there are none."""

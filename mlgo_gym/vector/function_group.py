@@ -25,6 +25,7 @@ from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.session import Session
 from mlgo_gym.session.work import WorkUnderWay
 from mlgo_gym.tasks.task import SIZE_METRICS
+from mlgo_gym.vector.compile_under_way import CompileUnderWay
 from mlgo_gym.vector.sub_environment import Delivery
 
 
@@ -165,7 +166,7 @@ class FunctionSlot:
         self._group.close()
 
 
-class FunctionGroup:
+class FunctionGroup(CompileUnderWay):
     """One compile at a time, and those that have a function of it each.
 
     It begins when all of them want an episode. A sub-environment whose function the compile does not come to, because
@@ -179,14 +180,11 @@ class FunctionGroup:
 
     Attributes:
         slots: the sub-environments.
-        stepper: takes the agent through the compile, from its first decision to its end.
-        shown: the stepper of the last compile that began, also when that is over.
     """
 
     def __init__(self, maker: EpisodeMaker, numbers: range, mode: AutoresetMode, turn: Turn) -> None:
+        super().__init__()
         self.slots = [FunctionSlot(self, number) for number in numbers]
-        self.stepper: Stepper | None = None
-        self.shown: Stepper | None = None
         self.mode = mode
         self._setup = maker.setup
         self._turn = turn
@@ -198,22 +196,6 @@ class FunctionGroup:
     def numeric(self) -> bool:
         """Whether infos are numbers alone."""
         return self._setup.numeric
-
-    @property
-    def session(self) -> Session | None:
-        """The session that computes; None while a decision waits for an action, and while nothing is compiled."""
-        if self._beginning is not None:
-            return self._beginning.session
-        if self.stepper is None or self.stepper.decision is not None:
-            return None
-        return self.stepper.episode.current
-
-    @property
-    def deadline(self) -> float:
-        """When the compiler will have been silent for too long, on the monotonic clock."""
-        if self._beginning is not None:
-            return self._beginning.deadline
-        return math.inf if self.stepper is None or self.stepper.decision is not None else self.stepper.deadline
 
     def seed(self, seed: int) -> None:
         """Seed the random generator anew, and begin the order of modules anew."""
@@ -260,8 +242,8 @@ class FunctionGroup:
         slot.state, slot.ready, slot.illegal = _State.BETWEEN, False, answer.illegal
         self.stepper.answer(answer)
 
-    def poll(self) -> None:
-        """Go on without waiting."""
+    def poll(self) -> bool:
+        """Go on without waiting; return whether something is ready to deliver."""
         try:
             if self._beginning is not None:
                 if self._beginning.poll():
@@ -270,18 +252,7 @@ class FunctionGroup:
                 self._settle(self.stepper)
         except MlgoError as error:
             self._give_up(error)
-
-    def time_out(self) -> None:
-        """End a compile that was silent for too long."""
-        try:
-            if self._beginning is not None:
-                self._beginning.time_out()
-            elif self.stepper is not None:
-                self.stepper.time_out()
-                self._settle(self.stepper)
-        except MlgoError as error:
-            self._give_up(error)
-        self.poll()
+        return any(slot.ready for slot in self.slots)
 
     def _begun(self, shared: SharedBegun) -> None:
         self._beginning = None
@@ -325,12 +296,6 @@ class FunctionGroup:
         begun[0].error = error
         for slot in begun:
             slot.state, slot.ending, slot.ready = _State.IDLE, Ending(0.0, True, {}), True
-
-    def _end(self) -> None:
-        for part in (self._beginning, self.stepper):
-            if part is not None:
-                part.close()
-        self._beginning = self.stepper = None
 
     def close(self) -> None:
         """End everything. Idempotent."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from mlgo_gym.episode.outcome import Ending
 from mlgo_gym.episode.stepper import Answer, Stepper
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.session.decision import Decision
-from mlgo_gym.session.session import Session
+from mlgo_gym.vector.compile_under_way import CompileUnderWay
 
 
 class Delivery(NamedTuple):
@@ -30,7 +29,7 @@ class Delivery(NamedTuple):
     info: dict[str, Any]
 
 
-class SubEnvironment:
+class SubEnvironment(CompileUnderWay):
     """Runs episodes of one environment, one after the other.
 
     `begin()` and `act()` set something going; `poll()` goes on with it until `ready`. Then there is a `delivery()`, or
@@ -46,9 +45,7 @@ class SubEnvironment:
 
     Attributes:
         ready: whether there is something to deliver.
-        stepper: takes the agent through the episode, from its first decision to its end.
         ending: how the last episode ended; until the next begins, or, with SAME_STEP, until that is delivered.
-        shown: the stepper of the last episode that began, also when that is over, for `render()`.
         np_random: the random generator that samples.
         turn: how far it has come in the order of modules.
     """
@@ -61,10 +58,9 @@ class SubEnvironment:
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
         turn: Turn | None = None,
     ) -> None:
+        super().__init__()
         self.number = number
         self.ready = False
-        self.stepper: Stepper | None = None
-        self.shown: Stepper | None = None
         self.ending: Ending | None = None
         self._maker = maker
         self._mode = autoreset_mode
@@ -95,20 +91,6 @@ class SubEnvironment:
     def has_only_asked(self) -> bool:
         """Whether there is nothing to tell but the next decision."""
         return self.stepper is not None and self.stepper.has_only_asked
-
-    @property
-    def session(self) -> Session | None:
-        """The session whose descriptors tell when to `poll()`."""
-        if self._beginning is not None:
-            return self._beginning.session
-        return None if self.stepper is None else self.stepper.episode.current
-
-    @property
-    def deadline(self) -> float:
-        """When the compiler will have been silent for too long, on the monotonic clock."""
-        if self._beginning is not None:
-            return self._beginning.deadline
-        return math.inf if self.stepper is None else self.stepper.deadline
 
     def seed(self, seed: int) -> None:
         """Seed the random generator anew, and begin the order of modules anew."""
@@ -196,18 +178,6 @@ class SubEnvironment:
             self._start_early()
         self.ready = True
 
-    def time_out(self) -> None:
-        """End a compile that was silent for too long."""
-        try:
-            if self._beginning is not None:
-                self._beginning.time_out()
-            elif self.stepper is not None:
-                self.stepper.time_out()
-                self._settle(self.stepper)
-        except MlgoError as error:
-            self._give_up(error)
-        self.poll()
-
     def _start_early(self) -> None:
         self._drop_early_unless_next()
         before: Beginning | SubEnvironment = self._early[-1] if self._early else self
@@ -247,12 +217,6 @@ class SubEnvironment:
         self.ending = None
         info["final_obs"], info["final_info"] = self._maker.setup.task.final_observation(), ending.info
         return Delivery(ending.reward, not ending.truncated, ending.truncated, info)
-
-    def _end(self) -> None:
-        for part in (self._beginning, self.stepper):
-            if part is not None:
-                part.close()
-        self._beginning = self.stepper = None
 
     def close(self) -> None:
         """End everything. Idempotent."""

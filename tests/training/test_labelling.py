@@ -13,7 +13,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.training.label_module import label_module
-from mlgo_gym.training.label_store import read_header, read_labels
+from mlgo_gym.training.label_store import LABELS, read_labels
 from mlgo_gym.training.labelling import Labelling
 
 
@@ -84,7 +84,7 @@ def test_labels_of_another_kind_are_not_mixed_in(labelled: tuple[Labelling, Path
     message = "labels of another kind: {'policy': 'default'} there, {'policy': 'never'} now"
     with pytest.raises(MlgoError, match=message):
         list(replace(labelling, policy="never").run(folder))
-    assert read_header(folder)["policy"] == "default"
+    assert LABELS.read_header(folder)["policy"] == "default"
 
 
 def test_a_folder_without_labels_is_refused(tmp_path: Path) -> None:

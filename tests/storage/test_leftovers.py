@@ -1,0 +1,57 @@
+"""Folders that are filled come out whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.storage.leftovers import whole_folder
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_folder_appears_when_it_is_filled(there: bool, tmp_path: Path) -> None:
+    output = tmp_path / "new" / "folder"
+    if there:
+        output.mkdir(parents=True)
+    with whole_folder(output) as staging:
+        (staging / "file").write_text("whole")
+        assert not (output / "file").exists()
+    assert (output / "file").read_text() == "whole"
+    assert output.stat().st_mode & 0o777 == 0o755
+    assert list(output.parent.iterdir()) == [output]
+
+
+def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fill_and_fail() -> None:
+        with whole_folder(tmp_path / "folder") as staging:
+            (staging / "file").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fill_and_fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_are_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(OSError, match=os.strerror(errno.ENOTEMPTY)), whole_folder(tmp_path):
+        pass
+    assert (tmp_path / "file").read_text() == "kept"
+    assert not list(tmp_path.parent.glob(f".{tmp_path.name}.*"))
+
+
+def test_what_a_killed_process_has_left_goes_with_the_next(tmp_path: Path) -> None:
+    program = (
+        "import os, pathlib, signal, sys; from mlgo_gym.storage.leftovers import whole_folder\n"
+        "with whole_folder(pathlib.Path(sys.argv[1])): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", program, tmp_path / "folder"], check=False)
+    assert len(list(tmp_path.iterdir())) == 1
+    with whole_folder(tmp_path / "folder"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
