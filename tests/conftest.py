@@ -14,6 +14,7 @@ import pytest
 from mlgo_gym.corpus.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
+from mlgo_gym.scheduling.shelf import Shelf
 from tests.traces import traces
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -99,6 +100,16 @@ def make_bitcode(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain)
         return bitcode
 
     return make
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shelf]:
+    """A shelf as on another machine: in a folder of its own."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
+    shelf = Shelf("run")
+    yield shelf
+    shelf.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_gym.corpus.description import write_description, write_metadata
-from mlgo_gym.errors import CorpusError, MissingExtraError
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.extras import library
 from mlgo_gym.llvm.bitcode import parse_bitcode
 from mlgo_gym.storage.cache import write_atomically
 
@@ -96,10 +96,7 @@ def import_parquet(
 
 
 def _rows(files: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    try:
-        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise MissingExtraError("importing Parquet files", "parquet") from error
+    arrow, parquet = (library(name, "importing Parquet files", "parquet") for name in ("pyarrow", "pyarrow.parquet"))
     for path in files:
         yield from _rows_of(path, arrow, parquet)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.deploy.network_graph import DECISION, LOGITS, check_decides, forward
-from mlgo_gym.errors import MissingExtraError
+from mlgo_gym.extras import library
 from mlgo_gym.policies.network import Network
 
 _OPSET, _IR_VERSION = 17, 9
@@ -45,10 +44,7 @@ class OnnxGraph:
     """
 
     def __init__(self) -> None:
-        try:
-            self._onnx = importlib.import_module("onnx")
-        except ImportError:
-            raise MissingExtraError("an export to ONNX", "onnx") from None
+        self._onnx = library("onnx", "an export to ONNX", "onnx")
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
 

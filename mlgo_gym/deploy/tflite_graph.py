@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.errors import MissingExtraError
+from mlgo_gym.extras import library
 
 LOGARITHMS = 2**15
 """Of whole numbers below this the logarithms are in a table: the format has none of double precision.
@@ -31,11 +30,9 @@ class TfliteGraph:
     """
 
     def __init__(self, name: str) -> None:
-        try:
-            self._flatbuffers = importlib.import_module("flatbuffers")
-            self._schema = importlib.import_module("ai_edge_litert.schema_py_generated")
-        except ImportError:
-            raise MissingExtraError("an export to TensorFlow Lite", "tflite") from None
+        feature, extra = "an export to TensorFlow Lite", "tflite"
+        self._flatbuffers = library("flatbuffers", feature, extra)
+        self._schema = library("ai_edge_litert.schema_py_generated", feature, extra)
         schema = self._schema
         self._model, self._graph = schema.ModelT(), schema.SubGraphT()
         self._model.version, self._model.description = _VERSION, f"{name}, by mlgo-gym"

@@ -45,8 +45,8 @@ def best(modules: Sequence[str], change: Change, most: int = MOST) -> list[Extre
         change: what became of them.
         most: how many at most.
     """
-    rows = [Extreme(name, *pair) for name, pair in zip(modules, change.pairs, strict=True)]
-    return sorted((row for row in rows if row.value < row.baseline), key=lambda row: (row.change, row.module))[:most]
+    shrank = (row for row in _rows(modules, change) if row.value < row.baseline)
+    return sorted(shrank, key=lambda row: (row.change, row.module))[:most]
 
 
 def worst(modules: Sequence[str], change: Change, most: int = MOST) -> list[Extreme]:
@@ -57,5 +57,9 @@ def worst(modules: Sequence[str], change: Change, most: int = MOST) -> list[Extr
         change: what became of them.
         most: how many at most.
     """
-    rows = [Extreme(name, *pair) for name, pair in zip(modules, change.pairs, strict=True)]
-    return sorted((row for row in rows if row.value > row.baseline), key=lambda row: (-row.change, row.module))[:most]
+    grew = (row for row in _rows(modules, change) if row.value > row.baseline)
+    return sorted(grew, key=lambda row: (-row.change, row.module))[:most]
+
+
+def _rows(modules: Sequence[str], change: Change) -> list[Extreme]:
+    return [Extreme(name, *pair) for name, pair in zip(modules, change.pairs, strict=True)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.resources
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import mlgo_gym
-from mlgo_gym.errors import MissingExtraError, MlgoError
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.intervals import estimates
 from mlgo_gym.evaluation.report import notes
 from mlgo_gym.evaluation.result import EvaluationResult
@@ -26,11 +25,14 @@ from mlgo_gym.evaluation.tables import (
     wins_and_losses,
 )
 from mlgo_gym.evaluation.wording import change, count, percent
+from mlgo_gym.extras import library
 from mlgo_gym.reporting.comparison import compare
 from mlgo_gym.reporting.inputs import Inputs
 from mlgo_gym.reporting.pictures import inline_svg
 from mlgo_gym.reporting.plots import Figure
 from mlgo_gym.reporting.reproduction import command_of, facts_of
+
+_PAGE = "a report as a page"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +81,12 @@ def page(inputs: Inputs, drawn: Drawn) -> str:
 
 
 def _environment() -> Any:
-    try:
-        jinja2 = importlib.import_module("jinja2")
-    except ImportError as error:
-        raise MissingExtraError("a report as a page", "report") from error
+    jinja2 = library("jinja2", _PAGE, "report")
     return jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
 
 
 def _pictures(figures: Sequence[Figure], prefix: str) -> list[dict[str, Any]]:
-    markup = importlib.import_module("markupsafe").Markup
+    markup = library("markupsafe", _PAGE, "report").Markup
     return [
         {
             "id": f"{prefix}-{each.name}",

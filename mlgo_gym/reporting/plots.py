@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlgo_gym.errors import MissingExtraError
 from mlgo_gym.evaluation.intervals import Estimate, estimates, profile
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.summary import Summary
 from mlgo_gym.evaluation.tables import DEFAULT
 from mlgo_gym.evaluation.wording import short, unit
+from mlgo_gym.extras import library
 from mlgo_gym.reporting.curves import Curve
 
 INK, GRID = "#1a1a1b", "#d0d0d1"
@@ -77,10 +77,7 @@ def plotting() -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    try:
-        return importlib.import_module("matplotlib")
-    except ImportError as error:
-        raise MissingExtraError("the figures of a report", "report") from error
+    return library("matplotlib", "the figures of a report", "report")
 
 
 def _new(height: float = HEIGHT) -> tuple[Any, Any]:

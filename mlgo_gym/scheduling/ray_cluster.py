@@ -32,7 +32,7 @@ LOCAL_STORE_BYTES = 512 << 20
 """The object store of a cluster that is started here."""
 
 MESSAGE_SECONDS = 0.005
-"""Twice what a message costs the driver, as benchmarks/scale.py measures it: it is busy half of its time at most."""
+"""Twice what a message costs the driver, as benchmarks.scale measures it: it is busy half of its time at most."""
 
 STARTS = 3
 """How often a cluster of this machine is tried to be started."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.errors import MissingExtraError
+from mlgo_gym.extras import library
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Normalization, feature_columns
 from mlgo_gym.training.curves import silent
@@ -42,10 +41,7 @@ def torch_library() -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    try:
-        return importlib.import_module("torch")
-    except ImportError as error:
-        raise MissingExtraError("training networks", "training") from error
+    return library("torch", "training networks", "training")
 
 
 def mixed_rows(observations: Matrix, generator: np.random.Generator) -> Matrix:

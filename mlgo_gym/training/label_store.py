@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.errors import MissingExtraError, MlgoError
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.extras import library
 from mlgo_gym.storage.module_folder import FolderKind, ModuleFolder
 from mlgo_gym.training.label_module import ModuleLabels
 
@@ -27,10 +27,8 @@ _FACTS = ("answer", "bytes", "text", "decisions", "module", "project", "context"
 
 
 def _parquet() -> tuple[Any, Any]:
-    try:
-        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise MissingExtraError("labels in Parquet files", "training") from error
+    feature, extra = "labels in Parquet files", "training"
+    return library("pyarrow", feature, extra), library("pyarrow.parquet", feature, extra)
 
 
 class LabelStore(ModuleFolder):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.errors import MissingExtraError, MlgoError
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.extras import library
 from mlgo_gym.training.distillation import torch_library
 
 Floats = npt.NDArray[np.float64]
@@ -89,10 +89,7 @@ class DiagonalCma:
     """
 
     def __init__(self, start: Floats, directions: int, deviation: float, seed: int) -> None:
-        try:
-            cmaes = importlib.import_module("cmaes")
-        except ImportError as error:
-            raise MissingExtraError("CMA-ES", "training") from error
+        cmaes = library("cmaes", "CMA-ES", "training")
         sigma = deviation * float(start.std())
         self._cma: Any = cmaes.SepCMA(start.copy(), sigma, seed=seed, population_size=2 * directions)
         self._asked: list[Floats] = []

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.errors import MissingExtraError, MlgoError
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.extras import library
 from mlgo_gym.training.features import Matrix, teacher_features
 from mlgo_gym.training.label_store import Labels
 
@@ -53,10 +53,7 @@ class Teacher:
     """
 
     def __init__(self, labels: Labels, settings: TeacherSettings, *, seed: int = 0, jobs: int = 1) -> None:
-        try:
-            lightgbm = importlib.import_module("lightgbm")
-        except ImportError as error:
-            raise MissingExtraError("the teacher of imitation", "training") from error
+        lightgbm = library("lightgbm", "the teacher of imitation", "training")
         self._names = labels.features
         telling = np.flatnonzero(labels.bytes)
         if not len(telling):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,15 +14,6 @@ from mlgo_gym.corpus.shipping import CorpusOutline, pack_module
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.scheduling.shelf import Shelf, digest_of
-
-
-@pytest.fixture
-def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shelf]:
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
-    shelf = Shelf("run")
-    yield shelf
-    shelf.close()
 
 
 @pytest.fixture

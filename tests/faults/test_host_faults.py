@@ -126,15 +126,20 @@ def test_a_signal_ends_the_host_and_its_compilers(
     assert not source.source.with_suffix(".o").exists()
 
 
+def interrupt(faults: Faults, point: str, work: Callable[[], object]) -> None:
+    """Do something that a Ctrl-C ends at some point of a compile."""
+    faults.begin(f"SIGINT@{point}")
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    faults.end()
+
+
 @pytest.mark.parametrize("point", POINTS)
 def test_an_interrupted_reset_or_step_leaves_an_environment_that_works(
     point: str, place: Place, faults: Faults
 ) -> None:
     env = make_single(place)
-    faults.begin(f"SIGINT@{point}")
-    with pytest.raises(KeyboardInterrupt):
-        see_in_single(env)
-    faults.end()
+    interrupt(faults, point, lambda: see_in_single(env))
     assert see_in_single(env) == Sight(ENDS)
     env.close()
 
@@ -144,10 +149,7 @@ def test_an_interrupted_reset_or_step_leaves_a_vector_environment_that_works(
     point: str, place: Place, faults: Faults
 ) -> None:
     envs = make_vector(place)
-    faults.begin(f"SIGINT@{point}")
-    with pytest.raises(KeyboardInterrupt):
-        see_in_vector(envs)
-    faults.end()
+    interrupt(faults, point, lambda: see_in_vector(envs))
     sound_vector(envs)
     envs.close()
 

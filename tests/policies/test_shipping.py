@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,15 +9,6 @@ import pytest
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.shipping import pack_policies, unpack_policy
 from mlgo_gym.scheduling.shelf import Shelf, digest_of
-
-
-@pytest.fixture
-def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shelf]:
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
-    shelf = Shelf("run")
-    yield shelf
-    shelf.close()
 
 
 def test_what_is_in_files_is_sent_and_named_anew(tmp_path: Path, shelf: Shelf) -> None:
