@@ -29,7 +29,7 @@ from typing import Any
 from benchmarks.reference_rows import ALL, BOX, POLICIES, SEARCHES, TRAIN, Row, Search
 from benchmarks.reference_table import gather, tables
 from mlgo_gym.evaluation.environment import make_environment
-from mlgo_gym.evaluation.protocol import ENVIRONMENT, SEARCH_BUDGETS, SPLIT, protocol_corpus, search_modules
+from mlgo_gym.evaluation.protocol import ENVIRONMENT, SEARCH_BUDGETS, SEEDS, SPLIT, protocol_corpus, search_modules
 from mlgo_gym.policies.loading import policy_identity
 
 ROOT = Path(__file__).parents[1]
@@ -128,7 +128,7 @@ class Task:
 def tasks(work: Path, levels: list[str], only: str) -> Iterator[Task]:
     """Give the rows that are asked for: the first seed of all, then the others, and searches last."""
     for rows in (POLICIES, SEARCHES):
-        for seed in range(3):
+        for seed in SEEDS:
             for row in rows:
                 for level in row.levels if isinstance(row, Row) else ALL:
                     if level in levels and seed < row.seeds and re.search(only, row.name):

@@ -19,6 +19,37 @@ if TYPE_CHECKING:
     from mlgo_clang.settings import Settings
 
 
+class _Job:
+    """One source that is to become one object.
+
+    Attributes:
+        settings: what the user wants.
+        invocation: what the command line asks for.
+        compiler: the words that start clang.
+        rest: the arguments for it.
+    """
+
+    __slots__ = ("compiler", "invocation", "rest", "settings")
+
+    def __init__(
+        self, settings: Settings, invocation: Invocation, compiler: Sequence[str], rest: Sequence[str]
+    ) -> None:
+        self.settings = settings
+        self.invocation = invocation
+        self.compiler = compiler
+        self.rest = rest
+
+    @property
+    def command(self) -> list[str]:
+        """The compile by clang alone."""
+        return [*self.compiler, *self.rest]
+
+    @property
+    def output(self) -> str:
+        """Where the object goes; clang puts it into the current folder where no `-o` is given."""
+        return self.invocation.output or f"{os.path.splitext(os.path.basename(self.invocation.source))[0]}.o"
+
+
 def compile_advised(settings: Settings, invocation: Invocation, compiler: Sequence[str], rest: Sequence[str]) -> int:
     """Compile one source to one object as the policies say, and return clang's exit status.
 
@@ -28,39 +59,37 @@ def compile_advised(settings: Settings, invocation: Invocation, compiler: Sequen
         compiler: the words that start clang.
         rest: the arguments for it.
     """
-    command = [*compiler, *rest]
-    if settings.recipes and (status := _compile_by_recipe(settings, invocation, compiler, rest)) is not None:
+    job = _Job(settings, invocation, compiler, rest)
+    if settings.recipes and (status := _compile_by_recipe(job)) is not None:
         return status
     if settings.leaves_decisions_to_clang:
-        become(command)
+        become(job.command)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        problem = _compile(settings, invocation, compiler, rest)
+        problem = _compile(job)
     except (PolicyError, ProtocolError, OSError) as error:
         problem = str(error)
     except Interrupted as end:
         return die_by(end.number)
     if not problem:
         return 0
-    return _compile_plainly(settings, invocation, command, problem)
+    return _compile_plainly(job, problem)
 
 
-def _compile_by_recipe(
-    settings: Settings, invocation: Invocation, compiler: Sequence[str], rest: Sequence[str]
-) -> int | None:
+def _compile_by_recipe(job: _Job) -> int | None:
     """Compile as search found best for the module; None if nothing was done."""
     from mlgo_clang.recipes import RecipeError, digest_of, front_end_bitcode, read_recipe, search_recipe, was_used
 
+    settings = job.settings
     try:
-        bitcode = front_end_bitcode(compiler, rest)
+        bitcode = front_end_bitcode(job.compiler, job.rest)
         digest = digest_of(bitcode)
         recipe = read_recipe(settings.recipes, digest)
         if recipe is None and settings.search:
-            policy = searched_policy(settings, invocation.level)
-            command = [*compiler, *rest]
+            policy = searched_policy(settings, job.invocation.level)
             problem = search_recipe(
-                settings.recipes, invocation.source, bitcode, settings.search, settings.clang, policy, command
+                settings.recipes, job.invocation.source, bitcode, settings.search, settings.clang, policy, job.command
             )
             count("searched")
             if problem:
@@ -72,8 +101,8 @@ def _compile_by_recipe(
         was_used(settings.recipes, digest)
         if not recipe.answers:
             count("compiled by a recipe")
-            become([*compiler, *rest])
-        problem = _run(settings, invocation, compiler, rest, [Advisor(INLINING, recipe.bind)], len(recipe.answers))
+            become(job.command)
+        problem = _run(job, [Advisor(INLINING, recipe.bind)], len(recipe.answers))
     except (RecipeError, ProtocolError, OSError) as error:
         problem = str(error)
     except Interrupted as end:
@@ -85,65 +114,50 @@ def _compile_by_recipe(
     return None
 
 
-def _compile(settings: Settings, invocation: Invocation, compiler: Sequence[str], rest: Sequence[str]) -> str:
+def _compile(job: _Job) -> str:
     """Compile with advice, and return what went wrong; nothing is said and nothing is left if anything did."""
-    candidates = [_advisors(settings, policy, invocation.level, compiler) for policy in settings.policies]
-    if len(candidates) == 1:
-        problem = _run(settings, invocation, compiler, rest, candidates[0])
-    else:
-        problem = _compile_smallest(settings, invocation, compiler, rest, candidates)
+    candidates = [_advisors(job, policy) for policy in job.settings.policies]
+    problem = _run(job, candidates[0]) if len(candidates) == 1 else _compile_smallest(job, candidates)
     if not problem:
         count("compiled with a policy")
     return problem
 
 
-def _advisors(settings: Settings, policy: str, level: str, compiler: Sequence[str]) -> list[Advisor]:
+def _advisors(job: _Job, policy: str) -> list[Advisor]:
     advisors = []
+    level, eviction = job.invocation.level, job.settings.eviction_policy
     if policy != "default":
-        advisors.append(Advisor(INLINING, inlining_policy(policy, level, compiler)))
-    if settings.eviction_policy != "default":
-        advisors.append(Advisor(EVICTION, eviction_policy(settings.eviction_policy, level, compiler)))
+        advisors.append(Advisor(INLINING, inlining_policy(policy, level, job.compiler)))
+    if eviction != "default":
+        advisors.append(Advisor(EVICTION, eviction_policy(eviction, level, job.compiler)))
     return advisors
 
 
-def _compile_smallest(
-    settings: Settings,
-    invocation: Invocation,
-    compiler: Sequence[str],
-    rest: Sequence[str],
-    candidates: Sequence[Sequence[Advisor]],
-) -> str:
+def _compile_smallest(job: _Job, candidates: Sequence[Sequence[Advisor]]) -> str:
     """Compile with each, leave the object with the fewest bytes of instructions, and return what went wrong."""
     from mlgo_clang.object_size import ObjectSizeError, text_size
 
-    output = invocation.output or default_output(invocation.source)
     sizes = []
     for advisors in candidates:
         warnings = bytearray()
-        if problem := _run(settings, invocation, compiler, rest, advisors, warnings=warnings):
+        if problem := _run(job, advisors, warnings=warnings):
             return problem
         try:
-            sizes.append(text_size(output))
+            sizes.append(text_size(job.output))
         except ObjectSizeError as error:
             return str(error)
     best = min(reversed(range(len(sizes))), key=sizes.__getitem__)
     if best != len(sizes) - 1:
         # Compiled once more, not copied: an object is not all that a compile leaves.
         warnings.clear()
-        if problem := _run(settings, invocation, compiler, rest, candidates[best], warnings=warnings):
+        if problem := _run(job, candidates[best], warnings=warnings):
             return problem
     _write_all(2, warnings)
     return ""
 
 
 def _run(
-    settings: Settings,
-    invocation: Invocation,
-    compiler: Sequence[str],
-    rest: Sequence[str],
-    advisors: Sequence[Advisor],
-    questions: int | None = None,
-    warnings: bytearray | None = None,
+    job: _Job, advisors: Sequence[Advisor], questions: int | None = None, warnings: bytearray | None = None
 ) -> str:
     """Run clang and return what went wrong; another number of questions than expected counts as that.
 
@@ -154,12 +168,12 @@ def _run(
     stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2
     try:
         # The crash of a compile that is made again needs no reproducer.
-        run = Compile([*compiler, "-fno-crash-diagnostics"], rest, advisors, stderr, settings.timeout)
+        run = Compile([*job.compiler, "-fno-crash-diagnostics"], job.rest, advisors, stderr, job.settings.timeout)
         if run.status != 0:
             return f"clang ended with status {run.status} while a policy answered it"
         if questions not in (None, run.questions):
             return f"the module asks {run.questions} questions, and its recipe has {questions} answers"
-        if not os.path.exists(invocation.output or default_output(invocation.source)):
+        if not os.path.exists(job.output):
             return "clang ended well, and there is no object"
         if buffered:
             os.lseek(stderr, 0, os.SEEK_SET)
@@ -183,21 +197,21 @@ def _spawn(command: Sequence[str]) -> int:
     return os.posix_spawn(command[0], list(command), os.environ, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ])
 
 
-def _compile_plainly(settings: Settings, invocation: Invocation, command: Sequence[str], problem: str) -> int:
-    status = os.waitstatus_to_exitcode(os.waitpid(_spawn(command), 0)[1])
+def _compile_plainly(job: _Job, problem: str) -> int:
+    status = os.waitstatus_to_exitcode(os.waitpid(_spawn(job.command), 0)[1])
     if status < 0:
         return die_by(-status)
     if status != 0:
         # Clang has said why: the source is to blame, or the machine, and no policy.
         return status
-    if settings.strict:
+    if job.settings.strict:
         try:
-            os.unlink(invocation.output or default_output(invocation.source))
+            os.unlink(job.output)
         except OSError as error:
             say(f"the object cannot be removed: {error}")
-        say(f"error: {invocation.source}: {problem}")
+        say(f"error: {job.invocation.source}: {problem}")
         return FAILED
-    say(f"warning: {invocation.source} is compiled by clang alone: {problem}")
+    say(f"warning: {job.invocation.source} is compiled by clang alone: {problem}")
     count("compiled by clang alone", f"because {problem.splitlines()[0][:200]}")
     return 0
 
@@ -211,8 +225,3 @@ def searched_policy(settings: Settings, level: str) -> str:
         return f"mlp:{network_file(policy, level)}"
     except PolicyError:
         return ""
-
-
-def default_output(source: str) -> str:
-    """Return the object that clang makes of a source when no `-o` is given."""
-    return f"{os.path.splitext(os.path.basename(source))[0]}.o"

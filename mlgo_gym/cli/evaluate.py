@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlgo_gym.cli.chosen_modules import LimitOption
 from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
 from mlgo_gym.cli.option_group import with_options
@@ -58,7 +59,7 @@ def evaluate(
         int | None, typer.Option(min=1, help="So many decisions are the policy's, the others clang's own.")
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="How long clang may be silent, in seconds.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
+    limit: LimitOption = None,
     offline_corpus: Annotated[
         str | None, typer.Option(help="The corpus to use when that one is to be fetched and the index is out of reach.")
     ] = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.widths import widths
+from mlgo_gym.cli.network_options import HiddenOption, SeedOption, StepsOption, widths
 
 if TYPE_CHECKING:
     from mlgo_gym.training.imitation import Imitation
@@ -27,10 +27,10 @@ class ImitationOptions:
     relative: Annotated[float, typer.Option(help="And is divided by the module's bytes to this one.")] = 0.5
     teachers: Annotated[int, typer.Option(min=1, help="So many models of trees are averaged.")] = 12
     trees: Annotated[int, typer.Option(min=1, help="The trees of each.")] = 300
-    hidden: Annotated[str, typer.Option(help="The widths of the hidden layers, with commas between.")] = "128,64"
-    steps: Annotated[int, typer.Option(min=1, help="Steps of the network's optimiser.")] = 20000
+    hidden: HiddenOption = "128,64"
+    steps: StepsOption = 20000
     jobs: Annotated[int, typer.Option(min=1, help="How many processes, or threads.")] = 1
-    seed: Annotated[int, typer.Option(help="The source of chance: the same seed gives the same network.")] = 0
+    seed: SeedOption = 0
 
     def settings(self, margin: float) -> Imitation:
         """Return what they stand for.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlgo_gym.cli.chosen_modules import LargestOption, LimitOption
 from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.option_group import with_options
 from mlgo_gym.cli.output import FAILED, JsonOption, show
@@ -27,8 +28,8 @@ def importance(
         int, typer.Option("--compile", min=0, help="Compile without so many features, those that decide most.")
     ] = 6,
     shap: Annotated[int, typer.Option(min=0, help="Also Shapley values over so many decisions, by the library.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
-    largest: Annotated[int | None, typer.Option(help="Leave out modules with more bytes of bitcode.")] = None,
+    limit: LimitOption = None,
+    largest: LargestOption = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many processes.")] = 1,
     seed: Annotated[int, typer.Option(help="The source of chance.")] = 0,
     as_json: JsonOption = False,

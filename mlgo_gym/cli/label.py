@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mlgo_gym.cli.chosen_modules import LargestOption, LimitOption
 from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
 from mlgo_gym.cli.module_lines import collect, exit_status
@@ -29,8 +30,8 @@ def label(
     ray: RayOption = None,
     seed: Annotated[int, typer.Option(help="What is flipped, and the order of the modules.")] = 0,
     check: Annotated[int, typer.Option(min=0, help="Measure so many labels of each module again, alone.")] = 0,
-    largest: Annotated[int | None, typer.Option(help="Leave out modules with more bytes of bitcode.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
+    largest: LargestOption = None,
+    limit: LimitOption = None,
     compiler: CompilerOptions,
     as_json: JsonOption = False,
 ) -> None:

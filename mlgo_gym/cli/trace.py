@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlgo_gym.cli.chosen_modules import LimitOption
 from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.option_group import with_options
 from mlgo_gym.cli.output import JsonOption, show
@@ -25,7 +26,7 @@ def trace(
         str, typer.Option(help="builtin, a dataset, a folder, a .bc file, or several with commas between.")
     ] = "builtin",
     seed: Annotated[int, typer.Option(help="What random policies and --limit depend on.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
+    limit: LimitOption = None,
     compiler: CompilerOptions,
     minari: Annotated[
         str | None, typer.Option(metavar="ID", help="Also make a Minari dataset, for instance mlgo/inline/default-v0.")

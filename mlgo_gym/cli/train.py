@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
+from mlgo_gym.cli.chosen_modules import LargestOption
 from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.imitation_options import ImitationOptions
 from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
+from mlgo_gym.cli.network_options import HiddenOption, SeedOption, StepsOption, widths
 from mlgo_gym.cli.option_group import with_options
 from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.train_best_of import best_of
 from mlgo_gym.cli.train_policy import policy
-from mlgo_gym.cli.widths import widths
 
 train_commands = typer.Typer(
     help="Train policies: from labels, from other policies, by evolution, or the whole road.", no_args_is_help=True
@@ -25,9 +26,6 @@ train_commands.command("best-of")(best_of)
 train_commands.command("policy")(policy)
 
 Output = Annotated[Path, typer.Option(help="The file of the network, in safetensors.")]
-Seed = Annotated[int, typer.Option(help="The source of chance: the same seed gives the same network.")]
-Hidden = Annotated[str, typer.Option(help="The widths of the hidden layers, with commas between.")]
-Steps = Annotated[int, typer.Option(min=1, help="Steps of the network's optimiser.")]
 
 
 @train_commands.command()
@@ -87,8 +85,8 @@ def clone(
     expert: Annotated[str, typer.Option(help="The policy to imitate; default is clang.")] = "default",
     rounds: Annotated[int, typer.Option(min=1, help="1 is behaviour cloning; more are DAgger.")] = 3,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes of each round.")] = 16,
-    hidden: Hidden = "64,32",
-    steps: Steps = 2000,
+    hidden: HiddenOption = "64,32",
+    steps: StepsOption = 2000,
     see_default: Annotated[bool, typer.Option(help="Let the network see clang's own choice.")] = False,
     doubt: Annotated[
         float, typer.Option(min=0, max=1, help="How unsure the network is to be: what it explores.")
@@ -96,7 +94,7 @@ def clone(
     jobs: JobsOption = None,
     ray: RayOption = None,
     compiler: CompilerOptions,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Imitate another policy, by behaviour cloning and DAgger: where learning by trial starts."""
@@ -151,11 +149,11 @@ def evolve(
     deviation: Annotated[float, typer.Option(help="How far samples are, in parts of the weights' spread.")] = 0.05,
     step: Annotated[float, typer.Option(help="The size of a step of Adam.")] = 0.003,
     optimiser: Annotated[str, typer.Option(help="adam, or cma for CMA-ES with a diagonal covariance.")] = "adam",
-    largest: Annotated[int | None, typer.Option(help="Leave out modules with more bytes of bitcode.")] = 60_000,
+    largest: LargestOption = 60_000,
     jobs: JobsOption = None,
     ray: RayOption = None,
     compiler: CompilerOptions,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Let a network's weights evolve against the real size of modules.

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from mlgo_gym.cli.chosen_modules import LargestOption, LimitOption
 from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
 from mlgo_gym.cli.module_lines import collect, exit_status
+from mlgo_gym.cli.network_options import HiddenOption, SeedOption, StepsOption, widths
 from mlgo_gym.cli.option_group import with_options
 from mlgo_gym.cli.output import JsonOption, show
-from mlgo_gym.cli.widths import widths
 
 
 @with_options("compiler", CompilerOptions)
@@ -27,16 +28,16 @@ def best_of(
     ],
     corpus: Annotated[str, typer.Option(help="What to compile and learn from.")] = "builtin",
     environment: Annotated[str, typer.Option(help="The environment.")] = "mlgo/Inline-v0",
-    largest: Annotated[int | None, typer.Option(help="Leave out modules with more bytes of bitcode.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
+    largest: LargestOption = None,
+    limit: LimitOption = None,
     per_module: Annotated[int, typer.Option(min=1, help="Learn from so many decisions of a module at most.")] = 2000,
-    hidden: Annotated[str, typer.Option(help="The widths of the hidden layers, with commas between.")] = "64,32",
-    steps: Annotated[int, typer.Option(min=1, help="Steps of the network's optimiser.")] = 4000,
+    hidden: HiddenOption = "64,32",
+    steps: StepsOption = 4000,
     doubt: Annotated[float, typer.Option(min=0, max=1, help="How unsure the network is to be.")] = 0.0,
     jobs: JobsOption = None,
     ray: RayOption = None,
     compiler: CompilerOptions,
-    seed: Annotated[int, typer.Option(help="The source of chance: the same seed gives the same network.")] = 0,
+    seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Imitate the best of several baselines, module by module.

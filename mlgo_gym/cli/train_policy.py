@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlgo_gym.cli.chosen_modules import LargestOption, LimitOption
 from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.imitation_options import ImitationOptions
 from mlgo_gym.cli.machines import RayOption, address_of
@@ -48,9 +49,9 @@ def policy(
     ] = 4,
     compiles: Annotated[int, typer.Option(min=1, help="The most compiles of each module in each round.")] = 40,
     seconds: Annotated[float, typer.Option(help="The most processor time of each module in each round.")] = 3.0,
-    largest: Annotated[int | None, typer.Option(help="Leave out modules with more bytes of bitcode.")] = 330_000,
+    largest: LargestOption = 330_000,
     most: Annotated[int, typer.Option(min=1, help="Take so many modules of a project at most.")] = 90,
-    limit: Annotated[int | None, typer.Option(min=1, help="Take so many modules, drawn at random.")] = None,
+    limit: LimitOption = None,
     margin: Annotated[
         float | None,
         typer.Option(

@@ -7,11 +7,8 @@ from dataclasses import asdict
 
 import typer
 
-from mlgo_gym.cli.output import show
+from mlgo_gym.cli.output import FAILED, show
 from mlgo_gym.trajectories.replay import Verdict
-
-DIFFERENT = 1
-"""The exit status when an episode did not come out again."""
 
 
 def conclude(verdicts: Sequence[Verdict], as_json: bool) -> None:
@@ -23,4 +20,4 @@ def conclude(verdicts: Sequence[Verdict], as_json: bool) -> None:
     data = {"episodes": len(verdicts), "as_recorded": reproduced, "different": [asdict(each) for each in different]}
     show(as_json, data, f"{reproduced} of {len(verdicts)} episodes came out as recorded")
     if different or not verdicts:
-        raise typer.Exit(DIFFERENT)
+        raise typer.Exit(FAILED)

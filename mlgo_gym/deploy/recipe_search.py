@@ -15,12 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlgo_gym.corpus.code_generation import code_generation_flags
-from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.program import exit_status_of
-from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
-from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.search import search_module
 from mlgo_gym.search.recipe_making import make_recipe
 from mlgo_gym.storage.recipe import Recipe, keep_recipe
@@ -28,8 +25,8 @@ from mlgo_gym.storage.recipe import Recipe, keep_recipe
 SECONDS = 600.0
 """How long a clang may be silent: a build keeps all processors busy."""
 
-ALGORITHM = "greedy"
-"""The search that finds most with few compiles (docs/search.md)."""
+ALGORITHM = "bundles"
+"""The search that finds most with few compiles (docs/search.md); it begins with what the policy decides."""
 
 
 def search_recipe(source: str, bitcode: Path, flags: Sequence[str], clang: str, policy: str, compiles: int) -> Recipe:
@@ -40,7 +37,7 @@ def search_recipe(source: str, bitcode: Path, flags: Sequence[str], clang: str, 
         bitcode: the module, before any optimisation.
         flags: its `-cc1` arguments.
         clang: the compiler.
-        policy: what decides without a recipe; what it does counts as one compile.
+        policy: what decides without a recipe, with which the search begins; empty for clang's own choices.
         compiles: how many compiles the search may take.
 
     Raises:
@@ -52,32 +49,13 @@ def search_recipe(source: str, bitcode: Path, flags: Sequence[str], clang: str, 
         module = next(iter(env.corpus))
         used, actions = 0, None
         if env.decisions(module):
-            result = search_module(env, module, ALGORITHM, compiles=max(compiles - 1, 1))
-            best, used = result.baseline, result.compiles + 1
-            if result.verified and result.cost < best:
-                best, actions = result.cost, result.actions
-            if policy:
-                cost, answers = _episode(env, module, policy)
-                if cost < best:
-                    actions = answers
+            result = search_module(env, module, ALGORITHM, compiles=max(compiles, 1), start=policy or "default")
+            used = result.compiles
+            if result.verified and result.cost < result.baseline:
+                actions = result.actions
         return replace(make_recipe(env, module, actions, used), module=source)
     finally:
         env.close()
-
-
-def _episode(env: CompilerEnv, module: Module, spec: str) -> tuple[int, tuple[int, ...]]:
-    """Return what a policy makes of a module, in bytes, and its answers."""
-    policy = load_policy(spec, env)
-    observation, info = env.reset(options={"module": module.name})
-    actions = []
-    over = False
-    while not over:
-        actions.append(int(policy.act(observation, info)))
-        observation, _, terminated, truncated, info = env.step(actions[-1])
-        over = terminated or truncated
-    if "error" in info:
-        raise MlgoError(f"the policy {spec} was to answer a whole compile: {info['error']}")
-    return int(info["text_size"]), tuple(actions)
 
 
 def cc1_flags(command: Sequence[str]) -> tuple[str, ...]:

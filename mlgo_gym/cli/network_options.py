@@ -1,8 +1,16 @@
-"""The widths of a network's hidden layers, as they are written on a command line."""
+"""How a network is made that a command trains: `--hidden`, `--steps` and `--seed`."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from mlgo_gym.errors import MlgoError
+
+HiddenOption = Annotated[str, typer.Option(help="The widths of the hidden layers, with commas between.")]
+StepsOption = Annotated[int, typer.Option(min=1, help="Steps of the network's optimiser.")]
+SeedOption = Annotated[int, typer.Option(help="The source of chance: the same seed gives the same network.")]
 
 
 def widths(text: str) -> tuple[int, ...]:
