@@ -1,4 +1,4 @@
-"""Two real projects built by plain clang, with the policy in the box, and with the recipes of a search.
+"""Two real projects built by plain clang, with the policy in the box, with the smallest of four, and with recipes.
 
 PCRE2 is C with Autotools and make, yaml-cpp is C++ with CMake. Each is configured once, and built again and again with
 nothing changed but who decides: the executable sections of all objects and of the linked programs, the project's own
@@ -30,7 +30,8 @@ from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import parse
 from mlgo_gym.llvm.object_file import object_sizes
 
-VARIANTS = ("plain", "policy", "recipes")
+VARIANTS = ("plain", "policy", "smallest", "recipes")
+RECIPES = "recipes"
 GOOGLETEST = Path("/usr/src/googletest")
 SECTIONS = "-ffunction-sections -fdata-sections"
 LINK = "-Wl,--gc-sections"
@@ -155,7 +156,8 @@ class Bench:
         if variant != "plain":
             scripts = Path(sys.executable).parent
             commands = [[str(scripts / "mlgo-clang")], [str(scripts / "mlgo-clang++")]]
-        extra = {"MLGO_RECIPES": str(self.recipes), "MLGO_SEARCH": str(search)} if variant == "recipes" else {}
+        extra = {"MLGO_RECIPES": str(self.recipes), "MLGO_SEARCH": str(search)} if variant == RECIPES else {}
+        extra |= {"MLGO_POLICY": variant} if variant == "smallest" else {}
         cc, cxx = map(shlex.join, commands)
         return {**os.environ, "BENCH_CC": cc, "BENCH_CXX": cxx, "MLGO_CACHE": str(self.cache), **extra}
 
@@ -204,6 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in PROJECTS:
         parser.add_argument(f"--{name}", type=Path, metavar="TAR")
+    parser.add_argument("--variants", nargs="+", default=VARIANTS, choices=VARIANTS, help="`plain` is always built")
     parser.add_argument("--search", type=int, default=10, help="the compiles of a search in each module")
     parser.add_argument("--search-jobs", type=int, default=2, help="how many searches at once")
     parser.add_argument("--rounds", type=int, default=2, help="how many builds are timed")
@@ -229,11 +232,14 @@ def main() -> None:
 
 def measure_all(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     """Return what becomes of a project in each way to build it."""
-    outcomes = {variant: Outcome() for variant in VARIANTS}
+    outcomes = {variant: Outcome() for variant in VARIANTS if variant in ("plain", *options.variants)}
     searching = Outcome()
     # A first build also makes what is made once: the policy's native code, recipes.
-    bench.make("recipes", searching, options.search, options.search_jobs)
-    print(f"{bench.project.name}: searched in {searching.seconds[0]:.0f} s of processor time", flush=True)
+    if RECIPES in outcomes:
+        bench.make(RECIPES, searching, options.search, options.search_jobs)
+        print(f"{bench.project.name}: searched in {searching.seconds[0]:.0f} s of processor time", flush=True)
+    else:
+        bench.make("policy", searching)
     bench.counters()
     for number in range(options.rounds):
         for variant, outcome in outcomes.items():
@@ -243,7 +249,7 @@ def measure_all(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "level": bench.project.level,
         "search": options.search,
-        "search_seconds": searching.seconds[0],
+        "search_seconds": searching.seconds[0] if RECIPES in outcomes else None,
         "variants": {variant: vars(outcome) for variant, outcome in outcomes.items()},
     }
 
