@@ -2,9 +2,9 @@
 
 `suite` runs the tests on each Python that is there, with the lowest and the highest versions of what `pyproject.toml`
 admits; `clang` runs those that are about a compiler with each clang from 17 to 22: those in other wheels of ziglang,
-and distributions' own where they are installed. Arguments behind `--` choose tests, else all are run. Each session
-leaves what it ran with and what came of it in build/compatibility, of which benchmarks/compatibility.py makes
-docs/compatibility.md.
+and distributions' own where they are installed. Arguments behind `--` choose tests, else all are run; `-- core` are
+those of the engine, as `.ci/run` chooses them. Each session leaves what it ran with and what came of it in
+build/compatibility, of which benchmarks/compatibility.py makes docs/compatibility.md.
 """
 
 from __future__ import annotations
@@ -27,6 +27,13 @@ WHEELS = {"17": "0.12.1", "18": "0.13.0", "19": "0.14.1", "20": "0.15.2", "21": 
 
 DISTRIBUTIONS = ["clang-17", "clang-18", "clang-19", "clang-20", "clang-21", "clang-22"]
 
+CORE = [
+    *("tests/test_env.py", "tests/test_vector_env.py"),
+    *("tests/cli", "tests/envs", "tests/episode", "tests/evaluation"),
+    *("tests/policies", "tests/storage", "tests/tasks", "tests/wrappers"),
+]
+"""What `core` stands for: the tests of the engine."""
+
 RESULTS = Path("build/compatibility").absolute()
 
 VERSIONS = """
@@ -48,7 +55,8 @@ def _test(session: nox.Session, label: str, clang: str, *arguments: str) -> None
     (RESULTS / f"{label}.json").write_text(json.dumps(known) + "\n")
     report = RESULTS / f"{label}.xml"
     report.unlink(missing_ok=True)
-    session.run(python, "-m", "pytest", "-q", f"--junitxml={report}", *arguments, *session.posargs)
+    chosen = CORE if session.posargs == ["core"] else session.posargs
+    session.run(python, "-m", "pytest", "-q", f"--junitxml={report}", *arguments, *chosen)
 
 
 @nox.session(python=PYTHONS)

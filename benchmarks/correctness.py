@@ -16,11 +16,13 @@ output, the module that does it is found, and kept as a reproducer with its deci
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,6 +84,14 @@ class Runs:
         self._linker = linker
         self._reproducers = reproducers
         self._plain: dict[str, bytes] = {}
+        self._known: dict[bytes, str] = {}
+
+    def wrong(self, objects: Sequence[bytes]) -> str:
+        """Return what is wrong with the program of some objects, or nothing; the same objects are run once."""
+        key = hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in objects)).digest()
+        if key not in self._known:
+            self._known[key] = self._program.wrong(self._linker, objects)
+        return self._known[key]
 
     def _compilations(self, env: CompilerEnv) -> dict[str, Compilation]:
         names = self._program.modules
@@ -117,11 +127,11 @@ class Runs:
             "objects": len(objects),
             "changed": sum(objects[name] != plain[name] for name in objects),
         }
-        wrong = self._program.wrong(self._linker, list(objects.values()))
+        wrong = self.wrong(list(objects.values()))
         if not wrong:
             return {"outcome": "right", **told}
         for name, compilation in compilations.items():
-            if self._program.wrong(self._linker, [*({**plain, name: objects[name]}).values()]):
+            if self.wrong([*({**plain, name: objects[name]}).values()]):
                 words = [f"PYTHONPATH={ROOT}", sys.executable, "-m", "benchmarks.correctness", "--check"]
                 test = ("env", *words, self._program.name, name, "{object}")
                 folder = keep_reproducer(
@@ -168,15 +178,22 @@ def work(programs: Sequence[str], environments: Sequence[str], policies: int, ou
                 if not seeds or problem:
                     continue
                 env = make(env_id, PROGRAMS[name])
-                problem = PROGRAMS[name].wrong(linker, list(runs.plain(env).values()))
+                problem = runs.wrong(list(runs.plain(env).values()))
                 if problem:
                     sys.exit(f"{name} gives another output by clang alone: {problem}")
                 for seed in seeds:
+                    start = processor_seconds()
                     row = {"program": name, "environment": env_id, "seed": seed, **runs.run(env, seed)}
+                    row["processor_seconds"] = round(processor_seconds() - start, 3)
                     rows.append(row)
                     lines.append(row)
                 env.close()
     return tell(rows)
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and of all that it has waited for."""
+    return time.process_time() + sum(os.times()[2:4])
 
 
 def tell(rows: Sequence[dict[str, Any]]) -> int:

@@ -1,6 +1,6 @@
 """Whether clang's own choices, given as answers, make the object of a plain compile.
 
-    python benchmarks/own_choices.py --corpus builtin --corpus zstd --corpus zstd@Os --output runs/own.jsonl
+    python -m benchmarks.own_choices --corpus builtin --corpus zstd --corpus zstd@Os --output runs/own.jsonl
 
 Every module is compiled plainly, and with clang's own choice as the answer to every question, and the objects are
 compared byte for byte. Where they differ it tries what may explain it. A run that was cut off goes on where it was;
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import gymnasium as gym
 import numpy as np
 
 import mlgo_gym
+from benchmarks.unwind_calls import forbid_in_bitcode
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.llvm.object_file import object_sizes
@@ -65,6 +68,19 @@ def blind(compilation: Compilation, task: Task) -> int:
     return count
 
 
+def unwinding(compilation: Compilation, env: CompilerEnv) -> str:
+    """Return that calls which are only reached by unwinding explain it, if both are the same without them."""
+    with tempfile.TemporaryDirectory(prefix="mlgo-gym-own-choices-") as folder:
+        module = compilation.inputs[compilation.inputs.index("ir") + 1]
+        changed = forbid_in_bitcode(Path(module), Path(folder), str(env.toolchain.version[0]))
+        if changed is None:
+            return ""
+        path, count = changed
+        inputs = tuple(str(path) if word == module else word for word in compilation.inputs)
+        plain, again, _ = replayed(replace(compilation, inputs=inputs), env.task, OWN[INLINE])
+        return f"the {count} calls that only unwinding reaches" if plain == again else ""
+
+
 def check_own(environment: str, corpus: str, module: str, clang: str | None) -> dict[str, Any]:
     """Return whether clang's own choices make a module's plain object, and if not, what explains it."""
     env = make(environment, corpus, clang=clang)
@@ -79,7 +95,9 @@ def check_own(environment: str, corpus: str, module: str, clang: str | None) -> 
         entry["text"] = list(sizes)
         if OWN[environment]:
             plain, again, asked = replayed(compilation, env.task, OWN[environment])
-            entry["explained"] = "the size cut-off" if plain == again else f"no: {asked} questions without the cut-off"
+            entry["explained"] = "the size cut-off"
+            if plain != again:
+                entry["explained"] = unwinding(compilation, env) or f"no: {asked} questions without the cut-off"
         else:
             unseen = blind(compilation, env.task)
             entry["explained"] = (

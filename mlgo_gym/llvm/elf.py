@@ -15,10 +15,10 @@ SHT_SYMTAB, SHT_NOBITS, SHT_SYMTAB_SHNDX = 2, 8, 18
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR = 1, 2, 4
 
 _SECTION = (
-    *(("name", 4), ("type", 4), ("flags", 8), ("address", 8)),
-    *(("offset", 8), ("size", 8), ("link", 4), ("info", 4)),
+    *(("name", 4), ("type", 4), ("flags", 8), ("address", 8), ("offset", 8)),
+    *(("size", 8), ("link", 4), ("info", 4), ("align", 8), ("entry", 8)),
 )
-"""The first fields of a section header of 64 bits and their bytes; with 32 bits all have four."""
+"""The fields of a section header of 64 bits and their bytes; with 32 bits all have four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,8 @@ class ElfFile:
         data: the whole file.
         wide: whether it is of 64 bits.
         order: `"<"` or `">"`, the byte order.
-        sections: the section table: a structured array with `type`, `flags`, `offset`, `size` and `link`.
+        sections: the section table: a structured array with `type`, `flags`, `offset`, `size`, `link` and `entry`, the
+            bytes of each entry where the section is a table.
     """
 
     data: bytes
@@ -48,6 +49,21 @@ class ElfFile:
         header = self.sections[section]
         start = int(header["offset"])
         return memoryview(self.data)[start : start + int(header["size"])]
+
+    def table(self, section: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Return a section that is a table as an array of its entries.
+
+        Raises:
+            MlgoError: its entries are of another size, or it does not end with one.
+        """
+        dtype = np.dtype(dtype)
+        entry, raw = int(self.sections[section]["entry"]), self.contents(section)
+        if entry != dtype.itemsize or len(raw) % dtype.itemsize:
+            raise MlgoError(
+                f"section {section} of an ELF object was expected to be a table of entries of {dtype.itemsize} bytes; "
+                f"it has {len(raw)} bytes, and says that an entry has {entry}: it is damaged"
+            )
+        return np.frombuffer(raw, dtype)
 
 
 def read_elf(data: bytes) -> ElfFile:

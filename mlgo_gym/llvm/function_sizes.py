@@ -118,8 +118,7 @@ def size_changes(before: FunctionSizes, after: FunctionSizes) -> dict[str, int]:
 def _function_symbols(elf: ElfFile, table: int) -> tuple[list[str], list[int], list[int], list[int]]:
     """Return name, section, start and size of every function symbol."""
     dtype = np.dtype([(name, elf.order + kind) for name, kind in (_SYMBOL_WIDE if elf.wide else _SYMBOL_NARROW)])
-    raw = elf.contents(table)
-    symbols = np.frombuffer(raw, dtype, len(raw) // dtype.itemsize)
+    symbols = elf.table(table, dtype)
     sections = _section_numbers(elf, table, symbols["section"])
     kinds = symbols["info"] & 0xF
     kept = ((kinds == _STT_FUNC) | (kinds == _STT_GNU_IFUNC)) & (symbols["size"] > 0) & (sections < len(elf.sections))
@@ -150,7 +149,12 @@ def _section_numbers(elf: ElfFile, table: int, short: npt.NDArray[Any]) -> npt.N
     extended = np.flatnonzero((elf.sections["type"] == SHT_SYMTAB_SHNDX) & (elf.sections["link"] == table))
     if len(extended):
         # More than 65,279 sections: their numbers stand in a table of their own.
-        full = np.frombuffer(elf.contents(int(extended[0])), elf.order + "u4")[: len(numbers)]
+        full = elf.table(int(extended[0]), elf.order + "u4")
+        if len(full) != len(numbers):
+            raise MlgoError(
+                f"an ELF object has {len(numbers)} symbols and the sections of {len(full)} in a table of their own: it "
+                "is damaged"
+            )
         numbers = np.where(short == _SHN_XINDEX, full.astype(np.int64), numbers)
         reserved = (short >= _SHN_LORESERVE) & (short != _SHN_XINDEX)
     else:

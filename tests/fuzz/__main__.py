@@ -1,9 +1,11 @@
 """Fuzz the readers: `python -m tests.fuzz [FORMAT …] --inputs 1000000 --output runs/fuzz`.
 
-Each format is read in a process of its own. Inputs are guided by coverage where atheris is installed and the reader is
-Python, and are random changes of real files elsewhere. What coverage has found is kept in the output and begun with the
-next time. An input that raises anything but the typed error, takes more than a second or 200 MB, or ends the process is
-kept, the shortest for each cause; `--keep` adds those to `tests/fuzz/found`, which the tests read.
+Each format is read in processes of its own, one after the other, of 250,000 inputs each: atheris loses the outcome of
+each comparison of arrays, a kilobyte for an input. Inputs are guided by coverage where atheris is installed and the
+reader is Python, and are random changes of real files elsewhere. What coverage has found is kept in the output and
+begun with the next time. An input that raises anything but the typed error, takes more than a second or 200 MB, or ends
+the process is kept, the shortest for each cause; `--keep` adds those to `tests/fuzz/found`, which the tests read.
+`--resume` goes on where the same command was interrupted.
 
 The exit status is 1 where there is such an input.
 """
@@ -25,46 +27,58 @@ from tests.fuzz.formats import FORMATS, Format
 from tests.fuzz.worker import BAD_SEED, FINDS, INPUT, REPORT
 
 FOUND = Path(__file__).parent / "found"
+PIECE = 250_000
+"""The most inputs of one process."""
+
 MOST_DEATHS = 20
 """After so many inputs that end the process, a format is left."""
 
 
-def fuzz(tested: Format, inputs: int, seed: int, output: Path) -> dict[str, Any]:
+def fuzz(tested: Format, inputs: int, seed: int, output: Path, resume: bool = False) -> dict[str, Any]:
     """Fuzz one format, and return what came of it."""
     place = (output / tested.name).absolute()
     (place / FINDS).mkdir(parents=True, exist_ok=True)
+    state = output / f"{tested.name}.json"
     engine = "mutations" if tested.native or find_spec("atheris") is None else "atheris"
     total: dict[str, Any] = {"engine": engine, "inputs": 0, "seconds": 0.0, "processor_seconds": 0.0, "refused": 0}
-    total |= {"slowest": 0.0, "grown_mb": 0.0, "findings": {}}
-    deaths = 0
-    while total["inputs"] < inputs and deaths < MOST_DEATHS:
-        (place / REPORT).unlink(missing_ok=True)
-        (place / INPUT).unlink(missing_ok=True)
-        start = time.monotonic()
-        words = [tested.name, engine, str(inputs - total["inputs"]), str(seed + deaths), str(place)]
-        with (place / "log").open("ab") as log:
-            worker = subprocess.run([sys.executable, "-m", "tests.fuzz.worker", *words], stderr=log, check=False)
-        report = json.loads((place / REPORT).read_bytes()) if (place / REPORT).exists() else {}
-        for name in ("seconds", "processor_seconds", "refused"):
-            total[name] += report.get(name, 0)
-        for name in ("slowest", "grown_mb"):
-            total[name] = max(total[name], report.get(name, 0))
-        total["findings"] |= report.get("findings", {})
-        if worker.returncode == 0:
-            total["inputs"] += report["inputs"]
-            continue
-        deaths += 1
-        if worker.returncode == BAD_SEED or not (place / INPUT).exists():
-            sys.exit(f"{tested.name}: nothing was read; see the end of {place / 'log'}")
-        current = (place / INPUT).read_bytes()
-        count, size = (int.from_bytes(current[at : at + 8], "little") for at in (0, 8))
-        data = current[16 : 16 + size]
-        total["inputs"] += count + 1
-        total["seconds"] += max(0.0, time.monotonic() - start - report.get("seconds", 0))
-        key = f"death-{-worker.returncode}-{hashlib.sha256(data).hexdigest()[:8]}"
-        total["findings"][key] = f"the process ended with {worker.returncode}"
-        (place / FINDS / key).write_bytes(data)
+    total |= {"slowest": 0.0, "grown_mb": 0.0, "processes": 0, "deaths": 0, "findings": {}}
+    if resume and state.exists():
+        total |= json.loads(state.read_bytes())
+    while total["inputs"] < inputs and total["deaths"] < MOST_DEATHS:
+        piece = min(PIECE, inputs - total["inputs"])
+        _run(tested.name, [tested.name, engine, str(piece), str(seed + total["processes"]), str(place)], place, total)
+        total["processes"] += 1
+        state.write_text(json.dumps(total, indent=1) + "\n")
     return total
+
+
+def _run(name: str, words: list[str], place: Path, total: dict[str, Any]) -> None:
+    """Let one process read inputs, and add what came of it to a total."""
+    for left in (REPORT, INPUT):
+        (place / left).unlink(missing_ok=True)
+    start = time.monotonic()
+    with (place / "log").open("ab") as log:
+        worker = subprocess.run([sys.executable, "-m", "tests.fuzz.worker", *words], stderr=log, check=False)
+    report = json.loads((place / REPORT).read_bytes()) if (place / REPORT).exists() else {}
+    for sum_of in ("seconds", "processor_seconds", "refused"):
+        total[sum_of] += report.get(sum_of, 0)
+    for most in ("slowest", "grown_mb"):
+        total[most] = max(total[most], report.get(most, 0))
+    total["findings"] |= report.get("findings", {})
+    if worker.returncode == 0:
+        total["inputs"] += report["inputs"]
+        return
+    total["deaths"] += 1
+    if worker.returncode == BAD_SEED or not (place / INPUT).exists():
+        sys.exit(f"{name}: nothing was read; see the end of {place / 'log'}")
+    current = (place / INPUT).read_bytes()
+    count, size = (int.from_bytes(current[at : at + 8], "little") for at in (0, 8))
+    data = current[16 : 16 + size]
+    total["inputs"] += count + 1
+    total["seconds"] += max(0.0, time.monotonic() - start - report.get("seconds", 0))
+    key = f"death-{-worker.returncode}-{hashlib.sha256(data).hexdigest()[:8]}"
+    total["findings"][key] = f"the process ended with {worker.returncode}"
+    (place / FINDS / key).write_bytes(data)
 
 
 def keep(tested: Format, output: Path) -> None:
@@ -83,11 +97,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("runs/fuzz"))
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--resume", action="store_true")
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.formats) - set(FORMATS))
     if unknown:
         parser.error(f"there is no format {unknown[0]!r}")
-    print(f"{'format':22} {'engine':>9} {'inputs':>9} {'seconds':>8} {'refused':>7} {'slowest':>8} {'grown':>7}  found")
+    print(
+        f"{'format':22} {'engine':>9} {'inputs':>9} {'processor':>9} {'refused':>7} {'slowest':>8} {'grown':>7}  found"
+    )
     failed = False
     for name in arguments.formats or FORMATS:
         tested = FORMATS[name]
@@ -95,11 +112,10 @@ def main() -> None:
         if missing:
             print(f"{name:22} left out: {', '.join(missing)} is not installed", flush=True)
             continue
-        total = fuzz(tested, arguments.inputs, arguments.seed, arguments.output)
-        (arguments.output / f"{name}.json").write_text(json.dumps(total, indent=1) + "\n")
+        total = fuzz(tested, arguments.inputs, arguments.seed, arguments.output, arguments.resume)
         share = total["refused"] / max(total["inputs"], 1)
         print(
-            f"{name:22} {total['engine']:>9} {total['inputs']:>9} {total['seconds']:>8.0f} {share:>7.0%} "
+            f"{name:22} {total['engine']:>9} {total['inputs']:>9} {total['processor_seconds']:>7.0f} s {share:>7.0%} "
             f"{total['slowest']:>6.3f} s {total['grown_mb']:>4.0f} MB  {len(total['findings'])}",
             flush=True,
         )

@@ -161,6 +161,19 @@ def test_a_stripped_object_is_refused(objects: dict[tuple[str, str], bytes]) -> 
         function_sizes(bytes(stripped))
 
 
+@pytest.mark.parametrize(("field", "value"), [(56, 23), (32, 25)], ids=["entries", "size"])
+def test_a_table_of_symbols_that_does_not_come_out_even_is_refused(
+    objects: dict[tuple[str, str], bytes], field: int, value: int
+) -> None:
+    data = bytearray(objects[PLAIN, LEVELS[0]])
+    start, width, count = struct.unpack_from("<Q", data, 40)[0], *struct.unpack_from("<HH", data, 58)
+    headers = [start + width * number for number in range(count)]
+    symbols = next(at for at in headers if struct.unpack_from("<I", data, at + 4)[0] == 2)
+    struct.pack_into("<Q", data, symbols + field, value)
+    with pytest.raises(MlgoError, match="expected to be a table of entries of 24 bytes"):
+        function_sizes(bytes(data))
+
+
 @given(st.data())
 def test_damage_is_measured_or_refused_but_never_anything_else(
     objects: dict[tuple[str, str], bytes], data: st.DataObject
