@@ -78,7 +78,7 @@ def unwinding(compilation: Compilation, env: CompilerEnv) -> str:
         path, count = changed
         inputs = tuple(str(path) if word == module else word for word in compilation.inputs)
         plain, again, _ = replayed(replace(compilation, inputs=inputs), env.task, OWN[INLINE])
-        return f"the {count} calls that only unwinding reaches" if plain == again else ""
+        return f"calls that only unwinding reaches, {count} in all" if plain == again else ""
 
 
 def check_own(environment: str, corpus: str, module: str, clang: str | None) -> dict[str, Any]:
