@@ -8,16 +8,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.episode_result import DONE, FAILED, EpisodeResult
+from mlgo_gym.evaluation.episode_result import DONE, EpisodeResult
 from mlgo_gym.evaluation.result import EvaluationResult
+from mlgo_gym.evaluation.tables import DEFAULT
 
 
 def with_smallest(result: EvaluationResult) -> EvaluationResult:
     """Return the results with one more policy, `smallest of N`: the smallest object of all N for each module.
 
     That is a method of its own, for N compiles of each module, and what `mlgo-clang` does where `MLGO_POLICY` names
-    several policies. Where plain clang's choices, `default`, are among them, no module gets larger. The time is the sum
-    of all compiles; a module has failed where all have.
+    several policies. There `default` is clang alone, and so it is here: where it is among them no module gets larger,
+    though clang's own choices over the channel may end otherwise (docs/exactness.md). The time is the sum
+    of all compiles; a module has failed where all have. Modules in which there is nothing to decide stay as they are.
 
     Raises:
         MlgoError: there are fewer than two policies, or one has not been played on all the modules yet.
@@ -26,9 +28,11 @@ def with_smallest(result: EvaluationResult) -> EvaluationResult:
     if count < 2:
         raise MlgoError(f"the smallest object of several policies was asked for, and the results have {count}")
     name = f"smallest of {count}"
+    empty = set(result.without_decisions)
     by_module: dict[str, list[EpisodeResult]] = defaultdict(list)
     for episode in result.episodes:
-        by_module[episode.module].append(episode)
+        if episode.module not in empty:
+            by_module[episode.module].append(episode)
     unfinished = [module for module, episodes in by_module.items() if len(episodes) < count]
     if unfinished:
         raise MlgoError(
@@ -42,8 +46,10 @@ def with_smallest(result: EvaluationResult) -> EvaluationResult:
 
 def _smallest(name: str, episodes: Sequence[EpisodeResult], metric: str) -> EpisodeResult:
     done = [episode for episode in episodes if episode.status == DONE]
-    if done:
-        best = min(done, key=lambda episode: episode.measures[metric][0])
-    else:
-        best = next((episode for episode in episodes if episode.status != FAILED), episodes[0])
+    alone = [_by_clang_alone(episode) if episode.policy == DEFAULT else episode for episode in done]
+    best = min(alone, key=lambda episode: episode.measures[metric][0]) if alone else episodes[0]
     return replace(best, policy=name, seconds=math.fsum(episode.seconds for episode in episodes))
+
+
+def _by_clang_alone(episode: EpisodeResult) -> EpisodeResult:
+    return replace(episode, measures={name: (plain, plain) for name, (_, plain) in episode.measures.items()})
