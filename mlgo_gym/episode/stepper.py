@@ -176,13 +176,19 @@ class Stepper:
                 self._end(conclude(self._setup, episode))
         return True
 
-    def time_out(self) -> None:
-        """End a compile that was silent for too long.
+    def time_out(self) -> bool:
+        """End a compile that was silent for too long; return whether it was ended.
+
+        Where clang could not compute for want of a processor the deadline is moved on instead.
 
         Raises:
             CompilerError: failures raise.
         """
+        if grace := self.episode.current.grace(self._timeout):
+            self.deadline = time.monotonic() + grace
+            return False
         self._fail(self.episode.current.timed_out(self._timeout))
+        return True
 
     def _fail(self, error: CompilerError) -> None:
         self.episode.keep_crash(error)

@@ -43,7 +43,14 @@ AGAIN = 1
 _WAITING_SECONDS = 30.0
 _KNOCK_SECONDS = 10.0
 
-_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
+_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "0",
+    # Ray would let all else on this machine go first (15), and compilers come to nothing where that is much.
+    "RAY_worker_niceness": "0",
+}
+"""Of Ray, unless the environment has others; the last is for nodes that this process starts."""
 
 
 def ray_library() -> Any:
@@ -52,7 +59,7 @@ def ray_library() -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
-    for name, value in _QUIET.items():
+    for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     try:
         import ray

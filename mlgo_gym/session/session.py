@@ -30,6 +30,7 @@ from mlgo_gym.session.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.session.process import CompilerProcess, describe_end
 from mlgo_gym.session.scratch import scratch_parent, scratch_root
 from mlgo_gym.session.standard_error import StandardError
+from mlgo_gym.session.starvation import Starvation
 
 
 class Session:
@@ -109,6 +110,7 @@ class Session:
         self._poll = select.poll()
         self._core: SharedAffinity | None = None
         self._unread: Channel | None = None
+        self._starvation = Starvation()
 
     def _watch(self) -> None:
         for descriptor in self.descriptors():
@@ -305,25 +307,27 @@ class Session:
         """Return the next decision, or None when clang has ended and no more will come.
 
         Args:
-            timeout: the longest wait, in seconds.
+            timeout: the longest wait, in seconds; see `grace()`.
 
         Raises:
-            CompilerError: of kind `timeout`, when clang neither asks nor ends in time (it is killed); of kind
-                `protocol`, when it wrote what is not the protocol.
+            CompilerError: of kind `timeout`: clang neither asked nor ended in time, and was killed; or `protocol`.
         """
         if self._ready or self.exited:
             return self.poll()
         deadline = time.monotonic() + timeout
-        remaining = timeout
-        while remaining > 0:
+        while (remaining := deadline - time.monotonic()) > 0 or (remaining := self.grace(timeout)) > 0:
+            deadline = time.monotonic() + remaining
             if self._core is None:
                 self._poll.poll(remaining * 1000)
             else:
                 self._core.wait(self._poll, remaining)
             if (decision := self.poll()) is not None or self.exited:
                 return decision
-            remaining = deadline - time.monotonic()
         raise self.timed_out(timeout)
+
+    def grace(self, timeout: float) -> float:
+        """Return for how many more seconds to wait for a clang that was silent for so long; see `Starvation`."""
+        return self._starvation.grace(self.pid, timeout)
 
     def timed_out(self, timeout: float) -> CompilerError:
         """Kill clang and return the error that says it was too slow."""
@@ -349,14 +353,11 @@ class Session:
         """Return the error that says how clang failed, with the tail of standard error."""
         assert self._process is not None
         if self._unread is not None:
-            return self._error(
-                "protocol",
-                f"clang broke the protocol of {self._unread.advisor.name}: it asks on and reads no answers, until "
-                "their pipe was full; it was killed",
-            )
-        status = self._process.exit_status
-        exceeded = self.limits.exceeded(status, self.stderr)
-        return self._error("limit", exceeded) if exceeded else self._error(*describe_end(status))
+            broken = f"clang broke the protocol of {self._unread.advisor.name}"
+            said = f"{broken}: it asks on and reads no answers, until their pipe was full; it was killed"
+            return self._error("protocol", said)
+        exceeded = self.limits.exceeded(self._process.exit_status, self.stderr)
+        return self._error("limit", exceeded) if exceeded else self._error(*describe_end(self._process.exit_status))
 
     def _error(self, kind: str, message: str) -> CompilerError:
         status = self._process.exit_status if self._process is not None else None

@@ -101,10 +101,15 @@ class WorkUnderWay(Generic[T]):
     def time_out(self) -> None:
         """End the clang that was silent for too long; the work goes on without it if it can.
 
+        Where the clang could not compute for want of a processor the deadline is moved on instead.
+
         Raises:
             MlgoError: what the work raises.
         """
         assert self.session is not None
+        if grace := self.session.grace(self._timeout):
+            self.deadline = time.monotonic() + grace
+            return
         self._throw(self.session.timed_out(self._timeout))
 
     def _send(self, decision: Decision | None) -> None:

@@ -54,12 +54,11 @@ class CompileUnderWay(ABC):
         """Keep what it cannot recover from."""
 
     def time_out(self) -> None:
-        """End a compile that was silent for too long."""
+        """End a compile that was silent for too long, though there was a processor for it."""
         try:
             if self._beginning is not None:
                 self._beginning.time_out()
-            elif self.stepper is not None:
-                self.stepper.time_out()
+            elif self.stepper is not None and self.stepper.time_out():
                 self._settle(self.stepper)
         except MlgoError as error:
             self._give_up(error)
