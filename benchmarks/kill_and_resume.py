@@ -144,7 +144,7 @@ def main(words: Sequence[str] | None = None) -> int:
         found = _run(command, Path(folder), given.kills, chance)
     if given.json:
         kept = json.loads(given.json.read_text()) if given.json.exists() else {}
-        kept[" ".join(["mlgo-gym", *command[1:]])] = found
+        kept[" ".join([*command[1:], "seed", str(given.seed)])] = found
         given.json.write_text(json.dumps(kept, indent=1) + "\n")
     return int(not found["same"])
 
