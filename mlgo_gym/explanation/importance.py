@@ -203,7 +203,7 @@ class Importance:
         failed: dict[str, str] = {}
         for item, result in self._results(items, jobs):
             if isinstance(result, Lost):
-                failed[item[0]] = f"the worker died: {result.how}"
+                failed[item[0]] = str(result)
             elif isinstance(result, str):
                 failed[item[0]] = result
             elif result is not None:

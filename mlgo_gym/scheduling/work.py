@@ -24,6 +24,9 @@ class Lost:
     how: str
     status: int
 
+    def __str__(self) -> str:
+        return f"the worker died: {self.how}"
+
 
 class Runner(Protocol[Item, Result_co]):
     """Works on items, on several at once where it can."""

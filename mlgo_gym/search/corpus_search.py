@@ -112,7 +112,7 @@ class CorpusSearch:
         with work.workers(env, jobs, ray=ray) as running, closing(running.run(Backlog(names))) as found:
             for name, each in found:
                 if isinstance(each, Lost):
-                    yield self._failure(name, f"the worker died: {each.how}")
+                    yield self._failure(name, str(each))
                     continue
                 result, recipe = each
                 if recipe is not None and self.recipes is not None:

@@ -26,12 +26,13 @@ from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.observation_samples import check_flat
 from mlgo_gym.policies.shipping import unpack_policy
-from mlgo_gym.scheduling import Backlog, Lost, Shelf
+from mlgo_gym.scheduling import Lost, Shelf
 from mlgo_gym.training.answer_store import AnswerStore
 from mlgo_gym.training.baselines import Place, PlacedAnswers, Played, baseline_identity, baseline_policy, play
 from mlgo_gym.training.clone import NETWORK, Answers, learn_answers
 from mlgo_gym.training.curves import silent
 from mlgo_gym.training.distillation import NetworkSettings
+from mlgo_gym.training.each_module import each_module
 from mlgo_gym.training.features import raw_features
 from mlgo_gym.training.mixing import mix
 from mlgo_gym.training.module_order import module_order
@@ -113,23 +114,16 @@ class BestOf:
         """
         env = self.make()
         with closing(AnswerStore(output, self._header(env))) as store:
-            done = store.done
-            names = self.modules(env)
-            yield from (done[name] for name in names if name in done)
-            waiting = [name for name in names if name not in done]
-            if not waiting:
-                return
+
+            def keep(name: str, result: tuple[dict[str, Any], Answers | None] | Lost) -> dict[str, Any]:
+                if isinstance(result, Lost):
+                    result = {**_nothing(env, name), "error": str(result)}, None
+                store.add_answers(*result)
+                return result[0]
+
             arguments = {**self._arguments_of(env), "corpus": self.corpus}
             work = EnvironmentWork(self.environment, arguments, self.begin, self.baselines)
-            with work.workers(env, jobs, ray=ray) as running, closing(running.run(Backlog(waiting))) as results:
-                for name, result in results:
-                    if isinstance(result, Lost):
-                        lost = {**_nothing(env, name), "error": f"the worker died: {result.how}"}
-                        store.add(lost)
-                        yield lost
-                    else:
-                        store.add_answers(*result)
-                        yield result[0]
+            yield from each_module(store, self.modules(env), work, keep, env, jobs, ray)
 
     def learn(
         self,

@@ -18,7 +18,8 @@ from mlgo_gym.evaluation.environment_work import EnvironmentWork
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.policies.shipping import unpack_policy
-from mlgo_gym.scheduling import Backlog, Lost, Shelf
+from mlgo_gym.scheduling import Lost, Shelf
+from mlgo_gym.training.each_module import each_module
 from mlgo_gym.training.label_module import ModuleLabels, label_module
 from mlgo_gym.training.label_store import LabelStore
 from mlgo_gym.training.module_order import module_order
@@ -115,23 +116,16 @@ class Labelling:
         env = self.make()
         load_policy(self.policy, env, seed=self.seed)
         with closing(LabelStore(output, self.header(env))) as store:
-            done = store.done
-            names = self.modules(env)
-            yield from (done[name] for name in names if name in done)
-            waiting = [name for name in names if name not in done]
-            if not waiting:
-                return
             dtype = env.task.headers[0].dtype
+
+            def keep(name: str, result: ModuleLabels | str | Lost) -> dict[str, Any]:
+                project = env.corpus.project(name)
+                if isinstance(result, ModuleLabels):
+                    return store.add_labels(name, project, result, dtype)
+                return store.fail(name, project, str(result))
+
             work = EnvironmentWork(self.environment, self._arguments, self.begin, [self.policy])
-            with work.workers(env, jobs, ray=ray) as running, closing(running.run(Backlog(waiting))) as results:
-                for name, result in results:
-                    project = env.corpus.project(name)
-                    if isinstance(result, Lost):
-                        yield store.fail(name, project, f"the worker died: {result.how}")
-                    elif isinstance(result, str):
-                        yield store.fail(name, project, result)
-                    else:
-                        yield store.add_labels(name, project, result, dtype)
+            yield from each_module(store, self.modules(env), work, keep, env, jobs, ray)
 
     def begin(self, env: CompilerEnv, shelf: Shelf | None = None) -> Callable[[str], ModuleLabels | str]:
         """Return what labels a module by its name.

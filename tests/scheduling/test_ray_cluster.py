@@ -20,18 +20,12 @@ from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, Lost, workers
 from mlgo_gym.scheduling.shelf import Good, Shelf
 from tests.evaluation.test_evaluation import comparable
 from tests.evaluation.test_workers import FAULTY, PROGRAM, finished, until
+from tests.scheduling.marks import on_a_cluster
 from tests.traces import ends_within
 
 pytest.importorskip("ray")
 
-pytestmark = [
-    pytest.mark.libraries,
-    # Ray leaves sockets and files for the end of the process, and warns about what it will do one day.
-    pytest.mark.filterwarnings("ignore"),
-    pytest.mark.timeout(300),
-    # One cluster for all, and none beside it.
-    pytest.mark.xdist_group("ray"),
-]
+pytestmark = on_a_cluster(300)
 
 
 def start_here(room: int) -> EachAlone[int, Any]:

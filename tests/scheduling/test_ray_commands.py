@@ -20,16 +20,12 @@ from mlgo_gym.training.cloning import Cloning
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.evolution import Evolution
 from mlgo_gym.training.labelling import Labelling
+from tests.scheduling.marks import on_a_cluster
 
 pytest.importorskip("ray")
 pytest.importorskip("torch")
 
-pytestmark = [
-    pytest.mark.libraries,
-    pytest.mark.filterwarnings("ignore"),
-    pytest.mark.timeout(600),
-    pytest.mark.xdist_group("ray"),
-]
+pytestmark = on_a_cluster(600)
 
 
 def without_times(line: dict[str, Any]) -> dict[str, Any]:
