@@ -127,6 +127,20 @@ def environment(tools: Path) -> dict[str, str]:
     return {"PATH": f"{tools / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
+def compile_again(work: Path, objects: Path, toolchain: Toolchain) -> tuple[dict[str, Path], dict[str, str]]:
+    """Compile each recorded module; return its object, and whether that has the code of the build's."""
+    again, found = {}, {}
+    for number, module in enumerate(open_corpus(work / "corpus", toolchain=toolchain)):
+        again[module.name] = work / f"{number}.o"
+        subprocess.run([*plan(module, toolchain).command, "-o", str(again[module.name])], check=True)
+        theirs = objects / module.name
+        if theirs.exists():
+            found[module.name] = "equal" if code(theirs) == code(again[module.name]) else "differs"
+        else:
+            found[module.name] = "no object of the build"
+    return again, found
+
+
 def try_build(build: Build, downloads: Path, work: Path, tools: Path, toolchain: Toolchain) -> dict[str, object]:
     """Record a project, compile each module again, and return what came of it."""
     archive = fetch(build, downloads)
@@ -150,20 +164,7 @@ def try_build(build: Build, downloads: Path, work: Path, tools: Path, toolchain:
             check=True,
             capture_output=True,
         )
-    corpus = open_corpus(work / "corpus", toolchain=toolchain)
-    verdicts: Counter[str] = Counter()
-    different, again = [], {}
-    for number, module in enumerate(corpus):
-        again[module.name] = work / f"{number}.o"
-        subprocess.run([*plan(module, toolchain).command, "-o", str(again[module.name])], check=True)
-        theirs = objects / module.name
-        known = code(theirs) if theirs.exists() else None
-        same = (
-            "no object of the build" if known is None else "equal" if known == code(again[module.name]) else "differs"
-        )
-        verdicts[same] += 1
-        if same != "equal":
-            different.append(f"{module.name}: {same}")
+    again, found = compile_again(work, objects, toolchain)
     made: dict[str, Path] = {}
     failed = []
     links = read_links(work / "corpus")
@@ -180,8 +181,8 @@ def try_build(build: Build, downloads: Path, work: Path, tools: Path, toolchain:
         "system": build.system,
         "modules": len(recording.modules),
         "lines": recording.lines,
-        "verdicts": dict(verdicts),
-        "not_equal": different,
+        "verdicts": dict(Counter(found.values())),
+        "not_equal": [f"{name}: {same}" for name, same in found.items() if same != "equal"],
         "duplicates": recording.duplicates,
         "replaced": recording.replaced,
         "left_out": dict(recording.left_out),

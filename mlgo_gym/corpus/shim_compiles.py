@@ -197,7 +197,6 @@ def _record(
     once_more: bool,
 ) -> bool:
     import hashlib
-    import json
     import time
 
     started = time.time_ns()
@@ -214,14 +213,7 @@ def _record(
         os.rmdir(scratch)
         return True
     if status != 0:
-        message = f"the compiler was killed by signal {-status} {words.strip()}" if status < 0 else words.strip()
-        if any(word.startswith(_MODULE_FILES) for word in line):
-            # Modules are compiled for the level of the build, and no other reads them.
-            _write_json(f"{scratch}/left-out.json", {"source": source, "reason": "a compile with precompiled modules"})
-        else:
-            by_path = settings.get("by_path")
-            content = {"source": source, "message": message, "killed": status < 0, "by_path": by_path}
-            _write_json(f"{scratch}/failure.json", content)
+        _write_failure(settings, scratch, line, source, status, words.strip())
     else:
         with open(source, "rb") as file:
             text = file.read()
@@ -241,10 +233,21 @@ def _record(
             "command": line,
             "order": started,
         }
-        with open(f"{scratch}/record.json", "w", encoding="utf-8") as out:
-            json.dump(record, out)
+        _write_json(f"{scratch}/record.json", record)
     os.rename(scratch, os.path.join(settings["records"], name))
     return status < 0
+
+
+def _write_failure(
+    settings: dict[str, Any], scratch: str, line: Sequence[str], source: str, status: int, words: str
+) -> None:
+    if any(word.startswith(_MODULE_FILES) for word in line):
+        # Modules are compiled for the level of the build, and no other reads them.
+        _write_json(f"{scratch}/left-out.json", {"source": source, "reason": "a compile with precompiled modules"})
+        return
+    message = f"the compiler was killed by signal {-status} {words}" if status < 0 else words
+    content = {"source": source, "message": message, "killed": status < 0, "by_path": settings.get("by_path")}
+    _write_json(f"{scratch}/failure.json", content)
 
 
 def compile_commands(
