@@ -24,7 +24,8 @@ def main() -> None:
         if error.errno not in UNWRITABLE:
             raise
         where = f"{error.filename}: " if error.filename else ""
-        print(f"mlgo-gym: {where}{error.strerror}; make room, or name a folder that can be written", file=sys.stderr)  # noqa: T201
+        advice = "make room, or name a folder that can be written"
+        print(f"mlgo-gym: {where}{error.strerror}; {advice}", file=sys.stderr)  # noqa: T201 - likewise below
         raise SystemExit(2) from error
     except MlgoError as error:
         print(f"mlgo-gym: {error}", file=sys.stderr)  # noqa: T201 - the command line's own error output

@@ -191,7 +191,7 @@ def _build_object(output: str, base: Path) -> BuildObject:
 
 def _with_unique_names(objects: Sequence[BuildObject]) -> list[BuildObject]:
     """Return each object once; those that share a name in different build folders get these before it."""
-    unique = list({os.path.abspath(entry.path): entry for entry in reversed(objects)}.values())[::-1]  # noqa: PTH100
+    unique = list({os.path.abspath(entry.path): entry for entry in reversed(objects)}.values())[::-1]  # noqa: PTH100 - links stay
     bases = defaultdict(list)
     for entry in unique:
         bases[entry.name].append(entry.base)
@@ -201,7 +201,7 @@ def _with_unique_names(objects: Sequence[BuildObject]) -> list[BuildObject]:
         name = entry.name
         if len(bases[name]) > 1:
             common = os.path.commonpath([base.absolute() for base in bases[name]])
-            wanted = os.path.normpath(os.path.join(os.path.relpath(entry.base.absolute(), common), name))  # noqa: PTH118
+            wanted = os.path.normpath(os.path.join(os.path.relpath(entry.base.absolute(), common), name))  # noqa: PTH118 - a text
             name = next(name for name in _numbered(wanted) if name not in taken)
             taken.add(name)
         renamed.append(replace(entry, name=name))

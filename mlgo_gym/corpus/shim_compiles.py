@@ -372,7 +372,7 @@ def keep_failure(recording: str, source: str, message: str) -> None:
     try:
         _keep(os.path.join(recording, "records"), "failure.json", {"source": source, "message": message})
     except OSError as error:
-        print(f"mlgo-gym: not recorded: {source}: {message}; {error}", file=sys.stderr)  # noqa: T201
+        print(f"mlgo-gym: not recorded: {source}: {message}; {error}", file=sys.stderr)  # noqa: T201 - into the build's own
 
 
 def _keep(records: str, file: str, content: dict[str, object]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from mlgo_gym.episode.placed_compile import PlacedDecision
 
@@ -133,28 +133,45 @@ def explain(
         for decision in cause:
             if decision.callee in came_or_went:
                 note(decision.callee, number, 1)
-    goes_on = True
-    while goes_on:
-        goes_on = False
-        for name in came_or_went:
-            components = kept[0].get(name, Counter()).keys() | kept[1].get(name, Counter()).keys()
-            for component in components:
-                functions = component.split(", ")
-                same = kept[0].get(name, Counter())[component] == kept[1].get(name, Counter())[component]
-                if same and came_or_went.isdisjoint(functions):
-                    continue
-                for function in functions:
-                    for cause_number, distance in list(found.get(function, {}).items()):
-                        goes_on |= function != name and note(name, cause_number, distance + 1)
+    # One that came or went lets others come or go.
+    while sum(_follow_calls(name, kept, came_or_went, found, note) for name in came_or_went):
+        pass
     explained = {name: found[name] for name in changes if name in found}
-    unexplained = changes.keys() - explained.keys()
-    if unexplained:
-        for calls in kept:
-            for callee, components_of in calls.items():
-                for component in components_of:
-                    for function in component.split(", "):
-                        if function in unexplained and callee in found:
-                            explained.setdefault(function, {}).update(
-                                {number: distance + 1 for number, distance in found[callee].items()}
-                            )
+    return explained | _through_callees(changes.keys() - explained.keys(), kept, found)
+
+
+def _follow_calls(
+    name: str,
+    kept: tuple[Mapping[str, Counter[str]], Mapping[str, Counter[str]]],
+    came_or_went: Set[str],
+    found: Mapping[str, Mapping[int, int]],
+    note: Callable[[str, int, int], bool],
+) -> bool:
+    """Put a function that came or went down to whatever reaches those that keep more or fewer calls of it.
+
+    Returns:
+        Whether that says more than was known.
+    """
+    before, after = (calls.get(name, Counter[str]()) for calls in kept)
+    more = False
+    for component in before.keys() | after.keys():
+        functions = component.split(", ")
+        if before[component] == after[component] and came_or_went.isdisjoint(functions):
+            continue
+        for function in functions:
+            for cause, distance in list(found.get(function, {}).items()):
+                more |= function != name and note(name, cause, distance + 1)
+    return more
+
+
+def _through_callees(
+    functions: Set[str], kept: Sequence[Mapping[str, Counter[str]]], found: Mapping[str, Mapping[int, int]]
+) -> dict[str, dict[int, int]]:
+    """Return what reaches the callees of functions, where something does."""
+    explained: dict[str, dict[int, int]] = {}
+    for callee, components in (each for calls in kept for each in calls.items()):
+        blamed = {number: distance + 1 for number, distance in found.get(callee, {}).items()}
+        for function in (name for component in components for name in component.split(", ")):
+            if blamed and function in functions:
+                explained.setdefault(function, {}).update(blamed)
     return explained

@@ -135,7 +135,7 @@ def _asked(scratch: Path, question: Callable[[Path], bool]) -> Iterator[Path]:
                 wrong = False
                 try:
                     wrong = not raised and question(scratch / name)
-                except Exception as error:  # noqa: BLE001 # raised where the program's user waits
+                except Exception as error:  # noqa: BLE001 - raised where the program's user waits
                     raised.append(error)
                 tells.write(b"0\n" if wrong else b"1\n")
 

@@ -38,7 +38,7 @@ def chooser(policy: str, env: CompilerEnv, outputs: int) -> Chooser:
             return _largest
     if isinstance(space, gym.spaces.Box) and space.shape == (outputs,):
         low, high, dtype = space.low, space.high, space.dtype
-        return lambda values, mask: np.clip(values, low, high).astype(dtype)  # noqa: ARG005
+        return lambda values, mask: np.clip(values, low, high).astype(dtype)  # noqa: ARG005 - likewise
     raise misfit(policy, f"as many actions as its {outputs} outputs", f"the actions {space}")
 
 

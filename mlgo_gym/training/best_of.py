@@ -123,7 +123,7 @@ class BestOf:
 
             arguments = {**self._arguments_of(env), "corpus": self.corpus}
             work = EnvironmentWork(self.environment, arguments, self.begin, self.baselines)
-            yield from each_module(store, self.modules(env), work, keep, env, jobs, ray)
+            yield from each_module(store, self.modules(env), partial(work.workers, env, jobs, ray=ray), keep)
 
     def learn(
         self,

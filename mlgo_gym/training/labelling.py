@@ -125,7 +125,7 @@ class Labelling:
                 return store.fail(name, project, str(result))
 
             work = EnvironmentWork(self.environment, self._arguments, self.begin, [self.policy])
-            yield from each_module(store, self.modules(env), work, keep, env, jobs, ray)
+            yield from each_module(store, self.modules(env), partial(work.workers, env, jobs, ray=ray), keep)
 
     def begin(self, env: CompilerEnv, shelf: Shelf | None = None) -> Callable[[str], ModuleLabels | str]:
         """Return what labels a module by its name.

@@ -14,7 +14,7 @@ from mlgo_clang.recipes import RecipeError, parse_recipe
 from mlgo_gym.deploy.recipe_folder import prune_recipes, stored_recipes, verify_recipe
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.object_file import object_sizes
-from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.search import CorpusSearch
 from tests.mlgo_clang.conftest import DRIVERS, Run
 
@@ -63,6 +63,17 @@ def test_what_search_found_is_replayed(run: Run, project: Path, recipes: Path, s
     assert object_sizes(found).text == recipe.text < recipe.baseline_text
     run("--mlgo-policy=default", "-Oz", "-c", "calls.c")
     assert object_sizes((project / "calls.o").read_bytes()).text == recipe.baseline_text
+
+
+@pytest.mark.parametrize("name", ["clang-19", "clang-22"])
+def test_a_build_by_another_clang_searches_too(name: str, run: Run, project: Path, own_cache: Path) -> None:
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed")
+    result = run(f"--mlgo-clang={name}", "--mlgo-recipes=found", "--mlgo-search=3", "-Os", "-c", "calls.c")
+    assert (result.returncode, result.stderr) == (0, b"")
+    ((path, recipe),) = stored_recipes(project / "found")
+    assert recipe is not None
+    assert (recipe.compiles, verify_recipe(path, recipe, find_toolchain(name))) == (3, "")
 
 
 def test_what_changes_no_module_needs_no_other_recipe(run: Run, project: Path, recipes: Path) -> None:
