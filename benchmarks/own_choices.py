@@ -9,17 +9,16 @@ compared byte for byte. Where they differ it tries what may explain it. A run th
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-import mlgo_gym
+from benchmarks.checked_modules import CheckedModules, checking_parser
 from benchmarks.unwind_calls import forbid_in_bitcode
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.env import CompilerEnv
@@ -108,33 +107,15 @@ def check_own(environment: str, corpus: str, module: str, clang: str | None) -> 
 
 def main() -> None:
     """Check what was not checked yet, one line of JSON for each module and environment."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", action="append", default=[])
-    parser.add_argument("--environment", action="append", default=[])
-    parser.add_argument("--clang")
-    parser.add_argument("--limit", type=int)
-    parser.add_argument("--output", type=Path, default=Path("runs/own.jsonl"))
-    arguments = parser.parse_args()
-    path = arguments.output
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = map(json.loads, path.read_text().splitlines() if path.exists() else ())
-    done = {(entry["environment"], entry["corpus"], entry["module"], entry["clang"]) for entry in written}
-    with path.open("a") as file:
+    arguments = checking_parser(__doc__, "runs/own.jsonl").parse_args()
+    with CheckedModules(arguments.output) as checked:
         for corpus in arguments.corpus:
             for environment in arguments.environment or OWN:
                 opened = make(environment, corpus, clang=arguments.clang)
+                clang = opened.toolchain.version_text
                 for module in list(opened.corpus)[: arguments.limit]:
-                    key = (environment, corpus, module.name, opened.toolchain.version_text)
-                    if key in done:
-                        continue
-                    try:
-                        entry = check_own(environment, corpus, module.name, arguments.clang)
-                    except mlgo_gym.errors.MlgoError as error:
-                        entry = {"error": str(error)[:300]}
-                    about = dict(zip(("environment", "corpus", "module", "clang"), key, strict=True))
-                    file.write(json.dumps({**about, **entry}) + "\n")
-                    file.flush()
-                    print(*key, entry, flush=True)
+                    find = partial(check_own, environment, corpus, module.name, arguments.clang)
+                    checked.check(environment, corpus, module.name, clang, find)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Whether the same answers make the same object in every way that there is to give them.
 
-    python benchmarks/same_object.py --corpus builtin --corpus zstd --limit 20 --output runs/ways.jsonl
-    python benchmarks/same_object.py --corpus builtin --clang clang-22 --plugin 22 --output runs/ways.jsonl
+    python -m benchmarks.same_object --corpus builtin --corpus zstd --limit 20 --output runs/ways.jsonl
+    python -m benchmarks.same_object --corpus builtin --clang clang-22 --plugin 22 --output runs/ways.jsonl
 
 One list of random answers for a module is followed in a single environment, in a vector environment, in forks, from
 warm starts, with answers sent ahead, by function, in a pass plugin, in a worker of a Ray cluster (`--ray`) and, for the
@@ -11,9 +11,7 @@ A run that was cut off goes on where it was; `benchmarks/exactness.py` makes a p
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -28,6 +26,7 @@ import gymnasium as gym
 import numpy as np
 
 import mlgo_gym
+from benchmarks.checked_modules import CheckedModules, checking_parser
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.recipes import digest_of, front_end_bitcode
 from mlgo_gym.corpus.builtin import PROGRAMS
@@ -341,37 +340,21 @@ def check_ways(
 
 def main() -> None:
     """Check what was not checked yet, one line of JSON for each module and environment."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", action="append", default=[])
-    parser.add_argument("--environment", action="append", default=[])
-    parser.add_argument("--clang")
+    parser = checking_parser(__doc__, "runs/ways.jsonl")
     parser.add_argument("--plugin", type=int, help="build a plugin for this LLVM; --clang has to be its clang")
     parser.add_argument("--ray", action="store_true", help="also in a worker of a Ray cluster of this machine")
-    parser.add_argument("--limit", type=int)
-    parser.add_argument("--output", type=Path, default=Path("runs/ways.jsonl"))
     arguments = parser.parse_args()
-    path = arguments.output
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = map(json.loads, path.read_text().splitlines() if path.exists() else ())
-    done = {(entry["environment"], entry["corpus"], entry["module"], entry["clang"]) for entry in written}
-    with path.open("a") as file, tempfile.TemporaryDirectory() as folder:
+    with CheckedModules(arguments.output) as checked, tempfile.TemporaryDirectory() as folder:
         plugin = answering(arguments.plugin, Path(folder)) if arguments.plugin else None
         for corpus in arguments.corpus:
             for environment in arguments.environment or (INLINE, EVICT, PRIORITY):
                 opened = make(environment, corpus, clang=arguments.clang)
                 clang = opened.toolchain.version_text + ("" if opened.toolchain.bundled else " (Debian)")
                 for module in list(opened.with_decisions())[: arguments.limit]:
-                    key = (environment, corpus, module.name, clang)
-                    if key in done:
-                        continue
-                    try:
-                        entry = check_ways(environment, corpus, module.name, arguments.clang, plugin, ray=arguments.ray)
-                    except mlgo_gym.errors.MlgoError as error:
-                        entry = {"error": str(error)[:300]}
-                    about = dict(zip(("environment", "corpus", "module", "clang"), key, strict=True))
-                    file.write(json.dumps({**about, **entry}) + "\n")
-                    file.flush()
-                    print(*key, entry, flush=True)
+                    find = partial(
+                        check_ways, environment, corpus, module.name, arguments.clang, plugin, ray=arguments.ray
+                    )
+                    checked.check(environment, corpus, module.name, clang, find)
 
 
 if __name__ == "__main__":

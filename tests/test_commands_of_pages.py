@@ -107,15 +107,14 @@ def test_every_command_of_mlgo_gym_is_there_with_its_options(where: str) -> None
 
 @cache
 def options_of(program: Path) -> frozenset[str]:
-    """The options of a program, as far as its text names them."""
-    texts = [
-        node.value
-        for node in ast.walk(ast.parse(program.read_text()))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
+    """The options of a program, as far as its text, and those of the programs that it imports, name them."""
+    nodes = list(ast.walk(ast.parse(program.read_text())))
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     # A lone "--" begins options that are made of other texts, as in f"--{name}".
     made = {f"--{text}" for text in texts} if "--" in texts else set()
-    return frozenset(made.union(text for text in texts if text.startswith("-")))
+    modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    beside = (ROOT / f"{name.replace('.', '/')}.py" for name in modules if name.startswith("benchmarks."))
+    return frozenset(made.union((text for text in texts if text.startswith("-")), *map(options_of, beside)))
 
 
 @pytest.mark.parametrize("where", sorted({where for where, _ in SCRIPTS}))
