@@ -112,9 +112,14 @@ def options_of(program: Path) -> frozenset[str]:
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     # A lone "--" begins options that are made of other texts, as in f"--{name}".
     made = {f"--{text}" for text in texts} if "--" in texts else set()
+    return frozenset(made.union((text for text in texts if text.startswith("-")), *map(options_of, beside(program))))
+
+
+def beside(program: Path) -> list[Path]:
+    """The programs that one imports."""
+    nodes = ast.walk(ast.parse(program.read_text()))
     modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    beside = (ROOT / f"{name.replace('.', '/')}.py" for name in modules if name.startswith("benchmarks."))
-    return frozenset(made.union((text for text in texts if text.startswith("-")), *map(options_of, beside)))
+    return [ROOT / f"{name.replace('.', '/')}.py" for name in modules if name.startswith("benchmarks.")]
 
 
 @pytest.mark.parametrize("where", sorted({where for where, _ in SCRIPTS}))
@@ -125,6 +130,8 @@ def test_every_program_is_there_with_its_options(where: str) -> None:
         if not program.is_file():
             wrong.append(f"no {words[0]}")
             continue
+        if words[0].endswith(".py") and len(words) > 1 and beside(program):
+            wrong.append(f"it finds what it imports by python -m alone: {' '.join(words)}")
         known = options_of(program)
         wrong += [f"{option} in: {' '.join(words)}" for option in given_options(words[1:]) if option not in known]
     assert wrong == []
