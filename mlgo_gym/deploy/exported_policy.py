@@ -7,6 +7,7 @@ from pathlib import Path
 from mlgo_clang.policies import PolicyError as NoPolicyError
 from mlgo_clang.policies import network_file
 from mlgo_gym.errors import PolicyError
+from mlgo_gym.policies.calls import sees_calls
 from mlgo_gym.policies.network import Network
 
 _RULES = ("default", "never", "always", "threshold")
@@ -36,9 +37,15 @@ def exported_network(policy: str) -> Network:
         policy: a policy in the box, or `mlp:FILE`.
 
     Raises:
-        PolicyError: there is no such policy, it is a rule, or its file is no network.
+        PolicyError: there is no such policy, it is a rule, its file is no network, or it sees more than clang's features.
     """
     path = network_path(policy)
     if path is None:
         raise PolicyError(f"a network was wanted, and {policy} is a rule; name a policy in the box, or mlp:FILE")
-    return Network.load(path)
+    network = Network.load(path)
+    if sees_calls(network):
+        raise PolicyError(
+            f"a network of clang's own features was wanted, and {policy} also sees which function is called and what was "
+            "decided before, which only environments with calls=True follow: name another"
+        )
+    return network

@@ -39,6 +39,7 @@ class Episode:
         alone: measure the allocation of that function alone; the compile ends with it.
         contexts: follow in which functions clang inlines.
         credit: keep what `placed` needs; requires `contexts`.
+        calls: foretell the call of each decision; requires `contexts`.
         baseline: what the episode is compared with; by default a plain compile, made or known from before.
 
     Attributes:
@@ -71,12 +72,14 @@ class Episode:
         alone: bool = False,
         contexts: bool = False,
         credit: bool = False,
+        calls: bool = False,
         baseline: Measurement | None = None,
     ) -> None:
         self.function = function
         self.functions = frozenset(functions) if functions is not None else None
         self.alone = alone
         self.contexts = contexts
+        self.calls = calls
         self.placed: PlacedCompile | None = None
         self._made: list[Decision] | None = [] if credit else None
         self.own: list[int] = []
@@ -112,7 +115,8 @@ class Episode:
             confined=confined,
             limits=self.compilation.limits,
             contexts=self.contexts,
-            callees=self._made is not None,
+            callees=self._made is not None or self.calls,
+            foretell=self.calls,
         )
 
     @property

@@ -152,6 +152,7 @@ class EpisodeMaker:
             alone=setup.measures_functions_alone,
             contexts=setup.settings.follows_inlining(setup.task),
             credit=setup.settings.credit,
+            calls=setup.settings.calls,
             baseline=baseline,
         )
 

@@ -45,6 +45,7 @@ class EnvOptions(TypedDict, total=False):
     scope: str
     warm_resets: bool | None
     contexts: bool
+    calls: bool
     credit: bool
     trust: bool
     render_mode: str | None
@@ -77,6 +78,7 @@ class Settings:
     scope: str = "module"
     warm_resets: bool | None = None
     contexts: bool = False
+    calls: bool = False
     credit: bool = False
     trust: bool = False
     render_mode: str | None = None
@@ -138,8 +140,9 @@ class Settings:
             raise MlgoError(
                 f"preoptimize=True is for decisions that come after the optimiser; {task.name} decides within it"
             )
-        if self.credit and INLINING not in task.advisors:
-            raise MlgoError(f"credit=True is for environments in which calls are inlined; {task.name} has none")
+        for name, asked in (("credit", self.credit), ("calls", self.calls)):
+            if asked and INLINING not in task.advisors:
+                raise MlgoError(f"{name}=True is for environments in which calls are inlined; {task.name} has none")
         if self.verify_preoptimized and not self.preoptimizes(task):
             raise MlgoError("verify_preoptimized=True needs preoptimize=True")
 
@@ -150,7 +153,8 @@ class Settings:
 
     def follows_inlining(self, task: Task) -> bool:
         """Return whether sessions follow in which functions clang inlines."""
-        return (self.contexts or self.credit or self.scope == "function") and INLINING in task.advisors
+        followed = self.contexts or self.calls or self.credit or self.scope == "function"
+        return followed and INLINING in task.advisors
 
     def _check_weights(self) -> None:
         weights = self.module_weights

@@ -100,6 +100,8 @@ class Stepper:
         }
         if episode.contexts and decision.context:
             info |= {"visit": decision.visit, "position": decision.number}
+        if decision.call is not None:
+            info["call"] = decision.call
         mask = task.action_mask(decision)
         if mask is not None:
             info["action_mask"] = mask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
 from mlgo_gym.corpus.corpus import Corpus
@@ -16,6 +16,7 @@ from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.episode_record import Assignment, failure, measures_of
 from mlgo_gym.evaluation.episode_result import DONE, EpisodeResult
 from mlgo_gym.policies import Policy, load_policy
+from mlgo_gym.policies.loading import wants_calls
 from mlgo_gym.policies.plain_clang import PREFIX, plain_clang_flags
 from mlgo_gym.tasks.measurement import Measurement
 
@@ -46,7 +47,7 @@ class Contestants:
         settings: environment and policies.
 
     Attributes:
-        settings: as given.
+        settings: as given, and with `calls` where a policy wants them.
         env: the environment.
         policies: the policies that decide something, by name.
         timeout: how long clang may be silent, in seconds.
@@ -57,6 +58,10 @@ class Contestants:
     """
 
     def __init__(self, settings: RunnerSettings) -> None:
+        deciding = [each for each in settings.policies.values() if isinstance(each, str) and not is_plain_clang(each)]
+        if any(map(wants_calls, deciding)):
+            # No result of the others depends on it.
+            settings = replace(settings, arguments={**settings.arguments, "calls": True})
         self.settings = settings
         self.env = make_environment(settings.environment, {**settings.arguments, "corpus": settings.corpus})
         self.timeout = float(settings.arguments.get("timeout", Settings().timeout))

@@ -16,6 +16,8 @@ import numpy as np
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.policies.call_features import CALL_FEATURES
+from mlgo_gym.policies.calls import CallsPolicy, sees_calls
 from mlgo_gym.policies.fitting import check_advisor, check_yes_or_no, misfit
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
@@ -59,19 +61,7 @@ class BoxedPolicy:
 
     def __init__(self, env: CompilerEnv, name: str) -> None:
         self.name = name
-        network = Network.load(box_file(name))
-        if name.startswith(_INLINING):
-            check_advisor(name, env, INLINING)
-            check_yes_or_no(name, env)
-        missing = [feature for feature in network.features if feature not in env.feature_names]
-        if missing:
-            raise misfit(
-                name,
-                f"the features {', '.join(missing)} among others",
-                f"the {len(env.feature_names)} features of clang {env.toolchain.version_text}; it was "
-                "trained with the bundled clang 22.1.8, and clang has these features from 19 on",
-            )
-        self._policy = MlpPolicy(env, network)
+        self._policy = MlpPolicy(env, _fitting_network(env, name))
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
         """Return the network's choice, an element of the action space."""
@@ -84,3 +74,30 @@ class BoxedPolicy:
     def logits(self, observations: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Return how much the network prefers yes to no; see `MlpPolicy.logits()`."""
         return self._policy.logits(observations)
+
+
+def boxed_policy(env: CompilerEnv, name: str) -> BoxedPolicy | CallsPolicy:
+    """Return a policy from the box, by what its network sees.
+
+    Raises:
+        PolicyError: as for `BoxedPolicy`; or the network sees calls, and the environment foretells none.
+    """
+    network = _fitting_network(env, name)
+    return CallsPolicy(env, network) if sees_calls(network) else BoxedPolicy(env, name)
+
+
+def _fitting_network(env: CompilerEnv, name: str) -> Network:
+    network = Network.load(box_file(name))
+    if name.startswith(_INLINING):
+        check_advisor(name, env, INLINING)
+        check_yes_or_no(name, env)
+    given = (*env.feature_names, *CALL_FEATURES)
+    missing = [feature for feature in network.features if feature not in given]
+    if missing:
+        raise misfit(
+            name,
+            f"the features {', '.join(missing)} among others",
+            f"the {len(env.feature_names)} features of clang {env.toolchain.version_text}; it was "
+            "trained with the bundled clang 22.1.8, and clang has these features from 19 on",
+        )
+    return network

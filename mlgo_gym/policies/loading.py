@@ -12,10 +12,12 @@ import gymnasium as gym
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.always import AlwaysPolicy
-from mlgo_gym.policies.box import BoxedPolicy, box_file, boxed_policies
+from mlgo_gym.policies.box import box_file, boxed_policies, boxed_policy
+from mlgo_gym.policies.calls import sees_calls
 from mlgo_gym.policies.default import DefaultPolicy
 from mlgo_gym.policies.first_legal import FirstLegalPolicy
 from mlgo_gym.policies.model_files import MODEL_POLICIES, file_digest, is_model, load_model, model_digest
+from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.never import NeverPolicy
 from mlgo_gym.policies.never_evict import NeverEvictPolicy
 from mlgo_gym.policies.plain_clang import PREFIX as PLAIN_CLANG
@@ -69,7 +71,7 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
         policy: Policy = {**_OF_AN_ENVIRONMENT, **inner.task.policies}[name](inner)
         return policy
     if spec in boxed_policies():
-        return BoxedPolicy(inner, spec)
+        return boxed_policy(inner, spec)
     if spec.startswith(PLAIN_CLANG):
         raise PolicyError(f"{spec!r} answers no decisions, it is another compile; only an evaluation can use it")
     if is_model(spec):
@@ -77,6 +79,18 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
     if not colon:
         raise _unknown(spec, (*BUILTIN_POLICIES, *inner.task.policies, *boxed_policies()))
     return _users_policy(spec, inner)
+
+
+def wants_calls(spec: str) -> bool:
+    """Return whether a policy fits only environments with `calls=True`.
+
+    Raises:
+        PolicyError: its file is no network.
+    """
+    if spec in boxed_policies():
+        return sees_calls(Network.load(box_file(spec)))
+    kind, _, path = spec.partition(":")
+    return kind == "mlp" and sees_calls(Network.load(path))
 
 
 def policy_identity(spec: str) -> str:

@@ -12,10 +12,10 @@ from mlgo_gym.policies.protocol import Policy
 
 
 def _mlp(path: Path, env: CompilerEnv) -> Policy:
-    from mlgo_gym.policies.mlp import MlpPolicy
+    from mlgo_gym.policies.calls import network_policy
     from mlgo_gym.policies.network import Network
 
-    return MlpPolicy(env, Network.load(path))
+    return network_policy(env, Network.load(path))
 
 
 def _tflite(path: Path, env: CompilerEnv) -> Policy:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mlgo_gym.session.inline_calls import Call
+
 
 class Decision(NamedTuple):
     """A question whose answer clang waits for.
@@ -15,6 +17,7 @@ class Decision(NamedTuple):
         number: that of the question within its context, or within the visit of a component, from 0.
         payload: the features, the bytes of one observation in header order.
         visit: how often clang had come to the component before.
+        call: the call that an inlining decision is about, where the session foretells it.
     """
 
     advisor: int
@@ -22,3 +25,4 @@ class Decision(NamedTuple):
     number: int
     payload: bytes
     visit: int = 0
+    call: Call | None = None

@@ -63,6 +63,7 @@ class InlineContexts:
     """
 
     def __init__(self) -> None:
+        self._dump = b""
         self.site = InlineSite("", 0, -1)
         self.remarks: list[bytes] = []
         self._visits: dict[str, int] = {}
@@ -76,6 +77,7 @@ class InlineContexts:
         """Note that clang waits with the next decision, and return its place; all that it said before must be fed."""
         said = self._take()
         start = said.find(_BANNER)
+        self._dump = b"" if start < 0 else said[start:]
         component, visit, position = self.site
         if position >= 0:
             self.remarks.append(_remarks(said if start < 0 else said[:start]))
@@ -88,6 +90,11 @@ class InlineContexts:
             start = said.find(_BANNER, start)
         self.site = InlineSite(component, visit, position + 1)
         return self.site
+
+    @property
+    def dumps(self) -> list[str]:
+        """The code of each component that the inliner came to between the last two decisions."""
+        return [dump.decode(errors="surrogateescape") for dump in self._dump.split(_BANNER)[1:]]
 
     def end(self) -> None:
         """Note that clang has ended, and so what it remarked after its last decision."""

@@ -24,6 +24,7 @@ from mlgo_gym.session.compiled import Compiled
 from mlgo_gym.session.connection import Connection
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
+from mlgo_gym.session.foretelling import Foretelling
 from mlgo_gym.session.host_fork import close_after_fork, forget
 from mlgo_gym.session.inline_contexts import InlineContexts
 from mlgo_gym.session.limits import DEFAULT_LIMITS, Limits
@@ -42,6 +43,7 @@ class Session:
         optimization_record: whether to keep the optimisation record of the register allocator.
         contexts: whether to follow in which functions clang inlines; its decisions have contexts then.
         callees: whether to follow which functions it inlines as well; with `contexts` alone.
+        foretell: whether to foretell the call that each decision is about; with `contexts` and `callees` alone.
         confined: whether it may write nowhere but into the scratch folder, where the kernel can see to that.
         limits: how much it may take.
 
@@ -51,6 +53,7 @@ class Session:
     """
 
     _process: CompilerProcess | None
+    _foretelling: Foretelling | None
 
     def __init__(
         self,
@@ -60,12 +63,15 @@ class Session:
         optimization_record: bool = False,
         contexts: bool = False,
         callees: bool = True,
+        foretell: bool = False,
         confined: bool = False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         if contexts:
             inline_contexts.refuse_hiding(command)
         self._begin(advisors, (), StandardError(InlineContexts() if contexts else None), limits)
+        if foretell and contexts and callees:
+            self._foretelling = Foretelling()
         try:
             self._connection = Connection.make(
                 self.advisors, optimization_record=optimization_record, stderr_file=contexts
@@ -111,6 +117,7 @@ class Session:
         self._core: SharedAffinity | None = None
         self._unread: Channel | None = None
         self._starvation = Starvation()
+        self._foretelling = None
 
     def _watch(self) -> None:
         for descriptor in self.descriptors():
@@ -173,6 +180,8 @@ class Session:
         """
         assert self._waiting is not None, "advise() answers a decision: wait for one first"
         channel = self._connection.channels[self._waiting]
+        if self._foretelling is not None and channel.advisor is INLINING:
+            self._foretelling.answer(answer)
         self._waiting = None
         try:
             # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.
@@ -273,7 +282,12 @@ class Session:
             return decision
         self._read_stderr()
         site = self._stderr.site(self._connection)
-        return Decision(decision.advisor, site.component, site.position, decision.payload, site.visit)
+        call = None
+        if self._foretelling is not None:
+            header = self.header(decision.advisor)
+            assert header is not None, "clang has asked"
+            call = self._foretelling.ask(decision.payload, header, self._stderr.contexts)
+        return Decision(decision.advisor, site.component, site.position, decision.payload, site.visit, call)
 
     def _read(self, channel: Channel) -> Decision | None:
         try:

@@ -79,6 +79,13 @@ _PLACE = (
     InfoKey("visit", DECISION, "int", "how often the inliner was there before", "where there is a context"),
     InfoKey("position", DECISION, "int", "the number of the decision within this visit", "where there is a context"),
 )
+_CALL = InfoKey(
+    "call",
+    DECISION,
+    "Call",
+    "the call that the decision is probably about: `callee` and what clang's code says of it",
+    "with `calls=True`",
+)
 _CREDIT = (
     InfoKey("credit", END, "tuple of float", "the bytes that each decision saved, in order", "with `credit=True`"),
     InfoKey("function_sizes", END, "FunctionSizes", "the bytes of each function", "with `credit=True`"),
@@ -112,7 +119,7 @@ def info_keys(task: Task) -> list[InfoKey]:
     """Return the keys of `info` in a task's episodes, in the order in which they come."""
     module, *others = _SHARED
     keys = [module, _CONTEXT if task.advisors == (INLINING,) else _CONTEXTS]
-    keys += _PLACE if INLINING in task.advisors else ()
+    keys += (*_PLACE, _CALL) if INLINING in task.advisors else ()
     keys += [_FUNCTION] if task.has_contexts else []
     keys += [_DEFAULT, *([_MASK] if task.masked else []), *others]
     if task.function_metrics:

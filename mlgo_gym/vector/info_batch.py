@@ -77,6 +77,12 @@ def decision_infos(task: Task, episodes: Sequence[Episode]) -> dict[str, Any]:
             "position": np.array([decision.number for decision in decisions]),
             "_position": present,
         }
+    if episodes and episodes[0].calls:
+        # A call is a tuple: an array of objects would take its fields for elements.
+        calls = np.empty(len(decisions), object)
+        for number, decision in enumerate(decisions):
+            calls[number] = decision.call
+        info |= {"call": calls, "_call": present}
     if task.masked:
         info["action_mask"] = np.array([task.action_mask(decision) for decision in decisions])
         info["_action_mask"] = present

@@ -84,7 +84,8 @@ def test_other_decisions_are_none_of_its_business(corpus: Path, own_box: Path) -
         load_policy("inline-test", env)
 
 
-def test_whatever_is_in_the_box_of_the_package_loads_has_a_card_and_fits(env: CompilerEnv) -> None:
+def test_whatever_is_in_the_box_of_the_package_loads_has_a_card_and_fits(corpus: Path) -> None:
+    env = gym.make("mlgo/Inline-v0", corpus=str(corpus), calls=True).unwrapped
     for name in box.boxed_policies():
         policy = load_policy(name, env)
         observation, info = env.reset(options={"module": "calls"})

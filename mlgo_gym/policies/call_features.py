@@ -1,0 +1,86 @@
+"""What a decision could know beside clang's features: which function is called, and what was decided before.
+
+Whether a function is dropped once nothing calls it any more, and whether earlier calls of it were kept, is what decides
+most often whether inlining one more call of it makes a module smaller; clang's features say neither.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from mlgo_gym.policies.normalization import Floats
+from mlgo_gym.session.inline_calls import INTERNAL, Call
+
+CALL_FEATURES = (
+    *("callee_linkage", "callee_unnamed", "callee_comdat", "caller_linkage", "callee_lines", "callee_calls"),
+    *("component_others", "component_visits", "component_decisions"),
+    *("callee_kept", "callee_inlined", "callee_users_left", "callee_last"),
+    *("caller_inlined", "caller_kept", "pair_inlined", "pair_kept", "callee_inner_inlined", "callee_inner_kept"),
+    *("module_decisions", "module_share"),
+)
+"""The names, in order.
+
+The first six are the fields of `Call` (`callee_lines` is `instructions`). `component_*`: how many other functions are
+in the caller's component, how often clang was there before, and how many decisions there were in this visit.
+`callee_kept` and `callee_inlined`: how many calls of the callee were kept and inlined so far; `callee_users_left`:
+`callee_users` less those kept; `callee_last`: 1 where nothing else uses the callee. `caller_*`: the same of the calls
+in the caller, `pair_*` of those of this callee in this caller, `callee_inner_*` of those in the callee.
+`module_decisions`: how many decisions there were, and `module_share` the same for each function of the module.
+"""
+
+USED = ("callee_users", "node_count")
+"""Clang's features that these are made of."""
+
+
+class CallHistory:
+    """The decisions of one episode so far."""
+
+    def __init__(self) -> None:
+        self._made = 0
+        # By whom or what was called, and whether it was inlined.
+        self._of_callee: Counter[tuple[str, bool]] = Counter()
+        self._in_caller: Counter[tuple[str, bool]] = Counter()
+        self._of_pair: Counter[tuple[str, str, bool]] = Counter()
+
+    def add(self, context: str, callee: str, *, inlined: bool) -> None:
+        """Note a decision.
+
+        Args:
+            context: the functions that the inliner was at.
+            callee: the function that was called.
+            inlined: the answer.
+        """
+        self._made += 1
+        self._of_callee[callee, inlined] += 1
+        self._in_caller[context, inlined] += 1
+        self._of_pair[context, callee, inlined] += 1
+
+    def features(self, context: str, visit: int, position: int, call: Call, users: float, functions: float) -> Floats:
+        """Return the values of `CALL_FEATURES`, float32 of shape (21,).
+
+        Args:
+            context: the functions that the inliner is at.
+            visit: how often it was there before.
+            position: the number of the decision within this visit.
+            call: the call.
+            users: the feature `callee_users`.
+            functions: the feature `node_count`.
+        """
+        callee = call.callee
+        kept = self._of_callee[callee, False]
+        # Clang counts the symbol of a function that others can see as one more use.
+        uses = users - (call.linkage != INTERNAL)
+        return np.array(
+            (
+                *(call.linkage, call.unnamed, call.comdat, call.caller_linkage, call.instructions, call.calls),
+                *(context.count(", "), visit, position),
+                *(kept, self._of_callee[callee, True], users - kept, uses <= 1),
+                *(self._in_caller[context, True], self._in_caller[context, False]),
+                *(self._of_pair[context, callee, True], self._of_pair[context, callee, False]),
+                *(self._in_caller[callee, True], self._in_caller[callee, False]),
+                *(self._made, self._made / max(1.0, functions)),
+            ),
+            np.float32,
+        )

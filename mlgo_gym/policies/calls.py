@@ -1,0 +1,75 @@
+"""Networks that see the call that a decision is about, and what was decided before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import PolicyError
+from mlgo_gym.policies.call_features import CALL_FEATURES, USED, CallHistory
+from mlgo_gym.policies.choice import chooser
+from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.named_features import feature_vector
+from mlgo_gym.policies.network import Network
+
+
+def sees_calls(network: Network) -> bool:
+    """Return whether a network has inputs that only `calls=True` gives."""
+    return not set(CALL_FEATURES).isdisjoint(network.features)
+
+
+class CallsPolicy:
+    """Takes the action that a network prefers; what it sees beside clang's features is followed here.
+
+    It serves one episode at a time, and starts afresh where `info["decision"]` is 0.
+
+    Args:
+        env: the environment, with `calls=True`, and observations of any form.
+        network: the network; some of its features are among `CALL_FEATURES`.
+
+    Raises:
+        PolicyError: the environment lacks a feature, foretells no calls, or has other actions.
+    """
+
+    def __init__(self, env: CompilerEnv, network: Network) -> None:
+        if not env.setup.settings.calls:
+            raise PolicyError(
+                "the policy sees which function is called and what was decided before, and this environment foretells "
+                "no calls: make it with calls=True (--set calls=true)"
+            )
+        own = [name for name in network.features if name not in CALL_FEATURES]
+        self._network = network
+        self._features = feature_vector("mlp", env, [*own, *USED])
+        self._choose = chooser("mlp", env, network.outputs)
+        there = [*own, *USED, *CALL_FEATURES]
+        self._columns = [there.index(name) for name in network.features]
+        self._history = CallHistory()
+        self._last: tuple[str, bool] | None = None
+
+    def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
+        """Return the network's choice."""
+        call, context = info["call"], info["context"]
+        if info["decision"] == 0:
+            self._history, self._last = CallHistory(), None
+        if self._last is not None:
+            # What was foretold of the last call is known by now.
+            self._history.add(self._last[0], call.previous, inlined=self._last[1])
+        values = self._features(observation)
+        users, functions = float(values[-2]), float(values[-1])
+        more = self._history.features(context, info["visit"], info["position"], call, users, functions)
+        outputs = self._network(np.concatenate([values, more])[self._columns])
+        action = self._choose(outputs, info.get("action_mask"))
+        self._last = context, bool(action)
+        return action
+
+
+def network_policy(env: CompilerEnv, network: Network) -> CallsPolicy | MlpPolicy:
+    """Return the policy of a network, by what it sees.
+
+    Raises:
+        PolicyError: it does not fit the environment.
+    """
+    return CallsPolicy(env, network) if sees_calls(network) else MlpPolicy(env, network)
