@@ -37,7 +37,8 @@ def exported_network(policy: str) -> Network:
         policy: a policy in the box, or `mlp:FILE`.
 
     Raises:
-        PolicyError: there is no such policy, it is a rule, its file is no network, or it sees more than clang's features.
+        PolicyError: there is no such policy, it is a rule, its file is no network, or one that sees more than clang's
+            features.
     """
     path = network_path(policy)
     if path is None:
@@ -45,7 +46,7 @@ def exported_network(policy: str) -> Network:
     network = Network.load(path)
     if sees_calls(network):
         raise PolicyError(
-            f"a network of clang's own features was wanted, and {policy} also sees which function is called and what was "
-            "decided before, which only environments with calls=True follow: name another"
+            f"a network of clang's own features was wanted, and {policy} also sees which function is called and what "
+            "was decided before, which only environments with calls=True follow: name another"
         )
     return network
