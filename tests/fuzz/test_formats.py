@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fuzz import __main__ as program
 from tests.fuzz.formats import FORMATS, Format
 from tests.fuzz.judge import Judge
 from tests.fuzz.mutations import mutate
@@ -71,3 +75,20 @@ def test_a_reader_that_fails_otherwise_is_found() -> None:
     assert found is not None
     assert found.what.startswith("KeyError at tests/fuzz/test_formats.py:")
     assert judge.refused == 0
+
+
+def test_fuzzing_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+    fates: Iterator[bool] = iter([True, False, True, True])
+
+    def run(name: str, words: list[str], place: Path, total: dict[str, Any]) -> None:
+        seeds.append(int(words[3]))
+        if not next(fates):
+            raise KeyboardInterrupt
+        total["inputs"] += int(words[2])
+
+    monkeypatch.setattr(program, "_run", run)
+    with suppress(KeyboardInterrupt):
+        program.fuzz(FORMATS["elf"], 600_000, 7, tmp_path, resume=True)
+    assert program.fuzz(FORMATS["elf"], 600_000, 7, tmp_path, resume=True)["inputs"] == 600_000
+    assert seeds == [7, 8, 8, 9]
