@@ -54,10 +54,12 @@ fuzz: $(VENV)/.installed-fuzz
 release-check: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/release_check.py $(if $(NETWORK),--network)
 
-# The tests on each Python that is there, with the oldest and the newest requirements, and with each clang.
+# The tests on each Python that is there, with the oldest and the newest requirements, and with each clang. TESTS names
+# some of them, `core` those of the engine.
 compatibility: $(VENV)/.installed-nox
-	$(BIN)/nox --report build/nox.json
-	$(BIN)/python benchmarks/compatibility.py build/nox.json
+	@mkdir -p build
+	$(BIN)/nox --report build/nox.json $(if $(TESTS),-- $(TESTS)); status=$$?; \
+	    $(BIN)/python benchmarks/compatibility.py build/nox.json && exit $$status
 
 format:
 	$(BIN)/ruff check --fix

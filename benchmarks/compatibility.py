@@ -61,9 +61,10 @@ def main() -> None:
     found: dict[str, str] = {}
     for report in arguments.reports:
         for session in json.loads(report.read_bytes())["sessions"]:
-            line = row(session["signature"], session["result"])
+            signature = max(session["signatures"], key=len)  # the one with all parameters
+            line = row(signature, session["result"])
             if line is not None:
-                found[session["signature"]] = line
+                found[signature] = line
     titles = ["session", "Python", "gymnasium", "numpy", "clang", "tests", "passed", "skipped", "failed", "result"]
     table = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|", *found.values()]
     before, mark, rest = PAGE.read_text().partition(BEGIN)

@@ -65,6 +65,20 @@ def test_only_what_was_run_is_in_the_table(tmp_path: Path, monkeypatch: pytest.M
         "| `suite-3.10(lowest-direct)` | 3.10.13 | 1.2.2 | 1.24.4 | 22.1.8 | all | 6 | 2 | 1 | failed |"
     )
     assert compatibility.row("suite-3.12(highest)", "skipped") is None
+
+    # As nox writes it.
+    signatures = {"suite-3.10(lowest-direct)": "failed", "suite-3.12(highest)": "skipped"}
+    sessions = [{"name": "suite", "signatures": ["suite", name], "result": end} for name, end in signatures.items()]
+    (tmp_path / "nox.json").write_text(json.dumps({"result": 0, "sessions": sessions}))
+    page = tmp_path / "page.md"
+    page.write_text("before\n" + compatibility.BEGIN + "old\n" + compatibility.END + "\nafter\n")
+    monkeypatch.setattr(compatibility, "PAGE", page)
+    monkeypatch.setattr(sys, "argv", ["compatibility.py", str(tmp_path / "nox.json")])
+    compatibility.main()
+    lines = page.read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("before", "after")
+    assert [line.split(" | ")[1] for line in lines if line.startswith("| `")] == ["3.10.13"]
+    assert "old" not in lines
     assert compatibility.label_of("clang(compiler='wheel-17')") == "clang-wheel-17"
 
 
