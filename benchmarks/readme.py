@@ -4,7 +4,7 @@
     python benchmarks/readme.py --network   # the rest too
 
 It runs with the Python that it is started with, and the commands beside that, so that it proves an installation too.
-Commands that work on whole datasets get `--limit 2`, and what they need is laid ready: the policy of the examples as
+Commands that work on whole datasets get two modules, and what they need is laid ready: the policy of the examples as
 `my_policy.py`, and a small project with a Makefile. What is not run here is listed, with the reason. The exit status is
 1 where something fails.
 """
@@ -35,7 +35,11 @@ ELSEWHERE = {
 DATASETS = re.compile(r"(--corpus|importance) [\w@,]*(zstd|lz4|sentencepiece)|corpus fetch")
 """What needs the sources of a dataset, which come from a package index."""
 
-WHOLE = re.compile(r"^mlgo-gym (evaluate|search) ")
+SHORTER = {
+    "mlgo-gym evaluate ": "--limit 2",
+    "mlgo-gym search ": "--module lib/common/pool.o --module lib/common/zstd_common.o",
+}
+"""What commands that work on whole datasets are given beside what the page has, by their beginning."""
 
 BESIDE_BUILTIN = re.compile(r"--corpus [\w@,]+,builtin\b")
 """Without a network the builtin corpus stands for those beside it."""
@@ -81,7 +85,7 @@ def steps(text: str, *, network: bool) -> list[Step]:
         why_not = next((why for begin, why in ELSEWHERE.items() if command.startswith(begin)), "")
         if not why_not and not network and DATASETS.search(command):
             why_not = "needs the network: --network"
-        run = f"{command} --limit 2" if WHOLE.match(command) else command
+        run = " ".join([command, *(more for begin, more in SHORTER.items() if command.startswith(begin))])
         if not network and BESIDE_BUILTIN.search(run):
             run, why_not = BESIDE_BUILTIN.sub("--corpus builtin", run), ""
         found.append(Step(command, () if why_not else ("bash", "-c", run), why_not))
