@@ -18,8 +18,8 @@ def with_smallest(result: EvaluationResult) -> EvaluationResult:
 
     That is a method of its own, for N compiles of each module, and what `mlgo-clang` does where `MLGO_POLICY` names
     several policies. There `default` is clang alone, and so it is here: where it is among them no module gets larger,
-    though clang's own choices over the channel may end otherwise (docs/exactness.md). The time is the sum
-    of all compiles; a module has failed where all have. Modules in which there is nothing to decide stay as they are.
+    though clang's own choices over the channel may end otherwise (docs/exactness.md). Times and decisions are
+    the sums of all compiles; a module has failed where all have. Modules in which there is nothing to decide stay as they are.
 
     Raises:
         MlgoError: there are fewer than two policies, or one has not been played on all the modules yet.
@@ -48,7 +48,13 @@ def _smallest(name: str, episodes: Sequence[EpisodeResult], metric: str) -> Epis
     done = [episode for episode in episodes if episode.status == DONE]
     alone = [_by_clang_alone(episode) if episode.policy == DEFAULT else episode for episode in done]
     best = min(alone, key=lambda episode: episode.measures[metric][0]) if alone else episodes[0]
-    return replace(best, policy=name, seconds=math.fsum(episode.seconds for episode in episodes))
+    return replace(
+        best,
+        policy=name,
+        decisions=sum(episode.decisions for episode in episodes),
+        seconds=math.fsum(episode.seconds for episode in episodes),
+        policy_seconds=math.fsum(episode.policy_seconds for episode in episodes),
+    )
 
 
 def _by_clang_alone(episode: EpisodeResult) -> EpisodeResult:
