@@ -8,10 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from mlgo_gym.scheduling.ray_cluster import ray_library
+
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[str]:
     """The address of a cluster of two nodes with one processor each."""
+    # Its settings count for the nodes too: workers of theirs that let all else go first are starved by other tests.
+    ray_library()
     from ray.cluster_utils import Cluster
 
     folder = tempfile.mkdtemp(prefix="mlgo-ray-test-", dir="/tmp")

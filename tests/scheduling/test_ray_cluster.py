@@ -17,6 +17,7 @@ import pytest
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.scheduling import Abroad, Backlog, EachAlone, Lost, workers
+from mlgo_gym.scheduling.ray_cluster import STARTS, ray_library
 from mlgo_gym.scheduling.shelf import Good, Shelf
 from tests.evaluation.test_evaluation import comparable
 from tests.evaluation.test_workers import FAULTY, PROGRAM, finished, until
@@ -152,6 +153,29 @@ def test_an_address_where_nothing_is_is_an_error() -> None:
     with pytest.raises(MlgoError, match=r"a Ray cluster was to be at 127\.0\.0\.1:1, and cannot be used"):
         run("127.0.0.1:1", lambda number, shelf: number, 1)
     assert time.monotonic() - started < 120
+
+
+def test_a_cluster_that_a_busy_machine_could_not_start_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = ray_library()
+    left: list[subprocess.Popen[bytes]] = []
+    folders: list[Path] = []
+
+    def init(**settings: Any) -> None:
+        folders.append(Path(settings["_temp_dir"]))
+        left.append(subprocess.Popen(["sh", "-c", "read line", settings["_temp_dir"]], stdin=subprocess.PIPE))
+        while settings["_temp_dir"] not in Path(f"/proc/{left[-1].pid}/cmdline").read_text():
+            pass  # not yet that program
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with pytest.raises(MlgoError, match=r"a Ray cluster was to be at local.*timed out during startup"):
+        run("local", lambda number, shelf: number, 1)
+    assert [each.wait(20) for each in left] == [-signal.SIGKILL] * STARTS
+    assert not any(folder.exists() for folder in folders)
+    for each in left:
+        assert each.stdin is not None
+        each.stdin.close()
 
 
 def test_an_evaluation_is_that_of_this_machine_and_reads_no_folder_of_it(

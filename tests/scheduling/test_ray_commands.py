@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,10 @@ from mlgo_gym.training.best_of import BestOf
 from mlgo_gym.training.cloning import Cloning
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.evolution import Evolution
+from mlgo_gym.training.imitation import Imitation
 from mlgo_gym.training.labelling import Labelling
+from mlgo_gym.training.road import Road
+from mlgo_gym.training.teacher import TeacherSettings
 from tests.scheduling.marks import on_a_cluster
 
 pytest.importorskip("ray")
@@ -32,14 +36,15 @@ def without_times(line: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if "seconds" not in name}
 
 
-def test_a_search_and_its_recipes(cluster: str, varied: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("algorithm", ["greedy", "bundles"])
+def test_a_search_and_its_recipes(algorithm: str, cluster: str, varied: str, tmp_path: Path) -> None:
     found = []
     # A clang that inlines nothing by itself can be improved on.
     arguments = {"corpus": varied, "extra_flags": ["-mllvm", "-inline-threshold=-1000"]}
     for name, address in (("here", None), ("there", cluster)):
         folder = tmp_path / name
         folder.mkdir()
-        search = CorpusSearch("mlgo/Inline-v0", arguments, "greedy", compiles=20, recipes=folder)
+        search = CorpusSearch("mlgo/Inline-v0", arguments, algorithm, compiles=12, recipes=folder)
         results = {result.module: replace(result, seconds=0.0) for result in search.run(ray=address)}
         found.append((results, {file.name: file.read_bytes() for file in folder.iterdir()}))
     assert found[0] == found[1]
@@ -55,6 +60,15 @@ def test_labels(cluster: str, corpus: Path, tmp_path: Path) -> None:
     ]
     assert found[0] == found[1]
     assert len(found[0]) == 3
+
+
+def test_a_policy_from_labels_to_the_margin(cluster: str, varied: str, tmp_path: Path) -> None:
+    imitation = Imitation(TeacherSettings(seeds=1, trees=5), NetworkSettings((4,), 20))
+    road = Road(Labelling(varied, compiles=2), imitation, 2, (0.0, 20.0), varied)
+    here, there = (road.run(tmp_path / name, ray=address) for name, address in (("here", None), ("there", cluster)))
+    assert here.read_bytes() == there.read_bytes()
+    cards = [json.loads(file.with_name("policy.json").read_bytes()) for file in (here, there)]
+    assert cards[0]["margins"] == cards[1]["margins"]
 
 
 def test_the_best_of_several_baselines(cluster: str, corpus: Path, tmp_path: Path) -> None:
