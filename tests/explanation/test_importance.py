@@ -71,6 +71,7 @@ def test_the_blindfolded_see_one_feature_of_other_decisions() -> None:
     assert rows[0].sum() == 1
 
 
+@pytest.mark.libraries
 def test_shapley_values_agree_on_what_a_rule_listens_to() -> None:
     pytest.importorskip("shap")
     found = Importance(CORPUS, "threshold:20", compiled=0, shap=20, limit=2, largest=25_000).find()
