@@ -18,8 +18,8 @@ def with_smallest(result: EvaluationResult) -> EvaluationResult:
 
     That is a method of its own, for N compiles of each module, and what `mlgo-clang` does where `MLGO_POLICY` names
     several policies. There `default` is clang alone, and so it is here: where it is among them no module gets larger,
-    though clang's own choices over the channel may end otherwise (docs/exactness.md). Times and decisions are
-    the sums of all compiles; a module has failed where all have. Modules in which there is nothing to decide stay as they are.
+    though clang's own choices over the channel may end otherwise (docs/exactness.md). Times and decisions are the sums
+    of all compiles; a module has failed where all have. Modules in which there is nothing to decide stay as they are.
 
     Raises:
         MlgoError: there are fewer than two policies, or one has not been played on all the modules yet.
