@@ -18,8 +18,8 @@ from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.box import box_file
 
 LABELS = Path(__file__).parent.parent / "docs/results/labels"
-LEARNED_FROM = {"inline-os": ("Os", "Oz"), "inline-oz": ("Oz",)}
-"""The levels whose labels each policy learned from."""
+LEARNED_FROM = {"inline-os": ("Os", "Oz"), "inline-oz": ("Oz",), "inline-oz-calls": ("Oz-with-calls",)}
+"""The files of labels that each policy learned from; a name begins with the level."""
 
 DIGITS = 16
 """So many of a digest are enough to tell modules apart, and the package stays small."""
@@ -27,10 +27,11 @@ DIGITS = 16
 PER_LINE = 6
 
 
-def digests_at(level: str) -> set[str]:
-    """Return the digests of the modules that were labelled at a level."""
+def digests_of(labels: str) -> set[str]:
+    """Return the digests of the modules that a file of labels is about."""
+    level = labels.partition("-")[0]
     parquet: Any = importlib.import_module("pyarrow.parquet")
-    table = parquet.read_table(LABELS / f"{level}.parquet", columns=["dataset", "module"])
+    table = parquet.read_table(LABELS / f"{labels}.parquet", columns=["dataset", "module"])
     toolchain = find_toolchain("bundled")
     modules: dict[str, set[str]] = {}
     for row in table.to_pylist():
@@ -46,9 +47,9 @@ def digests_at(level: str) -> set[str]:
 
 def main() -> None:
     """Write the file beside each policy."""
-    at = {level: digests_at(level) for level in ("Os", "Oz")}
-    for name, levels in LEARNED_FROM.items():
-        digests = sorted(set().union(*(at[level] for level in levels)))
+    of = {labels: digests_of(labels) for labels in {each for files in LEARNED_FROM.values() for each in files}}
+    for name, files in LEARNED_FROM.items():
+        digests = sorted(set().union(*(of[labels] for labels in files)))
         lines = [" ".join(digests[begin : begin + PER_LINE]) for begin in range(0, len(digests), PER_LINE)]
         heading = f"# SHA-256, {DIGITS} digits of each, of the {len(digests)} sources that {name} was trained on\n"
         sidecar(box_file(name)).write_text(heading + "".join(f"{line}\n" for line in lines))

@@ -60,6 +60,7 @@ _EVOLVE = (
 
 POLICIES = (
     Row("policy in the box", "{box}"),
+    Row("policy in the box that sees calls", "inline-oz-calls", levels=("Oz",)),
     Row("clang's own choices over the channel", "default"),
     Row("`threshold:0`", "threshold:0"),
     Row("`threshold:5`: clang's own at -Oz", "threshold:5"),

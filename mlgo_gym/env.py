@@ -79,14 +79,12 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         warm_resets: keep clangs waiting at the first decision of the modules met last, 8 at most and 1 GiB together,
             and copy one for each further episode of its module, where snapshots are possible. With the scope of a
             function they wait at functions, 32 at most, and are copied for later functions of the module too. Default:
-            where it wins, for tasks whose decisions come after the optimiser when modules are not optimised once, or
-            when compiles end with a function.
+            for decisions after the optimiser where modules are not optimised once, or compiles end with a function.
         trust: run the recorded flags of the corpus whatever they are. By default those that may do more than shape code
             are refused, and compilers cannot write outside their scratch folder where the kernel can see to that.
         contexts: follow in which functions clang inlines: `info` has `context`, `visit` and `position` then. Costs up
             to a quarter of a compile. Register allocation has its contexts without it.
-        calls: foretell the call that each inlining decision is about: `info` has `call` then, a
-            `mlgo_gym.session.inline_calls.Call`. Costs what `contexts` and the names of callees cost.
+        calls: foretell which call each inlining decision is about, `info["call"]`; costs as much as `credit`.
         credit: with the last `info`, the bytes that each inlining decision saved, and the bytes of each function.
             Costs up to a third of a compile, and one more compile per module.
         render_mode: what `render()` returns: `"ansi"`, a text; `"rgb_array"`, a picture (the extra `render`);

@@ -43,7 +43,6 @@ class ForkableSession(Session):
         twin = ForkableSession.__new__(ForkableSession)
         twin._begin(self.advisors, self.command, self._stderr.copy(), self.limits)
         twin._waiting = self._waiting
-        twin._foretelling = None if self._foretelling is None else self._foretelling.copy()
 
         def make_files() -> tuple[dict[FileId, str], str]:
             twin._connection, files = self._connection.copy()

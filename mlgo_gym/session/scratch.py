@@ -7,9 +7,12 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Sequence
 from functools import lru_cache
 from multiprocessing.util import Finalize
 from pathlib import Path
+
+from mlgo_gym.errors import CompilerError
 
 _PREFIX = "mlgo-gym-"
 
@@ -70,3 +73,12 @@ def _kill_those_that_name(folder: Path) -> None:
                 continue
             if f"channel-base={folder}/".encode() in (entry / "cmdline").read_bytes():
                 os.kill(int(entry.name), signal.SIGKILL)
+
+
+def no_room(command: Sequence[str], error: OSError) -> CompilerError:
+    """Return the error of a compile whose channels could not be made."""
+    return CompilerError(
+        f"a compile was to have its channels in {scratch_parent()} and its object in memory, and could not: {error}",
+        kind="start",
+        command=tuple(command),
+    )

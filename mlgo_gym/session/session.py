@@ -29,7 +29,7 @@ from mlgo_gym.session.host_fork import close_after_fork, forget
 from mlgo_gym.session.inline_contexts import InlineContexts
 from mlgo_gym.session.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.session.process import CompilerProcess, describe_end
-from mlgo_gym.session.scratch import scratch_parent, scratch_root
+from mlgo_gym.session.scratch import no_room, scratch_root
 from mlgo_gym.session.standard_error import StandardError
 from mlgo_gym.session.starvation import Starvation
 
@@ -53,7 +53,6 @@ class Session:
     """
 
     _process: CompilerProcess | None
-    _foretelling: Foretelling | None
 
     def __init__(
         self,
@@ -69,9 +68,8 @@ class Session:
     ) -> None:
         if contexts:
             inline_contexts.refuse_hiding(command)
-        self._begin(advisors, (), StandardError(InlineContexts() if contexts else None), limits)
-        if foretell and contexts and callees:
-            self._foretelling = Foretelling()
+        followed_by = InlineContexts() if contexts else None
+        self._begin(advisors, (), StandardError(followed_by, Foretelling() if foretell else None), limits)
         try:
             self._connection = Connection.make(
                 self.advisors, optimization_record=optimization_record, stderr_file=contexts
@@ -93,20 +91,13 @@ class Session:
             self._release()
             refuse_at_descriptor_limit(error)
             if isinstance(error, OSError):
-                raise CompilerError(
-                    f"a compile was to have its channels in {scratch_parent()} and its object in memory, and could "
-                    f"not: {error}",
-                    kind="start",
-                    command=tuple(command),
-                ) from error
+                raise no_room(command, error) from error
             raise
 
     def _begin(
         self, advisors: Sequence[Advisor], command: tuple[str, ...], stderr: StandardError, limits: Limits
     ) -> None:
-        self.advisors = tuple(advisors)
-        self.limits = limits
-        self.command = command
+        self.advisors, self.command, self.limits = tuple(advisors), command, limits
         self.exited = False
         self._waiting: int | None = None
         self._ready: deque[Decision] = deque()
@@ -117,7 +108,6 @@ class Session:
         self._core: SharedAffinity | None = None
         self._unread: Channel | None = None
         self._starvation = Starvation()
-        self._foretelling = None
 
     def _watch(self) -> None:
         for descriptor in self.descriptors():
@@ -180,8 +170,7 @@ class Session:
         """
         assert self._waiting is not None, "advise() answers a decision: wait for one first"
         channel = self._connection.channels[self._waiting]
-        if self._foretelling is not None and channel.advisor is INLINING:
-            self._foretelling.answer(answer)
+        self._stderr.answered(answer)
         self._waiting = None
         try:
             # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.
@@ -282,11 +271,7 @@ class Session:
             return decision
         self._read_stderr()
         site = self._stderr.site(self._connection)
-        call = None
-        if self._foretelling is not None:
-            header = self.header(decision.advisor)
-            assert header is not None, "clang has asked"
-            call = self._foretelling.ask(decision.payload, header, self._stderr.contexts)
+        call = self._stderr.call(decision.payload, self.header(decision.advisor))
         return Decision(decision.advisor, site.component, site.position, decision.payload, site.visit, call)
 
     def _read(self, channel: Channel) -> Decision | None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 
 from mlgo_gym.errors import ToolchainError
+from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session.connection import Connection
+from mlgo_gym.session.foretelling import Foretelling
+from mlgo_gym.session.inline_calls import Call
 from mlgo_gym.session.inline_contexts import PLACE_FLAGS, InlineContexts, InlineSite, without_own_words
 from mlgo_gym.session.stderr_tail import KEPT_BYTES, StderrTail
 
@@ -20,14 +23,16 @@ class StandardError:
 
     Args:
         contexts: what follows by it in which functions clang inlines; None where that is not wanted.
+        foretelling: what foretells by these which call each decision is about; None where that is not wanted.
 
     Attributes:
         contexts: as given.
         tail: the end of what was said.
     """
 
-    def __init__(self, contexts: InlineContexts | None) -> None:
+    def __init__(self, contexts: InlineContexts | None, foretelling: Foretelling | None = None) -> None:
         self.contexts = contexts
+        self._foretelling = foretelling
         self.tail = StderrTail()
         self._position = 0
 
@@ -70,6 +75,22 @@ class StandardError:
             )
         return site
 
+    def call(self, payload: bytes, header: LogHeader | None) -> Call | None:
+        """Return the call that the decision whose `site()` was asked for is probably about; None: nobody foretells it.
+
+        Args:
+            payload: the features of the decision.
+            header: the advisor's.
+        """
+        if self._foretelling is None or self.contexts is None or header is None:
+            return None
+        return self._foretelling.ask(payload, header, self.contexts)
+
+    def answered(self, advice: bytes) -> None:
+        """Note the answer to the decision that clang waits with."""
+        if self._foretelling is not None:
+            self._foretelling.answer(advice)
+
     @property
     def text(self) -> str:
         """The end of what clang has said, without what it was made to say to be followed."""
@@ -80,6 +101,7 @@ class StandardError:
 
     def copy(self) -> StandardError:
         """Return a copy for a connection of its own, whose file is empty."""
-        twin = StandardError(None if self.contexts is None else self.contexts.copy())
+        foretelling = None if self._foretelling is None else self._foretelling.copy()
+        twin = StandardError(None if self.contexts is None else self.contexts.copy(), foretelling)
         twin.tail = self.tail.copy()
         return twin
