@@ -36,10 +36,7 @@ class CallsPolicy:
 
     def __init__(self, env: CompilerEnv, network: Network) -> None:
         if not env.setup.settings.calls:
-            raise PolicyError(
-                "the policy sees which function is called and what was decided before, and this environment foretells "
-                "no calls: make it with calls=True (--set calls=true)"
-            )
+            raise _no_calls("this environment foretells none: make it with calls=True (--set calls=true)")
         own = [name for name in network.features if name not in CALL_FEATURES]
         self._network = network
         self._features = feature_vector("mlp", env, [*own, *USED])
@@ -50,7 +47,13 @@ class CallsPolicy:
         self._last: tuple[str, bool] | None = None
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
-        """Return the network's choice."""
+        """Return the network's choice.
+
+        Raises:
+            PolicyError: the info tells no call, as in a search or in labelling.
+        """
+        if "call" not in info:
+            raise _no_calls("here nobody foretells them: it decides in the episodes of environments")
         call, context = info["call"], info["context"]
         if info["decision"] == 0:
             self._history, self._last = CallHistory(), None
@@ -64,6 +67,10 @@ class CallsPolicy:
         action = self._choose(outputs, info.get("action_mask"))
         self._last = context, bool(action)
         return action
+
+
+def _no_calls(found: str) -> PolicyError:
+    return PolicyError(f"the policy sees which function is called and what was decided before, and {found}")
 
 
 def network_policy(env: CompilerEnv, network: Network) -> CallsPolicy | MlpPolicy:

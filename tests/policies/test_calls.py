@@ -73,6 +73,14 @@ def test_an_environment_that_foretells_no_calls_is_refused(tmp_path: Path) -> No
     env.close()
 
 
+def test_a_decision_without_a_call_is_refused(tmp_path: Path) -> None:
+    env = gym.make("mlgo/Inline-v0", calls=True)
+    policy = load_policy(write(tmp_path / "a.safetensors", (1, 0, 0), -0.5), env)
+    with pytest.raises(PolicyError, match="here nobody foretells them"):
+        policy.act(None, {"decision": 0, "context": "f"})
+    env.close()
+
+
 def test_only_networks_that_see_calls_want_them(tmp_path: Path) -> None:
     assert wants_calls(write(tmp_path / "a.safetensors", (1, 0, 0), -0.5))
     assert not wants_calls("inline-oz")
