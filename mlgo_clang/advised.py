@@ -9,13 +9,14 @@ from mlgo_clang.conversation import EVICTION, INLINING, Advisor, Compile, Interr
 from mlgo_clang.counters import count
 from mlgo_clang.driver import FAILED, become, say
 from mlgo_clang.header import ProtocolError
-from mlgo_clang.policies import PolicyError, eviction_policy, inlining_policy, network_file
+from mlgo_clang.policies import PolicyError, eviction_policy, inlining_policy, network_file, sees_calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mlgo_clang.invocation import Invocation
+    from mlgo_clang.recipes import Recipe
     from mlgo_clang.settings import Settings
 
 
@@ -48,6 +49,27 @@ class _Job:
     def output(self) -> str:
         """Where the object goes; clang puts it into the current folder where no `-o` is given."""
         return self.invocation.output or f"{os.path.splitext(os.path.basename(self.invocation.source))[0]}.o"
+
+
+class _Candidate:
+    """What answers in a compile.
+
+    Args:
+        decisions: answers that are known already.
+
+    Attributes:
+        advisors: what clang asks.
+        questions: how many questions there are; None where that is not known.
+    """
+
+    __slots__ = ("advisors", "questions")
+
+    def __init__(self, decisions: Recipe | None = None) -> None:
+        self.advisors: list[Advisor] = []
+        self.questions: int | None = None
+        if decisions is not None:
+            self.advisors.append(Advisor(INLINING, decisions.bind))
+            self.questions = len(decisions.answers)
 
 
 def compile_advised(settings: Settings, invocation: Invocation, compiler: Sequence[str], rest: Sequence[str]) -> int:
@@ -102,7 +124,7 @@ def _compile_by_recipe(job: _Job) -> int | None:
         if not recipe.answers:
             count("compiled by a recipe")
             become(job.command)
-        problem = _run(job, [Advisor(INLINING, recipe.bind)], len(recipe.answers))
+        problem = _run(job, _Candidate(recipe))
     except (RecipeError, ProtocolError, OSError) as error:
         problem = str(error)
     except Interrupted as end:
@@ -116,31 +138,37 @@ def _compile_by_recipe(job: _Job) -> int | None:
 
 def _compile(job: _Job) -> str:
     """Compile with advice, and return what went wrong; nothing is said and nothing is left if anything did."""
-    candidates = [_advisors(job, policy) for policy in job.settings.policies]
+    candidates = [_candidate(job, policy) for policy in job.settings.policies]
     problem = _run(job, candidates[0]) if len(candidates) == 1 else _compile_smallest(job, candidates)
     if not problem:
         count("compiled with a policy")
     return problem
 
 
-def _advisors(job: _Job, policy: str) -> list[Advisor]:
-    advisors = []
+def _candidate(job: _Job, policy: str) -> _Candidate:
     level, eviction = job.invocation.level, job.settings.eviction_policy
-    if policy != "default":
-        advisors.append(Advisor(INLINING, inlining_policy(policy, level, job.compiler)))
+    candidate = _Candidate()
+    if sees_calls(policy):
+        from mlgo_clang.calls import decided
+
+        decisions = decided(policy, job.settings.clang, job.compiler, job.rest)
+        candidate = _Candidate(decisions)
+    elif policy != "default":
+        candidate.advisors.append(Advisor(INLINING, inlining_policy(policy, level, job.compiler)))
     if eviction != "default":
-        advisors.append(Advisor(EVICTION, eviction_policy(eviction, level, job.compiler)))
-    return advisors
+        candidate.advisors.append(Advisor(EVICTION, eviction_policy(eviction, level, job.compiler)))
+        candidate.questions = None
+    return candidate
 
 
-def _compile_smallest(job: _Job, candidates: Sequence[Sequence[Advisor]]) -> str:
+def _compile_smallest(job: _Job, candidates: Sequence[_Candidate]) -> str:
     """Compile with each, leave the object with the fewest bytes of instructions, and return what went wrong."""
     from mlgo_clang.object_size import ObjectSizeError, text_size
 
     sizes = []
-    for advisors in candidates:
+    for candidate in candidates:
         warnings = bytearray()
-        if problem := _run(job, advisors, warnings=warnings):
+        if problem := _run(job, candidate, warnings):
             return problem
         try:
             sizes.append(text_size(job.output))
@@ -150,15 +178,13 @@ def _compile_smallest(job: _Job, candidates: Sequence[Sequence[Advisor]]) -> str
     if best != len(sizes) - 1:
         # Compiled once more, not copied: an object is not all that a compile leaves.
         warnings.clear()
-        if problem := _run(job, candidates[best], warnings=warnings):
+        if problem := _run(job, candidates[best], warnings):
             return problem
     _write_all(2, warnings)
     return ""
 
 
-def _run(
-    job: _Job, advisors: Sequence[Advisor], questions: int | None = None, warnings: bytearray | None = None
-) -> str:
+def _run(job: _Job, candidate: _Candidate, warnings: bytearray | None = None) -> str:
     """Run clang and return what went wrong; another number of questions than expected counts as that.
 
     What clang said goes to standard error, or into `warnings` where that is given.
@@ -168,11 +194,13 @@ def _run(
     stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2
     try:
         # The crash of a compile that is made again needs no reproducer.
-        run = Compile([*job.compiler, "-fno-crash-diagnostics"], job.rest, advisors, stderr, job.settings.timeout)
+        run = Compile(
+            [*job.compiler, "-fno-crash-diagnostics"], job.rest, candidate.advisors, stderr, job.settings.timeout
+        )
         if run.status != 0:
             return f"clang ended with status {run.status} while a policy answered it"
-        if questions not in (None, run.questions):
-            return f"the module asks {run.questions} questions, and its recipe has {questions} answers"
+        if candidate.questions not in (None, run.questions):
+            return f"the module asks {run.questions} questions, and there are {candidate.questions} answers"
         if not os.path.exists(job.output):
             return "clang ended well, and there is no object"
         if buffered:
@@ -218,7 +246,7 @@ def _compile_plainly(job: _Job, problem: str) -> int:
 
 def searched_policy(settings: Settings, level: str) -> str:
     """Return the inlining policy as `mlgo-gym` takes it; nothing where it is clang's own, or cannot be read."""
-    policy = next((policy for policy in settings.policies if policy != "default"), "")
+    policy = next((policy for policy in settings.policies if policy != "default" and not sees_calls(policy)), "")
     if policy.partition(":")[0] in ("", "never", "always", "threshold"):
         return policy
     try:

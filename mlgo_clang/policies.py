@@ -18,8 +18,20 @@ NATIVE_VERSION = 2
 """To be changed whenever the native code made of a network changes."""
 
 
+CALLS = "calls:"
+"""What precedes the file of a network that sees which function is called; `mlgo_clang.calls` has these."""
+
+_CALLS_IN_THE_BOX = "-calls"
+"""How the names of those in the box end."""
+
+
 class PolicyError(Exception):
     """A policy that cannot be found, read, or used for what clang asks."""
+
+
+def sees_calls(spec: str) -> bool:
+    """Return whether an inlining policy, as the user names it, sees which function is called."""
+    return spec.startswith(CALLS) or (":" not in spec and spec.endswith(_CALLS_IN_THE_BOX))
 
 
 def inlining_policy(spec: str, level: str, compiler: Sequence[str]) -> Bind:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import subprocess
 
+from mlgo_clang.policies import PolicyError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +38,7 @@ _SIDE_OUTPUTS_JOINED = (
 )
 
 
-class RecipeError(Exception):
+class RecipeError(PolicyError):
     """A recipe that cannot be read, or is not of the module at hand."""
 
 
@@ -59,7 +61,7 @@ class Recipe:
         def decide(_data: bytes, _start: int) -> int:
             answer = next(answers, None)
             if answer is None:
-                raise RecipeError("the module asks more than its recipe answers")
+                raise RecipeError("the module asks more than there are answers")
             return int(answer)
 
         return decide
