@@ -86,9 +86,15 @@ def bind_output(policy: str, env: CompilerEnv, tensor: ModelTensor) -> Callable[
     """
     size = math.prod(tensor.shape)
     if tensor.dtype.kind in "iu" and size == 1 and isinstance(env.action_space, gym.spaces.Discrete):
-        return lambda output, mask: int(output.reshape(-1)[0])  # noqa: ARG005 - one of two
+        return lambda output, mask: _one_of(env, policy, int(output.reshape(-1)[0]))  # noqa: ARG005 - one of two
     choose = chooser(policy, env, size)
     return lambda output, mask: choose(output.reshape(-1), mask)
+
+
+def _one_of(env: CompilerEnv, policy: str, action: int) -> int:
+    if not env.action_space.contains(action):
+        raise PolicyError(f"the policy {policy!r} was to decide on one of {env.action_space}, and answers {action}")
+    return action
 
 
 def _is_flat(env: CompilerEnv) -> bool:

@@ -52,15 +52,18 @@ class OnnxPolicy:
             raise PolicyError(f"{path} was to be an ONNX model, and cannot be used: {error}") from error
         inputs = [_tensor(each) for each in self._model.get_inputs()]
         self._inputs = dict(zip((each.name for each in inputs), bind_inputs("onnx", env, inputs), strict=True))
-        output = self._model.get_outputs()[0]
-        self._outputs = [output.name]
-        self._choose = bind_output("onnx", env, _tensor(output))
-        self._batched = all(tensor.batched for tensor in (*inputs, _tensor(output)))
+        outputs = [_tensor(each) for each in self._model.get_outputs()[:1]]
+        if not outputs:
+            raise PolicyError(f"{path} was to be a model with an output that decides, and has none; export another")
+        self._path = path
+        self._outputs = [outputs[0].name]
+        self._choose = bind_output("onnx", env, outputs[0])
+        self._batched = all(tensor.batched for tensor in (*inputs, *outputs))
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
         """Return what the model decides."""
         feed = {name: read(observation) for name, read in self._inputs.items()}
-        return self._choose(self._model.run(self._outputs, feed)[0], info.get("action_mask"))
+        return self._choose(self._run(feed), info.get("action_mask"))
 
     def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Return what the model decides: at once where its first dimensions are free, else one by one."""
@@ -68,13 +71,23 @@ class OnnxPolicy:
         if not self._batched:
             return [self.act(observation, info) for observation, info in zip(each, infos, strict=True)]
         feed = {name: np.concatenate([read(one) for one in each]) for name, read in self._inputs.items()}
-        outputs = self._model.run(self._outputs, feed)[0]
+        outputs = self._run(feed)
         return [self._choose(output, info.get("action_mask")) for output, info in zip(outputs, infos, strict=True)]
+
+    def _run(self, feed: Mapping[str, Any]) -> Any:
+        try:
+            return self._model.run(self._outputs, feed)[0]
+        except Exception as error:  # as above
+            raise PolicyError(f"{self._path} was to decide, and its model cannot be run: {error}") from error
 
 
 def _tensor(detail: Any) -> ModelTensor:
-    if detail.type not in _TYPES:
-        raise PolicyError(f"tensors of numbers were wanted, and {detail.name} is {detail.type}; export another model")
-    shape = tuple(extent if isinstance(extent, int) else 1 for extent in detail.shape)
-    batched = bool(detail.shape) and not isinstance(detail.shape[0], int)
-    return ModelTensor(detail.name, shape, np.dtype(_TYPES[detail.type]), batched)
+    try:
+        name, kind, extents = str(detail.name), str(detail.type), list(detail.shape)
+    except UnicodeDecodeError as error:
+        raise PolicyError(f"tensors with names were wanted, and one is no UTF-8: {error}; export another") from None
+    if kind not in _TYPES:
+        raise PolicyError(f"tensors of numbers were wanted, and {name} is {kind}; export another model")
+    shape = tuple(extent if isinstance(extent, int) else 1 for extent in extents)
+    batched = bool(extents) and not isinstance(extents[0], int)
+    return ModelTensor(name, shape, np.dtype(_TYPES[kind]), batched)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from mlgo_gym.storage.json_text import parse_json
 MODEL = "model.tflite"
 OUTPUT_SPEC = "output_spec.json"
 """The files of a model as LLVM's `-ml-inliner-model-under-training` takes it."""
+
+MOST_BYTES = 256 << 20
+"""The most that a model's tensors may take: a file of a kilobyte can ask for any size."""
 
 
 class TflitePolicy:
@@ -42,13 +46,15 @@ class TflitePolicy:
         file = path / MODEL if path.is_dir() else path
         try:
             self._model = Interpreter(model_content=file.read_bytes(), num_threads=1)
+            _check_size(self._model.get_tensor_details(), file)
             self._model.allocate_tensors()
-        except (OSError, ValueError, RuntimeError) as error:
+            inputs, outputs = self._model.get_input_details(), self._model.get_output_details()
+        except (OSError, ValueError, RuntimeError) as error:  # a name that is no UTF-8 is a ValueError
             raise PolicyError(f"{file} was to be a TensorFlow Lite model, and cannot be used: {error}") from error
-        inputs = self._model.get_input_details()
+        self._file = file
         self._places = [detail["index"] for detail in inputs]
         self._inputs = bind_inputs("tflite", env, [_tensor(detail) for detail in inputs])
-        output = _decision(self._model.get_output_details(), file.with_name(OUTPUT_SPEC))
+        output = _decision(outputs, file.with_name(OUTPUT_SPEC))
         self._output = output["index"]
         self._choose = bind_output("tflite", env, _tensor(output))
         # What the model gives is advice, and an action may count in another unit.
@@ -56,13 +62,25 @@ class TflitePolicy:
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
         """Return what the model decides."""
-        for place, read in zip(self._places, self._inputs, strict=True):
-            self._model.set_tensor(place, read(observation))
-        self._model.invoke()
-        output = self._model.get_tensor(self._output)
+        try:
+            for place, read in zip(self._places, self._inputs, strict=True):
+                self._model.set_tensor(place, read(observation))
+            self._model.invoke()
+            output = self._model.get_tensor(self._output)
+        except (ValueError, RuntimeError) as error:
+            raise PolicyError(f"{self._file} was to decide, and its model cannot be run: {error}") from error
         if self._unit != 1.0:
             output = output / np.float32(self._unit)
         return self._choose(output, info.get("action_mask"))
+
+
+def _check_size(details: list[dict[str, Any]], file: Path) -> None:
+    wanted = sum(math.prod(map(int, detail["shape"])) * np.dtype(detail["dtype"]).itemsize for detail in details)
+    if wanted > MOST_BYTES:
+        raise PolicyError(
+            f"{file} was to be a model whose tensors take {MOST_BYTES:,} bytes at most, and asks for {wanted:,}; take "
+            "a smaller one"
+        )
 
 
 def _tensor(detail: Mapping[str, Any]) -> ModelTensor:
