@@ -21,6 +21,10 @@ import nox
 nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = False
 
+# Those that pyenv has installed are there, too, whether or not one of them is chosen; its shims would only say so.
+_PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+os.environ["PATH"] = os.pathsep.join([*map(str, sorted(_PYENV.glob("3.*/bin"))), os.environ["PATH"]])
+
 PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
 WHEELS = {"17": "0.12.1", "18": "0.13.0", "19": "0.14.1", "20": "0.15.2", "21": "0.16.0", "22": "0.17.0"}
 """The clang of each wheel of ziglang."""
