@@ -92,12 +92,19 @@ POLICIES = (
 THRESHOLDS = "threshold:"
 """How the policies of an oracle begin."""
 
-SMALLEST_OF = ("never", "threshold:0", "default", "{box}")
-"""What `MLGO_POLICY=smallest` compiles by."""
-
 ORACLE = "the best of these thresholds for each module, or clang (oracle)"
+"""The row that is made of all thresholds."""
+
 SMALLEST = "the smallest of four: never, `threshold:0`, clang's own, the box (4 compiles)"
-"""The rows that are made of others."""
+"""The row of what `MLGO_POLICY=smallest` compiles by."""
+
+MADE_OF = {
+    SMALLEST: ("never", "threshold:0", "default", "{box}"),
+    "the smallest of five: these and the box that sees calls (5 compiles)": (
+        *("never", "threshold:0", "default", "{box}", "inline-oz-calls"),
+    ),
+}
+"""Rows that are made of others: of each module the smallest object."""
 
 SEARCHES = (
     Search("search: greedy", "greedy"),

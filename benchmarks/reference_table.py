@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reference_rows import ALL, ORACLE, SMALLEST, SMALLEST_OF, THRESHOLDS, Row, Search
+from benchmarks.reference_rows import ALL, MADE_OF, ORACLE, SMALLEST, THRESHOLDS, Row, Search
 from mlgo_gym import __version__
 from mlgo_gym.evaluation.episode_result import DONE
 from mlgo_gym.evaluation.intervals import estimates
@@ -71,12 +71,9 @@ def gather(done: Iterable[Done], searched: Mapping[str, Sequence[str]]) -> dict[
             | {"searched": _figures(part, projects) if part else None}
         )
     for level, found in by_policy.items():
-        parts = {
-            ORACLE: [policy for policy in found if policy.startswith(THRESHOLDS)],
-            SMALLEST: [policy for policy in SMALLEST_OF if len(found.keys() & set(SMALLEST_OF)) == len(SMALLEST_OF)],
-        }
+        parts = {ORACLE: tuple(policy for policy in found if policy.startswith(THRESHOLDS)), **MADE_OF}
         for name, policies in parts.items():
-            if not policies:
+            if not policies or not found.keys() >= set(policies):
                 continue
             best = _smallest([found[policy] for policy in policies])
             part = {module: best[module] for module in searched.get(level, ()) if module in best}
