@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
+from mlgo_gym.corpus import link_library
 from mlgo_gym.corpus.link_library import build_libraries, library_is_built
 from mlgo_gym.llvm.toolchain import Toolchain
 
@@ -41,10 +44,23 @@ def test_an_installed_clang_needs_nothing_prepared() -> None:
     assert list(build_libraries(installed)) == []
 
 
+def test_each_kind_of_link_has_libraries_of_its_own(toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def note(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr("mlgo_gym.corpus.link_library.subprocess.run", note)
+    kinds = list(build_libraries(toolchain))
+    assert (len(kinds), kinds[0], kinds[-1]) == (8, "C -O0", "C++ -O2 -shared -fPIC")
+    assert [command[-6:-3] for command in commands][-1] == ["-O2", "-shared", "-fPIC"]
+    assert [command[-3] for command in commands] == ["program.c"] * 4 + ["program.cpp"] * 4
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_libraries_are_built_for_each_kind_of_link(toolchain: Toolchain) -> None:
-    kinds = list(build_libraries(toolchain))
-    assert kinds[0] == "C -O0"
-    assert kinds[-1] == "C++ -O2 -shared -fPIC"
+def test_libraries_are_built_by_a_link(toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_library, "_WAYS", (("-O2",),))  # each way takes minutes where nothing is built yet
+    assert list(build_libraries(toolchain)) == ["C -O2", "C++ -O2"]
     assert library_is_built()
