@@ -6,9 +6,8 @@ import pytest
 
 
 def on_a_cluster(seconds: int) -> list[pytest.MarkDecorator]:
-    """The marks of tests on the cluster, which may take so long each."""
+    """The further marks of tests on the cluster, which may take so long each."""
     return [
-        pytest.mark.libraries,
         # Ray leaves sockets and files for the end of the process, and warns about what it will do one day.
         pytest.mark.filterwarnings("ignore"),
         pytest.mark.timeout(seconds),

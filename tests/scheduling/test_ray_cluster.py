@@ -26,7 +26,7 @@ from tests.traces import ends_within
 
 pytest.importorskip("ray")
 
-pytestmark = on_a_cluster(300)
+pytestmark = [pytest.mark.libraries, *on_a_cluster(300)]
 
 
 def start_here(room: int) -> EachAlone[int, Any]:

@@ -29,7 +29,7 @@ from tests.scheduling.marks import on_a_cluster
 pytest.importorskip("ray")
 pytest.importorskip("torch")
 
-pytestmark = on_a_cluster(600)
+pytestmark = [pytest.mark.libraries, *on_a_cluster(600)]
 
 
 def without_times(line: dict[str, Any]) -> dict[str, Any]:
