@@ -202,7 +202,7 @@ def test_the_modules_with_decisions_can_be_listed(varied: str) -> None:
     [
         ({"corpsu": "zstd"}, r"unexpected keyword argument 'corpsu': did you mean corpus\?.*corpus.*vocabulary"),
         ({"vocabluary": 1}, r"did you mean vocabulary\?"),
-        ({"xyzzy": 1}, r"unexpected keyword argument 'xyzzy'; The arguments are clang, .*corpus"),
+        ({"xyzzy": 1}, r"unexpected keyword argument 'xyzzy'; The arguments are calls, clang, .*corpus"),
     ],
     ids=str,
 )
