@@ -38,6 +38,39 @@ class Interrupted(BaseException):
         self.number = number
 
 
+class _Signals:
+    """The signals that end this process, from now until `close()`: `Interrupted` where they are heeded, and else kept.
+
+    What is being made or removed when a signal comes would be left behind if the handler raised there.
+
+    Attributes:
+        numbers: which they are; what this process ignores, as under nohup, clang is to ignore too.
+        heeded: whether they are raised as they come. It is set and not called: a call is where Python runs handlers.
+    """
+
+    def __init__(self) -> None:
+        self.heeded = False
+        self._kept = 0
+        self.numbers = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._handle) for number in self.numbers}
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if self.heeded:
+            self.heeded = False
+            raise Interrupted(number)
+        self._kept = number
+
+    def raise_kept(self) -> None:
+        """Raise `Interrupted` for a signal that was kept."""
+        if self._kept:
+            raise Interrupted(self._kept)
+
+    def close(self) -> None:
+        """Give the signals back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
 class Advisor:
     """One of clang's advisors, and what answers it.
 
@@ -164,9 +197,7 @@ class Compile:
         guard: list[int] = []
         scratch = ""
         pid = 0
-        # What this process ignores, as under nohup, clang is to ignore too.
-        heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, _interrupt) for number in heeded}
+        signals = _Signals()
         try:
             # What is behind a `--` in the arguments is an input.
             words = list(compiler)
@@ -185,16 +216,18 @@ class Compile:
                 words,
                 os.environ,
                 file_actions=[(os.POSIX_SPAWN_DUP2, stderr, 2)] if stderr != 2 else [],
-                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, *heeded],
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, *signals.numbers],
             )
             _guard(pid, guard[0])
             os.close(guard.pop(0))
+            signals.heeded = True
+            signals.raise_kept()
             _answer_all(pid, channels, timeout)
+            signals.heeded = False
             self.status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             pid = 0
         finally:
-            for number in heeded:
-                signal.signal(number, signal.SIG_IGN)
+            signals.heeded = False
             if pid:
                 _end(pid)
             for channel in channels:
@@ -205,8 +238,8 @@ class Compile:
                 os.close(descriptor)
             if scratch and not channels:
                 os.rmdir(scratch)
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            signals.close()
+            signals.raise_kept()
 
 
 def _answer_all(pid: int, channels: Sequence[_Channel], timeout: float) -> None:
@@ -259,10 +292,6 @@ def _end(pid: int) -> None:
         os.waitpid(pid, 0)
     except (ProcessLookupError, ChildProcessError):
         return
-
-
-def _interrupt(number: int, _frame: FrameType | None) -> None:
-    raise Interrupted(number)
 
 
 def die_by(number: int) -> int:

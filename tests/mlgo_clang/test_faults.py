@@ -172,6 +172,38 @@ def test_a_driver_that_is_killed_leaves_nothing(project: Path, number: int) -> N
     assert abandoned() <= before
 
 
+SIGNALLED = """
+import os, signal, sys
+from mlgo_clang import conversation
+from mlgo_clang.driver import run
+
+def signalled(name):
+    function = getattr(conversation, name)
+    def call(*arguments):
+        result = function(*arguments)
+        os.kill(os.getpid(), signal.{signal})
+        return result
+    return call
+
+conversation.{name} = signalled("{name}")
+sys.exit(run("gcc", sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("name", ["make_scratch", "_guard", "_answer_all"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_compile_begins_or_ends_leaves_nothing(
+    project: Path, name: str, number: signal.Signals
+) -> None:
+    before = abandoned()
+    code = SIGNALLED.format(name=name, signal=number.name)
+    command = [sys.executable, "-c", code, "--mlgo-policy=never", "-Oz", "-c", "calls.c"]
+    assert subprocess.run(command, cwd=project, check=False).returncode == -number
+    assert not clangs_on(project)
+    assert [file for file in files(project) if file != "calls.o"] == ["calls.c"]
+    assert abandoned() <= before
+
+
 def test_a_clang_that_is_killed(project: Path, plain: bytes) -> None:
     process = start_stalled(project, "open('asked', 'w').close(); time.sleep(2); return 0")
     wait_for((project / "asked").exists)
