@@ -13,6 +13,7 @@ from functools import partial
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.session.confinement import run_confined
 from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
+from mlgo_gym.session.host_fork import close_after_fork, forget
 from mlgo_gym.session.limits import DEFAULT_LIMITS, Limits
 
 GUARD_DESCRIPTOR = 3
@@ -28,7 +29,8 @@ class CompilerProcess:
     The child holds the read end of a pipe whose only write end is here. The pipe is told (`F_SETOWN`, `F_SETSIG`,
     `O_ASYNC`, see fcntl(2)) to send SIGKILL to the child's process group when that write end goes away, which happens
     however the host ends. Unlike a parent-death signal this needs no code between fork and exec, and does not fire
-    when merely the thread that started the compiler ends.
+    when merely the thread that started the compiler ends. A host can be killed before the guard is set, though: what
+    is withheld from the child until then keeps it from ever waiting for that host.
 
     Attributes:
         pid: the process id, also of its process group.
@@ -53,6 +55,7 @@ class CompilerProcess:
         extras: Sequence[int] = (),
         writable: Sequence[str | os.PathLike[str]] | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        withheld: str = "",
     ) -> CompilerProcess:
         """Start a program.
 
@@ -63,6 +66,8 @@ class CompilerProcess:
             extras: descriptors that it finds at `FIRST_EXTRA_DESCRIPTOR` and up.
             writable: the only folders in which it may write, where the kernel can see to that; None is everywhere.
             limits: how much it may take.
+            withheld: a word of the command, without which the program ends by itself, and which it reads once it is
+                guarded and limited: from a response file, a pipe that stays empty if this process is gone.
 
         Raises:
             CompilerError: of kind `start`, when the program cannot be started.
@@ -75,9 +80,16 @@ class CompilerProcess:
         read_end, write_end = os.pipe()
         copies: list[int] = []
         pid = 0
+        words = list(command)
+        response: _Response | None = None
         try:
             # dup2 onto a low number must not overwrite a source that is still to be copied.
             sources = [stdout, stderr, read_end, *extras]
+            if withheld in words:
+                response = _Response()
+                words.remove(withheld)
+                words.append(f"@/proc/self/fd/{FIRST_EXTRA_DESCRIPTOR + len(extras)}")
+                sources.append(response.read_end)
             copies.extend(fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, 64) for source in sources)
             actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
@@ -85,8 +97,8 @@ class CompilerProcess:
             actions.extend((os.POSIX_SPAWN_DUP2, copy, target) for target, copy in enumerate(copies, start=1))
             spawn = partial(
                 os.posix_spawn,
-                command[0],
-                list(command),
+                words[0],
+                words,
                 os.environ,
                 file_actions=actions,
                 setsid=True,
@@ -99,6 +111,8 @@ class CompilerProcess:
             fcntl.fcntl(read_end, fcntl.F_SETFL, os.O_ASYNC)
             pidfd = os.pidfd_open(pid)
             limits.impose(pid)
+            if response is not None:
+                response.give(withheld)
         except OSError as error:
             os.close(write_end)
             if pid:
@@ -116,6 +130,8 @@ class CompilerProcess:
             os.close(read_end)
             for copy in copies:
                 os.close(copy)
+            if response is not None:
+                response.close()
         return cls(pid, pidfd, write_end)
 
     def poll(self) -> int | None:
@@ -156,6 +172,32 @@ class CompilerProcess:
             if descriptor >= 0:
                 os.close(descriptor)
         self.pidfd = self.guard = -1
+
+
+class _Response:
+    """A pipe that gives a program one more word of its command line.
+
+    Attributes:
+        read_end: where the program reads it.
+    """
+
+    def __init__(self) -> None:
+        self.read_end, self._write_end = os.pipe()
+        # The program waits for as long as anybody could still write.
+        close_after_fork(self)
+
+    def give(self, word: str) -> None:
+        """Tell the word to the program, which may have ended."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._write_end, os.fsencode(word))
+
+    def close(self) -> None:
+        """Close both ends: the program has all that it gets. Idempotent."""
+        for descriptor in (self.read_end, self._write_end):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.read_end = self._write_end = -1
+        forget(self)
 
 
 def describe_end(status: int | None) -> tuple[str, str]:

@@ -33,6 +33,9 @@ from mlgo_gym.session.scratch import no_room, scratch_root
 from mlgo_gym.session.standard_error import StandardError
 from mlgo_gym.session.starvation import Starvation
 
+_ACTION = "-emit-obj"
+"""What clang is to do; told of none it ends with an error."""
+
 
 class Session:
     """One compile by one clang.
@@ -84,6 +87,7 @@ class Session:
                 extras=self._connection.lent,
                 writable=[scratch_root()] if confined else None,
                 limits=limits,
+                withheld=_ACTION,
             )
             self._connection.started()
             self._watch()

@@ -574,3 +574,28 @@ def test_a_plain_compile_does_not_load_what_copies_processes() -> None:
     program = "import sys, mlgo_gym.session.session; print([name for name in sys.modules if 'ptrace' in name])"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout == "[]\n"
+
+
+KILLED_BEFORE_THE_GUARD = """
+import fcntl, os, signal, sys
+from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.session.session import Session
+
+original = fcntl.fcntl
+
+def die(descriptor, request, value=0):
+    if request != fcntl.F_SETOWN:
+        return original(descriptor, request, value)
+    os.write(1, b"%d" % -value)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+fcntl.fcntl = die
+Session(sys.argv[1:], [INLINING])
+"""
+
+
+def test_clang_ends_by_itself_where_its_host_is_killed_before_it_is_guarded(compile_calls: Compilation) -> None:
+    host = [sys.executable, "-c", KILLED_BEFORE_THE_GUARD, *compile_calls.command]
+    answer = subprocess.run(host, stdout=subprocess.PIPE, check=False)
+    assert answer.returncode == -signal.SIGKILL
+    assert ends_within(int(answer.stdout), 10)
