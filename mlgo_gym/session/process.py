@@ -22,6 +22,9 @@ GUARD_DESCRIPTOR = 3
 FIRST_EXTRA_DESCRIPTOR = 4
 """Where a compiler holds the first of the files that it was given beside its standard streams."""
 
+CLANG_ACTION = "-emit-obj"
+"""A word without which `clang -cc1` ends with an error."""
+
 
 class CompilerProcess:
     """A child process in a process group of its own.

@@ -28,13 +28,10 @@ from mlgo_gym.session.foretelling import Foretelling
 from mlgo_gym.session.host_fork import close_after_fork, forget
 from mlgo_gym.session.inline_contexts import InlineContexts
 from mlgo_gym.session.limits import DEFAULT_LIMITS, Limits
-from mlgo_gym.session.process import CompilerProcess, describe_end
+from mlgo_gym.session.process import CLANG_ACTION, CompilerProcess, describe_end
 from mlgo_gym.session.scratch import no_room, scratch_root
 from mlgo_gym.session.standard_error import StandardError
 from mlgo_gym.session.starvation import Starvation
-
-_ACTION = "-emit-obj"
-"""What clang is to do; told of none it ends with an error."""
 
 
 class Session:
@@ -87,7 +84,7 @@ class Session:
                 extras=self._connection.lent,
                 writable=[scratch_root()] if confined else None,
                 limits=limits,
-                withheld=_ACTION,
+                withheld=CLANG_ACTION,
             )
             self._connection.started()
             self._watch()
