@@ -1,4 +1,4 @@
-"""An evaluation that is killed at twenty random moments, and resumed, ends with the table of an undisturbed one."""
+"""An evaluation that is killed at random moments, and resumed, ends with the table of an undisturbed one."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def kill_and_resume(corpus: str, *more: str) -> str:
 @pytest.mark.timeout(1000)
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_here_and_in_processes(varied: str, jobs: str) -> None:
-    assert "10 kills; all that was started had ended" in kill_and_resume(varied, "--jobs", jobs, "--kills", "10")
+    assert "5 kills; all that was started had ended" in kill_and_resume(varied, "--jobs", jobs, "--kills", "5")
 
 
 @pytest.mark.libraries
 @pytest.mark.timeout(1000)
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 def test_on_a_cluster(varied: str) -> None:
-    assert "3 kills; all that was started had ended" in kill_and_resume(varied, "--ray", "--jobs", "2", "--kills", "3")
+    assert "2 kills; all that was started had ended" in kill_and_resume(varied, "--ray", "--jobs", "2", "--kills", "2")
