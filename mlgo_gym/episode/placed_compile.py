@@ -83,7 +83,7 @@ class PlacedCompile:
 
 
 def compile_placed(
-    compilation: Compilation, task: Task, choose: Callable[[Decision], int], timeout: float
+    compilation: Compilation, task: Task, choose: Callable[[Decision], int], timeout: float, *, foretell: bool = False
 ) -> PlacedCompile:
     """Compile a module and follow where each decision stands.
 
@@ -92,16 +92,19 @@ def compile_placed(
         task: the bound task, whose first advisor is the inliner's; what others would ask about is left to clang.
         choose: returns 1 to inline, 0 to keep the call; its decisions have contexts.
         timeout: the longest wait for each sign of life of clang, in seconds.
+        foretell: whether the decisions that `choose` is given have their calls.
 
     Raises:
         CompilerError: the compile failed.
         ToolchainError: clang does not say where it inlines.
         MlgoError: the object has no symbols, or the task is not about inlining.
     """
-    return complete(placing(compilation, task, choose), timeout)
+    return complete(placing(compilation, task, choose, foretell=foretell), timeout)
 
 
-def placing(compilation: Compilation, task: Task, choose: Callable[[Decision], int]) -> Work[PlacedCompile]:
+def placing(
+    compilation: Compilation, task: Task, choose: Callable[[Decision], int], *, foretell: bool = False
+) -> Work[PlacedCompile]:
     """Do what `compile_placed()` does, as work for an event loop too."""
     if task.advisors[:1] != (INLINING,):
         asking = ", ".join(advisor.name for advisor in task.advisors)
@@ -109,7 +112,7 @@ def placing(compilation: Compilation, task: Task, choose: Callable[[Decision], i
     made: list[tuple[Decision, int]] = []
     confined = compilation.confined
     with Session(
-        compilation.command, (INLINING,), confined=confined, limits=compilation.limits, contexts=True
+        compilation.command, (INLINING,), confined=confined, limits=compilation.limits, contexts=True, foretell=foretell
     ) as session:
         while (decision := (yield session)) is not None:
             answer = choose(decision)

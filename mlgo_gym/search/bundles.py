@@ -25,6 +25,7 @@ from mlgo_gym.search.expectation import Expectation, everything_kept
 from mlgo_gym.search.moves import Move, MoveKey, all_moves, together
 from mlgo_gym.search.plan import Fingerprints, Plan, Site, Trial
 from mlgo_gym.search.prospects import Prospects, copies
+from mlgo_gym.search.recorded import RecordedPolicy
 from mlgo_gym.search.rules import Rules
 from mlgo_gym.search.search_space import Leaf, SearchSpace
 from mlgo_gym.session.decision import Decision
@@ -114,11 +115,14 @@ class Bundles:
         return Leaf(self.best.compiled.answers, float(self.best.compiled.text), self._baseline)
 
     def _compile_first(self) -> Trial:
-        trial = self._compile(None)
+        foretell = self._space.setup.settings.calls
+        trial = self._compile(None, foretell=foretell)
         assert trial is not None, "what fails first is raised"
+        if foretell:
+            self._rule = RecordedPolicy(trial.compiled)
         return trial
 
-    def _compile(self, plan: Plan | None) -> Trial | None:
+    def _compile(self, plan: Plan | None, *, foretell: bool = False) -> Trial | None:
         """Return a compile by a plan, and by the rule where that leaves it to it; None where it failed."""
         space, numbers = self._space, itertools.count()
         kept: set[Site] = set()
@@ -131,7 +135,7 @@ class Bundles:
             return ruled if answer is None else answer
 
         try:
-            compiled = compile_placed(self._compilation, space.task, choose, self._timeout)
+            compiled = compile_placed(self._compilation, space.task, choose, self._timeout, foretell=foretell)
         except CompilerError:
             if not space.improvements:
                 raise

@@ -13,6 +13,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.environment_work import EnvironmentWork
+from mlgo_gym.policies.loading import wants_calls
 from mlgo_gym.policies.shipping import unpack_policy
 from mlgo_gym.scheduling import Backlog, Lost, Shelf
 from mlgo_gym.search.algorithms import search_module
@@ -58,7 +59,7 @@ class CorpusSearch:
         Raises:
             CompilerError: the compiler fails on a module when its decisions are counted.
         """
-        env = make_environment(self.environment, self.arguments)
+        env = make_environment(self.environment, self._arguments)
         names = [module.name for module in env.corpus if not self.names or module.name in self.names]
         found = [name for name in names if env.decisions(env.corpus.module(name))]
         return sorted(found, key=lambda name: (-env.corpus.size(name), name))
@@ -93,6 +94,11 @@ class CorpusSearch:
             if lines is not None:
                 lines.close()
 
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        """The arguments, with `calls` where the start wants them."""
+        return {**self.arguments, "calls": True} if wants_calls(self.start) else dict(self.arguments)
+
     def _header(self) -> dict[str, Any]:
         return {
             "environment": self.environment,
@@ -107,8 +113,8 @@ class CorpusSearch:
     def _search(self, names: list[str], jobs: int | None, ray: str | None) -> Iterator[SearchResult]:
         if not names:
             return
-        env = make_environment(self.environment, self.arguments)
-        work = EnvironmentWork(self.environment, self.arguments, self.begin, [self.start])
+        env = make_environment(self.environment, self._arguments)
+        work = EnvironmentWork(self.environment, self._arguments, self.begin, [self.start])
         with work.workers(env, jobs, ray=ray) as running, closing(running.run(Backlog(names))) as found:
             for name, each in found:
                 if isinstance(each, Lost):

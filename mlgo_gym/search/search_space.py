@@ -177,9 +177,13 @@ class SearchSpace:
         info = {
             "module": self.module.name,
             "context": decision.context,
+            "visit": decision.visit,
+            "position": decision.number,
             "decision": number,
             "default_action": default,
         }
+        if decision.call is not None:
+            info["call"] = decision.call
         return int(policy.act(self.task.observe(decision), info))
 
     def note(self, leaf: Leaf) -> None:

@@ -11,6 +11,7 @@ import pytest
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.episode.placed_compile import PlacedCompile, compile_placed
 from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.policies import load_policy
 from mlgo_gym.search import CorpusSearch, search_module
 from mlgo_gym.search.recipe_making import make_recipe, replay_recipe
 from mlgo_gym.search.rules import PORTFOLIO
@@ -51,6 +52,22 @@ def test_it_begins_with_the_decisions_of_any_policy(env: InlineEnv) -> None:
         search_module(env, env.corpus[0], "greedy", compiles=1, start="never")
 
 
+def test_it_begins_with_the_decisions_of_a_policy_that_sees_calls(bitcode: Path) -> None:
+    env = InlineEnv(corpus=str(bitcode), calls=True)
+    policy = load_policy("inline-oz-calls", env)
+    observation, info = env.reset(options={"module": env.corpus[0].name})
+    actions, over = [], False
+    while not over:
+        actions.append(int(policy.act(observation, info)))
+        observation, _, over, _, info = env.step(actions[-1])
+    first = search_module(env, env.corpus[0], "bundles", compiles=1, start="inline-oz-calls")
+    assert first.actions == tuple(actions)
+    assert first.verified
+    more = search_module(env, env.corpus[0], "bundles", compiles=12, start="inline-oz-calls")
+    assert more.verified
+    assert more.cost <= first.cost
+
+
 def test_it_is_no_worse_than_the_best_policy_of_its_portfolio(env: InlineEnv) -> None:
     alone = [search_module(env, env.corpus[0], "bundles", compiles=1, start=name).cost for name in PORTFOLIO]
     assert search_module(env, env.corpus[0], "bundles", compiles=len(PORTFOLIO) + 2).cost <= min(alone)
@@ -59,12 +76,12 @@ def test_it_is_no_worse_than_the_best_policy_of_its_portfolio(env: InlineEnv) ->
 def test_compiles_that_fail_are_counted_and_the_search_goes_on(env: InlineEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
 
-    def failing(*arguments: Any) -> PlacedCompile:
+    def failing(*arguments: Any, **options: Any) -> PlacedCompile:
         nonlocal calls
         calls += 1
         if calls in (2, 7):
             raise CompilerError("clang was to compile, and crashed")
-        return compile_placed(*arguments)
+        return compile_placed(*arguments, **options)
 
     monkeypatch.setattr("mlgo_gym.search.bundles.compile_placed", failing)
     result = search_module(env, env.corpus[0], "bundles", compiles=20)
@@ -74,7 +91,7 @@ def test_compiles_that_fail_are_counted_and_the_search_goes_on(env: InlineEnv, m
 
 
 def test_a_first_compile_that_fails_is_an_error(env: InlineEnv, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*_: Any) -> PlacedCompile:
+    def failing(*_: Any, **__: Any) -> PlacedCompile:
         raise CompilerError("clang was to compile, and crashed")
 
     monkeypatch.setattr("mlgo_gym.search.bundles.compile_placed", failing)
