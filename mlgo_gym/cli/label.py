@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mlgo_gym.cli.call_option import CallsOption, arguments_with
 from mlgo_gym.cli.chosen_modules import LargestOption, LimitOption
 from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
@@ -24,6 +25,7 @@ def label(
     environment: Annotated[
         str, typer.Option(help="mlgo/Inline-v0, or mlgo/InlineIR2Vec-v0 for histograms of opcodes too.")
     ] = "mlgo/Inline-v0",
+    calls: CallsOption = False,
     compiles: Annotated[int, typer.Option(min=1, help="The most compiles of each module.")] = 40,
     seconds: Annotated[float | None, typer.Option(help="The most processor time of each module.")] = None,
     jobs: JobsOption = None,
@@ -39,13 +41,15 @@ def label(
 
     One compile flips many decisions that have nothing to do with each other.
     The same command goes on where it was ended. Learn from the labels with
-    `mlgo-gym train imitation`.
+    `mlgo-gym train imitation`. With --calls they have features of the call too:
+    what is called, and what was decided before; around a policy that sees
+    calls they always have.
 
     Exit status 1: a module failed.
     """
     from mlgo_gym.training.labelling import Labelling
 
-    arguments = compiler.arguments()
+    arguments = arguments_with(compiler, calls=calls)
     labelling = Labelling(corpus, policy, environment, arguments, compiles, seconds, seed, check, largest, limit)
     total = len(labelling.modules(labelling.make()))
     lines = collect(labelling.run(output, jobs, ray=address_of(ray)), total, "labels", "labels")

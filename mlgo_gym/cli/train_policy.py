@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mlgo_gym.cli.call_option import CallsOption, arguments_with
 from mlgo_gym.cli.chosen_modules import LargestOption, LimitOption
 from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.imitation_options import ImitationOptions
@@ -38,6 +39,7 @@ def policy(
         "builtin:train,catalogue:train"
     ),
     level: Annotated[str, typer.Option(help="The optimisation level that the policy is for.")] = "Oz",
+    calls: CallsOption = False,
     beside: Annotated[
         list[str] | None,
         typer.Option(
@@ -70,6 +72,7 @@ def policy(
     The first labels are taken around the base, which is threshold:5 at -Os
     unless another is given. The margin is chosen by compiles of the validation
     split's modules, with a network that has learned nothing of them.
+    With --calls every label and network sees calls, as `inline-oz-calls` does.
     `OUTPUT/policy.safetensors` is the policy, `OUTPUT/policy.json` its card,
     with how long everything took.
     """
@@ -88,7 +91,7 @@ def policy(
         ",".join(dict.fromkeys(corpora.values())),
         Base.parse(how.base).name,
         "mlgo/Inline-v0",
-        compiler.arguments(),
+        arguments_with(compiler, calls=calls),
         compiles,
         seconds,
         how.seed,

@@ -15,6 +15,7 @@ from mlgo_gym.deploy.program import exit_status_of
 from mlgo_gym.deploy.recipe_search import SECONDS, cc1_flags
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies import load_policy
+from mlgo_gym.policies.answers import decision_info
 from mlgo_gym.session.session import Session
 from mlgo_gym.tasks.action import read_action
 
@@ -43,14 +44,7 @@ def policy_answers(bitcode: Path, flags: Sequence[str], clang: str, policy: str)
             compilation.command, task.advisors, contexts=True, foretell=True, confined=compilation.confined
         ) as session:
             while (decision := session.wait(SECONDS)) is not None:
-                info = {
-                    "call": decision.call,
-                    "context": decision.context,
-                    "visit": decision.visit,
-                    "position": decision.number,
-                    "decision": len(answers),
-                    "default_action": task.default_action(decision),
-                }
+                info = decision_info(task, decision, compilation.module.name, len(answers))
                 action = read_action(decider.act(task.observe(decision), info), task.action_space)
                 answers.append(int(action))
                 session.advise(task.encode(decision, action) or task.default_advice(decision))

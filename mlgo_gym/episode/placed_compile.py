@@ -16,6 +16,7 @@ from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
 from mlgo_gym.session.compiled import Compiled
 from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.inline_calls import Call
 from mlgo_gym.session.inline_contexts import callee
 from mlgo_gym.session.session import Session
 from mlgo_gym.session.work import Work, complete
@@ -34,6 +35,7 @@ class PlacedDecision(NamedTuple):
         default: what clang itself would have answered.
         payload: the features, as they came.
         estimate: what inlining costs by clang's own model, the feature `cost_estimate`.
+        call: what was foretold of the call before it was answered; None where nobody did.
     """
 
     component: str
@@ -44,6 +46,7 @@ class PlacedDecision(NamedTuple):
     default: int
     payload: bytes
     estimate: float = 0.0
+    call: Call | None = None
 
     @property
     def functions(self) -> list[str]:
@@ -151,6 +154,7 @@ def place(made: list[tuple[Decision, int]], remarks: list[bytes], compiled: Comp
                 *(decision.context, decision.visit, decision.number, callee(remark, said) or ""),
                 *(answer, int(task.default_action(decision)), decision.payload),
                 float(estimate),
+                decision.call,
             )
         )
     return PlacedCompile(tuple(decisions), function_sizes(compiled.object_bytes))

@@ -16,7 +16,7 @@ from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.episode_record import Assignment, failure, measures_of
 from mlgo_gym.evaluation.episode_result import DONE, EpisodeResult
 from mlgo_gym.policies import Policy, load_policy
-from mlgo_gym.policies.loading import wants_calls
+from mlgo_gym.policies.loading import with_calls
 from mlgo_gym.policies.plain_clang import PREFIX, plain_clang_flags
 from mlgo_gym.tasks.measurement import Measurement
 
@@ -59,9 +59,8 @@ class Contestants:
 
     def __init__(self, settings: RunnerSettings) -> None:
         deciding = [each for each in settings.policies.values() if isinstance(each, str) and not is_plain_clang(each)]
-        if any(map(wants_calls, deciding)):
-            # No result of the others depends on it.
-            settings = replace(settings, arguments={**settings.arguments, "calls": True})
+        # No result of those that do not want calls depends on them.
+        settings = replace(settings, arguments=with_calls(settings.arguments, deciding))
         self.settings = settings
         self.env = make_environment(settings.environment, {**settings.arguments, "corpus": settings.corpus})
         self.timeout = float(settings.arguments.get("timeout", Settings().timeout))

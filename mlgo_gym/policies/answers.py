@@ -9,6 +9,8 @@ import numpy as np
 
 from mlgo_gym.episode.placed_compile import PlacedDecision
 from mlgo_gym.policies.box import BoxedPolicy
+from mlgo_gym.policies.call_features import features_of_calls
+from mlgo_gym.policies.calls import CallsPolicy
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.session.decision import Decision
@@ -20,7 +22,7 @@ class Answers:
 
     Args:
         task: the bound task.
-        policy: the policy; it answers equal observations alike.
+        policy: the policy; it answers equal observations alike. If it sees calls, the decisions must have them.
         module: the module's name.
     """
 
@@ -36,23 +38,43 @@ class Answers:
 
     def __call__(self, decision: Decision) -> int:
         """Return 1 to inline, 0 to keep the call."""
-        info = {
-            "module": self._module,
-            "context": decision.context,
-            "decision": self._count,
-            "default_action": self._task.default_action(decision),
-        }
+        info = decision_info(self._task, decision, self._module, self._count)
         self._count += 1
         return int(self._policy.act(self._task.observe(decision), info))
 
     def interest(self, decisions: Sequence[PlacedDecision]) -> list[float]:
         """Return how much there is to learn from each decision: more where the policy is unsure, or not with clang."""
         interest = [0.1 + float(decision.answer != decision.default) for decision in decisions]
-        if isinstance(self._policy, MlpPolicy | BoxedPolicy):
-            observations = [self._task.observe(Decision(0, "", 0, decision.payload)) for decision in decisions]
-            logits = self._policy.logits(stacked(observations))
-            return [value + float(np.exp(-abs(logit))) for value, logit in zip(interest, logits, strict=True)]
-        return [value + 0.9 for value in interest]
+        if not isinstance(self._policy, MlpPolicy | BoxedPolicy | CallsPolicy):
+            return [value + 0.9 for value in interest]
+        observations = stacked([self._task.observe(Decision(0, "", 0, decision.payload)) for decision in decisions])
+        if isinstance(self._policy, CallsPolicy):
+            logits = self._policy.logits(observations, features_of_calls(decisions, self._task.headers[0].dtype))
+        else:
+            logits = self._policy.logits(observations)
+        return [value + float(np.exp(-abs(logit))) for value, logit in zip(interest, logits, strict=True)]
+
+
+def decision_info(task: Task, decision: Decision, module: str, number: int) -> dict[str, Any]:
+    """Return the info that a policy is given with an inlining decision, as far as policies look at it.
+
+    Args:
+        task: the bound task.
+        decision: the decision, with its place; if it has a call, that is told too.
+        module: the module's name.
+        number: the number of the decision in the compile, from 0.
+    """
+    info: dict[str, Any] = {
+        "module": module,
+        "context": decision.context,
+        "visit": decision.visit,
+        "position": decision.number,
+        "decision": number,
+        "default_action": task.default_action(decision),
+    }
+    if decision.call is not None:
+        info["call"] = decision.call
+    return info
 
 
 def stacked(observations: Sequence[Any]) -> Any:

@@ -7,18 +7,25 @@ most often whether inlining one more call of it makes a module smaller; clang's 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from mlgo_gym.episode.placed_compile import PlacedDecision
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.normalization import Floats
 from mlgo_gym.session.inline_calls import INTERNAL, Call
+
+SHARE = "module_share"
+"""The one of `CALL_FEATURES` that is no whole number."""
 
 CALL_FEATURES = (
     *("callee_linkage", "callee_unnamed", "callee_comdat", "caller_linkage", "callee_lines", "callee_calls"),
     *("component_others", "component_visits", "component_decisions"),
     *("callee_kept", "callee_inlined", "callee_users_left", "callee_last"),
     *("caller_inlined", "caller_kept", "pair_inlined", "pair_kept", "callee_inner_inlined", "callee_inner_kept"),
-    *("module_decisions", "module_share"),
+    *("module_decisions", SHARE),
 )
 """The names, in order.
 
@@ -84,3 +91,29 @@ class CallHistory:
             ),
             np.float32,
         )
+
+
+def features_of_calls(decisions: Sequence[PlacedDecision], dtype: np.dtype[Any]) -> Floats:
+    """Return the values of `CALL_FEATURES` at all decisions of a compile, float32 of shape (decisions, 21).
+
+    Args:
+        decisions: all of them, in order, with their calls.
+        dtype: that of an observation, as the compiler's header has it.
+
+    Raises:
+        MlgoError: nobody foretold the calls, or the compiler lacks a feature that these are made of.
+    """
+    lacking = [name for name in USED if name not in (dtype.names or ())]
+    if lacking:
+        raise MlgoError(f"features of calls are made of {', '.join(USED)}, and this clang lacks {', '.join(lacking)}")
+    records = np.frombuffer(b"".join(decision.payload for decision in decisions), dtype)
+    users, functions = (records[name][:, 0].astype(np.float64) for name in USED)
+    history = CallHistory()
+    rows = np.empty((len(decisions), len(CALL_FEATURES)), np.float32)
+    for number, decision in enumerate(decisions):
+        if decision.call is None:
+            raise MlgoError("features of calls were wanted of a compile whose calls nobody foretold: have it foretell")
+        place = decision[:3]
+        rows[number] = history.features(*place, decision.call, float(users[number]), float(functions[number]))
+        history.add(decision.component, decision.callee, inlined=bool(decision.answer))
+    return rows

@@ -9,11 +9,13 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
+from mlgo_gym.policies.batching import row
 from mlgo_gym.policies.call_features import CALL_FEATURES, USED, CallHistory
 from mlgo_gym.policies.choice import chooser
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.named_features import feature_vector
 from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.normalization import Floats
 
 
 def sees_calls(network: Network) -> bool:
@@ -24,7 +26,8 @@ def sees_calls(network: Network) -> bool:
 class CallsPolicy:
     """Takes the action that a network prefers; what it sees beside clang's features is followed here.
 
-    It serves one episode at a time, and starts afresh where `info["decision"]` is 0.
+    It serves one episode at a time, and starts afresh where `info["decision"]` is 0. What was decided before is what
+    clang was answered, whoever answered it.
 
     Args:
         env: the environment, with `calls=True`, and observations of any form.
@@ -44,7 +47,7 @@ class CallsPolicy:
         there = [*own, *USED, *CALL_FEATURES]
         self._columns = [there.index(name) for name in network.features]
         self._history = CallHistory()
-        self._last: tuple[str, bool] | None = None
+        self._last: str | None = None
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
         """Return the network's choice.
@@ -59,14 +62,27 @@ class CallsPolicy:
             self._history, self._last = CallHistory(), None
         if self._last is not None:
             # What was foretold of the last call is known by now.
-            self._history.add(self._last[0], call.previous, inlined=self._last[1])
+            self._history.add(self._last, call.previous, inlined=bool(call.previous_inlined))
         values = self._features(observation)
         users, functions = float(values[-2]), float(values[-1])
         more = self._history.features(context, info["visit"], info["position"], call, users, functions)
         outputs = self._network(np.concatenate([values, more])[self._columns])
-        action = self._choose(outputs, info.get("action_mask"))
-        self._last = context, bool(action)
-        return action
+        self._last = context
+        return self._choose(outputs, info.get("action_mask"))
+
+    def logits(self, observations: Any, calls: Floats) -> Floats:
+        """Return how much the network prefers to inline at decisions of one compile; above 0 it does.
+
+        Args:
+            observations: a batch of at least one decision.
+            calls: what `features_of_calls()` says of them, float32 of shape (decisions, 21).
+
+        Returns:
+            float32 of shape (decisions,).
+        """
+        values = np.stack([self._features(row(observations, number)) for number in range(len(calls))])
+        outputs = self._network(np.concatenate([values, calls], axis=1)[:, self._columns])
+        return outputs[:, -1] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
 
 def _no_calls(found: str) -> PolicyError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -91,6 +91,15 @@ def wants_calls(spec: str) -> bool:
         return sees_calls(Network.load(box_file(spec)))
     kind, _, path = spec.partition(":")
     return kind == "mlp" and sees_calls(Network.load(path))
+
+
+def with_calls(arguments: Mapping[str, Any], policies: Iterable[str]) -> dict[str, Any]:
+    """Return the arguments of an environment, with `calls=True` where one of some policies wants it.
+
+    Raises:
+        PolicyError: a policy's file is no network.
+    """
+    return {**arguments, **({"calls": True} if any(map(wants_calls, policies)) else {})}
 
 
 def policy_identity(spec: str) -> str:

@@ -13,7 +13,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.environment_work import EnvironmentWork
-from mlgo_gym.policies.loading import wants_calls
+from mlgo_gym.policies.loading import with_calls
 from mlgo_gym.policies.shipping import unpack_policy
 from mlgo_gym.scheduling import Backlog, Lost, Shelf
 from mlgo_gym.search.algorithms import search_module
@@ -97,7 +97,7 @@ class CorpusSearch:
     @property
     def _arguments(self) -> dict[str, Any]:
         """The arguments, with `calls` where the start wants them."""
-        return {**self.arguments, "calls": True} if wants_calls(self.start) else dict(self.arguments)
+        return with_calls(self.arguments, [self.start])
 
     def _header(self) -> dict[str, Any]:
         return {

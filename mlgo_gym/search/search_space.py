@@ -13,6 +13,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.outcome import costs
 from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.policies.answers import decision_info
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.search.budget import Budget
 from mlgo_gym.session.decision import Decision
@@ -171,19 +172,9 @@ class SearchSpace:
             decision: the decision.
             number: its number in the compile, from 0.
         """
-        default = self.task.default_action(decision)
         if policy is None:
-            return int(default)
-        info = {
-            "module": self.module.name,
-            "context": decision.context,
-            "visit": decision.visit,
-            "position": decision.number,
-            "decision": number,
-            "default_action": default,
-        }
-        if decision.call is not None:
-            info["call"] = decision.call
+            return int(self.task.default_action(decision))
+        info = decision_info(self.task, decision, self.module.name, number)
         return int(policy.act(self.task.observe(decision), info))
 
     def note(self, leaf: Leaf) -> None:

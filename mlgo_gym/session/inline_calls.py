@@ -46,6 +46,7 @@ class Call(NamedTuple):
         calls: how many of these are calls.
         caller_linkage: the linkage of the caller; of several that call each other, of the first by name.
         previous: the function that the decision before was about, as clang has said since; empty where it did not.
+        previous_inlined: 1 where the decision before was answered with "inline", else 0.
     """
 
     callee: str
@@ -56,6 +57,7 @@ class Call(NamedTuple):
     calls: int
     caller_linkage: int
     previous: str = ""
+    previous_inlined: int = 0
 
 
 @dataclass(slots=True)
@@ -90,7 +92,7 @@ class InlineCalls:
         self._roots: dict[str, list[_Queued]] = {}
         self._queue: list[_Queued] = []
         self._next = 0
-        self._previous = ""
+        self._previous = "", 0
 
     def copy(self) -> InlineCalls:
         """Return a copy that goes on by itself."""
@@ -131,9 +133,9 @@ class InlineCalls:
         callee, caller = self._first.get(name), self._first.get(component.partition(", ")[0])
         caller_linkage = -1 if caller is None else caller.linkage
         if callee is None:
-            return Call(name, -1, -1, -1, -1, -1, caller_linkage, self._previous)
+            return Call(name, -1, -1, -1, -1, -1, caller_linkage, *self._previous)
         known = (callee.linkage, int(callee.unnamed), int(callee.comdat), callee.instructions, callee.calls)
-        return Call(name, *known, caller_linkage, self._previous)
+        return Call(name, *known, caller_linkage, *self._previous)
 
     def _foretold(self, blocks: int) -> str:
         first = ""
@@ -154,7 +156,7 @@ class InlineCalls:
             blocks: how many basic blocks it has, a feature of the decision.
             inlined: the answer.
         """
-        self._previous = callee
+        self._previous = callee, int(inlined)
         if not callee:
             return
         self._blocks[callee] = blocks

@@ -23,6 +23,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.environment_work import EnvironmentWork
 from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.policies.loading import with_calls
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.observation_samples import check_flat
 from mlgo_gym.policies.shipping import unpack_policy
@@ -48,7 +49,8 @@ class BestOf:
     Attributes:
         corpus: what `open_corpus` takes.
         baselines: policies as `load_policy` takes them, `recipes:FOLDER` for what a search found, and `look-ahead:N`
-            for who tries N other actions at each decision; where two are equally good, the first is imitated.
+            for who tries N other actions at each decision; where two are equally good, the first is imitated. They may
+            see calls; the network does not.
         environment: the environment's id; its actions are discrete.
         arguments: its other arguments, JSON-able.
         seed: what random policies and `limit` depend on.
@@ -85,9 +87,10 @@ class BestOf:
 
     def _arguments_of(self, env: CompilerEnv) -> dict[str, Any]:
         """Return the arguments of the environment but for its corpus."""
+        arguments = with_calls(self.arguments, self.baselines)
         if env.task.advisors == (INLINING,):
-            return {"credit": True, **self.arguments}
-        return {**({"scope": "function"} if env.task.has_contexts else {}), **self.arguments}
+            return {"credit": True, **arguments}
+        return {**({"scope": "function"} if env.task.has_contexts else {}), **arguments}
 
     def modules(self, env: CompilerEnv) -> list[str]:
         """Return the modules to compile, in an order drawn at random, so that the first of them stand for all."""

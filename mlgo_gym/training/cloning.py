@@ -17,6 +17,7 @@ from mlgo_gym.errors import MlgoError, NoDecisionError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.environment_work import EnvironmentWork
 from mlgo_gym.policies import Policy, load_policy
+from mlgo_gym.policies.loading import with_calls
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.observation_samples import check_flat
@@ -53,7 +54,7 @@ class Cloning:
     Attributes:
         environment: the environment's id; its actions are Discrete, its observations flat.
         arguments: its arguments with the corpus, JSON-able.
-        expert: what `load_policy` takes; `"default"` is clang.
+        expert: what `load_policy` takes; `"default"` is clang. It may see calls; the network does not.
         rounds: 1 is behaviour cloning, more are DAgger.
         episodes: those of each round.
         per_episode: at most so many decisions of one are kept.
@@ -92,7 +93,8 @@ class Cloning:
         torch_library()
         if min(self.rounds, self.episodes, self.per_episode) < 1 or not 0 <= self.doubt < 1:
             raise MlgoError(f"one or more was wanted, and doubt from 0 to below 1; found {self}")
-        env = make_environment(self.environment, self.arguments)
+        arguments = with_calls(self.arguments, [self.expert])
+        env = make_environment(self.environment, arguments)
         if not isinstance(env.action_space, gym.spaces.Discrete):
             raise MlgoError(f"discrete actions were wanted, and those of {self.environment} are {env.action_space}")
         check_flat(env.observation_space)
@@ -100,7 +102,7 @@ class Cloning:
         names = tuple(env.feature_names[number] for number in self._columns(env))
         network: Network | None = None
         everything: list[Answers] = []
-        work = EnvironmentWork(self.environment, self.arguments, self.begin, [self.expert], _module)
+        work = EnvironmentWork(self.environment, arguments, self.begin, [self.expert], _module)
         with work.workers(env, jobs, ray=ray) as running:
             for number in range(self.rounds):
                 round_ = _Round(self, number, env, network)

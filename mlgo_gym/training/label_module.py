@@ -17,6 +17,7 @@ from mlgo_gym.episode.placed_compile import PlacedCompile, PlacedDecision, compi
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.function_sizes import size_changes
 from mlgo_gym.policies.answers import Answers
+from mlgo_gym.policies.call_features import features_of_calls
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.tasks.task import Task
@@ -45,10 +46,12 @@ class Label:
     Attributes:
         decision: the decision, as the policy answered it.
         bytes: the bytes of the module if the call is inlined minus those if it is not.
+        calls: the values of `CALL_FEATURES`; empty where nobody foretold the calls.
     """
 
     decision: PlacedDecision
     bytes: int
+    calls: tuple[float, ...] = ()
 
 
 @dataclass(slots=True)
@@ -94,6 +97,7 @@ def label_module(
     seed: int = 0,
     check: int = 0,
     timeout: float = 300.0,
+    calls: bool = False,
 ) -> ModuleLabels:
     """Measure what decisions of a module are worth around a policy.
 
@@ -110,12 +114,13 @@ def label_module(
         seed: which decisions are flipped depends on it.
         check: so many labels are measured again by flipping that decision alone.
         timeout: how long clang may be silent, in seconds.
+        calls: whether labels have features of calls; a policy that sees calls needs it.
 
     Raises:
         CompilerError: the compile by the policy alone failed.
         MlgoError: the task is not about inlining alone.
     """
-    work = _Work(compilation, task, policy, _chance(seed, compilation.module.name), timeout)
+    work = _Work(compilation, task, policy, _chance(seed, compilation.module.name), timeout, calls)
     begun = _processor_seconds()
     while work.result.compiles < compiles and _processor_seconds() - begun < seconds:
         if not work.flip_many():
@@ -135,17 +140,22 @@ def _processor_seconds() -> float:
 
 class _Work:
     def __init__(
-        self, compilation: Compilation, task: Task, policy: Policy, chance: random.Random, timeout: float
+        self, compilation: Compilation, task: Task, policy: Policy, chance: random.Random, timeout: float, calls: bool
     ) -> None:
         self._compilation = compilation
         self._task = task
         self._answers = Answers(task, policy, compilation.module.name)
         self._chance = chance
         self._timeout = timeout
+        self._foretell = calls
         self._steady = [name for name in task.headers[0].dtype.names or () if name not in _MOVING]
         self.alone = self._compile(self._answers)
         self.result = ModuleLabels(text=self.alone.text, decisions=len(self.alone.decisions), compiles=1)
         self.labels: dict[Site, Label] = {}
+        self._calls: dict[Site, tuple[float, ...]] = {}
+        if calls and self.alone.decisions:
+            rows = features_of_calls(self.alone.decisions, task.headers[0].dtype).tolist()
+            self._calls = {decision[:3]: tuple(row) for decision, row in zip(self.alone.decisions, rows, strict=True)}
         self._tries: dict[Site, int] = defaultdict(int)
         self._territory = Territory(self.alone.decisions, self.alone.functions.functions)
         interest = self._answers.interest(self.alone.decisions) if self.alone.decisions else []
@@ -153,7 +163,7 @@ class _Work:
 
     def _compile(self, choose: Callable[[Decision], int]) -> PlacedCompile:
         self._answers.begin()
-        return compile_placed(self._compilation, self._task, choose, self._timeout)
+        return compile_placed(self._compilation, self._task, choose, self._timeout, foretell=self._foretell)
 
     def _features(self, payload: bytes) -> list[Any]:
         record = np.frombuffer(payload, self._task.headers[0].dtype, 1)[0]
@@ -211,7 +221,8 @@ class _Work:
             return True
         for number, change in found.bytes.items():
             flip = done[number]
-            self.labels[flip[:3]] = Label(flip, -change if flip.answer else change)
+            worth = -change if flip.answer else change
+            self.labels[flip[:3]] = Label(flip, worth, self._calls.get(flip[:3], ()))
         return True
 
     def check(self, most: int) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
+from mlgo_gym.policies.call_features import CALL_FEATURES, SHARE
 from mlgo_gym.storage.module_folder import FolderKind, ModuleFolder
 from mlgo_gym.training.label_module import ModuleLabels
 
@@ -81,6 +82,10 @@ class LabelStore(ModuleFolder):
             values = records[name].reshape(len(records), -1)
             # A histogram is a list in each row, everything else a number.
             columns[name] = self._arrow.array(values[:, 0].copy() if values.shape[1] == 1 else values.tolist())
+        if labels.labels[0].calls:
+            rows = np.array([label.calls for label in labels.labels], np.float32)
+            for name, values in zip(CALL_FEATURES, rows.T, strict=True):
+                columns[name] = self._arrow.array(values if name == SHARE else values.astype(np.int32))
         size = len(decisions)
         facts: Sequence[Any] = (
             np.array([decision.answer for decision in decisions], np.int8),

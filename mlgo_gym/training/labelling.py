@@ -16,7 +16,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.environment_work import EnvironmentWork
 from mlgo_gym.policies import Policy, load_policy
-from mlgo_gym.policies.loading import policy_identity
+from mlgo_gym.policies.loading import policy_identity, with_calls
 from mlgo_gym.policies.shipping import unpack_policy
 from mlgo_gym.scheduling import Lost, Shelf
 from mlgo_gym.training.each_module import each_module
@@ -31,9 +31,9 @@ class Labelling:
 
     Attributes:
         corpus: what `open_corpus` takes.
-        policy: what the labels are taken around, as `load_policy` takes it.
+        policy: what the labels are taken around, as `load_policy` takes it. If it sees calls, so do the labels.
         environment: the environment's id: `mlgo/Inline-v0`, or `mlgo/InlineIR2Vec-v0` for histograms of opcodes too.
-        arguments: its other arguments, JSON-able.
+        arguments: its other arguments, JSON-able; with `calls=True` labels have features of calls.
         compiles: the most compiles of each module.
         seconds: the most processor time of each module; None is no limit.
         seed: which decisions are flipped, and in which order modules are taken.
@@ -65,7 +65,7 @@ class Labelling:
 
     @property
     def _arguments(self) -> dict[str, Any]:
-        return {**self.arguments, "corpus": self.corpus}
+        return {**with_calls(self.arguments, [self.policy]), "corpus": self.corpus}
 
     def modules(self, env: CompilerEnv) -> list[str]:
         """Return the modules to label, in an order drawn at random, so that the first of them stand for all."""
@@ -88,7 +88,7 @@ class Labelling:
         """Return what the labels depend on."""
         return {
             "environment": self.environment,
-            "arguments": dict(self.arguments),
+            "arguments": with_calls(self.arguments, [self.policy]),
             "corpus": self.corpus,
             "clang": env.toolchain.identity,
             "policy": policy_identity(self.policy),
@@ -149,6 +149,7 @@ class Labelling:
                 seed=self.seed,
                 check=self.check,
                 timeout=env.setup.settings.timeout,
+                calls=env.setup.settings.calls,
             )
         except MlgoError as error:
             return str(error)

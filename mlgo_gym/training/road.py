@@ -182,6 +182,8 @@ class Road:
             "mlgo_gym": __version__,
             "clang": env.toolchain.version_text,
             "settings": self._settings(),
+            "calls": env.setup.settings.calls,
+            "features": list(Network.load(final).features),
             "modules": len(self.labelling.modules(env)),
             "rounds": cards,
             "margin": margin,

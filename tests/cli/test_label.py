@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from mlgo_gym.cli import train_policy
 from mlgo_gym.cli.application import application
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.policies.loading import wants_calls
 from mlgo_gym.training.label_store import read_labels
 
 
@@ -22,6 +23,22 @@ def test_it_labels_a_corpus_and_goes_on_where_it_was(corpus: Path, tmp_path: Pat
     assert "2 labels against single flips: 100% exact" in first.output
     again = CliRunner().invoke(application, command)
     assert again.output == first.output
+
+
+def test_labels_with_calls_make_a_network_that_sees_them(corpus: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("lightgbm", reason="LightGBM is not installed")
+    folder, file = tmp_path / "labels", tmp_path / "n.safetensors"
+    command = ["label", str(corpus), "--output", str(folder), "--compiles", "3", "--calls"]
+    assert CliRunner().invoke(application, command).exit_code == 0
+    imitation = ["train", "imitation", str(folder), "--output", str(file), "--teachers", "1", "--trees", "5"]
+    result = CliRunner().invoke(application, [*imitation, "--hidden", "8", "--steps", "20", "--margin", "0.5"])
+    assert result.exit_code == 0, result.output
+    assert wants_calls(f"mlp:{file}")
+    again = ["label", str(corpus), "--output", str(tmp_path / "second"), "--compiles", "3", "--policy", f"mlp:{file}"]
+    result = CliRunner().invoke(application, again)
+    assert result.exit_code == 0, result.output
+    assert read_labels([tmp_path / "second"]).features == read_labels([folder]).features
 
 
 def test_labels_in_one_file_are_those_of_a_folder(corpus: Path, tmp_path: Path) -> None:

@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 
 import mlgo_gym
-from mlgo_gym.errors import PolicyError
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.placed_compile import compile_placed
+from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.call_features import CALL_FEATURES, CallHistory
-from mlgo_gym.policies.loading import wants_calls
+from mlgo_gym.policies.answers import Answers
+from mlgo_gym.policies.call_features import CALL_FEATURES, CallHistory, features_of_calls
+from mlgo_gym.policies.calls import CallsPolicy
+from mlgo_gym.policies.loading import wants_calls, with_calls
 from mlgo_gym.policies.network import Network
+from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.inline_calls import DISCARDABLE, INTERNAL, Call
 
 assert mlgo_gym
@@ -97,3 +102,42 @@ def test_an_evaluation_foretells_calls_by_itself_and_episodes_do_not_mix(tmp_pat
     assert found[0].change(as_clang) == 0
     made = [sorted((each.policy, each.module, each.actions) for each in result.episodes) for result in found]
     assert made[0] == made[1]
+
+
+def test_what_it_sees_of_a_compile_that_is_over_is_what_it_saw_while_clang_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    env = gym.make("mlgo/Inline-v0", calls=True).unwrapped
+    assert isinstance(env, CompilerEnv)
+    policy = load_policy("inline-oz-calls", env)
+    assert isinstance(policy, CallsPolicy)
+    seen = []
+    given = CallHistory.features
+
+    def features(self: CallHistory, *arguments: object) -> object:
+        seen.append(given(self, *arguments))  # type: ignore[arg-type] # as they came
+        return seen[-1]
+
+    monkeypatch.setattr(CallHistory, "features", features)
+    answers = Answers(env.task, policy, "c/scheduler")
+
+    def choose(decision: Decision) -> int:
+        own = answers(decision)
+        # Another than the policy answers every third decision, and the policy has to see that.
+        return 1 - own if len(seen) % 3 == 0 else own
+
+    made = compile_placed(env.compilation(env.corpus.module("c/scheduler")), env.task, choose, 60.0, foretell=True)
+    monkeypatch.undo()
+    rows = features_of_calls(made.decisions, env.task.headers[0].dtype)
+    assert np.array_equal(rows, np.stack(seen))
+    assert len({tuple(row) for row in rows.tolist()}) > 3
+    interest = answers.interest(made.decisions)
+    assert len(set(interest)) > 3, "it is not equally unsure everywhere"
+    with pytest.raises(MlgoError, match="whose calls nobody foretold"):
+        features_of_calls([made.decisions[0]._replace(call=None)], env.task.headers[0].dtype)
+    env.close()
+
+
+def test_an_environment_has_calls_where_a_policy_wants_them() -> None:
+    assert with_calls({"limit": 1}, ["default", "inline-oz-calls"]) == {"limit": 1, "calls": True}
+    assert with_calls({"limit": 1}, ["default", "inline-oz"]) == {"limit": 1}

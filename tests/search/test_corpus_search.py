@@ -29,3 +29,11 @@ def test_results_of_another_campaign_are_not_mixed(corpus: Path, tmp_path: Path)
     list(CorpusSearch("mlgo/Inline-v0", {"corpus": str(corpus)}, "greedy", compiles=3).run(output))
     with pytest.raises(MlgoError, match="another search"):
         list(CorpusSearch("mlgo/Inline-v0", {"corpus": str(corpus)}, "beam", compiles=3).run(output))
+
+
+def test_a_search_foretells_calls_by_itself_where_its_start_sees_them(varied: str) -> None:
+    arguments = {"corpus": varied}
+    names = ("many_calls",)
+    (found,) = CorpusSearch("mlgo/Inline-v0", arguments, "bundles", 2, names=names, start="inline-oz-calls").run()
+    assert found.error is None
+    assert found.verified

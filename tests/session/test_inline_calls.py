@@ -47,7 +47,7 @@ def test_the_first_call_of_a_known_function_is_foretold_with_what_its_code_says(
     assert (call.linkage, call.unnamed, call.comdat) == (INTERNAL, 1, 0)
     assert (call.instructions, call.calls) == (2, 1)
     assert call.caller_linkage == DISCARDABLE
-    assert call.previous == ""
+    assert (call.previous, call.previous_inlined) == ("", 0)
 
 
 def test_calls_of_an_inlined_body_come_after_all_others() -> None:
@@ -58,7 +58,7 @@ def test_calls_of_an_inlined_body_come_after_all_others() -> None:
     assert made.foretell("top", blocks=3).comdat == 1
     made.learn("mid dle", 3, inlined=True)
     call = made.foretell("top", blocks=1)
-    assert (call.callee, call.caller_linkage, call.previous) == ("leaf", EXTERNAL, "mid dle")
+    assert (call.callee, call.caller_linkage, call.previous, call.previous_inlined) == ("leaf", EXTERNAL, "mid dle", 1)
     made.learn("leaf", 1, inlined=True)
     assert made.foretell("top", blocks=1).callee == "leaf", "the one that stood in the inlined body"
     made.learn("leaf", 1, inlined=True)

@@ -92,6 +92,13 @@ def test_a_recipe_is_a_baseline_and_the_best_is_kept(varied: str, tmp_path: Path
     assert not [name for name in line["rewards"] if name.startswith("recipes")]
 
 
+def test_a_policy_that_sees_calls_is_a_baseline(varied: str) -> None:
+    best = BestOf(varied, ("default", "inline-oz-calls"))
+    line, answers = best.one(best.make(), "many_calls")
+    assert answers is not None
+    assert set(line["rewards"]) >= {"default", "inline-oz-calls"}
+
+
 def test_look_ahead_is_never_behind_clang_where_it_copies_function_by_function(varied: str, tmp_path: Path) -> None:
     best = BestOf(varied, ("default", "look-ahead:2"), environment="mlgo/RegAllocEvict-v0")
     line, answers = best.one(best.make(), "mixed")

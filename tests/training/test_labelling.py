@@ -12,6 +12,7 @@ import pytest
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies import load_policy
+from mlgo_gym.policies.call_features import CALL_FEATURES
 from mlgo_gym.training.label_module import label_module
 from mlgo_gym.training.label_store import LABELS, read_labels
 from mlgo_gym.training.labelling import Labelling
@@ -90,3 +91,30 @@ def test_labels_of_another_kind_are_not_mixed_in(labelled: tuple[Labelling, Path
 def test_a_folder_without_labels_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MlgoError, match="was to be a folder of labels"):
         read_labels([tmp_path])
+
+
+def test_labels_with_calls_say_what_was_called_and_decided_before(varied: str, tmp_path: Path) -> None:
+    labelling = Labelling(varied, arguments={"calls": True}, compiles=4)
+    list(labelling.run(tmp_path / "with"))
+    list(replace(labelling, arguments={}).run(tmp_path / "without"))
+    seeing, blind = (read_labels([tmp_path / name]) for name in ("with", "without"))
+    assert seeing.features == (*blind.features, *CALL_FEATURES)
+    assert np.array_equal(seeing.bytes, blind.bytes), "what is measured does not depend on it"
+    assert np.array_equal(seeing.observations[:, : len(blind.features)], blind.observations)
+    made = seeing.observations[:, seeing.features.index("module_decisions")]
+    assert len(set(made.tolist())) > 3
+    with pytest.raises(MlgoError, match="train on one kind"):
+        read_labels([tmp_path / "with", tmp_path / "without"])
+
+
+def test_labels_around_a_policy_that_sees_calls_have_them_and_are_what_single_flips_give(
+    varied: str, tmp_path: Path
+) -> None:
+    labelling = Labelling(varied, "inline-oz-calls", compiles=8, check=6)
+    lines = list(labelling.run(tmp_path, jobs=2))
+    assert not [line["error"] for line in lines if "error" in line]
+    pairs = [pair for line in lines for pair in line["checked"]]
+    assert len(pairs) > 6
+    assert all(abs(label - alone) <= 16 for label, alone in pairs)
+    assert set(CALL_FEATURES) <= set(read_labels([tmp_path]).features)
+    assert LABELS.read_header(tmp_path)["arguments"] == {"calls": True}

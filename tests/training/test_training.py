@@ -16,8 +16,12 @@ from mlgo_gym.corpus.digests import sidecar
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies import load_policy
+from mlgo_gym.policies.call_features import CALL_FEATURES
+from mlgo_gym.policies.calls import sees_calls
+from mlgo_gym.policies.loading import wants_calls
 from mlgo_gym.policies.network import Network
 from mlgo_gym.training import Evolution, Imitation, Labelling, NetworkSettings, Road, TeacherSettings, imitate
+from mlgo_gym.training.cloning import Cloning
 from mlgo_gym.training.distillation import distil
 from mlgo_gym.training.evolution import flatten, unflatten
 from mlgo_gym.training.features import raw_features
@@ -122,6 +126,33 @@ def test_a_margin_is_chosen_by_modules_that_the_network_has_not_learned_from(var
     assert all(progress.done == progress.total for progress in stages.values())
     assert stages["network, the last"].left == 0
     assert stages["network, the last"].used == pytest.approx(card["seconds"], abs=1)
+
+
+def test_the_whole_road_with_calls_gives_a_policy_that_sees_them(varied: str, tmp_path: Path) -> None:
+    labelling = Labelling(varied, arguments={"calls": True}, compiles=5)
+    road = Road(labelling, Imitation(TeacherSettings(seeds=1, trees=5), SMALL), 2, (0.0, 20.0), varied)
+    final = road.run(tmp_path)
+    before = final.read_bytes()
+    assert wants_calls(f"mlp:{final}")
+    card = json.loads(tmp_path.joinpath("policy.json").read_bytes())
+    assert card["calls"]
+    assert set(CALL_FEATURES) <= set(card["features"])
+    assert card["margins"][1]["mean"] == 0.0  # nobody is as sure as that
+    assert sidecar(final).exists()
+    header = json.loads(tmp_path.joinpath("round-1", "labels", "labels.json").read_bytes())
+    assert header["policy"].startswith("mlp:")
+    for path in (final, tmp_path / "round-1.safetensors"):
+        path.unlink()
+    assert road.run(tmp_path).read_bytes() == before
+
+
+def test_imitation_of_a_policy_that_sees_calls_needs_none(varied: str) -> None:
+    arguments = {"corpus": varied}
+    rounds: list[float] = []
+    cloning = Cloning("mlgo/Inline-v0", arguments, "inline-oz-calls", rounds=2, episodes=2, settings=SMALL)
+    network = cloning.run(note=lambda number, share: rounds.append(share))
+    assert rounds[0] == 1.0
+    assert not sees_calls(network)
 
 
 def test_a_margin_needs_modules_to_choose_by(calls: Path, tmp_path: Path) -> None:
