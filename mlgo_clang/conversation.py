@@ -195,22 +195,30 @@ class Compile:
         self.questions = 0
         channels: list[_Channel] = []
         guard: list[int] = []
+        withheld: list[int] = []
         scratch = ""
         pid = 0
         signals = _Signals()
         try:
-            # What is behind a `--` in the arguments is an input.
-            words = list(compiler)
             scratch = make_scratch()
+            options: list[str] = []
             for number, advisor in enumerate(advisors):
                 channel = _Channel(f"{scratch}/{number}", advisor.bind)
                 channels.append(channel)
                 channel.open()
                 for option in advisor.options:
-                    words += ("-mllvm", option + channel.base if option.endswith("=") else option)
-            words += rest
+                    options += ("-mllvm", option + channel.base if option.endswith("=") else option)
             guard += os.pipe()
-            os.set_inheritable(guard[0], True)
+            withheld += os.pipe()
+            for descriptor in (guard[0], withheld[0]):
+                os.set_inheritable(descriptor, True)
+            # This process may be killed before clang is guarded. So one word waits in a pipe until then, and without it
+            # the next `-mllvm` is the value of the one before, and clang ends with an unknown argument.
+            word = "".join(options[1:2])
+            if word:
+                options[1] = f"@/proc/self/fd/{withheld[0]}"
+            # What is behind a `--` in the arguments is an input.
+            words = [*compiler, *options, *rest]
             pid = os.posix_spawn(
                 words[0],
                 words,
@@ -220,6 +228,7 @@ class Compile:
             )
             _guard(pid, guard[0])
             os.close(guard.pop(0))
+            _tell(withheld.pop(), word)
             signals.heeded = True
             signals.raise_kept()
             _answer_all(pid, channels, timeout)
@@ -234,7 +243,7 @@ class Compile:
                 self.questions += channel.questions
                 channel.drop_names()
                 channel.close()
-            for descriptor in guard:
+            for descriptor in (*guard, *withheld):
                 os.close(descriptor)
             if scratch and not channels:
                 os.rmdir(scratch)
@@ -276,6 +285,16 @@ def _guard(pid: int, read_end: int) -> None:
     fcntl.fcntl(read_end, fcntl.F_SETOWN, pid)
     fcntl.fcntl(read_end, 10, signal.SIGTERM)  # F_SETSIG, which Python before 3.11 does not name
     fcntl.fcntl(read_end, fcntl.F_SETFL, os.O_ASYNC)
+
+
+def _tell(write_end: int, word: str) -> None:
+    """Give clang the word that was withheld from it; it may have ended."""
+    try:
+        os.write(write_end, word.encode())
+    except BrokenPipeError:
+        return
+    finally:
+        os.close(write_end)
 
 
 def _end(pid: int) -> None:

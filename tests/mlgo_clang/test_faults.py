@@ -15,6 +15,7 @@ import pytest
 from mlgo_clang.counters import counters_path, parse
 from mlgo_gym.session.scratch import scratch_parent
 from tests.mlgo_clang.conftest import DRIVERS, Run
+from tests.traces import ends_within
 
 
 @pytest.fixture
@@ -202,6 +203,31 @@ def test_a_signal_while_a_compile_begins_or_ends_leaves_nothing(
     assert not clangs_on(project)
     assert [file for file in files(project) if file != "calls.o"] == ["calls.c"]
     assert abandoned() <= before
+
+
+KILLED_BEFORE_THE_GUARD = """
+import os, signal, sys
+from mlgo_clang import conversation
+from mlgo_clang.driver import run
+
+def die(pid, read_end):
+    os.write(1, b"%d" % pid)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+conversation._guard = die
+sys.exit(run("gcc", sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("extra", [(), ("--mlgo-eviction-policy=never_evict",)])
+def test_clang_ends_by_itself_where_its_driver_is_killed_before_it_is_guarded(
+    project: Path, extra: tuple[str, ...]
+) -> None:
+    command = [sys.executable, "-c", KILLED_BEFORE_THE_GUARD, "--mlgo-policy=never", *extra, "-Oz", "-c", "calls.c"]
+    answer = subprocess.run(command, cwd=project, stdout=subprocess.PIPE, check=False)
+    assert answer.returncode == -signal.SIGKILL
+    assert ends_within(int(answer.stdout), 10)
+    assert files(project) == ["calls.c"]
 
 
 def test_a_clang_that_is_killed(project: Path, plain: bytes) -> None:
