@@ -48,6 +48,7 @@ def imitation(
     margins would give: the mean change of the modules, by single decisions,
     as if none mattered for another. Measure with `mlgo-gym evaluate`.
     """
+    from mlgo_gym.corpus.digests import sidecar, write_known_digests
     from mlgo_gym.training.curves import curves
     from mlgo_gym.training.imitation import imitate_labels
 
@@ -59,11 +60,19 @@ def imitation(
 
         imitated = imitate_labels(labels, how.settings(margin), note=note)
     imitated.network.save(output)
+    if imitated.learned is None:
+        sidecar(output).unlink(missing_ok=True)
+    else:
+        write_known_digests(output, imitated.learned)
     held_out = len(how.hold_out or ())
     where = f"the {held_out} projects held out" if imitated.held_out else "the modules that it learned from"
     lines = [f"{imitated.labels} labels of {imitated.modules} modules; by the labels of {where}:"]
     lines += [f"  {name:24} {change:+8.2%}" for name, change in imitated.estimates.items()]
     lines.append(f"network and trees agree on {imitated.agreement:.1%}; wrote {output}")
+    if imitated.learned is None:
+        lines.append(
+            "some labels do not tell the digests of their modules: what it learned from is not written beside it"
+        )
     data = {
         "output": output,
         "labels": imitated.labels,

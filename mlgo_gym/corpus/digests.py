@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -18,13 +18,22 @@ def sidecar(policy: Path) -> Path:
     return policy.with_name(policy.name + SIDECAR)
 
 
+def training_digest(module: Module) -> str:
+    """Return what tells a module that was trained on: the digest of its source where that is known, else its own."""
+    source = module.metadata.get("source_sha256")
+    return source if isinstance(source, str) else module.digest()
+
+
 def digest_lines(modules: Iterable[Module]) -> list[str]:
-    """Return the lines that tell of modules: their sources' digests where these are known, else their bitcode's."""
+    """Return the lines that tell of modules, one for each `training_digest()`."""
     lines: dict[str, str] = {}
     for module in modules:
-        source = module.metadata.get("source_sha256")
-        lines.setdefault(source if isinstance(source, str) else module.digest(), module.name)
-    return [f"{digest}  # {name}" for digest, name in lines.items()]
+        lines.setdefault(training_digest(module), module.name)
+    return _lines(lines)
+
+
+def _lines(names: Mapping[str, str]) -> list[str]:
+    return [f"{digest}  # {name}" for digest, name in names.items()]
 
 
 def write_sidecar(policy: Path, modules: Iterable[Module], *, start: Path | None = None) -> None:
@@ -38,3 +47,13 @@ def write_sidecar(policy: Path, modules: Iterable[Module], *, start: Path | None
     before = sidecar(start).read_text().splitlines() if start is not None and sidecar(start).exists() else ()
     lines = dict.fromkeys(chain(before, digest_lines(modules)))
     write_atomically(sidecar(policy), "".join(f"{line}\n" for line in lines).encode())
+
+
+def write_known_digests(policy: Path, names: Mapping[str, str]) -> None:
+    """Write what a policy was trained on beside its file.
+
+    Args:
+        policy: the policy's file.
+        names: a name of a module by its `training_digest()`.
+    """
+    write_atomically(sidecar(policy), "".join(f"{line}\n" for line in _lines(names)).encode())

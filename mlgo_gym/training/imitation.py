@@ -56,6 +56,7 @@ class Imitated:
             decision as its label says: the most that there is), `teacher`, and `network` at each of `MARGINS`.
         held_out: whether the estimates are on held-out labels; otherwise they are on those that were learned from.
         agreement: the share of the same labels at which network and teacher decide alike.
+        learned: a name by the digest of each module that it learned from; None where labels do not tell the digest.
     """
 
     network: Network
@@ -64,6 +65,7 @@ class Imitated:
     estimates: dict[str, float]
     held_out: bool
     agreement: float
+    learned: dict[str, str] | None
 
     def facts(self) -> dict[str, Any]:
         """Return JSON-able data about it."""
@@ -113,7 +115,16 @@ def imitate_labels(
         estimates,
         bool(out.any()),
         agreement,
+        _told(learned),
     )
+
+
+def _told(labels: Labels) -> dict[str, str] | None:
+    """Return a name of each module by its digest; None where a label does not tell it."""
+    if not all(labels.digests.tolist()):
+        return None
+    pairs = sorted(set(zip(labels.digests.tolist(), labels.modules.tolist(), strict=True)))
+    return {digest: name.partition(":")[2] for digest, name in reversed(pairs)}
 
 
 def _judge(labels: Labels, teacher: Teacher, network: Network, base: Base) -> tuple[dict[str, float], float]:
@@ -140,5 +151,5 @@ def select(labels: Labels, chosen: Any) -> Labels:
         labels: the labels.
         chosen: numbers, or a mask.
     """
-    names = ("observations", "answers", "bytes", "text", "share", "modules", "projects")
+    names = ("observations", "answers", "bytes", "text", "share", "modules", "digests", "projects")
     return Labels(labels.features, *(getattr(labels, name)[chosen] for name in names))

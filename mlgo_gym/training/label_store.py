@@ -23,7 +23,10 @@ SUFFIX = ".parquet"
 LABELS = FolderKind("labels", "labels.json", SUFFIX, 1, "mlgo-gym label")
 """What such a folder holds."""
 
-_FACTS = ("answer", "bytes", "text", "decisions", "module", "project", "context", "visit", "position", "callee")
+_FACTS = (
+    *("answer", "bytes", "text", "decisions", "module", "digest"),
+    *("project", "context", "visit", "position", "callee"),
+)
 """The columns that are not features."""
 
 
@@ -49,7 +52,9 @@ class LabelStore(ModuleFolder):
         self._arrow, self._parquet = _parquet()
         super().__init__(LABELS, folder, header)
 
-    def add_labels(self, module: str, project: str, labels: ModuleLabels, dtype: np.dtype[Any]) -> dict[str, Any]:
+    def add_labels(
+        self, module: str, project: str, labels: ModuleLabels, dtype: np.dtype[Any], digest: str
+    ) -> dict[str, Any]:
         """Write the labels of a module, and return the line about it.
 
         Args:
@@ -57,11 +62,12 @@ class LabelStore(ModuleFolder):
             project: its project.
             labels: what was measured.
             dtype: that of an observation, as the compiler's header has it.
+            digest: what tells the module, as `training_digest()` has it.
         """
         part = None
         if labels.labels:
             buffer = io.BytesIO()
-            self._parquet.write_table(self._table(module, project, labels, dtype), buffer, compression="zstd")
+            self._parquet.write_table(self._table(labels, dtype, (module, digest, project)), buffer, compression="zstd")
             part = buffer.getvalue()
         counts = {name: getattr(labels, name) for name in ModuleLabels.__slots__ if name != "labels"}
         line = {"module": module, "project": project, "labels": len(labels.labels), **counts}
@@ -74,7 +80,7 @@ class LabelStore(ModuleFolder):
         self.add(line)
         return line
 
-    def _table(self, module: str, project: str, labels: ModuleLabels, dtype: np.dtype[Any]) -> Any:
+    def _table(self, labels: ModuleLabels, dtype: np.dtype[Any], names: Sequence[str]) -> Any:
         decisions = [label.decision for label in labels.labels]
         records = np.frombuffer(b"".join(decision.payload for decision in decisions), dtype)
         columns: dict[str, Any] = {}
@@ -92,8 +98,7 @@ class LabelStore(ModuleFolder):
             np.array([label.bytes for label in labels.labels], np.int64),
             np.full(size, labels.text, np.int64),
             np.full(size, labels.decisions, np.int32),
-            [module] * size,
-            [project] * size,
+            *([name] * size for name in names),
             [_text(decision.component) for decision in decisions],
             np.array([decision.visit for decision in decisions], np.int32),
             np.array([decision.position for decision in decisions], np.int32),
@@ -119,6 +124,8 @@ class Labels:
         text: the bytes of the module under the policy, int64 of shape (labels,).
         share: the decisions of the module for each of its labels, float64 of shape (labels,).
         modules: the module of each, with the number of its folder, of shape (labels,).
+        digests: what tells the module of each, as `training_digest()` has it, of shape (labels,); empty where that is
+            not known.
         projects: the project of each, of shape (labels,).
     """
 
@@ -129,6 +136,7 @@ class Labels:
     text: npt.NDArray[np.int64]
     share: npt.NDArray[np.float64]
     modules: npt.NDArray[np.str_]
+    digests: npt.NDArray[np.str_]
     projects: npt.NDArray[np.str_]
 
     def __len__(self) -> int:
@@ -140,7 +148,7 @@ def read_labels(folders: Sequence[Path]) -> Labels:
 
     Args:
         folders: folders of labels; or Parquet files as those of docs/results/labels, which have the columns of a
-            folder's files, `round`, and `dataset` for the project.
+            folder's files, `round`, and `dataset` for the project; `digest` may be missing.
 
     Raises:
         MissingExtraError: pyarrow is not installed.
@@ -182,12 +190,13 @@ def read_labels(folders: Sequence[Path]) -> Labels:
             count = len(matrix)
             facts["share"] = np.full(count, line["decisions"] / count)
             facts["module"] = np.full(count, f"{number}:{line['module']}")
+            facts["digest"] = _digests(table)
             facts["project"] = np.full(count, line["project"])
             parts.append((matrix, facts))
     if not parts:
         raise MlgoError(f"{', '.join(map(str, folders))} have no label yet; let mlgo-gym label finish a module first")
     observations = np.concatenate([matrix for matrix, _ in parts])
-    order = ("answer", "bytes", "text", "share", "module", "project")
+    order = ("answer", "bytes", "text", "share", "module", "digest", "project")
     return Labels(names, observations, *(np.concatenate([facts[name] for _, facts in parts]) for name in order))
 
 
@@ -207,8 +216,15 @@ def _read_file(path: Path, number: int) -> tuple[tuple[str, ...], tuple[npt.NDAr
     )
     _, place, count = np.unique(keys, return_inverse=True, return_counts=True)
     facts |= {"share": decisions / count[place], "module": keys, "project": projects.astype(str)}
+    facts["digest"] = _digests(table)
     found, matrix = _matrix(table.drop_columns(["round", "dataset"]))
     return found, (matrix, facts)
+
+
+def _digests(table: Any) -> npt.NDArray[np.str_]:
+    if "digest" not in table.column_names:
+        return np.full(table.num_rows, "")
+    return np.array(table.column("digest").to_pylist(), np.str_)
 
 
 def _matrix(table: Any) -> tuple[tuple[str, ...], npt.NDArray[np.float64]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.digests import training_digest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
@@ -121,7 +122,7 @@ class Labelling:
             def keep(name: str, result: ModuleLabels | str | Lost) -> dict[str, Any]:
                 project = env.corpus.project(name)
                 if isinstance(result, ModuleLabels):
-                    return store.add_labels(name, project, result, dtype)
+                    return store.add_labels(name, project, result, dtype, training_digest(env.corpus.module(name)))
                 return store.fail(name, project, str(result))
 
             work = EnvironmentWork(self.environment, self._arguments, self.begin, [self.policy])

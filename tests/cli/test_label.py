@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 
 from mlgo_gym.cli import train_policy
 from mlgo_gym.cli.application import application
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.leaderboard.training_digests import digests_of_policy
 from mlgo_gym.policies.loading import wants_calls
 from mlgo_gym.training.label_store import read_labels
 
@@ -35,6 +37,9 @@ def test_labels_with_calls_make_a_network_that_sees_them(corpus: Path, tmp_path:
     result = CliRunner().invoke(application, [*imitation, "--hidden", "8", "--steps", "20", "--margin", "0.5"])
     assert result.exit_code == 0, result.output
     assert wants_calls(f"mlp:{file}")
+    told = digests_of_policy(file)
+    assert told
+    assert told <= {module.digest() for module in InlineEnv(corpus=str(corpus)).corpus}
     again = ["label", str(corpus), "--output", str(tmp_path / "second"), "--compiles", "3", "--policy", f"mlp:{file}"]
     result = CliRunner().invoke(application, again)
     assert result.exit_code == 0, result.output
@@ -57,6 +62,9 @@ def test_labels_in_one_file_are_those_of_a_folder(corpus: Path, tmp_path: Path) 
     assert sorted(one.bytes.tolist()) == sorted(other.bytes.tolist())
     assert sorted(one.share.tolist()) == sorted(other.share.tolist())
     assert len(set(one.modules.tolist())) == len(set(other.modules.tolist()))
+    assert set(one.digests.tolist()) == set(other.digests.tolist()) != {""}
+    parquet.write_table(together.drop_columns(["digest"]), file)
+    assert set(read_labels([file]).digests.tolist()) == {""}
     parquet.write_table(together.drop_columns(["bytes"]), file)
     with pytest.raises(MlgoError, match="was to be a file of labels"):
         read_labels([file])

@@ -55,6 +55,7 @@ def labels() -> Labels:
         np.full(600, 1_000_000),
         np.full(600, 2.0),
         np.array([f"0:m{number % 30}" for number in range(600)]),
+        np.array([""] * 600),
         np.array(["p"] * 600),
     )
 
