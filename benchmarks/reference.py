@@ -130,7 +130,7 @@ def tasks(work: Path, levels: list[str], only: str) -> Iterator[Task]:
     for rows in (POLICIES, SEARCHES):
         for seed in SEEDS:
             for row in rows:
-                for level in row.levels if isinstance(row, Row) else ALL:
+                for level in row.levels:
                     if level in levels and seed < row.seeds and re.search(only, row.name):
                         yield Task(row, level, seed, work)
 

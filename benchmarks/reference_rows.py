@@ -44,12 +44,14 @@ class Search:
         algorithm: its name for `mlgo-gym search`.
         start: the policy that it begins with; `{box}` is the policy in the box.
         seeds: how many seeds it is done with.
+        levels: at which levels.
     """
 
     name: str
     algorithm: str
     start: str = "default"
     seeds: int = 1
+    levels: tuple[str, ...] = ALL
 
 
 _PPO = "python examples/ppo_credit.py {corpus} 300 {model} {reward} {seed}"
@@ -110,6 +112,7 @@ SEARCHES = (
     Search("search: greedy", "greedy"),
     Search("search: bundles", "bundles"),
     Search("search: bundles, from the box", "bundles", "{box}"),
+    Search("search: bundles, from the box that sees calls", "bundles", "inline-oz-calls", levels=("Oz",)),
     Search("search: beam", "beam"),
     Search("search: hill climbing", "hill_climb", seeds=3),
     Search("search: tree (MCTS)", "mcts"),
