@@ -57,10 +57,11 @@ class CorpusSearch:
         """Return the modules with a decision, the largest first; or those of `names`.
 
         Raises:
+            CorpusError: the corpus has no module of one of `names`.
             CompilerError: the compiler fails on a module when its decisions are counted.
         """
         env = make_environment(self.environment, self._arguments)
-        names = [module.name for module in env.corpus if not self.names or module.name in self.names]
+        names = [env.corpus.module(name).name for name in dict.fromkeys(self.names)] or env.corpus.names
         found = [name for name in names if env.decisions(env.corpus.module(name))]
         return sorted(found, key=lambda name: (-env.corpus.size(name), name))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.search import CorpusSearch, SearchResult
 
 
@@ -37,3 +37,9 @@ def test_a_search_foretells_calls_by_itself_where_its_start_sees_them(varied: st
     (found,) = CorpusSearch("mlgo/Inline-v0", arguments, "bundles", 2, names=names, start="inline-oz-calls").run()
     assert found.error is None
     assert found.verified
+
+
+def test_a_module_that_is_not_there_is_an_error(corpus: Path) -> None:
+    search = CorpusSearch("mlgo/Inline-v0", {"corpus": str(corpus)}, "greedy", names=("no_such",))
+    with pytest.raises(CorpusError, match="has no module 'no_such'"):
+        search.modules()
