@@ -49,10 +49,11 @@ def explain(
     from mlgo_gym.explanation import explain_module
     from mlgo_gym.explanation.page import as_page
     from mlgo_gym.explanation.text import as_text
+    from mlgo_gym.policies.loading import with_calls
     from mlgo_gym.storage.cache import write_atomically
 
     first, second = _pair(split_policies(policy or ()))
-    arguments: dict[str, Any] = {"corpus": corpus, **compiler.arguments()}
+    arguments: dict[str, Any] = {"corpus": corpus, **with_calls(compiler.arguments(), (first, second))}
     if module.endswith(".bc") and Path(module).is_file():
         arguments["corpus"] = str(Path(module).resolve())
     if flags is not None:

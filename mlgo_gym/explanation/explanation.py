@@ -149,7 +149,7 @@ def explain_module(
     It takes a compile for each policy, and where they differ one for each difference that is measured, and two.
 
     Args:
-        env: an environment of inlining, with flat observations.
+        env: an environment of inlining, with flat observations, and calls where a policy sees them.
         module: the module's name in its corpus.
         policies: the two, as `load_policy` takes them.
         measured: how many differences are measured exactly, those first to which most is credited.
@@ -173,7 +173,8 @@ def explain_module(
     compiled = []
     for number, name in enumerate(policies):
         note(number, _STEPS, "")
-        compiled.append(compile_placed(compilation, env.task, Answers(env.task, loaded[name], module), timeout))
+        answers = Answers(env.task, loaded[name], module)
+        compiled.append(compile_placed(compilation, env.task, answers, timeout, foretell=env.setup.settings.calls))
     first, second = compiled
     every = differences(first, second)
     note(2, _STEPS, f"{len(every)} calls differ, {min(measured, len(every))} are measured")

@@ -13,6 +13,8 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.placed_compile import PlacedDecision
 from mlgo_gym.policies import Policy, act_batch
 from mlgo_gym.policies.box import BoxedPolicy
+from mlgo_gym.policies.call_features import CALL_FEATURES, MEANINGS, features_of_calls
+from mlgo_gym.policies.calls import CallsPolicy
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.session.decision import Decision
 
@@ -29,7 +31,7 @@ class LeadingFeature:
     """One feature of a call.
 
     Attributes:
-        name: as `CompilerEnv.feature_names` has it.
+        name: as `CompilerEnv.feature_names` has it, or one of `CALL_FEATURES`.
         value: what it is at this call.
         median: the median over all calls that the second policy was asked about in this module.
         meaning: what it says, with its unit; empty where that is not known.
@@ -53,15 +55,21 @@ class FeatureReader:
     Args:
         env: the environment; its observations are flat.
         policies: the policies, by name.
-        decisions: the calls of a module, of which the medians are.
+        decisions: all calls of a module, of which the medians are. If some policy sees calls, theirs were foretold.
     """
 
     def __init__(self, env: CompilerEnv, policies: Mapping[str, Policy], decisions: Sequence[PlacedDecision]) -> None:
         self._env = env
         self._policies = policies
+        self._own = len(env.feature_names)
         self._names = env.feature_names
         self._meanings = {feature.name: feature.meaning for table in env.task.tables for feature in table.features}
         rows = np.stack([self._row(decision) for decision in decisions])
+        if any(isinstance(policy, CallsPolicy) for policy in policies.values()):
+            rows = np.concatenate([rows, features_of_calls(decisions, env.task.headers[0].dtype)], axis=1)
+            self._names = (*self._names, *CALL_FEATURES)
+            self._meanings |= MEANINGS
+        self._rows = {decision[:3]: row for decision, row in zip(decisions, rows, strict=True)}
         self._medians = np.median(rows, axis=0)
         spread = np.median(np.abs(rows - self._medians), axis=0)
         self._spread = np.where(spread > 0, spread, np.maximum(rows.std(axis=0), 1.0))
@@ -81,25 +89,24 @@ class FeatureReader:
         Returns:
             The features; and the policies that answer the same question in two ways, of which nothing can be said.
         """
-        row = self._row(decision)
+        row = self._rows[decision[:3]]
         changed = [column for column in range(len(row)) if row[column] != self._medians[column]]
         rows = np.repeat(row[np.newaxis], 2 + len(changed), axis=0)
         for at, column in enumerate(changed, start=2):
             rows[at, column] = self._medians[column]
-        infos = [self._info(each, decision, module, number) for each in rows]
         decides: dict[int, list[str]] = {column: [] for column in changed}
         pushes: dict[int, dict[str, float]] = {column: {} for column in changed}
         unsteady = []
         for name, policy in self._policies.items():
-            own, again, *others = (int(answer) for answer in act_batch(policy, rows, infos))
+            own, again, *others = self._answers(policy, rows, decision, module, number)
             if own != again:
                 unsteady.append(name)
                 continue
             for column, answer in zip(changed, others, strict=True):
                 if answer != own:
                     decides[column].append(name)
-            if isinstance(policy, MlpPolicy | BoxedPolicy):
-                logits = policy.logits(rows)
+            logits = self._logits(policy, rows)
+            if logits is not None:
                 for column, logit in zip(changed, logits[2:], strict=True):
                     pushes[column][name] = float(logits[0] - logit)
         found = {
@@ -113,6 +120,21 @@ class FeatureReader:
         wanted += sorted(changed, key=lambda column: -found[column].unusual)[:_UNUSUAL]
         chosen = [column for column in dict.fromkeys(wanted) if self._names[column] != _OWN]
         return [found.get(column) or self._feature(column, row, (), {}) for column in chosen], unsteady
+
+    def _logits(self, policy: Policy, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32] | None:
+        """Return how much a policy prefers to inline, float32 of shape (rows,); None for one that does not say."""
+        if isinstance(policy, CallsPolicy):
+            return policy.logits(rows[:, : self._own], rows[:, self._own :])
+        return policy.logits(rows[:, : self._own]) if isinstance(policy, MlpPolicy | BoxedPolicy) else None
+
+    def _answers(
+        self, policy: Policy, rows: npt.NDArray[np.float32], decision: PlacedDecision, module: str, number: int
+    ) -> list[int]:
+        if isinstance(policy, CallsPolicy):
+            # It follows a compile; here it is asked about one decision again and again.
+            return [int(logit > 0) for logit in policy.logits(rows[:, : self._own], rows[:, self._own :])]
+        infos = [self._info(each, decision, module, number) for each in rows]
+        return [int(answer) for answer in act_batch(policy, rows[:, : self._own], infos)]
 
     def _feature(
         self, column: int, row: npt.NDArray[np.float32], decides: Sequence[str], pushes: Mapping[str, float]

@@ -20,22 +20,33 @@ from mlgo_gym.session.inline_calls import INTERNAL, Call
 SHARE = "module_share"
 """The one of `CALL_FEATURES` that is no whole number."""
 
-CALL_FEATURES = (
-    *("callee_linkage", "callee_unnamed", "callee_comdat", "caller_linkage", "callee_lines", "callee_calls"),
-    *("component_others", "component_visits", "component_decisions"),
-    *("callee_kept", "callee_inlined", "callee_users_left", "callee_last"),
-    *("caller_inlined", "caller_kept", "pair_inlined", "pair_kept", "callee_inner_inlined", "callee_inner_kept"),
-    *("module_decisions", SHARE),
-)
-"""The names, in order.
+MEANINGS = {
+    "callee_linkage": "linkage of the callee: 0 internal, 1 linkonce, 2 weak, 3 available externally, 4 other",
+    "callee_unnamed": "whether the callee's address does not matter",
+    "callee_comdat": "whether the callee is in a group that the linker merges",
+    "caller_linkage": "linkage of the caller, likewise",
+    "callee_lines": "lines of code of the callee",
+    "callee_calls": "how many of these are calls",
+    "component_others": "other functions in the caller's component of the call graph",
+    "component_visits": "how often the inliner was at the component before",
+    "component_decisions": "decisions in this visit so far",
+    "callee_kept": "calls of the callee that were kept so far",
+    "callee_inlined": "calls of the callee that were inlined so far",
+    "callee_users_left": "users of the callee less the calls of it that were kept",
+    "callee_last": "whether nothing else uses the callee",
+    "caller_inlined": "calls in the caller that were inlined so far",
+    "caller_kept": "calls in the caller that were kept so far",
+    "pair_inlined": "calls of this callee in this caller that were inlined so far",
+    "pair_kept": "calls of this callee in this caller that were kept so far",
+    "callee_inner_inlined": "calls in the callee that were inlined",
+    "callee_inner_kept": "calls in the callee that were kept",
+    "module_decisions": "decisions in the module so far",
+    SHARE: "decisions in the module so far, for each of its functions",
+}
+"""What each says. The first six are the fields of `Call` (`callee_lines` is its `instructions`), and -1 is unknown."""
 
-The first six are the fields of `Call` (`callee_lines` is `instructions`). `component_*`: how many other functions are
-in the caller's component, how often clang was there before, and how many decisions there were in this visit.
-`callee_kept` and `callee_inlined`: how many calls of the callee were kept and inlined so far; `callee_users_left`:
-`callee_users` less those kept; `callee_last`: 1 where nothing else uses the callee. `caller_*`: the same of the calls
-in the caller, `pair_*` of those of this callee in this caller, `callee_inner_*` of those in the callee.
-`module_decisions`: how many decisions there were, and `module_share` the same for each function of the module.
-"""
+CALL_FEATURES = tuple(MEANINGS)
+"""The names, in order."""
 
 USED = ("callee_users", "node_count")
 """Clang's features that these are made of."""

@@ -17,6 +17,7 @@ from mlgo_gym.explanation.call_graph import FIRST_INLINES, SECOND_INLINES, call_
 from mlgo_gym.explanation.graph_picture import picture
 from mlgo_gym.explanation.page import as_page
 from mlgo_gym.explanation.text import WIDTH, as_text
+from mlgo_gym.policies.call_features import CALL_FEATURES
 
 MODULE = "c/markdown"
 
@@ -68,6 +69,18 @@ def test_a_feature_that_decides_turns_the_answer_at_the_median(env: InlineEnv) -
         assert [feature.name for feature in shown.features if feature.decides] == ["cost_estimate"]
         assert shown.features[0].value < 20 <= shown.features[0].median
         assert shown.features[0].decides == ("threshold:20",)
+
+
+def test_what_a_policy_that_sees_calls_goes_by_is_told() -> None:
+    with InlineEnv(calls=True) as seeing:
+        found = explain_module(seeing, "c/scheduler", ("never", "inline-oz-calls"), measured=3)
+    assert found.shown
+    for each in found.shown:
+        told = {feature.name: feature for feature in each.features}
+        assert any("inline-oz-calls" in feature.pushes for feature in told.values())
+        assert all(feature.meaning for name, feature in told.items() if name in CALL_FEATURES)
+    names = {feature.name for each in found.shown for feature in each.features}
+    assert names & set(CALL_FEATURES)
 
 
 def test_nothing_is_said_of_a_policy_that_answers_by_chance(env: InlineEnv) -> None:
