@@ -168,9 +168,7 @@ def read_labels(folders: Sequence[Path]) -> Labels:
     for number, folder in enumerate(folders):
         if folder.suffix == SUFFIX:
             found, together = _read_file(folder, number)
-            if names and found != names:
-                raise MlgoError(f"{folder} has the features {found}, others have {names}; train on one kind")
-            names = found
+            names = _same(names, found, folder)
             parts.append(together)
             continue
         # Several processes finish modules in any order; what is learned must not depend on it.
@@ -183,9 +181,7 @@ def read_labels(folders: Sequence[Path]) -> Labels:
             except (OSError, arrow.ArrowException) as error:
                 raise MlgoError(f"{path} was to hold labels, and cannot be read: {error}; make them again") from error
             found, matrix = _matrix(table)
-            if names and found != names:
-                raise MlgoError(f"{path} has the features {found}, others have {names}; train on one kind")
-            names = found
+            names = _same(names, found, path)
             facts = {name: table.column(name).to_numpy() for name in ("answer", "bytes", "text")}
             count = len(matrix)
             facts["share"] = np.full(count, line["decisions"] / count)
@@ -198,6 +194,17 @@ def read_labels(folders: Sequence[Path]) -> Labels:
     observations = np.concatenate([matrix for matrix, _ in parts])
     order = ("answer", "bytes", "text", "share", "module", "digest", "project")
     return Labels(names, observations, *(np.concatenate([facts[name] for _, facts in parts]) for name in order))
+
+
+def _same(names: tuple[str, ...], found: tuple[str, ...], path: Path) -> tuple[str, ...]:
+    if names and found != names:
+        more, fewer = ([name for name in one if name not in other] for one, other in ((found, names), (names, found)))
+        said = [f"{word} {', '.join(each)}" for word, each in (("has", more), ("lacks", fewer)) if each]
+        raise MlgoError(
+            f"labels of the same features were wanted, and {path} {' and '.join(said) or 'has another order'}, unlike "
+            "those before: train on one kind (--calls and --environment of mlgo-gym label decide it)"
+        )
+    return found
 
 
 def _read_file(path: Path, number: int) -> tuple[tuple[str, ...], tuple[npt.NDArray[np.float64], dict[str, Any]]]:

@@ -62,9 +62,10 @@ def test_labels(cluster: str, corpus: Path, tmp_path: Path) -> None:
     assert len(found[0]) == 3
 
 
-def test_a_policy_from_labels_to_the_margin(cluster: str, varied: str, tmp_path: Path) -> None:
+def test_a_policy_that_sees_calls_from_labels_to_the_margin(cluster: str, varied: str, tmp_path: Path) -> None:
     imitation = Imitation(TeacherSettings(seeds=1, trees=5), NetworkSettings((4,), 20))
-    road = Road(Labelling(varied, compiles=2), imitation, 2, (0.0, 20.0), varied)
+    labelling = Labelling(varied, arguments={"calls": True}, compiles=2)
+    road = Road(labelling, imitation, 2, (0.0, 20.0), varied)
     here, there = (road.run(tmp_path / name, ray=address) for name, address in (("here", None), ("there", cluster)))
     assert here.read_bytes() == there.read_bytes()
     cards = [json.loads(file.with_name("policy.json").read_bytes()) for file in (here, there)]

@@ -103,7 +103,7 @@ def test_labels_with_calls_say_what_was_called_and_decided_before(varied: str, t
     assert np.array_equal(seeing.observations[:, : len(blind.features)], blind.observations)
     made = seeing.observations[:, seeing.features.index("module_decisions")]
     assert len(set(made.tolist())) > 3
-    with pytest.raises(MlgoError, match="train on one kind"):
+    with pytest.raises(MlgoError, match=r"lacks callee_linkage, .* module_share, unlike those before: train on"):
         read_labels([tmp_path / "with", tmp_path / "without"])
 
 
