@@ -27,6 +27,7 @@ def test_it_labels_a_corpus_and_goes_on_where_it_was(corpus: Path, tmp_path: Pat
     assert again.output == first.output
 
 
+@pytest.mark.libraries
 def test_labels_with_calls_make_a_network_that_sees_them(corpus: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("lightgbm", reason="LightGBM is not installed")
