@@ -20,14 +20,20 @@ def network_path(policy: str) -> Path | None:
         policy: a policy in the box, `mlp:FILE`, or a rule.
 
     Raises:
-        PolicyError: there is no such policy, or no such file.
+        PolicyError: there is no such policy, or no such file; or its network sees more than clang's features.
     """
     if policy.partition(":")[0] in _RULES:
         return None
     try:
-        return Path(network_file(policy, "z"))
+        path = Path(network_file(policy, "z"))
     except NoPolicyError as error:
         raise PolicyError(str(error)) from None
+    if sees_calls(Network.load(path)):
+        raise PolicyError(
+            f"a network of clang's own features was wanted, and {policy} also sees which function is called and what "
+            "was decided before, which only environments with calls=True follow: name another"
+        )
+    return path
 
 
 def exported_network(policy: str) -> Network:
@@ -43,10 +49,4 @@ def exported_network(policy: str) -> Network:
     path = network_path(policy)
     if path is None:
         raise PolicyError(f"a network was wanted, and {policy} is a rule; name a policy in the box, or mlp:FILE")
-    network = Network.load(path)
-    if sees_calls(network):
-        raise PolicyError(
-            f"a network of clang's own features was wanted, and {policy} also sees which function is called and what "
-            "was decided before, which only environments with calls=True follow: name another"
-        )
-    return network
+    return Network.load(path)

@@ -19,7 +19,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.environment_work import EnvironmentWork
-from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.calls import network_policy, sees_calls
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Backlog, Lost, Shelf
 from mlgo_gym.storage.cache import key_of, write_atomically
@@ -77,7 +77,7 @@ class Evolution:
         """Return the network whose weights have evolved, and keep it in a file.
 
         Args:
-            start: where it begins; its normalization and shape stay.
+            start: where it begins; its normalization and shape stay. It may see calls.
             output: the file of the network. `OUTPUT.checkpoint` beside it holds all that the next generation depends
                 on: the same call goes on from there, to the same result.
             jobs: how many processes; 1 by default, and with `ray` one for each processor of the cluster.
@@ -88,7 +88,8 @@ class Evolution:
             MissingExtraError: the optimiser's library is not installed, or Ray.
             MlgoError: the checkpoint is of another evolution, no module is left, or there is no cluster.
         """
-        env = self._environment()
+        arguments = self._arguments(start)
+        env = make_environment(self.environment, arguments)
         names = [name for name in env.corpus.names if self.largest is None or env.corpus.size(name) <= self.largest]
         names = [name for name in names if env.decisions(env.corpus.module(name))]
         if not names:
@@ -105,7 +106,7 @@ class Evolution:
         identity = key_of(asdict(self), flatten(start).tobytes().hex(), env.toolchain.identity)
         checkpoint = output.with_name(f"{output.name}.checkpoint")
         scores = _restore(checkpoint, identity)
-        work = EnvironmentWork(self.environment, self._arguments, partial(_player, start), needs=_module)
+        work = EnvironmentWork(self.environment, arguments, partial(_player, start), needs=_module)
         with work.workers(env, jobs, ray=ray) as running:
             for generation in range(self.generations):
                 # A generator for each generation: nothing of it need be kept between them.
@@ -126,12 +127,8 @@ class Evolution:
         network.save(output)
         return network
 
-    @property
-    def _arguments(self) -> dict[str, Any]:
-        return {**self.arguments, "reward": "log"}
-
-    def _environment(self) -> CompilerEnv:
-        return make_environment(self.environment, self._arguments)
+    def _arguments(self, start: Network) -> dict[str, Any]:
+        return {**self.arguments, "reward": "log", **({"calls": True} if sees_calls(start) else {})}
 
 
 def flatten(network: Network) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -184,7 +181,7 @@ def _player(start: Network, env: CompilerEnv, shelf: Shelf | None) -> Callable[[
 
 def _play(env: CompilerEnv, start: Network, episode: _Episode) -> float:
     """Return the logarithm of clang's size over that of a sample, for one module."""
-    policy = MlpPolicy(env, unflatten(start, np.frombuffer(episode.weights, np.float64)))
+    policy = network_policy(env, unflatten(start, np.frombuffer(episode.weights, np.float64)))
     observation, info = env.reset(options={"module": episode.module})
     over = False
     while not over:

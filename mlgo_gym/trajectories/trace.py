@@ -11,7 +11,7 @@ from typing import Any
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.loading import policy_identity
+from mlgo_gym.policies.loading import policy_identity, with_calls
 from mlgo_gym.trajectories.logs import write_log
 from mlgo_gym.trajectories.trace_folder import EPISODES, TracedEpisode, TraceMeta, log_name, write_meta
 from mlgo_gym.trajectories.trajectory import Trajectory, record_trajectory
@@ -36,7 +36,7 @@ def trace(
 
     Args:
         environment: the environment's id, for instance `mlgo/Inline-v0`.
-        policy: what `load_policy` takes.
+        policy: what `load_policy` takes; if it sees calls, the environment foretells them.
         output: a folder that is not there yet, or is empty.
         corpus: what `open_corpus` takes.
         env_kwargs: further arguments of the environment, JSON values.
@@ -53,7 +53,7 @@ def trace(
     folder = Path(output)
     if folder.exists() and any(folder.iterdir()):
         raise MlgoError(f"a trace is written to an empty folder, and {folder} is not; choose another, or delete it")
-    arguments = {**(env_kwargs or {}), **({"trust": True} if trust else {})}
+    arguments = with_calls({**(env_kwargs or {}), **({"trust": True} if trust else {})}, [policy])
     if arguments.get("scope", "module") != "module":
         raise MlgoError("a trace goes through a corpus module by module; leave scope='function' out")
     env = make_environment(environment, {**arguments, "corpus": corpus})

@@ -46,6 +46,13 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("more", [("llvm-header", "--level", "Oz"), ("onnx",), ("tflite", "--level", "Oz")])
+def test_a_policy_that_sees_calls_is_not_exported(more: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="which only environments with calls=True follow"):
+        run("export", *more, "--policy", "inline-oz-calls", "--output", str(tmp_path / "output"))
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["", "file/model"])
 def test_an_export_that_cannot_be_written_leaves_nothing(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()

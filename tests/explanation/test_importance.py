@@ -78,3 +78,8 @@ def test_shapley_values_agree_on_what_a_rule_listens_to() -> None:
     shares = {each.name: each.shap or 0.0 for each in found.features}
     assert shares["cost_estimate"] > 0.05
     assert sum(value for name, value in shares.items() if name != "cost_estimate") == pytest.approx(0, abs=1e-6)
+
+
+def test_a_policy_that_sees_calls_is_refused() -> None:
+    with pytest.raises(MlgoError, match="let mlgo-gym explain tell what it goes by"):
+        Importance("builtin", "inline-oz-calls").find()

@@ -16,6 +16,7 @@ from mlgo_gym.corpus.digests import sidecar
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies import load_policy
+from mlgo_gym.policies.box import box_file
 from mlgo_gym.policies.call_features import CALL_FEATURES
 from mlgo_gym.policies.calls import sees_calls
 from mlgo_gym.policies.loading import wants_calls
@@ -200,3 +201,10 @@ def test_evolution_that_was_ended_comes_to_the_same_result(optimiser: str, corpu
     evolution.run(start, tmp_path / "ended.safetensors", note=lambda generation, reduction: rest.append(generation))
     assert rest == [1]
     assert (tmp_path / "ended.safetensors").read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
+
+
+def test_a_network_that_sees_calls_evolves(corpus: Path, tmp_path: Path) -> None:
+    start = Network.load(box_file("inline-oz-calls"))
+    evolution = Evolution("mlgo/Inline-v0", {"corpus": str(corpus)}, generations=1, directions=1, best=1, modules=1)
+    evolved = evolution.run(start, tmp_path / "n.safetensors")
+    assert evolved.features == start.features

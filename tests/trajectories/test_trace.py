@@ -209,6 +209,11 @@ def test_every_task_comes_out_again(environment: str, corpus: Path, tmp_path: Pa
     assert list(episodes[0].logs) == expected
 
 
+def test_decisions_of_a_policy_that_sees_calls_come_out_again(corpus: Path, tmp_path: Path) -> None:
+    assert trace("mlgo/Inline-v0", "inline-oz-calls", corpus=str(corpus), output=tmp_path / "t")
+    assert not any(verdict.problem for verdict in replay(tmp_path / "t"))
+
+
 def test_a_folder_with_something_in_it_is_refused(corpus: Path) -> None:
     with pytest.raises(MlgoError, match="empty folder"):
         trace("mlgo/Inline-v0", "default", corpus=str(corpus), output=corpus)
