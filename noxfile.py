@@ -96,6 +96,10 @@ def _of_a_wheel(session: nox.Session, version: str) -> Path:
         words = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
         session.run(sys.executable, *words, f"ziglang=={WHEELS[version]}")
     program = folder / f"clang-{version}-of-ziglang"
-    program.write_text(f'#!/bin/sh\nexec "{folder}/ziglang/zig" clang "$@"\n')
+    # It does not know its own headers.
+    clang = f'exec "{folder}/ziglang/zig" clang'
+    program.write_text(
+        f'#!/bin/sh\ncase "$1" in -cc1*) {clang} "$@";; esac\n{clang} "-resource-dir={folder}/ziglang/lib" "$@"\n'
+    )
     program.chmod(0o755)
     return program

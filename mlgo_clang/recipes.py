@@ -8,6 +8,7 @@ another.
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 
 from mlgo_clang.policies import PolicyError
@@ -24,6 +25,8 @@ FIRST_LINE = "mlgo-gym recipe 1"
 
 SUFFIX = ".recipe"
 """How the name of every recipe ends; before that, it is the digest of the module."""
+
+_LONGEST = 1 << 24
 
 _SIDE_OUTPUTS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-MV", "-pipe", "-c"))
 _SIDE_OUTPUTS_WITH_VALUE = frozenset(("-o", "-MF", "-MT", "-MQ", "--serialize-diagnostics", "-serialize-diagnostics"))
@@ -115,13 +118,22 @@ def read_recipe(folder: str, digest: str) -> Recipe | None:
     """
     path = os.path.join(folder, f"{digest}{SUFFIX}")
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-            text = file.read()
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="\n", opener=_without_waiting) as file:
+            # The name may be that of a pipe, which nobody writes to, or of a device without an end.
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise RecipeError(f"the recipe {path} is no regular file")
+            text = file.read(_LONGEST + 1)
+        if len(text) > _LONGEST:
+            raise RecipeError(f"the recipe {path} has more than {_LONGEST:,} characters")
     except FileNotFoundError:
         return None
     except OSError as error:
         raise RecipeError(f"the recipe {path} cannot be read: {error}") from error
     return parse_recipe(text, digest)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def was_used(folder: str, digest: str) -> None:

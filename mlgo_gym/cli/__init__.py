@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from mlgo_gym.cli.visible import visible
+
 
 def main() -> None:
     """Run the command line; errors of mlgo-gym end it with one message and exit status 2."""
@@ -25,8 +27,8 @@ def main() -> None:
             raise
         where = f"{error.filename}: " if error.filename else ""
         advice = "make room, or name a folder that can be written"
-        print(f"mlgo-gym: {where}{error.strerror}; {advice}", file=sys.stderr)  # noqa: T201 - likewise below
+        print(visible(f"mlgo-gym: {where}{error.strerror}; {advice}"), file=sys.stderr)  # noqa: T201 - likewise below
         raise SystemExit(2) from error
     except MlgoError as error:
-        print(f"mlgo-gym: {error}", file=sys.stderr)  # noqa: T201 - the command line's own error output
+        print(f"mlgo-gym: {visible(str(error))}", file=sys.stderr)  # noqa: T201 - the command line's own error output
         raise SystemExit(2) from error

@@ -19,6 +19,7 @@ from mlgo_gym.cli.export import export_commands
 from mlgo_gym.cli.importance import importance
 from mlgo_gym.cli.label import label
 from mlgo_gym.cli.leaderboard import leaderboard_commands
+from mlgo_gym.cli.output import say
 from mlgo_gym.cli.recipes import recipes_commands
 from mlgo_gym.cli.replay import replay
 from mlgo_gym.cli.report import report
@@ -59,7 +60,7 @@ application.command("search")(search)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"mlgo-gym {__version__}")
+        say(f"mlgo-gym {__version__}")
         raise typer.Exit
 
 

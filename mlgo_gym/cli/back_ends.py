@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.output import JsonOption, NamingConsole, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.trust import TrustOption
 from mlgo_gym.corpus.back_ends import record_back_ends
@@ -38,7 +37,7 @@ def back_ends(
         extraction = record_back_ends(
             corpus, output, find_toolchain(clang), links=link or (), jobs=jobs, trust=trust, progress=advance.at
         )
-    console = Console(stderr=True, highlight=False)
+    console = NamingConsole(stderr=True, highlight=False)
     for name, why in extraction.skipped:
         console.print(f"  {name}: {why}", markup=False, soft_wrap=True)
     show(

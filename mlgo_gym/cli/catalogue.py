@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from mlgo_gym.cli.output import say
 from mlgo_gym.corpus.catalogue import dataset_names, find_dataset
 from mlgo_gym.corpus.catalogue_page import made_reports, page, with_totals
 from mlgo_gym.corpus.dataset import dataset_folder, lacks
@@ -43,7 +44,7 @@ def catalogue(
     }
     for path, text in texts.items():
         write_atomically(path, text.encode())
-        typer.echo(f"written: {path}")
+        say(f"written: {path}")
 
 
 def _write_pins(toolchain: Toolchain) -> None:
@@ -52,6 +53,6 @@ def _write_pins(toolchain: Toolchain) -> None:
         folders = {level: dataset_folder(dataset, level, toolchain) for level in LEVELS}
         there = {level: folder for level, folder in folders.items() if not lacks(dataset, folder)}
         if there:
-            typer.echo(f"written: {write_pins(dataset, there, toolchain.version_text)}")
+            say(f"written: {write_pins(dataset, there, toolchain.version_text)}")
         else:
-            typer.echo(f"not in the cache: {name}", err=True)
+            say(f"not in the cache: {name}", err=True)

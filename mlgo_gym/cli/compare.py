@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.output import JsonOption, print_json
+from mlgo_gym.cli.output import JsonOption, NamingConsole, print_json
 
 
 def compare(
@@ -21,7 +21,6 @@ def compare(
     projects and modules; where two runs share no policy, each with each. Runs of
     other modules, flags or compilers are refused, and the first difference named.
     """
-    from rich.console import Console
 
     from mlgo_gym.cli.tables import print_table
     from mlgo_gym.evaluation.result import load_result
@@ -32,7 +31,7 @@ def compare(
     if as_json:
         print_json(comparison.to_json())
         return
-    console = Console(highlight=False, markup=False)
+    console = NamingConsole(highlight=False, markup=False)
     for table in comparison.tables():
         print_table(console, table)
     for line in comparison.notes:

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from mlgo_gym.cli.back_ends import back_ends
 from mlgo_gym.cli.catalogue import catalogue
@@ -15,7 +14,7 @@ from mlgo_gym.cli.corpus_build import combine, extract, import_command, make
 from mlgo_gym.cli.corpus_tables import decision_table, information_table, list_table, module_table
 from mlgo_gym.cli.decisions import decision_counter
 from mlgo_gym.cli.fetch import fetch
-from mlgo_gym.cli.output import FAILED, JsonOption, print_json, show
+from mlgo_gym.cli.output import FAILED, JsonOption, NamingConsole, print_json, say, show
 from mlgo_gym.cli.prepare import prepare
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.record import record
@@ -53,7 +52,7 @@ def list_command(
     if as_json:
         print_json([dataclasses.asdict(entry) for entry in entries])
     else:
-        Console(highlight=False).print(list_table(entries, optimize))
+        NamingConsole(highlight=False).print(list_table(entries, optimize))
 
 
 @corpus_commands.command("info")
@@ -78,14 +77,14 @@ def info(
         listed = {"names": list(opened.names)} if modules else {}
         print_json({"corpus": opened.name, **information.to_json(), **listed})
     else:
-        console = Console(highlight=False)
+        console = NamingConsole(highlight=False)
         console.print(information_table(opened, information, toolchain))
         for task, counts in information.decisions.items():
             console.print(decision_table(task, counts))
         if modules:
             console.print(module_table(opened))
     for problem in information.problems:
-        typer.echo(problem, err=True)
+        say(problem, err=True)
     if information.problems:
         raise typer.Exit(FAILED)
 

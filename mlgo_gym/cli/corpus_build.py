@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.output import FAILED, JsonOption, show
+from mlgo_gym.cli.output import FAILED, JsonOption, say, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.corpus.combine import combine_corpora
 from mlgo_gym.corpus.extract import extract_corpus
@@ -152,6 +152,6 @@ def _report(
     show(as_json, data, text)
     if verbosity > -1:
         for name, reason in skipped:
-            typer.echo(f"skipped {name}: {reason}", err=True)
+            say(f"skipped {name}: {reason}", err=True)
     if skipped:
         raise typer.Exit(FAILED)

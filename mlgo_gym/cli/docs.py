@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from mlgo_gym.cli.output import say
+
 OUTDATED = 1
 """The exit status of `--check` when a page is not current."""
 
@@ -23,7 +25,7 @@ def docs(
 
     changed = outdated(output) if check else write_pages(output)
     for name in changed:
-        typer.echo(f"{'not current' if check else 'written'}: {output / name}")
+        say(f"{'not current' if check else 'written'}: {output / name}")
     if check and changed:
-        typer.echo("run `mlgo-gym docs`", err=True)
+        say("run `mlgo-gym docs`", err=True)
         raise typer.Exit(OUTDATED)

@@ -13,7 +13,7 @@ from mlgo_gym.cli.chosen_modules import LimitOption
 from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
 from mlgo_gym.cli.option_group import with_options
-from mlgo_gym.cli.output import FAILED, JsonOption
+from mlgo_gym.cli.output import FAILED, JsonOption, say
 from mlgo_gym.cli.smallest import SmallestOption, and_smallest
 from mlgo_gym.corpus.sampling import Part
 from mlgo_gym.errors import UnreachableError
@@ -112,7 +112,7 @@ def evaluate(
     except UnreachableError as error:
         if offline_corpus is None:
             raise
-        typer.echo(f"mlgo-gym: {error}\nmlgo-gym: going on with the corpus {offline_corpus} instead", err=True)
+        say(f"mlgo-gym: {error}\nmlgo-gym: going on with the corpus {offline_corpus} instead", err=True)
         elsewhere = None if output is None else output.with_name(f"{output.name}-{offline_corpus}")
         evaluation = prepare(offline_corpus, elsewhere)
     with evaluation:
@@ -122,7 +122,7 @@ def evaluate(
     print_result(result, as_json=as_json, linked=linked)
     if interrupted:
         again = "the same command goes on from there" if output else "give --output to go on from there"
-        typer.echo(f"mlgo-gym: interrupted, {evaluation.remaining} to go; {again}", err=True)
+        say(f"mlgo-gym: interrupted, {evaluation.remaining} to go; {again}", err=True)
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(FAILED if result.failures or any(row.error for row in linked) else 0)
 

@@ -6,10 +6,9 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from mlgo_gym.cli.output import FAILED, JsonOption, print_json
+from mlgo_gym.cli.output import FAILED, JsonOption, NamingConsole, print_json
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.record import print_failures
 from mlgo_gym.corpus.catalogue import dataset_names
@@ -39,14 +38,14 @@ def fetch(
             f"name a dataset, pypi:NAME==VERSION or --all; the catalogue has {', '.join(dataset_names())}"
         )
     toolchain = find_toolchain(clang)
-    messages = Console(stderr=True, highlight=False)
+    messages = NamingConsole(stderr=True, highlight=False)
     outcomes = [_fetch_one(name, optimize, toolchain, jobs) for name in dict.fromkeys(wanted)]
     reports = [outcome for outcome in outcomes if isinstance(outcome, DatasetReport)]
     problems = [outcome for outcome in outcomes if isinstance(outcome, CorpusError)]
     if as_json:
         print_json([asdict(report) for report in reports])
     else:
-        Console(highlight=False).print(_table(reports, optimize))
+        NamingConsole(highlight=False).print(_table(reports, optimize))
     for report in reports:
         print_failures(messages, report.failures)
     for problem in problems:

@@ -11,7 +11,7 @@ import typer
 from mlgo_gym.cli.chosen_modules import LargestOption, LimitOption
 from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.option_group import with_options
-from mlgo_gym.cli.output import FAILED, JsonOption, show
+from mlgo_gym.cli.output import FAILED, JsonOption, say, show
 
 if TYPE_CHECKING:
     from mlgo_gym.evaluation.table import Table
@@ -58,7 +58,7 @@ def importance(
     ]
     show(as_json, asdict(found), "\n".join(lines))
     for name, why in found.failed.items():
-        typer.echo(f"mlgo-gym: {name} failed: {why.splitlines()[0]}", err=True)
+        say(f"mlgo-gym: {name} failed: {why.splitlines()[0]}", err=True)
     raise typer.Exit(FAILED if found.failed else 0)
 
 

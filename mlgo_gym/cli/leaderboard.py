@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.output import FAILED, JsonOption, show
+from mlgo_gym.cli.output import FAILED, JsonOption, NamingConsole, say, show
 from mlgo_gym.cli.trust import TrustOption
 from mlgo_gym.errors import NotReproducedError
 
@@ -71,9 +71,9 @@ def add(
     from mlgo_gym.leaderboard.board import About
     from mlgo_gym.leaderboard.board import add as take_in
     from mlgo_gym.leaderboard.standings import as_data, remarks
-    from mlgo_gym.leaderboard.training_digests import parse_digests
+    from mlgo_gym.leaderboard.training_digests import read_digests
 
-    told = None if training_digests is None else parse_digests(training_digests.read_text(), str(training_digests))
+    told = None if training_digests is None else read_digests(training_digests)
     about = About(name, authors, method, budget, policy_file, told)
     modules = len({episode.module for episode in load_result(run).episodes})
     with progress_over(min(modules, sample or modules), "Modules") as advance:
@@ -89,7 +89,7 @@ def add(
                 progress=lambda _: advance(),
             )
         except NotReproducedError as error:
-            typer.echo(str(error), err=True)
+            say(str(error), err=True)
             raise typer.Exit(FAILED) from None
     data = as_data(added)
     lines = [f"added {name}: {data['verified']} of {data['of']} modules came out as recorded", *remarks([added])]
@@ -104,7 +104,6 @@ def show_board(
     as_json: JsonOption = False,
 ) -> None:
     """Print the tables of a board, one for each level and compiler."""
-    from rich.console import Console
 
     from mlgo_gym.cli.tables import print_table
     from mlgo_gym.leaderboard.board import load_board
@@ -116,7 +115,7 @@ def show_board(
         text = "" if as_json else as_markdown(standings(submissions, narrow=False), remarks(submissions))
         show(as_json, [as_data(each) for each in submissions], text)
         return
-    console = Console(highlight=False, markup=False)
+    console = NamingConsole(highlight=False, markup=False)
     for table in standings(submissions):
         print_table(console, table)
     for line in remarks(submissions):
@@ -147,7 +146,7 @@ def verify(
         with progress_over(min(total, sample or total), name) as advance:
             remade = make_again(each.folder / RESULTS, clang=clang, sample=sample, progress=lambda _: advance())
         for problem in remade.problems:
-            typer.echo(f"{name}: {problem.module}: {problem.problem}", err=True)
+            say(f"{name}: {problem.module}: {problem.problem}", err=True)
         found = remade.verification
         if remade.problems:
             (each.folder / VERIFICATION).unlink(missing_ok=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import typer
-
-from mlgo_gym.cli.output import FAILED
+from mlgo_gym.cli.output import FAILED, say
 from mlgo_gym.cli.progress import progress_over
 
 
@@ -28,7 +26,7 @@ def collect(lines: Iterable[dict[str, Any]], total: int, what: str, counted: str
             count, failed = count + line.get(counted, 0), failed + ("error" in line)
             advance(f"{count:,} {counted}" + (f", {failed} failed" if failed else ""))
             if "error" in line:
-                typer.echo(f"mlgo-gym: {line['module']} has no {what}: {line['error'].splitlines()[0]}", err=True)
+                say(f"mlgo-gym: {line['module']} has no {what}: {line['error'].splitlines()[0]}", err=True)
     return found
 
 

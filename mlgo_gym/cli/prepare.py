@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 
-import typer
-
+from mlgo_gym.cli.output import say
 from mlgo_gym.corpus.link_library import build_libraries
 from mlgo_gym.llvm.toolchain import find_toolchain
 
@@ -20,7 +19,7 @@ def prepare() -> None:
     doing = ""
     for each in build_libraries(find_toolchain("bundled")):
         if doing:
-            typer.echo(f"{doing}: {time.monotonic() - last:.1f} s", err=True)
+            say(f"{doing}: {time.monotonic() - last:.1f} s", err=True)
         doing, last = each, time.monotonic()
-    typer.echo(f"{doing}: {time.monotonic() - last:.1f} s", err=True)
-    typer.echo(f"the libraries of the bundled compiler are built; {time.monotonic() - started:.1f} s")
+    say(f"{doing}: {time.monotonic() - last:.1f} s", err=True)
+    say(f"the libraries of the bundled compiler are built; {time.monotonic() - started:.1f} s")

@@ -17,6 +17,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 
+from mlgo_gym.cli.output import NamingConsole
+
 BETWEEN_LINES = 5.0
 """The seconds between two lines where standard error is no terminal: what takes less says nothing."""
 
@@ -50,7 +52,7 @@ def progress_over(total: int | None, title: str) -> Iterator[Progress]:
         total: how many steps there are; None if that is not known.
         title: what is being done.
     """
-    console = Console(stderr=True)
+    console = NamingConsole(stderr=True)
     if not console.is_terminal:
         yield _Lines(console, total, title)
         return

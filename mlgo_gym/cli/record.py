@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from mlgo_gym.cli.output import FAILED
+from mlgo_gym.cli.output import FAILED, NamingConsole, say
 from mlgo_gym.corpus.back_ends import record_back_ends
 from mlgo_gym.corpus.by_path import is_gcc
 from mlgo_gym.corpus.link_library import MESSAGE, library_is_built
@@ -51,7 +51,7 @@ def record(
     """
     toolchain = find_toolchain(clang)
     if toolchain.bundled and not library_is_built():
-        typer.echo(f"mlgo-gym: {MESSAGE}", err=True)
+        say(f"mlgo-gym: {MESSAGE}", err=True)
     build = record_build(
         command,
         output,
@@ -63,7 +63,7 @@ def record(
         by_path=by_path,
     )
     recording = build.recording
-    console = Console(stderr=True, highlight=False)
+    console = NamingConsole(stderr=True, highlight=False)
     console.print(f"{output}: {len(recording.modules)} modules, {recording.lines} lines of source, -{optimize}")
     if recording.links:
         console.print(f"{recording.links} links are in {LINKS_FILE}")

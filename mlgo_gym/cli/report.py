@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.output import JsonOption, print_json
+from mlgo_gym.cli.output import JsonOption, print_json, say
 from mlgo_gym.cli.smallest import SmallestOption, and_smallest
 from mlgo_gym.errors import MlgoError
 
@@ -56,7 +56,7 @@ def report(
     for number, (name, result) in enumerate(inputs.evaluations.items()):
         if not as_json:
             if form is Format.TEXT and len(inputs.evaluations) > 1:
-                typer.echo(f"{chr(10) * bool(number)}== {name} ==\n")
+                say(f"{chr(10) * bool(number)}== {name} ==\n")
             _print(result, form)
         if svg is not None:
             _draw(result, svg, name, number)
@@ -79,9 +79,9 @@ def _print(result: EvaluationResult, form: Format) -> None:
     if form is Format.TEXT:
         print_result(result, everything=True)
     elif form is Format.MARKDOWN:
-        typer.echo(as_markdown(all_tables(result, narrow=False), notes(result)))
+        say(as_markdown(all_tables(result, narrow=False), notes(result)))
     else:
-        typer.echo(as_latex(all_tables(result, narrow=False)))
+        say(as_latex(all_tables(result, narrow=False)))
 
 
 def _draw(result: EvaluationResult, svg: Path, name: str, number: int) -> None:
@@ -105,7 +105,7 @@ def _write(inputs: Inputs, html: Path | None, folder: Path | None) -> None:
         for name, each in drawn.evaluations.items():
             write_figures(each, folder / name.replace("/", "-") if several else folder)
         write_figures(drawn.curves, folder)
-        typer.echo(f"wrote {folder}", err=True)
+        say(f"wrote {folder}", err=True)
     if html is not None:
         write_atomically(html, page(inputs, drawn).encode())
-        typer.echo(f"wrote {html}", err=True)
+        say(f"wrote {html}", err=True)

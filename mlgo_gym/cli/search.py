@@ -10,7 +10,7 @@ import typer
 from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
 from mlgo_gym.cli.option_group import with_options
-from mlgo_gym.cli.output import FAILED, JsonOption, show
+from mlgo_gym.cli.output import FAILED, JsonOption, say, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.running import RunningChanges
 
@@ -51,12 +51,12 @@ def search(
     results: list[SearchResult] = []
     running = RunningChanges()
     if not as_json:
-        typer.echo(f"{'decisions':>9} {'compiles':>8} {'clang':>10} {'found':>10} {'change':>8}  module")
+        say(f"{'decisions':>9} {'compiles':>8} {'clang':>10} {'found':>10} {'change':>8}  module")
     with progress_over(len(search.modules()), "Modules") as advance:
         for result in search.run(output, jobs, ray=address_of(ray)):
             results.append(result)
             if not as_json:
-                typer.echo(_row(result))
+                say(_row(result))
             advance(running.add("", result.cost, result.baseline) if result.error is None else str(running))
     good = [result for result in results if result.error is None]
     total, baseline = sum(result.cost for result in good), sum(result.baseline for result in good)

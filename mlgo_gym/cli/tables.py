@@ -6,12 +6,11 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from mlgo_gym.cli.output import print_json
+from mlgo_gym.cli.output import NamingConsole, print_json, say
 from mlgo_gym.evaluation.linking import LinkedSize, linked_table
 from mlgo_gym.evaluation.report import all_tables, as_data, notes, short_tables
 from mlgo_gym.evaluation.result import EvaluationResult
@@ -39,7 +38,7 @@ def print_result(
         links = {"links": [row.to_json() for row in linked]} if linked else {}
         print_json(as_data(result) | links)
         return
-    console = Console(highlight=False, markup=False)
+    console = NamingConsole(highlight=False, markup=False)
     _print_tables(console, result, all_tables(result) if everything else short_tables(result))
     if linked:
         console.print()
@@ -50,7 +49,7 @@ def print_result(
 
 def draw_result(result: EvaluationResult, path: Path, title: str) -> None:
     """Write what `print_result()` prints on a wide terminal as an SVG picture."""
-    console = Console(
+    console = NamingConsole(
         highlight=False, markup=False, record=True, file=io.StringIO(), force_terminal=True, width=PICTURE_WIDTH
     )
     _print_tables(console, result, short_tables(result))
@@ -68,7 +67,7 @@ def _print_tables(console: Console, result: EvaluationResult, tables: Sequence[T
 def print_table(console: Console, table: Table) -> None:
     """Print a table, and an empty line after it; on a narrow terminal, columns that do not fit go below the others."""
     if not console.is_terminal:
-        typer.echo(f"{table.as_text()}\n")
+        say(f"{table.as_text()}\n")
         return
     console.print(table.title, soft_wrap=True)
     for columns in fitting_columns(table, console.width, _GAP):

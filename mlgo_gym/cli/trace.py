@@ -10,7 +10,7 @@ import typer
 from mlgo_gym.cli.chosen_modules import LimitOption
 from mlgo_gym.cli.compiler import CompilerOptions
 from mlgo_gym.cli.option_group import with_options
-from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.output import JsonOption, say, show
 
 if TYPE_CHECKING:
     from mlgo_gym.trajectories.trajectory import Trajectory
@@ -68,7 +68,7 @@ def trace(
     decisions = sum(episode.decisions for episode in episodes)
     failed = {episode.module: episode.error["message"] for episode in episodes if episode.error is not None}
     for module, message in failed.items():
-        typer.echo(f"{module}: {message}", err=True)
+        say(f"{module}: {message}", err=True)
     text = f"{len(episodes)} episodes with {decisions} decisions in {output}"
     if dataset is not None:
         dataset.write({**arguments, "corpus": corpus})

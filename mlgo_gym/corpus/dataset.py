@@ -29,6 +29,7 @@ from mlgo_gym.corpus.sources import compile_commands, fetch_archives, unpack_sou
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.storage.cache import cache_directory, key_of, write_atomically
+from mlgo_gym.storage.foreign_file import read_foreign
 
 REPORT_FILE = "recording.json"
 _REVISION = 3
@@ -117,7 +118,7 @@ def lacks(dataset: Dataset, folder: Path) -> list[str]:
     A dataset that lacks something is made anew by `fetch_dataset`, and replaced once that is done.
     """
     try:
-        report = json.loads((folder / REPORT_FILE).read_bytes())
+        report = json.loads(read_foreign(folder / REPORT_FILE))
     except (OSError, ValueError):
         return [REPORT_FILE]
     killed = [failure["source"] for failure in report["failures"] if failure.get("killed")]
@@ -130,7 +131,7 @@ def incomplete(folder: Path) -> list[str]:
     A source that does not compile is not among that, unless the dataset pins its module.
     """
     try:
-        digest = json.loads((folder / REPORT_FILE).read_bytes()).get("archive_sha256")
+        digest = json.loads(read_foreign(folder / REPORT_FILE)).get("archive_sha256")
     except (OSError, ValueError, AttributeError):
         return []
     for name in dataset_names():
@@ -149,7 +150,7 @@ def dataset_folder(dataset: Dataset, optimize: str, toolchain: Toolchain) -> Pat
 
 def read_report(name: str, folder: Path) -> DatasetReport:
     """Return how the dataset in `folder`, as `fetch_dataset` returns it, was made."""
-    content = json.loads((folder / REPORT_FILE).read_bytes())
+    content = json.loads(read_foreign(folder / REPORT_FILE))
     content["failures"] = tuple(RecordFailure(**failure) for failure in content["failures"])
     known = {each.name: content[each.name] for each in fields(DatasetReport) if each.name in content}
     return DatasetReport(name=name, folder=folder, **known)

@@ -12,6 +12,7 @@ from typing import Any
 
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.json_text import parse_json
 
 DESCRIPTION_FILE = "corpus_description.json"
@@ -45,7 +46,7 @@ def read_description(folder: str | os.PathLike[str]) -> Description:
     """
     path = Path(folder) / DESCRIPTION_FILE
     try:
-        content = parse_json(path.read_bytes())
+        content = parse_json(read_foreign(path))
     except FileNotFoundError as error:
         raise CorpusError(f"{path}: a corpus has this file, and there is none; give the corpus folder") from error
     except (OSError, ValueError) as error:
@@ -109,7 +110,7 @@ def read_command(path: str | os.PathLike[str]) -> tuple[str, ...]:
         CorpusError: the file cannot be read, or does not begin with `-cc1`.
     """
     try:
-        data = Path(path).read_bytes()
+        data = read_foreign(path)
     except OSError as error:
         raise CorpusError(f"{path}: the flags of the module cannot be read: {error}") from error
     return parse_command(data, path)
@@ -158,7 +159,7 @@ def read_metadata(folder: str | os.PathLike[str], name: str) -> dict[str, object
     """
     path = Path(folder) / f"{name}.json"
     try:
-        content = parse_json(path.read_bytes())
+        content = parse_json(read_foreign(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlgo_gym.errors import CorpusError
+from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.json_text import check_values, parse_json
 
 LINKS_FILE = "links.json"
@@ -106,7 +107,7 @@ def read_links(folder: Path) -> tuple[Link, ...]:
     """
     path = folder / LINKS_FILE
     try:
-        content = parse_json(path.read_bytes())
+        content = parse_json(read_foreign(path))
     except FileNotFoundError:
         return ()
     except (OSError, ValueError) as error:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Protocol
 
 from mlgo_gym.errors import CorpusError, MissingExtraError
+from mlgo_gym.storage.foreign_file import LARGEST, open_foreign
 
 
 class SectionReader(Protocol):
@@ -49,18 +51,25 @@ class ElfReader:
         from elftools.elf.elffile import ELFFile
 
         try:
-            with path.open("rb") as file:
+            with open_foreign(path) as file:
                 elf = ELFFile(file)
                 contents = []
                 for name in names:
                     section = elf.get_section_by_name(name)
                     if section is None:
                         raise CorpusError(_missing(path, name))
+                    # A compressed one can say that it is of any size, and be.
+                    if section.data_size > LARGEST:
+                        raise CorpusError(
+                            f"{path}: its section {name} has {section.data_size:,} bytes, and {LARGEST:,} at most are "
+                            "read; use llvm-objcopy for it"
+                        )
                     contents.append(bytes(section.data()))
                 return tuple(contents)
         except OSError as error:
             raise CorpusError(f"{path}: the object file cannot be read: {error}") from error
-        except ELFError as error:
+        # What pyelftools does not look for in a damaged file comes out of Python and zlib.
+        except (ELFError, zlib.error, MemoryError, OverflowError, ValueError) as error:
             raise CorpusError(f"{path}: an ELF object file was wanted: {error}; for others use llvm-objcopy") from error
 
 

@@ -25,6 +25,7 @@ from mlgo_gym.llvm.advisors import ADVISORS, Advisor
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.session import Session
 from mlgo_gym.storage.cache import cache_directory, write_atomically
+from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.json_text import check_fields, parse_json
 from mlgo_gym.storage.leftovers import make_own_folder
 
@@ -188,7 +189,7 @@ def read_reproducer(folder: Path) -> Reproducer:
         MlgoError: it holds none.
     """
     try:
-        value = check_fields(Reproducer, parse_json((folder / FILE).read_bytes()))
+        value = check_fields(Reproducer, parse_json(read_foreign(folder / FILE)))
         if value.pop("format") != FORMAT:
             raise ValueError("it is of another format")
         bytes.fromhex("".join(value["answers"]))

@@ -13,6 +13,7 @@ from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.evaluation.linking import LinkedSize
 from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 from mlgo_gym.storage.json_text import parse_json
 
@@ -29,10 +30,10 @@ def read_configuration(folder: Path) -> Configuration:
     """
     path = folder / HEADER
     try:
-        return Configuration.from_json(parse_json(path.read_bytes()))
+        return Configuration.from_json(parse_json(read_foreign(path)))
     except FileNotFoundError:
         raise MlgoError(f"{folder} holds no results: there is no {HEADER}; give the --output of `evaluate`") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise MlgoError(
             f"{path} was to be the header of results, and is of another form ({error!r}); it may be of another version "
             "of mlgo-gym: choose another output"

@@ -25,7 +25,7 @@ from mlgo_gym.leaderboard.manifest import (
     write_record,
 )
 from mlgo_gym.leaderboard.rules import Coverage, check_policy, coverage_by_name
-from mlgo_gym.leaderboard.training_digests import digests_of_policy, parse_digests, trained_on
+from mlgo_gym.leaderboard.training_digests import digests_of_policy, read_digests, trained_on
 from mlgo_gym.leaderboard.verification import Note, make_again, results_digest
 from mlgo_gym.policies.box import box_file, boxed_policies
 from mlgo_gym.policies.loading import policy_identity
@@ -180,7 +180,7 @@ def load_submission(folder: Path) -> Submission:
     if verification is not None and verification.results != results_digest(results):
         verification = None
     training = folder / TRAINING
-    digests = parse_digests(training.read_text(), str(training)) if training.exists() else None
+    digests = read_digests(training) if training.exists() else None
     trained = None if digests is None else tuple(trained_on(digests, result.modules))
     return Submission(folder, manifest, result, verification, coverage, trained)
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.json_text import check_fields, parse_json
 
 FORMAT = 1
@@ -109,9 +110,11 @@ def read_verification(folder: Path) -> Verification | None:
 
 def _read(path: Path, record: type[_Record]) -> _Record:
     try:
-        value: dict[str, Any] = dict(check_fields(record, parse_json(path.read_bytes())))
+        value: dict[str, Any] = dict(check_fields(record, parse_json(read_foreign(path))))
         if value.pop("format") != FORMAT:
             raise KeyError("format")
         return record(**value)
-    except (KeyError, TypeError, ValueError) as error:
+    except FileNotFoundError:
+        raise
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise MlgoError(f"{path} is of another form ({error!r}); add the submission again") from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from mlgo_gym.corpus.digests import sidecar
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.module_facts import ModuleFacts
+from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.tensors import read_tensors
 
 METADATA = "training_modules"
@@ -37,6 +38,19 @@ def parse_digests(text: str, origin: str) -> frozenset[str]:
     return frozenset(words)
 
 
+def read_digests(file: Path) -> frozenset[str]:
+    """Return the digests in a file.
+
+    Raises:
+        MlgoError: it cannot be read, or holds something else.
+    """
+    try:
+        text = read_foreign(file).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise MlgoError(f"{file} was to list digests of modules, and cannot be read: {error}") from error
+    return parse_digests(text, str(file))
+
+
 def digests_of_policy(file: Path) -> frozenset[str] | None:
     """Return what a policy's file says it was trained on, in its metadata or in the file beside it; None: nothing.
 
@@ -46,7 +60,7 @@ def digests_of_policy(file: Path) -> frozenset[str] | None:
     found: list[frozenset[str]] = []
     beside = sidecar(file)
     if beside.exists():
-        found.append(parse_digests(beside.read_text(), str(beside)))
+        found.append(read_digests(beside))
     if file.suffix == ".safetensors":
         _, metadata = read_tensors(file)
         if METADATA in metadata:

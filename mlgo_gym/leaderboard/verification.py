@@ -20,6 +20,7 @@ from mlgo_gym.evaluation.result_folder import EPISODES
 from mlgo_gym.evaluation.summary import TEXT
 from mlgo_gym.leaderboard.manifest import Verification
 from mlgo_gym.leaderboard.rules import missing_modules
+from mlgo_gym.storage.foreign_file import open_foreign
 from mlgo_gym.trajectories.replay import Verdict, check_version
 from mlgo_gym.trajectories.validation import validate
 
@@ -43,7 +44,11 @@ class Remade:
 
 def results_digest(folder: Path) -> str:
     """Return the SHA-256 of the episodes in a folder of results."""
-    return hashlib.sha256((folder / EPISODES).read_bytes()).hexdigest()
+    digest = hashlib.sha256()
+    with open_foreign(folder / EPISODES) as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
+    return digest.hexdigest()
 
 
 def make_again(

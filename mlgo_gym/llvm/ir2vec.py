@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import cache_directory, write_atomically
+from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.json_text import parse_json
 
 SECTIONS = ("Opcodes", "Types", "Arguments")
@@ -70,7 +71,7 @@ def vocabulary_file(vocabulary: str) -> Path:
         data = json.dumps(one_hot_vocabulary()).encode()
     else:
         try:
-            data = Path(vocabulary).expanduser().read_bytes()
+            data = read_foreign(Path(vocabulary).expanduser())
             content = parse_json(data)
         except (OSError, ValueError) as error:
             raise MlgoError(f'vocabulary must be "one-hot" or a JSON file; {vocabulary}: {error}') from error

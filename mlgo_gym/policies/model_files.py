@@ -81,8 +81,10 @@ def file_digest(path: Path) -> str:
     files = [path] if path.is_file() else sorted(part for part in path.rglob("*") if part.is_file())
     digest = hashlib.sha256()
     for file in files:
-        content = file.read_bytes()
-        digest.update(f"{file.relative_to(path)} {len(content)}\n".encode() + content)
+        with file.open("rb") as content:
+            digest.update(f"{file.relative_to(path)} {file.stat().st_size}\n".encode())
+            while part := content.read(1 << 20):
+                digest.update(part)
     return digest.hexdigest()
 
 

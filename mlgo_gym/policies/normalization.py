@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.json_text import parse_json
 
 METHODS = ("signed_log", "standard", "log_standard", "quantiles")
@@ -217,7 +218,7 @@ class Normalization:
             MlgoError: there is no such file, or it is no normalization.
         """
         try:
-            value = parse_json(Path(path).read_bytes())
+            value = parse_json(read_foreign(path))
         except (OSError, ValueError) as error:
             raise MlgoError(f"{path} was to hold a normalization, and cannot be read: {error}; fit one") from error
         return cls.from_json(value)

@@ -12,6 +12,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
 from mlgo_gym.policies.batching import row
 from mlgo_gym.policies.model_tensors import ModelTensor, bind_inputs, bind_output
+from mlgo_gym.storage.foreign_file import read_foreign
 
 _TYPES = {
     "tensor(float)": "f4",
@@ -47,7 +48,7 @@ class OnnxPolicy:
         options.log_severity_level = 4
         try:
             # From memory, so that the model can name no other file.
-            self._model = onnxruntime.InferenceSession(path.read_bytes(), options, ["CPUExecutionProvider"])
+            self._model = onnxruntime.InferenceSession(read_foreign(path), options, ["CPUExecutionProvider"])
         except Exception as error:  # the errors of onnxruntime have no root of their own
             raise PolicyError(f"{path} was to be an ONNX model, and cannot be used: {error}") from error
         inputs = [_tensor(each) for each in self._model.get_inputs()]

@@ -27,6 +27,7 @@ from mlgo_gym.errors import MissingExtraError, PolicyError
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import ACTIVATIONS, Network
 from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.storage.foreign_file import open_foreign
 from mlgo_gym.storage.json_text import parse_json
 
 ENTRY = "mlgo_gym.json"
@@ -73,7 +74,7 @@ def read_sb3(path: Path, env: CompilerEnv) -> Network:
         PolicyError: it is no such file, or its policy is no multi-layer perceptron.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_foreign(path) as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
             weights = _read(path, archive, "policy.pth")
             data = parse_json(_read(path, archive, "data"))

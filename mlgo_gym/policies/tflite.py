@@ -12,6 +12,7 @@ import numpy as np
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
 from mlgo_gym.policies.model_tensors import ModelTensor, bind_inputs, bind_output
+from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.json_text import parse_json
 
 MODEL = "model.tflite"
@@ -45,7 +46,7 @@ class TflitePolicy:
             raise MissingExtraError("a TensorFlow Lite model", "tflite") from None
         file = path / MODEL if path.is_dir() else path
         try:
-            self._model = Interpreter(model_content=file.read_bytes(), num_threads=1)
+            self._model = Interpreter(model_content=read_foreign(file), num_threads=1)
             _check_size(self._model.get_tensor_details(), file)
             self._model.allocate_tensors()
             inputs, outputs = self._model.get_input_details(), self._model.get_output_details()
@@ -96,7 +97,7 @@ def _decision(outputs: list[dict[str, Any]], spec: Path) -> dict[str, Any]:
             raise PolicyError(f"{spec} was to say which of the outputs {', '.join(names)} decides; write that file")
         return outputs[0]
     try:
-        wanted = parse_json(spec.read_bytes())[0]["tensor_spec"]
+        wanted = parse_json(read_foreign(spec))[0]["tensor_spec"]
         name, port = wanted["name"], wanted.get("port", 0)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise PolicyError(

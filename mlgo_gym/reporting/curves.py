@@ -7,18 +7,27 @@ an `Event` (tensorflow/core/util/event.proto); only its step and the `simple_val
 from __future__ import annotations
 
 import csv
-import json
+import io
 import math
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.search.search_result import SearchResult
+from mlgo_gym.storage.foreign_file import LARGEST, open_foreign, read_foreign
 from mlgo_gym.storage.json_lines import read_json_lines
+from mlgo_gym.storage.json_text import parse_json
 
 _STEPS = ("time/total_timesteps", "total_timesteps", "global_step", "step", "steps", "iteration", "epoch")
 """The columns of a CSV file that count how far a training is, the first that is there."""
+
+_VARINT_BITS = 70
+"""Ten bytes of seven bits hold any number of a protocol buffer; more would take time without end to put together."""
+
+_Value = tuple[str, float, float]
+"""A name, a step and a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +48,24 @@ class Curve:
 
 
 def curves_in(folder: Path) -> list[Curve]:
-    """Return the learning curves below a folder: of TensorBoard's event files, and of files `progress.csv`."""
+    """Return the learning curves below a folder: of TensorBoard's event files, and of files `progress.csv`.
+
+    Raises:
+        MlgoError: one cannot be read.
+    """
     found: list[Curve] = []
     for path in sorted(folder.rglob("events.out.tfevents*")):
-        found += _curves(read_events(path), _origin(path, folder))
+        found += _curves(_all(read_events, path), _origin(path, folder))
     for path in sorted(folder.rglob("progress.csv")):
-        found += _curves(read_csv(path), _origin(path, folder))
+        found += _curves(_all(read_csv, path), _origin(path, folder))
     return [curve for curve in found if len(curve.points) > 1]
+
+
+def _all(read: Callable[[Path], Iterator[_Value]], path: Path) -> list[_Value]:
+    try:
+        return list(read(path))
+    except (OSError, csv.Error, struct.error) as error:
+        raise MlgoError(f"{path} was to be the values of a training, and cannot be read: {error}") from error
 
 
 def _origin(path: Path, folder: Path) -> str:
@@ -53,7 +73,7 @@ def _origin(path: Path, folder: Path) -> str:
     return folder.name if inside == "." else f"{folder.name}/{inside}"
 
 
-def _curves(values: Iterable[tuple[str, float, float]], origin: str) -> list[Curve]:
+def _curves(values: Iterable[_Value], origin: str) -> list[Curve]:
     by_name: dict[str, dict[float, float]] = {}
     for name, step, value in values:
         if math.isfinite(value):
@@ -61,9 +81,9 @@ def _curves(values: Iterable[tuple[str, float, float]], origin: str) -> list[Cur
     return [Curve(name, origin, tuple(sorted(points.items()))) for name, points in by_name.items()]
 
 
-def read_csv(path: Path) -> Iterator[tuple[str, float, float]]:
+def read_csv(path: Path) -> Iterator[_Value]:
     """Yield name, step and value of each number in a CSV file with a heading, such as stable-baselines3 writes."""
-    with path.open(newline="") as file:
+    with open_foreign(path) as data, io.TextIOWrapper(data, encoding="utf-8", errors="replace", newline="") as file:
         for number, row in enumerate(csv.DictReader(file)):
             step = next((value for name in _STEPS if (value := _number(row.get(name))) is not None), float(number))
             for name, text in row.items():
@@ -79,9 +99,9 @@ def _number(text: object) -> float | None:
         return None
 
 
-def read_events(path: Path) -> Iterator[tuple[str, float, float]]:
+def read_events(path: Path) -> Iterator[_Value]:
     """Yield name, step and value of each scalar in an event file of TensorBoard, up to what a kill has cut off."""
-    data = path.read_bytes()
+    data = read_foreign(path)
     place = 0
     while place + 12 <= len(data):
         (length,) = struct.unpack_from("<Q", data, place)
@@ -91,7 +111,7 @@ def read_events(path: Path) -> Iterator[tuple[str, float, float]]:
         place += 16 + length
 
 
-def _event(data: bytes) -> Iterator[tuple[str, float, float]]:
+def _event(data: bytes) -> Iterator[_Value]:
     fields = list(_fields(data))
     step = next((float(value) for number, value in fields if number == 2 and isinstance(value, int)), 0.0)
     for number, summary in fields:
@@ -128,12 +148,10 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | float | bytes]]:
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while place < len(data):
-        byte = data[place]
+    value = 0
+    for shift, byte in zip(range(0, _VARINT_BITS, 7), data[place : place + _VARINT_BITS // 7], strict=False):
         place += 1
         value |= (byte & 0x7F) << shift
-        shift += 7
         if byte < 0x80:
             break
     return value, place
@@ -142,8 +160,8 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
 def is_search(path: Path) -> bool:
     """Return whether a file holds the results of `mlgo-gym search`."""
     try:
-        with path.open("rb") as file:
-            header = json.loads(file.readline())
+        with open_foreign(path) as file:
+            header = parse_json(file.readline(LARGEST))
     except (OSError, ValueError):
         return False
     return isinstance(header, dict) and {"algorithm", "environment", "compiles"} <= header.keys()

@@ -113,7 +113,13 @@ class Tracee:
         self._vector = _IoVector(ctypes.addressof(self._buffer), ctypes.sizeof(self._buffer))
         if seize:
             # Whoever is half changed when this thread dies must not run on.
-            _ptrace(_SEIZE, pid, 0, _OPTION_TRACE_FORK | _OPTION_EXIT_KILL)
+            try:
+                _ptrace(_SEIZE, pid, 0, _OPTION_TRACE_FORK | _OPTION_EXIT_KILL)
+            except PermissionError as error:
+                # The answer for one that has ended and was not reaped yet, too.
+                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                    raise
+                raise self._ended() from error
 
     def interrupt(self) -> None:
         """Stop the process, wherever it is.

@@ -7,11 +7,13 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.storage.foreign_file import LARGEST, open_foreign
 from mlgo_gym.storage.json_text import parse_json
 
 SYNCHRONIZE_SECONDS = 1.0
@@ -24,14 +26,22 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield the number and the value of each whole line; what a kill has left of a last line is passed over.
 
     Raises:
-        MlgoError: a line is not JSON.
+        MlgoError: it is no regular file, or a line is not JSON.
     """
     if not path.exists():
         return
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+    try:
+        file = open_foreign(path)
+    except OSError as error:
+        raise MlgoError(f"{path} was to be lines of JSON, and cannot be read: {error}") from error
+    with file:
+        for number, line in enumerate(iter(partial(file.readline, LARGEST), b""), start=1):
             if line.endswith(b"\n"):
                 yield number, _decode(line, path, number)
+            elif len(line) == LARGEST:
+                raise MlgoError(
+                    f"{path}, line {number}, was to be JSON, and has more than {LARGEST:,} bytes; delete it"
+                )
 
 
 def _decode(line: bytes, path: Path, number: int) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.header import check_same_kind
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 from mlgo_gym.storage.json_text import parse_json
@@ -46,7 +47,7 @@ class FolderKind:
             MlgoError: it is no such folder.
         """
         try:
-            header = parse_json((folder / self.header).read_bytes())
+            header = parse_json(read_foreign(folder / self.header))
         except (OSError, ValueError) as error:
             raise MlgoError(
                 f"{folder} was to be a folder of {self.results}, and is none: {error}; make one: {self.command}"

@@ -37,6 +37,7 @@ from typing import NamedTuple
 from mlgo_clang.recipes import FIRST_LINE, SUFFIX
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.json_text import parse_json
 
 
@@ -160,7 +161,7 @@ def read_recipe(path: str | Path) -> Recipe:
         MlgoError: the file is not there, or no recipe.
     """
     try:
-        text = Path(path).read_bytes().decode(errors="surrogateescape")
+        text = read_foreign(path).decode(errors="surrogateescape")
     except OSError as error:
         raise MlgoError(f"a recipe was to be read from {path}: {error}") from error
     head, _, body = text.partition("\n\n")

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.errors import PolicyError
+from mlgo_gym.storage.foreign_file import read_foreign
 
 _LENGTH = 8
 _LONGEST_HEADER = 1 << 24
@@ -32,7 +32,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]
         PolicyError: there is no such file, or it is not exactly one whole container; the text says what is wrong.
     """
     try:
-        data = Path(path).read_bytes()
+        data = read_foreign(path)
     except OSError as error:
         raise PolicyError(f"{path} was to be a network in safetensors, and cannot be read: {error.strerror}") from error
     try:

@@ -16,6 +16,7 @@ from mlgo_gym.llvm.log_reader import read_events
 from mlgo_gym.llvm.log_writer import LogWriter
 from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.training_log import LogDecoder, LogHeader, Observation
+from mlgo_gym.storage.foreign_file import open_foreign
 from mlgo_gym.trajectories.trajectory import Step
 
 SCORE = TensorSpec("reward", "float", (1,))
@@ -56,7 +57,7 @@ def read_answers(path: Path) -> list[bytes]:
     decoder = LogDecoder()
     payloads = []
     try:
-        with path.open("rb") as stream:
+        with open_foreign(path) as stream:
             payloads = [event.payload for event in read_events(stream, decoder) if isinstance(event, Observation)]
     except (OSError, TrainingLogError) as error:
         raise MlgoError(f"{path} was to be a training log, and cannot be read: {error}; trace it again") from error

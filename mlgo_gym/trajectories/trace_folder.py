@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.json_text import check_fields, parse_json
 
 FORMAT = 1
@@ -100,14 +101,14 @@ def read_trace(folder: Path) -> tuple[TraceMeta, list[TracedEpisode]]:
         MlgoError: there is no trace, or it is damaged.
     """
     try:
-        value = parse_json((folder / META).read_bytes())
+        value = parse_json(read_foreign(folder / META))
         if check_fields(TraceMeta, value).pop("format") != FORMAT:
             raise KeyError("format")
-        lines = (folder / EPISODES).read_text().splitlines()
+        lines = read_foreign(folder / EPISODES).decode().splitlines()
         return TraceMeta(**value), [TracedEpisode.from_json(parse_json(line)) for line in lines]
     except FileNotFoundError as error:
         raise MlgoError(
             f"{folder} holds no trace ({error.filename} is missing); give the --output of `trace`"
         ) from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise MlgoError(f"{folder} was to hold a trace, and is of another form ({error!r}); trace it again") from error

@@ -30,6 +30,16 @@ def test_scalars_of_tensorboard_are_read_up_to_what_a_kill_has_left(tmp_path: Pa
     assert (curve.name, curve.origin, curve.points) == ("loss", tmp_path.name, ((0, 0.5), (3, 0.25)))
 
 
+def test_a_damaged_event_file_neither_takes_for_ever_nor_ends_a_report_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "events.out.tfevents.1"
+    endless = b"\xff" * 1_000_000  # a number of seven million bits
+    path.write_bytes(struct.pack("<Q", len(endless)) + b"sum!" + endless + b"sum!")
+    assert list(read_events(path)) == []
+    path.write_bytes(struct.pack("<Q", 3) + b"sum!" + b"\x09\0\0" + b"sum!")
+    with pytest.raises(MlgoError, match="values of a training, and cannot be read"):
+        curves_in(tmp_path)
+
+
 @pytest.mark.libraries
 def test_what_tensorboard_itself_writes_is_read(tmp_path: Path) -> None:
     tensorboard = pytest.importorskip("torch.utils.tensorboard")

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.forkable_session import ForkableSession
 from mlgo_gym.session.ptrace import Tracee
 from mlgo_gym.session.snapshot_support import snapshot_support
+from mlgo_gym.session.syscall_abi import syscall_abi
 from tests.conftest import MakeBitcode
 from tests.fakes import fake_clang
 from tests.fakes.no_ptrace import NO_PTRACE
@@ -54,6 +56,17 @@ def plan_program(make_bitcode: MakeBitcode) -> Plan:
         return known[key]
 
     return make
+
+
+def test_one_that_has_ended_and_was_not_reaped_is_said_to_have_ended() -> None:
+    # The kernel refuses to trace it by the same error as where tracing is not permitted.
+    child = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    abi = syscall_abi()
+    assert abi is not None
+    with pytest.raises(SnapshotError, match=f"process {child.pid} ended while it was being copied"):
+        Tracee(child.pid, abi, time.monotonic() + LONG)
+    child.wait()
 
 
 def legal_answer(advisor: Advisor, decision: Decision, chance: random.Random) -> bytes:

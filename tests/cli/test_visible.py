@@ -1,0 +1,50 @@
+"""Names of strangers do not steer the terminal on which a command shows them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.table import Table
+from typer.testing import CliRunner
+
+from mlgo_gym import cli
+from mlgo_gym.cli.application import application
+from mlgo_gym.cli.output import NamingConsole
+from mlgo_gym.cli.visible import visible
+from tests.corpus.strangers import make_stranger
+
+STEERING = "\x1b]52;c;cGFzdGVk\x07\x1b[2Jname\r\x9b1m\u202e"
+SHOWN = "\\x1b]52;c;cGFzdGVk\\x07\\x1b[2Jname\\x0d\\x9b1m\\u202e"
+
+
+def test_what_steers_a_terminal_is_shown_as_a_number() -> None:
+    assert visible(f"a\tb\n{STEERING}ü日") == f"a\tb\n{SHOWN}ü日"
+
+
+def test_a_table_keeps_its_own_colours_alone() -> None:
+    file = io.StringIO()
+    table = Table("[bold]module")
+    table.add_row(STEERING, style="red")
+    NamingConsole(file=file, force_terminal=True, color_system="standard", width=80).print(table)
+    assert "\\x1b]52;c;cGFzdGVk" in file.getvalue()
+    assert "\x1b[31m" in file.getvalue()
+    assert "\x1b]" not in file.getvalue()
+
+
+def test_a_command_shows_the_name_of_a_module_so(calls: Path, tmp_path: Path) -> None:
+    folder = make_stranger(tmp_path / "corpus", calls, ("-load", "x"), name=f"m{STEERING}")
+    for command in (["info", "--modules"], ["verify"]):
+        shown = CliRunner().invoke(application, ["corpus", *command, str(folder)], env={"COLUMNS": "400"}).output
+        assert "\x1b" not in shown
+        assert "cGFzdGVk" in shown
+
+
+def test_an_error_names_a_file_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.argv", ["mlgo-gym", "replay", str(tmp_path / f"a{STEERING}.recipe")])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert SHOWN in capsys.readouterr().err
