@@ -6,9 +6,9 @@ import io
 import sys
 
 import pytest
-from rich.console import Console
 
 from mlgo_gym.cli import progress
+from mlgo_gym.cli.output import NamingConsole
 from mlgo_gym.cli.running import RunningChanges
 
 
@@ -62,8 +62,8 @@ def test_on_a_terminal_there_is_a_bar_and_pipes_stay_clean(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     screen = io.StringIO()
-    terminal = Console(file=screen, force_terminal=True, width=80)
-    monkeypatch.setattr(progress, "Console", lambda stderr: terminal)
+    terminal = NamingConsole(file=screen, force_terminal=True, width=80)
+    monkeypatch.setattr(progress, "NamingConsole", lambda stderr: terminal)
     with progress.progress_over(4, "[Episodes]") as advance:
         advance("[x] -7.80%")
         sys.stdout.write("a row\n")

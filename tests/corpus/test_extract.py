@@ -6,10 +6,8 @@ import json
 import os
 import shutil
 import struct
-import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -25,6 +23,7 @@ from mlgo_gym.corpus.verify import verify
 from mlgo_gym.errors import CorpusError, MissingExtraError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
+from tests.corpus.packed_object import packed_object
 
 Build = Callable[..., Path]
 
@@ -311,24 +310,11 @@ def test_a_truncated_object_is_skipped(build: Build, tmp_path: Path, output: Pat
     assert [name for name, _ in extraction.skipped] == ["b.o"]
 
 
-def elf_with_compressed_bitcode(unpacked: int) -> bytes:
-    """Return an object whose `.llvmbc` says that it unpacks to so many bytes, and does."""
-    packer = zlib.compressobj(9)
-    packed = b"".join(packer.compress(bytes(1 << 20)) for _ in range(unpacked >> 20)) + packer.flush()
-    names = b"\0.llvmbc\0.llvmcmd\0.shstrtab\0"
-    contents = [struct.pack("<IIQQ", 1, 0, unpacked, 1) + packed, b"-cc1\0", names]
-    places = list(accumulate(map(len, contents), initial=64))
-    kinds = zip((1, 9, 18), (1, 1, 3), (0x800, 0, 0), places, map(len, contents), strict=False)
-    table = b"".join(struct.pack("<IIQQQQIIQQ", name, *rest[:2], 0, *rest[2:], 0, 0, 1, 0) for name, *rest in kinds)
-    header = struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, places[-1], 0, 64, 0, 0, 64, 4, 3)
-    return b"\x7fELF\x02\x01\x01" + bytes(9) + header + b"".join(contents) + bytes(64) + table
-
-
 def test_a_compressed_section_is_unpacked_unless_it_would_fill_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "bomb.o"
-    path.write_bytes(elf_with_compressed_bitcode(1 << 20))
+    path.write_bytes(packed_object(1 << 20))
     assert ElfReader().read(path, (".llvmbc", ".llvmcmd")) == (bytes(1 << 20), b"-cc1\0")
-    path.write_bytes(elf_with_compressed_bitcode(257 << 20))
+    path.write_bytes(packed_object(257 << 20))
     with pytest.raises(CorpusError, match=r"its section \.llvmbc has 269,484,032 bytes, and 268,435,456 at most"):
         ElfReader().read(path, (".llvmbc",))
 
@@ -337,7 +323,7 @@ def test_a_compressed_section_is_unpacked_unless_it_would_fill_the_memory(tmp_pa
 def test_a_damaged_object_is_no_other_error(
     tmp_path_factory: pytest.TempPathFactory, place: int, value: int, more: int
 ) -> None:
-    data = bytearray(elf_with_compressed_bitcode(1 << 20))
+    data = bytearray(packed_object(1 << 20))
     data[place % len(data)] = data[more % len(data)] = value
     path = tmp_path_factory.getbasetemp() / "damaged.o"
     path.write_bytes(data)

@@ -23,6 +23,7 @@ from mlgo_gym.corpus.allowed import refused_argument
 from mlgo_gym.corpus.description import DESCRIPTION_FILE, parse_command, read_description, read_metadata
 from mlgo_gym.corpus.links import read_links
 from mlgo_gym.corpus.object_list import read_object_list
+from mlgo_gym.corpus.sections import ElfReader
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, TrainingLogError
 from mlgo_gym.evaluation.module_facts import MODULES
@@ -36,6 +37,7 @@ from mlgo_gym.llvm.log_reader import read_events, read_log
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.reporting.curves import curves_in
 from mlgo_gym.storage.recipe import read_recipe
 from mlgo_gym.storage.tensors import parse_tensors
 from mlgo_gym.trajectories.trace_folder import read_trace
@@ -201,6 +203,18 @@ def _tflite(data: bytes) -> None:
     _model("tflite", "tflite")(model)
 
 
+def _embedded(data: bytes) -> None:
+    bitcode, command = ElfReader().read(_file("fuzz.o", data), (".llvmbc", ".llvmcmd"))
+    assert len(bitcode) + len(command) < 1 << 24
+
+
+def _curves(data: bytes) -> None:
+    events, table = split(data, 2)
+    _file("curves/events.out.tfevents.1", events)
+    for curve in curves_in(_file("curves/progress.csv", table).parent):
+        assert len(curve.points) > 1
+
+
 def _at(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], None]:
     """Return a reader that has the bytes in a file of its own folder, and is given that folder."""
     return lambda data: read(_file(f"{name}/{name}", data).parent)
@@ -240,6 +254,8 @@ FORMATS = {
         Format("drivers-recipe", _drivers_recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n")),
         Format("results", _results, seeds.results, JSON_TOKENS),
         Format("trace", _trace, seeds.traces, JSON_TOKENS),
+        Format("embedded-bitcode", _embedded, seeds.embedded, (b".llvmbc\0", b"\0\x08\0\0\0\0\0\0", b"\xff" * 8)),
+        Format("curves", _curves, seeds.curves, (b"\xff" * 8, b"nan", b",", b'"', b"\n", b"1e999")),
     )
 }  # fmt: skip
 """Every format by its name."""

@@ -25,7 +25,9 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import METHODS, Normalization
 from mlgo_gym.storage.recipe import Recipe, Visit, write_recipe
 from mlgo_gym.storage.tensors import format_tensors
+from tests.corpus.packed_object import packed_object
 from tests.fuzz.parts import join, split
+from tests.reporting.event_file import event
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 FEATURES = ("cost_estimate", "callee_users")
@@ -91,6 +93,17 @@ def objects() -> list[bytes]:
     """Return ELF objects of 64 and 32 bits and of both byte orders."""
     triples = ("x86_64-linux-musl", "i386-linux-musl", "aarch64_be-linux-musl", "arm-linux-musleabi")
     return [_compiled("functions.c", f"--target={triple}", "-ffunction-sections") for triple in triples]
+
+
+def embedded() -> list[bytes]:
+    """Return objects with bitcode in a section of theirs, plain and compressed."""
+    return [_compiled("calls.c", "-Xclang", "-fembed-bitcode=all"), packed_object(1 << 20)]
+
+
+def curves() -> list[bytes]:
+    """Return an event file and a CSV file of a training, joined."""
+    table = b'rollout/reward,time/total_timesteps,note\n0.5,100,a\n,200,"b,c"\n0.75,300,\n'
+    return [join(event(0, "loss", 0.5) + event(3, "loss", 0.25) + event(4, "rate", 1.0), table)]
 
 
 def records() -> list[bytes]:

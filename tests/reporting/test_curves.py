@@ -12,14 +12,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.reporting.curves import curves_in, is_search, read_csv, read_events, search_curve
 from mlgo_gym.reporting.inputs import read_inputs
 from mlgo_gym.search.search_result import SearchResult
-
-
-def event(step: int, tag: str, value: float) -> bytes:
-    """A record of an event file; its checksums are not looked at."""
-    summary = b"\x0a" + bytes([len(tag)]) + tag.encode() + b"\x15" + struct.pack("<f", value)
-    summary = b"\x0a" + bytes([len(summary)]) + summary
-    data = b"\x09" + struct.pack("<d", 1.5e9) + b"\x10" + bytes([step]) + b"\x2a" + bytes([len(summary)]) + summary
-    return struct.pack("<Q", len(data)) + b"sum!" + data + b"sum!"
+from tests.reporting.event_file import event
 
 
 def test_scalars_of_tensorboard_are_read_up_to_what_a_kill_has_left(tmp_path: Path) -> None:
