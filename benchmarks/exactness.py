@@ -66,13 +66,14 @@ _WAYS = """
 ## The same answers in every way
 
 One list of random legal answers for a module (up to 2,000, then the compiler's own) is followed in a single environment
-and in every other way; each has to make the very same object. *vector*: three environments at once. *forked*: copies
-of the running compile at one third and two thirds. *warm*: a copy of a clang that waited at the first decision.
-*ahead*: all answers sent before they are asked for, as `replay` does. *by function*: components of the call graph
-decided alone, against an episode of the module with the same answers there. *preoptimized*: bitcode optimised once.
-*mlgo-clang*: the source, with the answers as a recipe. *plugin*: the answers in a pass plugin, in the process of
-Debian's clang, against an environment with that clang. *ray*: in a worker of a Ray cluster, to which the bitcode is
-sent. `tests/test_same_object.py` holds most of it for a few modules.
+and in every other way; each has to make the very same object. *vector*: three environments at once. *forked*: copies of
+the running compile at one third and two thirds. *warm*: a copy of a clang that waited at the first decision. *ahead*:
+all answers sent before they are asked for, as `replay` does. *by function*: three components of the call graph, or
+functions, decided alone, against an episode of the module with the same answers there. *preoptimized*: bitcode
+optimised once. *mlgo-clang*: the source, with the answers as a recipe. *plugin*: the answers in a pass plugin, in the
+process of Debian's clang, against an environment with that clang. *ray*: in a worker of a Ray cluster, to which the
+bitcode is sent. (Recipes of builds and plugins decide on inlining alone.) `tests/test_same_object.py` holds most of it
+for a few modules.
 
 | corpus | clang | environment | modules | answers | {names} |
 |---|---|---|---|---|{rule}|

@@ -203,24 +203,28 @@ class Ways:
             return [digest(session.finish(TIMEOUT).object_bytes)]
 
     def by_function(self, most: int = 3) -> list[tuple[str, str]]:
-        """Decide some components alone, clang all others: in an episode of the component, and in one of the module.
+        """Decide some functions alone, clang all others: in an episode of the function, and in one of the module.
 
         Returns:
-            For each component both objects.
+            For each function, for inlining each component of the call graph, both objects.
         """
-        whole, part = self.make(contexts=True), self.make(scope="function")
-        counts = whole.setup, part.decisions(part.corpus.module(self.module))
-        chosen = sorted(counts[1])[:: max(len(counts[1]) // most, 1)][:most]
+        whole = self.make(**({"contexts": True} if self.environment == INLINE else {}))
+        # By a size as the reward, the compile of an episode of one function goes on to its object.
+        part = self.make(scope="function", reward="text_size")
+        names = sorted(part.decisions(part.corpus.module(self.module)))
+        chosen = names[:: max(len(names) // most, 1)][:most]
         pairs = []
         for function in chosen:
             with recorded() as made:
                 for env, start in ((whole, self._start), (part, {**self._start, "function": function})):
                     _, info = env.reset(options=start)
-                    over = False
+                    over, asked = False, 0
                     while not over:
-                        here = info["context"] == function
-                        random = random_action(env.action_space, None, self.seed, info.get("visit"), info["position"])
-                        *_, over, _, info = env.step(random if here else info["default_action"])
+                        action = info["default_action"]
+                        if info["context"] == function:
+                            mask = info.get("action_mask")
+                            action, asked = random_action(env.action_space, mask, self.seed, asked), asked + 1
+                        *_, over, _, info = env.step(action)
             pairs.append((made[0], made[1]))
         whole.close()
         part.close()
@@ -333,8 +337,7 @@ def check_ways(
             verdicts["mlgo-clang"] = len(set(drive(sources[0]))) == 1
         except mlgo_gym.errors.MlgoError as error:
             failed.append(f"mlgo-clang: {str(error)[:300]}")
-    if environment == INLINE:
-        verdicts["by function"] = all(whole == part for whole, part in ways.by_function())
+    verdicts["by function"] = all(whole == part for whole, part in ways.by_function())
     return {"answers": len(answers), "equal": verdicts, **({"error": "; ".join(failed)} if failed else {})}
 
 

@@ -27,7 +27,8 @@ def reproduce(
     A crash of a compiler under an agent is kept in $MLGO_REPRODUCERS, by default
     in the folder reproducers of the cache. Where one advisor asked,
     reproduce.sh in it does the same by clang alone, for a report to LLVM.
-    With --reduce, llvm-reduce makes the module smaller.
+    With --reduce, llvm-reduce makes the module smaller; where that was
+    interrupted, --module FOLDER/reduced.bc goes on.
 
     Exit status 1: it does not happen again.
     """
@@ -38,7 +39,7 @@ def reproduce(
 
     toolchain = find_toolchain(clang)
     if reduce:
-        smaller = reduce_module(folder, toolchain, timeout=timeout, trust=trust)
+        smaller = reduce_module(folder, toolchain, bitcode=module, timeout=timeout, trust=trust)
         size, before = smaller.stat().st_size, (folder / MODULE).stat().st_size
         show(as_json, {"module": smaller, "bytes": size, "before": before}, f"{smaller}: {size} bytes, of {before}")
         return

@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from mlgo_gym.errors import CorpusError
+
+LARGEST_MODULE = 1 << 31
+"""The most bytes of bitcode: whole programs linked into one module have less."""
+
 
 @dataclass(frozen=True, slots=True)
 class Module:
@@ -36,8 +41,14 @@ class Module:
 
         Raises:
             FileNotFoundError: the bitcode is gone.
+            CorpusError: there is more of it than of any module: it is a file with holes, or none of bitcode.
         """
         status = self.bitcode.stat()
+        if status.st_size > LARGEST_MODULE:
+            raise CorpusError(
+                f"{self.bitcode}: a module of {LARGEST_MODULE:,} bytes at most was wanted, and this has "
+                f"{status.st_size:,}; leave it out"
+            )
         return _digest(self.bitcode, status.st_mtime_ns, status.st_size)
 
 

@@ -82,12 +82,15 @@ def reproduce(
     )
 
 
-def reduce_module(folder: Path, toolchain: Toolchain, *, timeout: float = 60.0, trust: bool = False) -> Path:
+def reduce_module(
+    folder: Path, toolchain: Toolchain, *, bitcode: Path | None = None, timeout: float = 60.0, trust: bool = False
+) -> Path:
     """Make the module of a reproducer as small as it still goes wrong, and return the smaller one.
 
     Args:
-        folder: the reproducer; `reduced.bc` is written into it.
+        folder: the reproducer; `reduced.bc` is written into it, each time that it has become smaller.
         toolchain: the compiler; llvm-reduce has to read what it writes.
+        bitcode: the module to begin with in the place of its own, such as one that was made smaller already.
         timeout: for how long clang may give no sign of life, in seconds.
         trust: as for `reproduce()`.
 
@@ -97,11 +100,11 @@ def reduce_module(folder: Path, toolchain: Toolchain, *, timeout: float = 60.0, 
     reducer = next((path for name in _REDUCERS if (path := shutil.which(name))), None)
     if reducer is None:
         raise MlgoError("llvm-reduce makes modules smaller, and is not installed; it is part of LLVM (Debian: llvm)")
-    first = reproduce(folder, toolchain, timeout=timeout, trust=trust)
+    first = reproduce(folder, toolchain, bitcode=bitcode, timeout=timeout, trust=trust)
     if not first.again:
         raise MlgoError(f"{folder} was to go wrong before it is made smaller, and {first.what}")
     folder = folder.absolute()
-    output = folder / REDUCED
+    begin, output = (bitcode or folder / MODULE).absolute(), folder / REDUCED
 
     def still_wrong(bitcode: Path) -> bool:
         try:
@@ -110,7 +113,7 @@ def reduce_module(folder: Path, toolchain: Toolchain, *, timeout: float = 60.0, 
             return False
 
     with tempfile.TemporaryDirectory(prefix="mlgo-gym-reduce-") as scratch, _asked(Path(scratch), still_wrong) as test:
-        command = [reducer, f"--test={test}", "-o", str(output), "--write-tmp-files-as-bitcode", str(folder / MODULE)]
+        command = [reducer, f"--test={test}", "-o", str(output), "--write-tmp-files-as-bitcode", str(begin)]
         result = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
     if result.returncode != 0 or not output.exists():
         raise MlgoError(f"{reducer} failed with exit status {result.returncode}: {result.stderr[-2000:]}")

@@ -224,3 +224,15 @@ def test_a_profile_is_read_from_the_corpus_and_from_nowhere_else(
         make_stranger(folder, calls, (f"-fbasic-block-sections=list={name}",))
         with pytest.raises(CorpusError, match="only shape code"):
             plan(open_corpus(folder, toolchain=toolchain)[0], toolchain)
+
+
+def test_a_module_that_is_a_terabyte_of_holes_is_refused(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    folder = make_stranger(tmp_path / "corpus", calls, ())
+    os.truncate(folder / "m.bc", 1 << 40)
+    corpus = open_corpus(folder, toolchain=toolchain)
+    (problem,) = verify(corpus, toolchain)
+    assert "LLVM bitcode was wanted" in problem.text
+    with pytest.raises(CorpusError, match="2,147,483,648 bytes at most was wanted, and this has 1,099,511,627,776"):
+        corpus[0].digest()
+    with pytest.raises(CorpusError, match="leave it out"):
+        gym.make("mlgo/Inline-v0", corpus=str(folder)).reset()

@@ -195,6 +195,7 @@ def test_a_wrong_result_is_one_by_its_test_and_not_by_clang_alone(
 REDUCER = """#!/bin/sh
 test=${1#--test=}
 cp "$5" same.bc
+echo "$5" > "$3.begin"
 head -c 100 "$5" > cut.bc
 "$test" same.bc && ! "$test" cut.bc && ! "$test" missing.bc && "$test" "$PWD/same.bc" && cp same.bc "$3"
 """
@@ -209,7 +210,12 @@ def test_a_reducer_is_told_which_modules_still_go_wrong(
     reducer.write_text(REDUCER)
     reducer.chmod(0o755)
     monkeypatch.setenv("PATH", f"{reducer.parent}:{os.environ['PATH']}")
-    assert reduce_module(folder, toolchain, trust=True).read_bytes() == calls.read_bytes()
+    reduced = reduce_module(folder, toolchain, trust=True)
+    assert reduced.read_bytes() == calls.read_bytes()
+    begin = folder / f"{reduced.name}.begin"
+    assert begin.read_text() == f"{folder / MODULE}\n"
+    reduce_module(folder, toolchain, bitcode=reduced, trust=True)
+    assert begin.read_text() == f"{reduced}\n"
     reducer.write_text("#!/bin/sh\nexit 3\n")
     with pytest.raises(MlgoError, match="llvm-reduce-22 failed with exit status 3"):
         reduce_module(folder, toolchain, trust=True)
