@@ -7,7 +7,6 @@ a thin link of lld says what is to be imported where, and each module's back end
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,7 @@ from mlgo_gym.corpus.recorder import check_output
 from mlgo_gym.corpus.relink import check_link_arguments
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from mlgo_gym.session.confinement import run_confined
+from mlgo_gym.session.bounded_run import run_bounded
 from mlgo_gym.storage.leftovers import whole_folder
 
 _TO_LINKER = ("--version-script", "--dynamic-list", "--export-dynamic", "-Bsymbolic", "--exclude-libs", "-E")
@@ -135,11 +134,7 @@ def _compile(
     compilation = plan(opened.module(name), toolchain)
     flags = [flag for flag in compilation.flags if flag != "-emit-obj" or bitcode is not None]
     command = [*toolchain.command, *flags, "-x", "ir", bitcode or str(compilation.module.bitcode.absolute()), *words]
-
-    def run() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
-
-    answer = run_confined(run, (folder,)) if compilation.confined else run()
+    answer = run_bounded(command, writable=(folder,) if compilation.confined else None, folder=folder)
     if answer.returncode != 0:
         raise CorpusError(f"{name} was to be compiled for ThinLTO, and clang said: {answer.stderr.strip()[-2000:]}")
 
@@ -169,7 +164,7 @@ def _thin_link(link: Link, corpus: Path, folder: Path) -> None:
         elif each.kind in ("object", "source"):
             words += paths
     command = [*bundled_command("ld.lld"), "--thinlto-index-only", *words, "-o", "linked"]
-    answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+    answer = run_bounded(command, writable=(folder,), folder=folder)
     if answer.returncode != 0:
         raise CorpusError(
             f"the thin link of {link.output} was to go well, and lld said: {answer.stderr.strip()[-2000:]}"

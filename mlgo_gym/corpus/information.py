@@ -17,6 +17,7 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.session.bounded_run import run_bounded
 
 DECADES = (0, 1, 10, 100, 1000, 10_000)
 """Where the bins of a histogram of decisions begin."""
@@ -120,7 +121,7 @@ def describe(
 def unreadable_because(bitcode: Path, toolchain: Toolchain) -> str | None:
     """Return what a clang says of bitcode that it cannot read, or None when it can."""
     arguments = ["-cc1", "-emit-llvm-bc", "-disable-llvm-passes", "-w", "-x", "ir", str(bitcode), "-o", os.devnull]
-    answer = toolchain.run(arguments)
+    answer = run_bounded([*toolchain.command, *arguments], timeout=300)
     if answer.returncode == 0:
         return None
     words = answer.stderr.strip().splitlines()

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from subprocess import CompletedProcess
 
 from mlgo_gym.corpus.compilation import default_flags, plan
 from mlgo_gym.corpus.corpus import Corpus
@@ -16,7 +15,7 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.confinement import run_confined
+from mlgo_gym.session.bounded_run import run_bounded
 
 _ACTIONS = ("-emit-obj", "-emit-llvm", "-emit-llvm-bc", "-emit-llvm-only", "-emit-codegen-only", "-S")
 
@@ -77,11 +76,8 @@ def _problem_of(module: Module, toolchain: Toolchain) -> str | None:
     compilation = plan(module, toolchain)
     flags = [word for unit in split_flags(compilation.flags) if unit[0] not in _ACTIONS for word in unit]
     arguments = [*flags, *compilation.inputs, "-emit-llvm-bc", "-disable-llvm-passes", "-o", os.devnull]
-
-    def compile_module() -> CompletedProcess[str]:
-        return toolchain.run(arguments, timeout=120)
-
-    answer = run_confined(compile_module, ()) if compilation.confined else compile_module()
+    writable = () if compilation.confined else None
+    answer = run_bounded([*toolchain.command, *arguments], writable=writable, timeout=120)
     if answer.returncode == 0:
         return None
     words = answer.stderr.strip().splitlines() or [f"no message, exit status {answer.returncode}"]
