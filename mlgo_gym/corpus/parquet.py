@@ -14,11 +14,11 @@ from mlgo_gym.errors import CorpusError
 from mlgo_gym.extras import library
 from mlgo_gym.llvm.bitcode import parse_bitcode
 from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.foreign_file import open_foreign
 
 CONTENT = "content"
 """The column with the bitcode."""
 
-_BATCH = 64
 _UNSAFE = re.compile(r"[^\w.+-]+")
 
 
@@ -103,15 +103,14 @@ def _rows(files: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _rows_of(path: Path, arrow: Any, parquet: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
+        open_foreign(path).close()
         with parquet.ParquetFile(path) as file:
             columns = file.schema_arrow.names
             if CONTENT not in columns:
                 raise CorpusError(f"{path}: a column {CONTENT!r} with bitcode was wanted, found {', '.join(columns)}")
-            number = 0
-            for batch in file.iter_batches(batch_size=_BATCH):
-                for row in batch.to_pylist():
-                    yield f"{path.name}:{number}", row
-                    number += 1
+            # One by one: a file of some kilobytes can hold a large value once, and say that it is in every row.
+            for number, batch in enumerate(file.iter_batches(batch_size=1)):
+                yield f"{path.name}:{number}", batch.to_pylist()[0]
     except (OSError, arrow.ArrowException) as error:
         raise CorpusError(f"{path}: a Parquet file was wanted: {error}; check the path") from error
 

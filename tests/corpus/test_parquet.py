@@ -106,3 +106,22 @@ def test_without_pyarrow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"mlgo-gym\[parquet\]"):
         import_parquet([tmp_path / "x.parquet"], tmp_path / "corpus")
+
+
+def test_a_value_that_is_in_every_row_is_in_memory_once(tmp_path: Path) -> None:
+    pyarrow: Any = pytest.importorskip("pyarrow")
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    value = pyarrow.array([bytes(8 << 20)], pyarrow.large_binary())
+    everywhere = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 32, pyarrow.int32()), value)
+    path = tmp_path / "bomb.parquet"
+    parquet.write_table(pyarrow.table({"content": everywhere}), path, compression="zstd", store_schema=False)
+    assert path.stat().st_size < 10_000
+    known = pyarrow.default_memory_pool()
+    watched = pyarrow.proxy_memory_pool(known)
+    pyarrow.set_memory_pool(watched)
+    try:
+        with pytest.raises(CorpusError, match="no module came out"):
+            import_parquet([path], tmp_path / "corpus")
+    finally:
+        pyarrow.set_memory_pool(known)
+    assert watched.max_memory() < 96 << 20
