@@ -170,7 +170,7 @@ def read_recipe(path: str | Path) -> Recipe:
         raise MlgoError(f"{path} was to be a recipe and begin with {FIRST_LINE!r}; it begins with {first[:80]!r}")
     known = {name: value for name, _, value in (line.partition(" ") for line in fields)}
     try:
-        text_size, baseline = map(int, known["text"].split(" "))
+        text_size, baseline = map(_count, known["text"].split(" "))
         flags = parse_json(known["flags"])
         if not isinstance(flags, list) or not all(isinstance(flag, str) for flag in flags):
             raise ValueError(f"its flags were to be a list of texts, found {known['flags'][:80]!r}")
@@ -182,7 +182,7 @@ def read_recipe(path: str | Path) -> Recipe:
             text=text_size,
             baseline_text=baseline,
             visits=tuple(map(_visit, body.split("\n")[:-1])),
-            compiles=int(known["compiles"]),
+            compiles=_count(known["compiles"]),
         )
     except (KeyError, ValueError) as error:
         raise MlgoError(f"{path} was to be a recipe, and a line of it is not as it should be: {error}") from error
@@ -192,7 +192,13 @@ def _visit(line: str) -> Visit:
     visit, answers, component = line.split(" ", 2)
     if not answers or set(answers) - {"0", "1"}:
         raise ValueError(f"{line[:80]!r} was to have answers of 0 and 1")
-    return Visit(_unescape(component), int(visit), tuple(map(int, answers)))
+    return Visit(_unescape(component), _count(visit), tuple(map(int, answers)))
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{text[:80]!r} was to be a number of 0 or more")
+    return int(text)
 
 
 def _escape(name: str) -> str:
