@@ -81,6 +81,9 @@ def compile_advised(settings: Settings, invocation: Invocation, compiler: Sequen
         compiler: the words that start clang.
         rest: the arguments for it.
     """
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        # Inherited of what started this; the kernel would forget how clang ended.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     job = _Job(settings, invocation, compiler, rest)
     if settings.recipes and (status := _compile_by_recipe(job)) is not None:
         return status

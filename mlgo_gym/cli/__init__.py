@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from mlgo_gym.cli.visible import visible
@@ -11,6 +12,9 @@ def main() -> None:
     """Run the command line; errors of mlgo-gym end it with one message and exit status 2."""
     from mlgo_gym.errors import MissingExtraError, MlgoError
 
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        # Inherited of what started this; the kernel would forget how compilers and workers ended.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         try:
             from mlgo_gym.cli.application import application

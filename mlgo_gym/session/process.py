@@ -74,11 +74,17 @@ class CompilerProcess:
 
         Raises:
             CompilerError: of kind `start`, when the program cannot be started.
-            MlgoError: on a platform other than Linux.
+            MlgoError: on a platform other than Linux, or in a process that ignores SIGCHLD.
         """
         if sys.platform != "linux":
             raise MlgoError(
                 f"compilers are watched with Linux's pidfd and owned pipes; this is {sys.platform}: use Linux"
+            )
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            # The kernel then forgets how a child ended, and a good end is taken for a failure.
+            raise MlgoError(
+                "how a compiler ends cannot be known while this process ignores SIGCHLD, which it may have inherited: "
+                "signal.signal(signal.SIGCHLD, signal.SIG_DFL) first"
             )
         read_end, write_end = os.pipe()
         copies: list[int] = []

@@ -283,6 +283,9 @@ LACKS = {
 FORKED = "the compile belongs to the process that began it, and this is a forked copy of that: reset() here"
 """What is said in a forked copy of a host."""
 
+IGNORING = "how a compiler ends cannot be known while this process ignores SIGCHLD"
+"""What is said in a host that ignores the end of its children."""
+
 TROUBLES = [
     Trouble(
         "SIGKILL to the host, wherever its compile stands",
@@ -335,6 +338,14 @@ TROUBLES = [
         "the compiler gets too little memory to start (`ulimit -v`)",
         "`reset()` raises `CompilerError` (`signal`): clang crashed with signal 11 (SIGSEGV)",
         ("test_a_compiler_that_gets_too_little_memory_to_start_is_reported",),
+    ),
+    Trouble(
+        "the host ignores SIGCHLD, or was started so",
+        f"`reset()` raises `MlgoError`: {IGNORING}, …; the commands `mlgo-gym` and `mlgo-clang` heed it themselves",
+        (
+            "test_a_host_that_ignores_the_end_of_its_children_is_told",
+            "test_the_commands_heed_the_end_of_their_children",
+        ),
     ),
     Trouble("two hosts share one empty cache", "nothing: both get the same", ("test_two_hosts_share_a_cache",)),
     Trouble("the clock jumps by a year", "nothing", ("test_a_clock_that_jumps_changes_nothing",)),

@@ -25,7 +25,7 @@ from mlgo_gym.session import scratch
 from mlgo_gym.session import snapshot_support as snapshot_support_module
 from mlgo_gym.session.snapshot_support import snapshot_support
 from mlgo_gym.vector_env import CompilerVectorEnv
-from tests.faults.catalogue import ENDS, FORKED, LACKS, Sight, matches
+from tests.faults.catalogue import ENDS, FORKED, IGNORING, LACKS, Sight, matches
 from tests.faults.conftest import Faults
 from tests.faults.hosts import (
     FAULTY,
@@ -334,6 +334,44 @@ def test_a_compiler_that_gets_too_little_memory_to_start_is_reported(
     _, info = env.reset(options={"module": "sound"})
     assert take_steps(env, info)[0] == Sight(ENDS)
     env.close()
+
+
+# A host that does not want to know how its children end
+
+
+@contextmanager
+def ignoring_children() -> Iterator[None]:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_host_that_ignores_the_end_of_its_children_is_told(place: Place, faults: Faults) -> None:
+    env, envs = make_single(place), make_vector(place)
+    with ignoring_children():
+        with pytest.raises(MlgoError, match=IGNORING):
+            env.reset(options=FAULTY)
+        with pytest.raises(MlgoError, match=IGNORING):
+            envs.reset(options=FAULTY)
+    assert see_in_single(env) == Sight(ENDS)
+    sound_vector(envs)
+    for each in (env, envs):
+        each.close()
+
+
+def test_the_commands_heed_the_end_of_their_children(tmp_path: Path) -> None:
+    (tmp_path / "calls.c").write_text("static int f(int n) { return n * n; } int g(int n) { return f(n) + f(2); }\n")
+    words = ["--mlgo-policy=never", "--mlgo-strict", "-Oz", "-c", "calls.c"]
+    evaluation = ["evaluate", INLINE, "--corpus", "builtin", "--limit", "1", "--policy", "never", "--output", "run"]
+    with ignoring_children():
+        for program, arguments in ((DRIVERS["gcc"], words), (DRIVERS["gcc"].with_name("mlgo-gym"), evaluation)):
+            with subprocess.Popen([program, *arguments], cwd=tmp_path, stderr=subprocess.PIPE) as started:
+                _, said = started.communicate()
+            assert b"error" not in said.lower()
+    assert (tmp_path / "calls.o").exists()
+    assert '"done"' in (tmp_path / "run" / "episodes.jsonl").read_text()
 
 
 # Two hosts, and the time
