@@ -17,6 +17,6 @@ def make_scratch() -> str:
     parent = "/dev/shm"  # noqa: S108 - the folder in it is this user's alone
     if not os.access(parent, os.W_OK | os.X_OK):
         parent = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - as above
-    folder = f"{parent}/mlgo-gym-{os.getpid()}-{os.urandom(8).hex()}"
+    folder = f"{parent}/mlgo-gym-{os.getpid()}-{os.stat('/proc/self/ns/pid').st_ino:x}-{os.urandom(8).hex()}"
     os.mkdir(folder, 0o700)
     return folder

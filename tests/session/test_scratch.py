@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,25 @@ def test_the_folders_of_living_processes_are_left_alone() -> None:
         assert own.is_dir()
     finally:
         shutil.rmtree(own)
+
+
+@pytest.fixture
+def of_another_container() -> Iterator[Path]:
+    """The folder of a process that cannot be seen from here, in memory that two containers share."""
+    last = int(Path("/proc/sys/kernel/pid_max").read_text())
+    folder = Path(scratch_parent(), f"mlgo-gym-{last}-abc-folder")
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_the_folders_of_other_containers_are_left_alone_for_a_day(of_another_container: Path) -> None:
+    shutil.rmtree(made_by_another_process().parent)
+    assert of_another_container.is_dir()
+    yesterday = time.time() - 86500
+    os.utime(of_another_container, (yesterday, yesterday))
+    shutil.rmtree(made_by_another_process().parent)
+    assert not of_another_container.exists()
 
 
 @pytest.mark.parametrize("name", ["mlgo-gym-notes", "mlgo-gym-", "other-1-x"])
