@@ -5,12 +5,15 @@ This is all that is exported of a policy; each way into a compiler puts its own 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlgo_gym.deploy.network_code import forward_pass
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.network import Network
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9 ._:/@+=~-]")
 
 DEFAULT = "inlining_default"
 """The feature that is clang's own decision; LLVM has it only in interactive mode."""
@@ -40,6 +43,11 @@ class DecisionCode:
     name: str
     features: tuple[str, ...]
     code: str
+
+    @property
+    def title(self) -> str:
+        """The name as it can stand in a comment and in a text of a program: it may be that of somebody else's file."""
+        return _UNSAFE.sub("_", self.name)
 
 
 def decision_code(spec: str, network: Path | None = None) -> DecisionCode:

@@ -97,7 +97,7 @@ def plugin_code(policy: DecisionCode, llvm: InstalledLlvm) -> str:
         )
     positions = ["-1" if name == DEFAULT else f"int(FeatureIndex::{name})" for name in policy.features]
     values = {
-        "NAME": policy.name,
+        "NAME": policy.title,
         "MAJOR": str(llvm.major),
         "POLICY": policy.code,
         "POSITIONS": ", ".join([*positions, "-1"]),

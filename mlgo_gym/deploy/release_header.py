@@ -34,7 +34,7 @@ def release_header(policy: DecisionCode, level: str | None = None) -> str:
     if choice is not None and choice.of not in features:
         features.append(choice.of)
     values = {
-        "NAME": policy.name,
+        "NAME": policy.title,
         "CLASS": CLASS_NAME,
         "POLICY": policy.code,
         "FEATURES": ", ".join([*(f'"feed_{name}"' for name in features), '""']),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from mlgo_gym.storage.tensors import format_tensors, read_tensors
 
 FORMAT = "mlgo-gym network 1"
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}(\[[0-9]{1,9}\])?")
+"""The name of a feature, or of one column of it. It becomes part of a program where a network is exported."""
 
 # A Python number would be converted at every call, which takes longer than the maximum.
 _ZERO = np.float32(0)
@@ -83,7 +86,8 @@ class Network:
         normalization: what is done to the features first, in the same order; None: nothing.
 
     Raises:
-        PolicyError: the shapes do not fit together, the activation is unknown, or the normalization is of others.
+        PolicyError: the shapes do not fit together, a name is none of a feature, the activation is unknown, or the
+            normalization is of others.
     """
 
     features: tuple[str, ...]
@@ -96,6 +100,12 @@ class Network:
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
             raise PolicyError(f"an activation is one of {', '.join(ACTIVATIONS)}; found {self.activation!r}")
+        for name in self.features:
+            if not _NAME.fullmatch(name):
+                raise PolicyError(
+                    f"the name of a feature was wanted, such as `threshold` or `mask[3]`, found {name[:100]!r}; write "
+                    "the network again"
+                )
         shapes = [weight.shape for weight in self.weights]
         inputs = len(self.features)
         fits = len(self.weights) == len(self.biases) > 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.deploy.clangs_choice import clangs_choice
-from mlgo_gym.deploy.decision_code import decision_code, network_decision_code
+from mlgo_gym.deploy.decision_code import DecisionCode, decision_code, network_decision_code
 from mlgo_gym.deploy.exported_policy import exported_network
 from mlgo_gym.deploy.plugin import installed_llvm
 from mlgo_gym.deploy.release_header import release_header
@@ -110,3 +110,11 @@ def test_a_policy_outside_the_box_that_reads_clangs_choice_needs_a_level() -> No
 
 def test_a_policy_that_does_not_read_it_needs_none() -> None:
     assert "inlining_default" not in release_header(decision_code("threshold:20"))
+
+
+def test_the_name_of_a_file_stays_a_comment() -> None:
+    policy = decision_code("never")
+    named = DecisionCode('mlp:a"\n#include <evil>\n??/', policy.features, policy.code)
+    first, second, *_ = release_header(named).splitlines()
+    assert first.startswith("// An inlining policy for LLVM's release mode: the policy mlp:a___include _evil____/,")
+    assert "evil" not in second

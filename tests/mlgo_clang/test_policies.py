@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,8 +16,9 @@ from mlgo_clang.counters import counters_path, parse
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.policies.loading import load_policy
-from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.network import FORMAT, Network
 from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.storage.tensors import format_tensors
 from tests.mlgo_clang.conftest import Run
 
 
@@ -99,6 +101,17 @@ def test_a_network_decides_on_evictions_as_in_the_environment(
     chosen = ("--mlgo-policy=default", f"--mlgo-eviction-policy=mlp:{path}", "--mlgo-strict")
     assert run(*chosen, *arguments).returncode == 0
     assert text(project / "pressure.o") == info["text_size"] != info["baseline_text_size"]
+
+
+def test_a_strangers_network_runs_no_code_of_its_own(run: Run, project: Path, own_cache: Path) -> None:
+    evil = 'a"; int system(const char *); __attribute__((constructor)) void f(void) { system("touch evil"); } char *b="'
+    tensors = {"0.weight": np.zeros((1, 1), np.float32), "0.bias": np.zeros(1, np.float32)}
+    metadata = {"format": FORMAT, "features": json.dumps([evil]), "activation": "relu"}
+    (project / "net.safetensors").write_bytes(format_tensors(tensors, metadata))
+    result = run("--mlgo-policy=mlp:net.safetensors", "--mlgo-strict", "-Os", "-c", "calls.c")
+    assert result.returncode == 1
+    assert b"the name of a feature was wanted" in result.stderr
+    assert not (project / "evil").exists()
 
 
 def test_a_network_for_something_else_is_refused(run: Run, project: Path, network: Path) -> None:

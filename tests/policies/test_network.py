@@ -114,6 +114,15 @@ def test_layers_that_do_not_fit_are_refused(
         Network.load(path)
 
 
+@pytest.mark.parametrize("name", ["", "a b", 'a"', "a\n", "a\\", "a[b]", "é", "3a", "a" * 101])
+def test_a_name_that_could_be_more_than_a_name_in_an_exported_program_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "n.safetensors"
+    metadata = {"format": FORMAT, "features": json.dumps([name]), "activation": "relu"}
+    save_file({"0.weight": np.zeros((1, 1), np.float32), "0.bias": np.zeros(1, np.float32)}, path, metadata)
+    with pytest.raises(PolicyError, match="the name of a feature was wanted"):
+        Network.load(path)
+
+
 def test_a_normalization_of_other_features_is_refused(rows: np.ndarray) -> None:
     one = network(rows)
     with pytest.raises(MlgoError, match="was to be of the network's features"):
