@@ -13,6 +13,9 @@ import numpy as np
 
 from mlgo_gym.errors import MlgoError
 
+LARGEST = 1 << 26
+"""The most bytes of the actions of an episode; no compile asks so often."""
+
 
 def pack_actions(actions: Sequence[Any], space: gym.Space[Any]) -> str:
     """Return actions as text: base64 of their compressed little-endian bytes.
@@ -32,7 +35,10 @@ def unpack_actions(text: str, space: gym.Space[Any]) -> list[Any]:
         MlgoError: it is of another form.
     """
     try:
-        data = zlib.decompress(base64.b64decode(text, validate=True))
+        packed = zlib.decompressobj()
+        data = packed.decompress(base64.b64decode(text, validate=True), LARGEST)
+        if not packed.eof:
+            raise ValueError(f"they are cut off, or unpack to more than {LARGEST:,} bytes")
         actions = np.frombuffer(data, _dtype(space)).reshape(-1, *(space.shape or ()))
     except (binascii.Error, zlib.error, ValueError) as error:
         raise MlgoError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import evaluate
-from mlgo_gym.evaluation.actions import pack_actions, unpack_actions
+from mlgo_gym.evaluation.actions import LARGEST, pack_actions, unpack_actions
 from mlgo_gym.trajectories import validate
 
 PLAIN = "clang:-mllvm,-inline-threshold=0"
@@ -73,7 +75,14 @@ def test_packed_actions_are_the_same_actions(space: gym.Space[Any], actions: lis
     assert all(np.array_equal(one, other) and one in space for one, other in zip(again, actions, strict=True))
 
 
-@pytest.mark.parametrize("text", ["?", "AAAA", ""])
+def test_actions_that_would_fill_the_memory_are_refused() -> None:
+    bomb = base64.b64encode(zlib.compress(bytes(LARGEST + 2))).decode()
+    assert len(bomb) < 100_000
+    with pytest.raises(MlgoError, match="unpack to more than 67,108,864 bytes"):
+        unpack_actions(bomb, gym.spaces.Discrete(2))
+
+
+@pytest.mark.parametrize("text", ["?", "AAAA", "", "eJxjYBhKAAAArg=="])
 def test_damaged_actions_are_refused(text: str) -> None:
     with pytest.raises(MlgoError, match="evaluate again"):
         unpack_actions(text, gym.spaces.Discrete(2))
