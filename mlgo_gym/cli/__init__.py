@@ -33,6 +33,10 @@ def main() -> None:
         advice = "make room, or name a folder that can be written"
         print(visible(f"mlgo-gym: {where}{error.strerror}; {advice}"), file=sys.stderr)  # noqa: T201 - likewise below
         raise SystemExit(2) from error
+    except RecursionError as error:
+        message = "a folder or a file is nested more deeply than Python follows; leave it out"
+        print(f"mlgo-gym: {message}", file=sys.stderr)  # noqa: T201 - likewise
+        raise SystemExit(2) from error
     except MlgoError as error:
         print(f"mlgo-gym: {visible(str(error))}", file=sys.stderr)  # noqa: T201 - the command line's own error output
         raise SystemExit(2) from error

@@ -48,3 +48,16 @@ def test_an_error_names_a_file_so(
     with pytest.raises(SystemExit):
         cli.main()
     assert SHOWN in capsys.readouterr().err
+
+
+def test_folders_without_an_end_are_an_error_of_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def nested(_: object) -> None:
+        nested(_)
+
+    monkeypatch.setattr("mlgo_gym.cli.application.application", nested)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 2
+    assert capsys.readouterr().err.startswith("mlgo-gym: a folder or a file is nested more deeply than Python follows")
