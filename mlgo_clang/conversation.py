@@ -210,13 +210,13 @@ class Compile:
                     options += ("-mllvm", option + channel.base if option.endswith("=") else option)
             guard += os.pipe()
             withheld += os.pipe()
-            for descriptor in (guard[0], withheld[0]):
-                os.set_inheritable(descriptor, True)
+            os.set_inheritable(guard[0], True)
             # This process may be killed before clang is guarded. So one word waits in a pipe until then, and without it
             # the next `-mllvm` is the value of the one before, and clang ends with an unknown argument.
             word = "".join(options[1:2])
             if word:
-                options[1] = f"@/proc/self/fd/{withheld[0]}"
+                # By our process id, since what stands around a clang may hand on no descriptors.
+                options[1] = f"@/proc/{os.getpid()}/fd/{withheld[0]}"
             # What is behind a `--` in the arguments is an input.
             words = [*compiler, *options, *rest]
             pid = os.posix_spawn(

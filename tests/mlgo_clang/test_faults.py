@@ -230,6 +230,18 @@ def test_clang_ends_by_itself_where_its_driver_is_killed_before_it_is_guarded(
     assert files(project) == ["calls.c"]
 
 
+def test_a_clang_in_a_program_that_hands_on_no_descriptors_is_asked_too(
+    run: Run, project: Path, plain: bytes, clang: dict[str, list[str]], tmp_path: Path
+) -> None:
+    around = tmp_path / "around"
+    code = f"import subprocess, sys; sys.exit(subprocess.run([*{clang['gcc']!r}, *sys.argv[1:]]).returncode)"
+    around.write_text(f"#!{sys.executable}\n{code}\n")
+    around.chmod(0o755)
+    result = run(f"--mlgo-clang={around}", "--mlgo-policy=always", "--mlgo-strict", "-Oz", "-c", "calls.c")
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert (project / "calls.o").read_bytes() != plain
+
+
 def test_a_clang_that_is_killed(project: Path, plain: bytes) -> None:
     process = start_stalled(project, "open('asked', 'w').close(); time.sleep(2); return 0")
     wait_for((project / "asked").exists)
