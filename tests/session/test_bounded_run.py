@@ -37,9 +37,10 @@ def test_it_writes_only_where_it_may(tmp_path: Path) -> None:
 
 
 def test_one_that_never_ends_is_killed() -> None:
+    before = children()
     with pytest.raises(ToolchainError, match=r"was to finish within 0\.2 s and did not"):
         run_bounded(python("import signal; signal.pause()"), timeout=0.2)
-    assert not children()
+    assert children() <= before
 
 
 def test_one_that_takes_too_much_is_ended_with_the_reason() -> None:
