@@ -21,7 +21,6 @@ def compare(
     projects and modules; where two runs share no policy, each with each. Runs of
     other modules, flags or compilers are refused, and the first difference named.
     """
-
     from mlgo_gym.cli.tables import print_table
     from mlgo_gym.evaluation.result import load_result
     from mlgo_gym.reporting.comparison import compare as compare_runs

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from mlgo_gym.errors import CorpusError
+from mlgo_gym.storage.hashing import sha256_of
 
 LARGEST_MODULE = 1 << 31
 """The most bytes of bitcode: whole programs linked into one module have less."""
@@ -54,8 +54,5 @@ class Module:
 
 @lru_cache(maxsize=65536)
 def _digest(path: Path, _mtime_ns: int, _size: int) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while part := file.read(1 << 20):
-            digest.update(part)
-    return digest.hexdigest()
+        return sha256_of(file)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
 from mlgo_gym.session.compiled import Compiled
 from mlgo_gym.session.decision import Decision
 from mlgo_gym.session.inline_calls import Call
-from mlgo_gym.session.inline_contexts import callee
+from mlgo_gym.session.inline_contexts import as_said, callee, feature_starts
 from mlgo_gym.session.session import Session
 from mlgo_gym.session.work import Work, complete
 from mlgo_gym.tasks.task import Task
@@ -142,12 +141,10 @@ def place(made: list[tuple[Decision, int]], remarks: list[bytes], compiled: Comp
         MlgoError: the object is no ELF file, or has no symbols.
     """
     header = task.headers[0]
-    ends = list(accumulate(spec.nbytes for spec in header.features))
-    starts = [end - spec.nbytes for end, spec in zip(ends, header.features, strict=True)]
+    starts = feature_starts(header)
     decisions = []
     for (decision, answer), remark in zip(made, remarks, strict=True):
-        # Of an embedding clang says the first eight bytes, as a number.
-        said = [int.from_bytes(decision.payload[start : start + 8], "little", signed=True) for start in starts]
+        said = as_said(decision.payload, starts)
         estimate = np.frombuffer(decision.payload, header.dtype)[0]["cost_estimate"][0]
         decisions.append(
             PlacedDecision(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from mlgo_gym.evaluation.summary import TEXT
 from mlgo_gym.leaderboard.manifest import Verification
 from mlgo_gym.leaderboard.rules import missing_modules
 from mlgo_gym.storage.foreign_file import open_foreign
+from mlgo_gym.storage.hashing import sha256_of
 from mlgo_gym.trajectories.replay import Verdict, check_version
 from mlgo_gym.trajectories.validation import validate
 
@@ -44,11 +44,8 @@ class Remade:
 
 def results_digest(folder: Path) -> str:
     """Return the SHA-256 of the episodes in a folder of results."""
-    digest = hashlib.sha256()
     with open_foreign(folder / EPISODES) as file:
-        while part := file.read(1 << 20):
-            digest.update(part)
-    return digest.hexdigest()
+        return sha256_of(file)
 
 
 def make_again(

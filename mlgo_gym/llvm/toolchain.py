@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.storage.cache import JsonCache, key_of
+from mlgo_gym.storage.hashing import sha256_of
 
 OLDEST_SUPPORTED = 17
 """The first clang with LLVM's InteractiveModelRunner."""
@@ -53,11 +55,8 @@ class Toolchain:
         """Return the SHA-256 of the binary, in hexadecimal, read once and remembered on disk."""
         known = _digests.get(self.identity)
         if known is None or not isinstance(known.get("sha256"), str):
-            digest = hashlib.sha256()
             with self.binary.open("rb") as file:
-                while part := file.read(1 << 20):
-                    digest.update(part)
-            known = {"sha256": digest.hexdigest()}
+                known = {"sha256": sha256_of(file)}
             _digests.put(self.identity, known)
         return str(known["sha256"])
 
@@ -67,7 +66,7 @@ class Toolchain:
         Raises:
             ToolchainError: it cannot be started, or runs longer than `timeout` seconds.
         """
-        try:
+        with finishing(self.command[0], arguments, timeout):
             return subprocess.run(
                 [*self.command, *arguments],
                 stdin=subprocess.DEVNULL,
@@ -77,12 +76,25 @@ class Toolchain:
                 timeout=timeout,
                 check=False,
             )
-        except OSError as error:
-            raise ToolchainError(f"{self.command[0]} cannot be started: {error}") from error
-        except subprocess.TimeoutExpired as error:
-            raise ToolchainError(
-                f"clang was to finish within {timeout:g} s and did not: {' '.join(arguments)[:500]}"
-            ) from error
+
+
+@contextmanager
+def finishing(program: str, words: Sequence[str], timeout: float) -> Iterator[None]:
+    """Raise as `ToolchainError` that a program, which runs in here, cannot be started or runs too long.
+
+    Args:
+        program: its name.
+        words: what the error says of its command line.
+        timeout: how long it may run, in seconds.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ToolchainError(f"{program} cannot be started: {error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise ToolchainError(
+            f"clang was to finish within {timeout:g} s and did not: {' '.join(words)[:500]}"
+        ) from error
 
 
 def find_toolchain(clang: str | None = None) -> Toolchain:

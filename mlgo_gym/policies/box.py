@@ -50,18 +50,15 @@ class BoxedPolicy:
     Args:
         env: the environment, with observations of any form.
         name: one of `boxed_policies()`.
+        network: its network, which fits the environment.
 
     Attributes:
         name: as given.
-
-    Raises:
-        PolicyError: there is no such policy, the environment asks about other decisions, or its compiler lacks
-            features that the network knows.
     """
 
-    def __init__(self, env: CompilerEnv, name: str) -> None:
+    def __init__(self, env: CompilerEnv, name: str, network: Network) -> None:
         self.name = name
-        self._policy = MlpPolicy(env, _fitting_network(env, name))
+        self._policy = MlpPolicy(env, network)
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
         """Return the network's choice, an element of the action space."""
@@ -80,10 +77,11 @@ def boxed_policy(env: CompilerEnv, name: str) -> BoxedPolicy | CallsPolicy:
     """Return a policy from the box, by what its network sees.
 
     Raises:
-        PolicyError: as for `BoxedPolicy`; or the network sees calls, and the environment foretells none.
+        PolicyError: there is no such policy, the environment asks about other decisions, its compiler lacks features
+            that the network knows, or the network sees calls, and the environment foretells none.
     """
     network = _fitting_network(env, name)
-    return CallsPolicy(env, network) if sees_calls(network) else BoxedPolicy(env, name)
+    return CallsPolicy(env, network) if sees_calls(network) else BoxedPolicy(env, name, network)
 
 
 def _fitting_network(env: CompilerEnv, name: str) -> Network:

@@ -53,7 +53,7 @@ class CallsPolicy:
         """Return the network's choice.
 
         Raises:
-            PolicyError: the info tells no call, as in a search or in labelling.
+            PolicyError: the info tells no call.
         """
         if "call" not in info:
             raise _no_calls("here nobody foretells them: it decides in the episodes of environments")

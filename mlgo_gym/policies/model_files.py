@@ -9,6 +9,7 @@ from pathlib import Path
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.protocol import Policy
+from mlgo_gym.storage.hashing import take_in
 
 
 def _mlp(path: Path, env: CompilerEnv) -> Policy:
@@ -83,8 +84,7 @@ def file_digest(path: Path) -> str:
     for file in files:
         with file.open("rb") as content:
             digest.update(f"{file.relative_to(path)} {file.stat().st_size}\n".encode())
-            while part := content.read(1 << 20):
-                digest.update(part)
+            take_in(digest, content)
     return digest.hexdigest()
 
 

@@ -114,8 +114,9 @@ class CorpusSearch:
     def _search(self, names: list[str], jobs: int | None, ray: str | None) -> Iterator[SearchResult]:
         if not names:
             return
-        env = make_environment(self.environment, self._arguments)
-        work = EnvironmentWork(self.environment, self._arguments, self.begin, [self.start])
+        arguments = self._arguments
+        env = make_environment(self.environment, arguments)
+        work = EnvironmentWork(self.environment, arguments, self.begin, [self.start])
         with work.workers(env, jobs, ray=ray) as running, closing(running.run(Backlog(names))) as found:
             for name, each in found:
                 if isinstance(each, Lost):

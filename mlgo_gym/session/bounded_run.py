@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from mlgo_gym.errors import ToolchainError
+from mlgo_gym.llvm.toolchain import finishing
 from mlgo_gym.session.confinement import run_confined
 from mlgo_gym.session.limits import DEFAULT_LIMITS, Limits
 
@@ -54,11 +54,5 @@ def run_bounded(
         exceeded = limits.exceeded(process.returncode, stderr)
         return subprocess.CompletedProcess(command, process.returncode, stdout, exceeded or stderr)
 
-    try:
+    with finishing(command[0], command, timeout):
         return run() if writable is None else run_confined(run, writable)
-    except OSError as error:
-        raise ToolchainError(f"{command[0]} cannot be started: {error}") from error
-    except subprocess.TimeoutExpired as error:
-        raise ToolchainError(
-            f"clang was to finish within {timeout:g} s and did not: {' '.join(command)[:500]}"
-        ) from error

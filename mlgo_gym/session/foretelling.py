@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-from itertools import accumulate
-from typing import Any
 
 import numpy as np
 
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session.inline_calls import Call, InlineCalls
-from mlgo_gym.session.inline_contexts import InlineContexts, callee
+from mlgo_gym.session.inline_contexts import InlineContexts, as_said, callee, feature_starts
 
 _BLOCKS = "callee_basic_block_count"
 
@@ -20,6 +18,7 @@ class Foretelling:
 
     def __init__(self) -> None:
         self._calls = InlineCalls()
+        self._starts: list[int] = []
         self._asked: tuple[list[int], int] | None = None
         self._inlined = False
 
@@ -39,7 +38,8 @@ class Foretelling:
             self._calls.begin(dump)
         record = np.frombuffer(payload, header.dtype, 1)[0]
         blocks = int(record[_BLOCKS][0])
-        self._asked = _as_said(payload, header), blocks
+        self._starts = self._starts or feature_starts(header)
+        self._asked = as_said(payload, self._starts), blocks
         return self._calls.foretell(contexts.site.component, blocks)
 
     def answer(self, advice: bytes) -> None:
@@ -51,10 +51,3 @@ class Foretelling:
         twin = copy.copy(self)
         twin._calls = self._calls.copy()
         return twin
-
-
-def _as_said(payload: bytes, header: LogHeader) -> list[Any]:
-    """Return the features as clang says them: of an embedding the first eight bytes, as a number."""
-    ends = list(accumulate(spec.nbytes for spec in header.features))
-    starts = [end - spec.nbytes for end, spec in zip(ends, header.features, strict=True)]
-    return [int.from_bytes(payload[start : start + 8], "little", signed=True) for start in starts]

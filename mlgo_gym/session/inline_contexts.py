@@ -12,9 +12,11 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.training_log import LogHeader
 
 PLACE_FLAGS = ("-mllvm", "-print-before=inline")
 """The `-cc1` arguments that make clang say which functions the inliner is at; they change nothing that is compiled."""
@@ -63,7 +65,7 @@ class InlineContexts:
     """
 
     def __init__(self) -> None:
-        self._dump = b""
+        self._before = b""
         self.site = InlineSite("", 0, -1)
         self.remarks: list[bytes] = []
         self._visits: dict[str, int] = {}
@@ -77,7 +79,7 @@ class InlineContexts:
         """Note that clang waits with the next decision, and return its place; all that it said before must be fed."""
         said = self._take()
         start = said.find(_BANNER)
-        self._dump = b"" if start < 0 else said[start:]
+        self._before = said
         component, visit, position = self.site
         if position >= 0:
             self.remarks.append(_remarks(said if start < 0 else said[:start]))
@@ -94,7 +96,7 @@ class InlineContexts:
     @property
     def dumps(self) -> list[str]:
         """The code of each component that the inliner came to between the last two decisions."""
-        return [dump.decode(errors="surrogateescape") for dump in self._dump.split(_BANNER)[1:]]
+        return [dump.decode(errors="surrogateescape") for dump in self._before.split(_BANNER)[1:]]
 
     def end(self) -> None:
         """Note that clang has ended, and so what it remarked after its last decision."""
@@ -115,13 +117,29 @@ class InlineContexts:
         return twin
 
 
+def feature_starts(header: LogHeader) -> list[int]:
+    """Return where each feature begins in the bytes of an observation."""
+    ends = list(accumulate(spec.nbytes for spec in header.features))
+    return [end - spec.nbytes for end, spec in zip(ends, header.features, strict=True)]
+
+
+def as_said(payload: bytes, starts: Sequence[int]) -> list[int]:
+    """Return the features of a decision as clang says them: of an embedding the first eight bytes, as a number.
+
+    Args:
+        payload: the bytes of the observation.
+        starts: its `feature_starts()`.
+    """
+    return [int.from_bytes(payload[start : start + 8], "little", signed=True) for start in starts]
+
+
 def callee(remarks: bytes, features: Sequence[int]) -> str | None:
     """Return the name of the function that a decision was about; None where clang did not say.
 
     Args:
         remarks: what clang remarked after the decision.
-        features: the features of the decision as integers, of an embedding its first eight bytes, in the order of the
-            header; clang says them behind the name, with nothing between, but for the last, which is its own choice.
+        features: the features of the decision, `as_said()`; clang says them behind the name, with nothing between, but
+            for the last, which is its own choice.
     """
     # Calls that must be inlined are remarked upon as well, without features of a question.
     for remark in remarks.splitlines():
