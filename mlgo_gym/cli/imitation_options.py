@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,3 +55,11 @@ class ImitationOptions:
             self.seed,
             self.jobs,
         )
+
+
+def margin_line(tried: Mapping[str, Any]) -> str:
+    """Return what a margin gave, in a line."""
+    return (
+        f"margin {tried['margin']:<4g} {tried['mean']:+.2%}, total {tried['total']:+.2%}, worse on "
+        f"{tried['worse']} of {tried['modules']} validation modules"
+    )

@@ -1,13 +1,15 @@
-"""How a network is made that a command trains: `--hidden`, `--steps` and `--seed`."""
+"""How a network is made that a command trains: `--output`, `--hidden`, `--steps` and `--seed`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mlgo_gym.errors import MlgoError
 
+OutputOption = Annotated[Path, typer.Option(help="The file of the network, in safetensors.")]
 HiddenOption = Annotated[str, typer.Option(help="The widths of the hidden layers, with commas between.")]
 StepsOption = Annotated[int, typer.Option(min=1, help="Steps of the network's optimiser.")]
 SeedOption = Annotated[int, typer.Option(help="The source of chance: the same seed gives the same network.")]

@@ -9,13 +9,13 @@ import typer
 
 from mlgo_gym.cli.chosen_modules import LargestOption
 from mlgo_gym.cli.compiler import CompilerOptions
-from mlgo_gym.cli.imitation_options import ImitationOptions
 from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
-from mlgo_gym.cli.network_options import HiddenOption, SeedOption, StepsOption, widths
+from mlgo_gym.cli.network_options import HiddenOption, OutputOption, SeedOption, StepsOption, widths
 from mlgo_gym.cli.option_group import with_options
 from mlgo_gym.cli.output import JsonOption, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.train_best_of import best_of
+from mlgo_gym.cli.train_imitation import imitation
 from mlgo_gym.cli.train_policy import policy
 
 train_commands = typer.Typer(
@@ -23,72 +23,15 @@ train_commands = typer.Typer(
 )
 
 train_commands.command("best-of")(best_of)
+train_commands.command()(imitation)
 train_commands.command("policy")(policy)
-
-Output = Annotated[Path, typer.Option(help="The file of the network, in safetensors.")]
-
-
-@train_commands.command()
-@with_options("how", ImitationOptions)
-def imitation(
-    labels: Annotated[
-        list[Path], typer.Argument(help="Folders that mlgo-gym label has written, or Parquet files of labels.")
-    ],
-    *,
-    output: Output,
-    margin: Annotated[
-        float, typer.Option(min=0, help="Deviate from the base only where the logit is beyond this.")
-    ] = 0.0,
-    how: ImitationOptions,
-    as_json: JsonOption = False,
-) -> None:
-    """Learn from labelled decisions: boosted trees, distilled into a small network.
-
-    Prints what the labels say that clang, the trees and the network at several
-    margins would give: the mean change of the modules, by single decisions,
-    as if none mattered for another. Measure with `mlgo-gym evaluate`.
-    """
-    from mlgo_gym.corpus.digests import sidecar, write_known_digests
-    from mlgo_gym.training.curves import curves
-    from mlgo_gym.training.imitation import imitate_labels
-
-    with curves(output.with_suffix(".curves")) as curve, progress_over(how.steps, "Distillation") as progress:
-
-        def note(step: int, loss: float) -> None:
-            curve("distillation/loss", loss, step)
-            progress.at(step, result=f"loss {loss:.4g}")
-
-        imitated = imitate_labels(labels, how.settings(margin), note=note)
-    imitated.network.save(output)
-    if imitated.learned is None:
-        sidecar(output).unlink(missing_ok=True)
-    else:
-        write_known_digests(output, imitated.learned)
-    held_out = len(how.hold_out or ())
-    where = f"the {held_out} projects held out" if imitated.held_out else "the modules that it learned from"
-    lines = [f"{imitated.labels} labels of {imitated.modules} modules; by the labels of {where}:"]
-    lines += [f"  {name:24} {change:+8.2%}" for name, change in imitated.estimates.items()]
-    lines.append(f"network and trees agree on {imitated.agreement:.1%}; wrote {output}")
-    if imitated.learned is None:
-        lines.append(
-            "some labels do not tell the digests of their modules: what it learned from is not written beside it"
-        )
-    data = {
-        "output": output,
-        "labels": imitated.labels,
-        "modules": imitated.modules,
-        "held_out": imitated.held_out,
-        "estimates": imitated.estimates,
-        "agreement": imitated.agreement,
-    }
-    show(as_json, data, "\n".join(lines))
 
 
 @train_commands.command()
 @with_options("compiler", CompilerOptions)
 def clone(
     *,
-    output: Output,
+    output: OutputOption,
     environment: Annotated[str, typer.Option(help="The environment.")] = "mlgo/Inline-v0",
     corpus: Annotated[str, typer.Option(help="What to play on.")] = "builtin",
     expert: Annotated[str, typer.Option(help="The policy to imitate; default is clang.")] = "default",
@@ -148,7 +91,7 @@ def clone(
 def evolve(
     start: Annotated[Path, typer.Argument(help="The network to start from.")],
     *,
-    output: Output,
+    output: OutputOption,
     environment: Annotated[str, typer.Option(help="The environment.")] = "mlgo/Inline-v0",
     corpus: Annotated[str, typer.Option(help="What to compile.")] = "builtin",
     generations: Annotated[int, typer.Option(min=1, help="How many steps.")] = 100,

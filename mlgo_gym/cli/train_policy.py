@@ -12,7 +12,7 @@ import typer
 from mlgo_gym.cli.call_option import CallsOption, arguments_with
 from mlgo_gym.cli.chosen_modules import LargestOption, LimitOption
 from mlgo_gym.cli.compiler import CompilerOptions
-from mlgo_gym.cli.imitation_options import ImitationOptions
+from mlgo_gym.cli.imitation_options import ImitationOptions, margin_line
 from mlgo_gym.cli.machines import RayOption, address_of
 from mlgo_gym.cli.option_group import with_options
 from mlgo_gym.cli.output import JsonOption, show
@@ -78,7 +78,8 @@ def policy(
     """
     from mlgo_gym.training.labelling import Labelling
     from mlgo_gym.training.margin import Base
-    from mlgo_gym.training.road import MARGINS, Road
+    from mlgo_gym.training.margin_choice import MARGINS
+    from mlgo_gym.training.road import Road
 
     parts = [part.strip() for part in corpus.split(",") if part.strip()]
     if any("@" in part for part in parts):
@@ -111,13 +112,7 @@ def policy(
         jobs = None if ray is not None and how.jobs == 1 else how.jobs
         final = road.run(output, jobs, note, ray=address_of(ray))
     card = json.loads(final.with_suffix(".json").read_bytes())
-    lines = [
-        (
-            f"margin {tried['margin']:<4g} {tried['mean']:+.2%}, total {tried['total']:+.2%}, worse on "
-            f"{tried['worse']} of {tried['modules']} validation modules"
-        )
-        for tried in card["margins"]
-    ]
+    lines = [margin_line(tried) for tried in card["margins"]]
     lines.append(
         f"wrote {final}, margin {card['margin']:g}; {card['modules']} modules, {rounds} rounds, "
         f"{card['seconds'] / 60:.1f} minutes"

@@ -49,11 +49,13 @@ def write_sidecar(policy: Path, modules: Iterable[Module], *, start: Path | None
     write_atomically(sidecar(policy), "".join(f"{line}\n" for line in lines).encode())
 
 
-def write_known_digests(policy: Path, names: Mapping[str, str]) -> None:
+def write_known_digests(policy: Path, names: Mapping[str, str], modules: Iterable[Module] = ()) -> None:
     """Write what a policy was trained on beside its file.
 
     Args:
         policy: the policy's file.
-        names: a name of a module by its `training_digest()`.
+        names: a name of a module by its `training_digest()`, or by what that begins with.
+        modules: further modules that it was chosen by.
     """
-    write_atomically(sidecar(policy), "".join(f"{line}\n" for line in _lines(names)).encode())
+    more = [line for line in digest_lines(modules) if not line.startswith(tuple(names))]
+    write_atomically(sidecar(policy), "".join(f"{line}\n" for line in [*_lines(names), *more]).encode())

@@ -20,6 +20,9 @@ from mlgo_gym.training.teacher import Teacher, TeacherSettings, estimate
 MARGINS = (0.0, 0.3, 0.6, 0.9, 1.3, 2.0)
 """The margins that are estimated."""
 
+SHORT = 16
+"""So many digits of a digest tell a module; files of labels may have no more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Imitation:
@@ -85,17 +88,18 @@ def imitate_labels(
     Args:
         folders: what `mlgo-gym label` has written, or Parquet files of labels; several rounds count together.
         settings: how.
-        without: modules whose labels are passed over.
+        without: what tells modules whose labels are passed over, at whatever level, as `training_digest()` has it.
         note: called with step and loss of the distillation now and then.
 
     Raises:
         MissingExtraError: LightGBM, PyTorch or pyarrow is not installed.
-        MlgoError: there are no labels, they are of different kinds, or a project that is held out has none.
+        MlgoError: there are no labels, they are of different kinds, a project that is held out has none, or labels
+            are to be passed over and do not tell their modules.
     """
     base = Base.parse(settings.base)
     labels = read_labels(folders)
     if without:
-        labels = select(labels, [name.partition(":")[2] not in without for name in labels.modules.tolist()])
+        labels = _all_but(labels, without)
     missing = sorted(set(settings.held_out) - set(labels.projects.tolist()))
     if missing:
         known = ", ".join(sorted(set(labels.projects.tolist())))
@@ -117,6 +121,16 @@ def imitate_labels(
         agreement,
         _told(learned),
     )
+
+
+def _all_but(labels: Labels, digests: Collection[str]) -> Labels:
+    if not all(labels.digests.tolist()):
+        raise MlgoError("some labels do not tell the digest of their module, so none can be kept apart: label again")
+    apart = {digest[:SHORT] for digest in digests}
+    chosen = select(labels, [digest[:SHORT] not in apart for digest in labels.digests.tolist()])
+    if not len(chosen):
+        raise MlgoError("every label is of a module that is kept apart; label modules of the training split as well")
+    return chosen
 
 
 def _told(labels: Labels) -> dict[str, str] | None:

@@ -14,6 +14,12 @@ from mlgo_gym.evaluation.evaluation import Evaluation
 from mlgo_gym.policies.network import Network
 from mlgo_gym.training.margin import Base, with_margin
 
+MARGINS = (0.0, 0.3, 0.5, 0.7, 1.0)
+"""The margins that are tried unless others are given."""
+
+VALIDATION_MODULES = 120
+"""So many modules of the validation split are compiled with each margin, at most."""
+
 WITHIN = 0.0005
 """A larger margin is taken where it is worse by no more than this: who deviates less often is less often wrong."""
 

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mlgo_gym import __version__
 from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.digests import write_sidecar
+from mlgo_gym.corpus.digests import training_digest, write_sidecar
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies.model_files import file_digest
 from mlgo_gym.policies.network import Network
-from mlgo_gym.storage.cache import key_of, write_atomically
+from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.training.curves import silent
-from mlgo_gym.training.imitation import Imitation, imitate_labels
+from mlgo_gym.training.imitation import Imitation
+from mlgo_gym.training.labelled_network import labelled_network
 from mlgo_gym.training.labelling import Labelling
 from mlgo_gym.training.margin import Base
-from mlgo_gym.training.margin_choice import choose_margin
+from mlgo_gym.training.margin_choice import VALIDATION_MODULES, choose_margin
 from mlgo_gym.training.road_clock import Note, RoadClock
-
-MARGINS = (0.0, 0.3, 0.5, 0.7, 1.0)
-"""The margins that are tried unless others are given."""
-
-VALIDATION_MODULES = 120
-"""So many modules of the validation split are compiled with each margin, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +81,7 @@ class Road:
                 break
             file = output / f"round-{number}.safetensors"
             with clock.stage(2 * number + 1, f"network, round {number + 1} of {self.rounds}") as advance:
-                cards.append(_train(folders, file, plain, advance))
+                cards.append(labelled_network(folders, file, plain, note=_step(advance, plain)))
             policy = f"mlp:{file}"
         margin = self.imitation.margin
         tried: list[dict[str, Any]] = []
@@ -94,7 +89,8 @@ class Road:
             margin, tried = self._choose(output / "validation", folders, plain, valid, clock, jobs, ray)
         file = output / f"round-{self.rounds - 1}.safetensors"
         with clock.stage(len(kinds) - 1, "network, the last") as advance:
-            cards.append(_train(folders, file, replace(plain, margin=margin), advance))
+            last = replace(plain, margin=margin)
+            cards.append(labelled_network(folders, file, last, note=_step(advance, last)))
         final = output / "policy.safetensors"
         write_atomically(final, file.read_bytes())
         self._write_card(final, cards, margin, tried, clock)
@@ -126,10 +122,8 @@ class Road:
         """Choose the margin with a network that has learned from all but the validation split."""
         file = folder / "network.safetensors"
         with clock.stage(2 * self.rounds - 1, "network for choosing the margin") as advance:
-            kept = make_environment(
-                self.labelling.environment, {**self.labelling.arguments, "corpus": self.labelling.corpus}
-            ).corpus.split("valid")
-            _train(folders, file, plain, advance, without=frozenset(kept.names))
+            apart = frozenset(map(training_digest, self.labelling.make().corpus.split("valid")))
+            labelled_network(folders, file, plain, without=apart, note=_step(advance, plain))
         with clock.stage(2 * self.rounds, "margins on validation modules") as advance:
             return choose_margin(
                 Network.load(file),
@@ -194,27 +188,5 @@ class Road:
         write_atomically(final.with_suffix(".json"), (json.dumps(card, indent=1) + "\n").encode())
 
 
-def _train(
-    folders: list[Path],
-    file: Path,
-    imitation: Imitation,
-    advance: Callable[[int, int], None],
-    without: Collection[str] = (),
-) -> dict[str, Any]:
-    """Make a network of labels, unless its file is there and depends on the same, and return what is known of it."""
-    card = file.with_suffix(".json")
-    depends = key_of(
-        [sorted(file_digest(path) for path in folder.glob("parts/*.parquet")) for folder in folders],
-        {**asdict(imitation), "jobs": 1},
-        sorted(without),
-    )
-    if card.exists() and file.exists():
-        known: dict[str, Any] = json.loads(card.read_bytes())
-        if known["depends"] == depends and known["digest"] == file_digest(file):
-            return known
-    steps = imitation.network.steps
-    imitated = imitate_labels(folders, imitation, without=without, note=lambda step, _: advance(step + 1, steps))
-    imitated.network.save(file)
-    known = {"depends": depends, "digest": file_digest(file), **imitated.facts()}
-    write_atomically(card, (json.dumps(known, indent=1) + "\n").encode())
-    return known
+def _step(advance: Callable[[int, int], None], imitation: Imitation) -> Callable[[int, float], None]:
+    return lambda step, _: advance(step + 1, imitation.network.steps)

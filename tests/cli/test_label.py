@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.leaderboard.training_digests import digests_of_policy
 from mlgo_gym.policies.loading import wants_calls
 from mlgo_gym.training.label_store import read_labels
+from mlgo_gym.training.margin_choice import MARGINS
 
 
 def test_it_labels_a_corpus_and_goes_on_where_it_was(corpus: Path, tmp_path: Path) -> None:
@@ -69,6 +72,33 @@ def test_labels_in_one_file_are_those_of_a_folder(corpus: Path, tmp_path: Path) 
     parquet.write_table(together.drop_columns(["bytes"]), file)
     with pytest.raises(MlgoError, match="was to be a file of labels"):
         read_labels([file])
+
+
+@pytest.mark.libraries
+def test_a_margin_is_chosen_by_compiles_of_modules_that_were_not_learned_from(varied: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("lightgbm", reason="LightGBM is not installed")
+    labels, valid, file = tmp_path / "labels", tmp_path / "valid", tmp_path / "n.safetensors"
+    assert CliRunner().invoke(application, ["label", varied, "--output", str(labels), "--compiles", "3"]).exit_code == 0
+    valid.mkdir()
+    shutil.copy(Path(varied, "calls.bc"), valid)
+    small = ["--teachers", "1", "--trees", "5", "--hidden", "8", "--steps", "20"]
+    command = ["train", "imitation", str(labels), *small, "--output", str(file), "--validation", str(valid)]
+    result = CliRunner().invoke(application, command)
+    assert result.exit_code == 0, result.output
+    assert result.output.count("of 1 validation modules") == len(MARGINS)
+    learned = len(set(read_labels([labels]).digests.tolist()))
+    kept = json.loads(tmp_path.joinpath("n.margins", "network.json").read_bytes())
+    assert len(set(read_labels([labels]).modules.tolist())) - kept["modules"] == 1
+    assert len(digests_of_policy(file)) == learned
+    before = file.read_bytes()
+    again = CliRunner().invoke(application, command)
+    assert (again.output, file.read_bytes()) == (result.output, before)
+
+    result = CliRunner().invoke(application, [*command, "--margin", "1"])
+    assert "give one of the two" in str(result.exception)
+    result = CliRunner().invoke(application, [*command[:-1], varied])
+    assert "every label is of a module that is kept apart" in str(result.exception)
 
 
 def test_a_network_cannot_be_trained_on_what_is_no_label(tmp_path: Path) -> None:
