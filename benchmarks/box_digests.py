@@ -18,7 +18,7 @@ from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.box import box_file
 
 LABELS = Path(__file__).parent.parent / "docs/results/labels"
-LEARNED_FROM = {"inline-os": ("Os", "Oz"), "inline-oz": ("Oz",), "inline-oz-calls": ("Oz-with-calls",)}
+LEARNED_FROM = {"inline-os-plain": ("Os", "Oz"), "inline-oz-plain": ("Oz",), "inline-oz-calls": ("Oz-with-calls",)}
 """The files of labels that each policy learned from; a name begins with the level."""
 
 DIGITS = 16
@@ -52,7 +52,7 @@ def main() -> None:
         digests = sorted(set().union(*(of[labels] for labels in files)))
         lines = [" ".join(digests[begin : begin + PER_LINE]) for begin in range(0, len(digests), PER_LINE)]
         heading = f"# SHA-256, {DIGITS} digits of each, of the {len(digests)} sources that {name} was trained on\n"
-        sidecar(box_file(name)).write_text(heading + "".join(f"{line}\n" for line in lines))
+        sidecar(box_file(name, calls=True)).write_text(heading + "".join(f"{line}\n" for line in lines))
         print(f"{name}: {len(digests)} sources")
 
 

@@ -33,7 +33,7 @@ from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.observation_samples import record_observations
 
 LABELS = Path(__file__).parents[1] / "docs" / "results" / "labels"
-POLICIES = {"inline-oz": "Oz", "inline-os": "Os"}
+POLICIES = {"inline-oz-plain": "Oz", "inline-os-plain": "Os"}
 RUNNER = """
 #include "header.h"
 #include "llvm/Analysis/InlineModelFeatureMaps.h"

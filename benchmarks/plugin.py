@@ -3,7 +3,7 @@
 For every module of the corpora: whether all executable sections have the same bytes, and what the plugin adds to the
 processor time of the compile, by runs with and without it in turn. Goes on where it was ended, if --output is the same.
 
-    python benchmarks/plugin.py --llvm-config llvm-config-22 --clang clang-22 --policy inline-oz \
+    python benchmarks/plugin.py --llvm-config llvm-config-22 --clang clang-22 --policy inline-oz-plain \
         --corpus zstd@Oz --corpus sentencepiece@Oz --output docs/results/plugin.json
 """
 

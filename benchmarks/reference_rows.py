@@ -9,7 +9,7 @@ ALL = ("Oz", "Os")
 TRAIN = ("builtin", "zstd", "lz4", "brotli", "box2d-py", "fasttext")
 """What the small trainings of this table learn from: the training split of these, or its part `fit`."""
 
-BOX = {"Oz": "inline-oz", "Os": "inline-os"}
+BOX = {"Oz": "inline-oz-plain", "Os": "inline-os-plain"}
 """The policy in the box of each level."""
 
 

@@ -93,7 +93,7 @@ def look_into(wheel: Path) -> None:
         "mlgo_gym/envs/inline.py",
         "mlgo_gym/py.typed",
         "mlgo_clang/py.typed",
-        "mlgo_gym/policies/box/inline-oz.md",
+        "mlgo_gym/policies/box/inline-oz-plain.md",
     ]
     missing = [name for name in wanted if name not in names]
     fine = size <= LARGEST_WHEEL and not others and not missing

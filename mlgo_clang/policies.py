@@ -24,6 +24,9 @@ CALLS = "calls:"
 _CALLS_IN_THE_BOX = "-calls"
 """How the names of those in the box end."""
 
+_IN_BUILDS = "-plain"
+"""How the names of those end that a name without an ending stands for: they see clang's features alone."""
+
 
 class PolicyError(Exception):
     """A policy that cannot be found, read, or used for what clang asks."""
@@ -78,8 +81,8 @@ def network_file(spec: str, level: str) -> str:
             raise PolicyError(f"there is no policy {spec!r}; see the policies in mlgo-clang's manual, docs/deploy.md")
         path = os.path.abspath(os.path.expanduser(path))
     else:
-        name = f"inline-o{level}" if spec == "inline" else spec
-        path = os.path.join(_box(), f"{name}.safetensors")
+        path = os.path.join(_box(), f"inline-o{level}" if spec == "inline" else spec)
+        path += ".safetensors" if os.path.isfile(f"{path}.safetensors") else f"{_IN_BUILDS}.safetensors"
     if not os.path.isfile(path):
         raise PolicyError(f"the policy {spec!r} was to be in {path}, and there is no such file")
     return path

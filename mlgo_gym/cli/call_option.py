@@ -9,7 +9,7 @@ import typer
 from mlgo_gym.cli.compiler import CompilerOptions
 
 CallsOption = Annotated[
-    bool, typer.Option("--calls", help="See which function is called and what was decided before, as inline-oz-calls.")
+    bool, typer.Option("--calls", help="See which function is called and what was decided before, as inline-oz.")
 ]
 
 

@@ -72,7 +72,7 @@ def policy(
     The first labels are taken around the base, which is threshold:5 at -Os
     unless another is given. The margin is chosen by compiles of the validation
     split's modules, with a network that has learned nothing of them.
-    With --calls every label and network sees calls, as `inline-oz-calls` does.
+    With --calls every label and network sees calls, as `inline-oz` does.
     `OUTPUT/policy.safetensors` is the policy, `OUTPUT/policy.json` its card,
     with how long everything took.
     """

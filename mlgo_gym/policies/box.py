@@ -1,8 +1,12 @@
 """The policies in the box: trained networks that come with the package, such as `inline-oz`.
 
-Each is three files of `mlgo_gym/policies/box/`: the network (`NAME.safetensors`), and its model card for people
+Each network is three files of `mlgo_gym/policies/box/`: the network (`NAME.safetensors`), and its model card for people
 (`NAME.md`) and for programs (`NAME.json`). What is in the folder is what there is: a network that is put there can be
 used at once.
+
+Where there are two for one purpose, `NAME-calls`, which sees which function is called, and `NAME-plain`, which sees
+clang's features alone, `NAME` is the first where calls are foretold, and the second elsewhere. Whoever makes an
+environment for it, as the commands do, has calls foretold.
 """
 
 from __future__ import annotations
@@ -27,21 +31,30 @@ BOX = Path(__file__).with_name("box")
 
 _INLINING = "inline-"
 
+_CALLS = "-calls"
+_PLAIN = "-plain"
+
 
 def boxed_policies() -> tuple[str, ...]:
     """Return the names of the policies in the box."""
-    return tuple(sorted(path.stem for path in BOX.glob("*.safetensors")))
+    networks = [path.stem for path in BOX.glob("*.safetensors")]
+    return tuple(sorted({*networks, *(name.removesuffix(_CALLS).removesuffix(_PLAIN) for name in networks)}))
 
 
-def box_file(name: str) -> Path:
+def box_file(name: str, *, calls: bool) -> Path:
     """Return the network's file of a policy in the box.
+
+    Args:
+        name: one of `boxed_policies()`.
+        calls: whether calls are foretold, so that of two networks it is the one that sees them.
 
     Raises:
         PolicyError: there is no such policy in the box.
     """
     if name not in boxed_policies():
         raise PolicyError(f"the policy {name!r} is not in the box; there are {', '.join(boxed_policies()) or 'none'}")
-    return BOX / f"{name}.safetensors"
+    endings = ("", _CALLS, _PLAIN) if calls else ("", _PLAIN, _CALLS)
+    return next(file for ending in endings if (file := BOX / f"{name}{ending}.safetensors").exists())
 
 
 class BoxedPolicy:
@@ -78,14 +91,14 @@ def boxed_policy(env: CompilerEnv, name: str) -> BoxedPolicy | CallsPolicy:
 
     Raises:
         PolicyError: there is no such policy, the environment asks about other decisions, its compiler lacks features
-            that the network knows, or the network sees calls, and the environment foretells none.
+            that the network knows, or the only such network sees calls, and the environment foretells none.
     """
     network = _fitting_network(env, name)
     return CallsPolicy(env, network) if sees_calls(network) else BoxedPolicy(env, name, network)
 
 
 def _fitting_network(env: CompilerEnv, name: str) -> Network:
-    network = Network.load(box_file(name))
+    network = Network.load(box_file(name, calls=env.setup.settings.calls))
     if name.startswith(_INLINING):
         check_advisor(name, env, INLINING)
         check_yes_or_no(name, env)

@@ -82,13 +82,13 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
 
 
 def wants_calls(spec: str) -> bool:
-    """Return whether a policy fits only environments with `calls=True`.
+    """Return whether a policy is for environments with `calls=True`: it fits no others, or is a worse one there.
 
     Raises:
         PolicyError: its file is no network.
     """
     if spec in boxed_policies():
-        return sees_calls(Network.load(box_file(spec)))
+        return sees_calls(Network.load(box_file(spec, calls=True)))
     kind, _, path = spec.partition(":")
     return kind == "mlp" and sees_calls(Network.load(path))
 
@@ -105,11 +105,13 @@ def with_calls(arguments: Mapping[str, Any], policies: Iterable[str]) -> dict[st
 def policy_identity(spec: str) -> str:
     """Return what tells a policy from others of the same name: the specification, and the digest of the user's file.
 
+    Of two networks in the box under one name it is that of the one that sees calls, as `with_calls()` has it used.
+
     Raises:
         PolicyError: it names a file or a module that does not exist.
     """
     if spec in boxed_policies():
-        return f"{spec} {file_digest(box_file(spec))}"
+        return f"{spec} {file_digest(box_file(spec, calls=True))}"
     # What has no colon is a name, of this package's or a task's own.
     if spec.startswith(PLAIN_CLANG) or ":" not in spec or spec.partition(":")[0] in BUILTIN_POLICIES:
         return spec

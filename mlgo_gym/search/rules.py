@@ -11,7 +11,7 @@ from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.search.search_space import SearchSpace
 from mlgo_gym.session.decision import Decision
 
-PORTFOLIO = ("default", "threshold:0", "inline-oz", "inline-os", "never")
+PORTFOLIO = ("default", "threshold:0", "inline-oz-plain", "inline-os-plain", "never")
 """The policies whose decisions are tried as they are, and by function."""
 
 

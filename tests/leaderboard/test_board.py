@@ -185,14 +185,14 @@ def test_a_policy_in_the_box_tells_what_it_was_trained_on(
     (run / "episodes.jsonl").write_text(lines)
     added = submit(run)
     assert added.trained == ()
-    assert added.manifest.policy_sha256 == file_digest(box_file(name))
+    assert added.manifest.policy_sha256 == file_digest(box_file(name, calls=True))
     facts_of_others = added.folder / RESULTS / "modules.jsonl"
     learned = [
         ModuleFacts.of(module)
         for dataset in ("builtin@Os", "builtin@Oz")
         for module in open_corpus(dataset, toolchain=toolchain).split("train")
     ]
-    told = digests_of_policy(box_file(name))
+    told = digests_of_policy(box_file(name, calls=True))
     assert told is not None
     trained = trained_on(told, {facts.module: facts for facts in learned})
     assert len(trained) >= 25

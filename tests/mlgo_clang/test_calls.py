@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgo_clang.policies import sees_calls
+from mlgo_clang.policies import network_file, sees_calls
 from mlgo_gym.llvm.object_file import object_sizes
-from mlgo_gym.policies.box import BOX, boxed_policies
+from mlgo_gym.policies.box import boxed_policies
 from mlgo_gym.policies.calls import sees_calls as network_sees_calls
 from mlgo_gym.policies.network import Network
 from tests.mlgo_clang.conftest import Run
@@ -26,7 +26,7 @@ def text(project: Path) -> int:
 
 def test_names_tell_which_policies_of_the_box_see_calls() -> None:
     for name in boxed_policies():
-        assert sees_calls(name) == network_sees_calls(Network.load(BOX / f"{name}.safetensors"))
+        assert sees_calls(name) == network_sees_calls(Network.load(network_file(name, "z")))
 
 
 @pytest.mark.parametrize("more", [(), ("-g", "-Wall", "-MMD"), ("-fPIC", "-march=haswell")])

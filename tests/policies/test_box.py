@@ -12,7 +12,7 @@ import mlgo_gym
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies import box, load_policy
-from mlgo_gym.policies.loading import policy_identity
+from mlgo_gym.policies.loading import policy_identity, wants_calls
 from mlgo_gym.policies.network import Network
 
 assert mlgo_gym
@@ -60,7 +60,7 @@ def test_what_is_not_in_the_box_is_refused_with_what_is(env: CompilerEnv, own_bo
     with pytest.raises(PolicyError, match=r"there is no policy 'inline-tset'; did you mean inline-test\?"):
         load_policy("inline-tset", env)
     with pytest.raises(PolicyError, match="is not in the box; there are inline-test"):
-        box.box_file("inline-oy")
+        box.box_file("inline-oy", calls=False)
 
 
 def test_a_compiler_without_its_features_is_refused(env: CompilerEnv, own_box: Path) -> None:
@@ -90,5 +90,36 @@ def test_whatever_is_in_the_box_of_the_package_loads_has_a_card_and_fits(corpus:
         policy = load_policy(name, env)
         observation, info = env.reset(options={"module": "calls"})
         assert policy.act(observation, info) in (0, 1)
+        file = box.box_file(name, calls=True)
         for ending in (".md", ".json"):
-            assert box.BOX.joinpath(name + ending).is_file(), f"{name} has no model card {name}{ending}"
+            assert file.with_suffix(ending).is_file(), f"{file.name} has no model card {file.stem}{ending}"
+
+
+def test_of_two_networks_under_a_name_it_is_the_one_that_sees_calls_where_they_are_foretold(
+    corpus: Path, own_box: Path
+) -> None:
+    prefers("inlining_default", -1.0, bias=0.5).save(own_box / "inline-two-plain.safetensors")
+    prefers("callee_lines", 1.0).save(own_box / "inline-two-calls.safetensors")
+    assert {"inline-two", "inline-two-calls", "inline-two-plain"} < set(box.boxed_policies())
+
+    def answers(calls: bool) -> list[int]:
+        env = gym.make("mlgo/Inline-v0", corpus=str(corpus), calls=calls)
+        policy = load_policy("inline-two", env)
+        observation, info = env.reset(options={"module": "calls"})
+        given: list[int] = []
+        over = False
+        while not over:
+            given.append(policy.act(observation, info))
+            clang = info["default_action"]
+            assert given[-1] == (1 if calls else 1 - clang)
+            observation, _, terminated, truncated, info = env.step(given[-1])
+            over = terminated or truncated
+        return given
+
+    assert answers(calls=True) != answers(calls=False)
+    assert wants_calls("inline-two")
+    assert not wants_calls("inline-two-plain")
+    assert policy_identity("inline-two").split()[1] == policy_identity("inline-two-calls").split()[1]
+    own_box.joinpath("inline-two-plain.safetensors").unlink()
+    with pytest.raises(PolicyError, match="make it with calls=True"):
+        answers(calls=False)

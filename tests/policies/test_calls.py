@@ -88,7 +88,7 @@ def test_a_decision_without_a_call_is_refused(tmp_path: Path) -> None:
 
 def test_only_networks_that_see_calls_want_them(tmp_path: Path) -> None:
     assert wants_calls(write(tmp_path / "a.safetensors", (1, 0, 0), -0.5))
-    assert not wants_calls("inline-oz")
+    assert not wants_calls("inline-oz-plain")
     assert not wants_calls("default")
 
 
@@ -140,4 +140,4 @@ def test_what_it_sees_of_a_compile_that_is_over_is_what_it_saw_while_clang_asked
 
 def test_an_environment_has_calls_where_a_policy_wants_them() -> None:
     assert with_calls({"limit": 1}, ["default", "inline-oz-calls"]) == {"limit": 1, "calls": True}
-    assert with_calls({"limit": 1}, ["default", "inline-oz"]) == {"limit": 1}
+    assert with_calls({"limit": 1}, ["default", "inline-oz-plain"]) == {"limit": 1}

@@ -204,7 +204,7 @@ def test_evolution_that_was_ended_comes_to_the_same_result(optimiser: str, corpu
 
 
 def test_a_network_that_sees_calls_evolves(corpus: Path, tmp_path: Path) -> None:
-    start = Network.load(box_file("inline-oz-calls"))
+    start = Network.load(box_file("inline-oz-calls", calls=True))
     evolution = Evolution("mlgo/Inline-v0", {"corpus": str(corpus)}, generations=1, directions=1, best=1, modules=1)
     evolved = evolution.run(start, tmp_path / "n.safetensors")
     assert evolved.features == start.features
