@@ -23,6 +23,9 @@ VALIDATION_MODULES = 120
 WITHIN = 0.0005
 """A larger margin is taken where it is worse by no more than this: who deviates less often is less often wrong."""
 
+WORSE = 0.08
+"""A margin with which so many of the modules or more are larger is taken only where every margin is so."""
+
 
 @dataclass(frozen=True, slots=True)
 class MarginResult:
@@ -56,7 +59,7 @@ def choose_margin(
     ray: str | None = None,
     note: Callable[[int, int], None],
 ) -> tuple[float, list[dict[str, Any]]]:
-    """Return the best margin, and what each gave.
+    """Return the best margin of those with which few modules are larger than clang's, and what each gave.
 
     Args:
         network: without a margin.
@@ -94,6 +97,12 @@ def choose_margin(
         (summary,) = (each for each in result.summaries() if each.policy == f"{margin:g}")
         change = summary.changes[result.measures[0]]
         found.append(MarginResult(margin, result.change(f"{margin:g}"), change.total, change.worse, summary.modules))
-    least = min(each.mean for each in found)
-    best = max(each.margin for each in found if each.mean <= least + WITHIN)
-    return best, [asdict(each) for each in found]
+    return best_margin(found), [asdict(each) for each in found]
+
+
+def best_margin(found: Sequence[MarginResult]) -> float:
+    """Return the margin to take: the best mean of those with which few modules are larger than clang's."""
+    fewest = min(each.worse for each in found)
+    safe = [each for each in found if each.worse < WORSE * each.modules or each.worse == fewest]
+    least = min(each.mean for each in safe)
+    return max(each.margin for each in safe if each.mean <= least + WITHIN)
