@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reference_rows import ALL, BOX, POLICIES, SEARCHES, TRAIN, Row, Search
+from benchmarks.reference_rows import ALL, BOX, PLAIN, POLICIES, SEARCHES, TRAIN, Row, Search
 from benchmarks.reference_table import gather, tables
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.protocol import ENVIRONMENT, SEARCH_BUDGETS, SEEDS, SPLIT, protocol_corpus, search_modules
@@ -69,7 +69,7 @@ class Task:
     def policy(self) -> str:
         """What is evaluated, or where a search starts."""
         text = self.row.policy if isinstance(self.row, Row) else self.row.start
-        return text.format(box=BOX[self.level], model=self.model)
+        return text.format(box=BOX[self.level], plain=PLAIN[self.level], model=self.model)
 
     @property
     def result(self) -> Path:
@@ -89,7 +89,7 @@ class Task:
             model=self.model,
             corpus=",".join(f"{name}@{self.level}" for name in TRAIN),
             part=",".join(f"{name}@{self.level}:train" for name in TRAIN),
-            box_file=f"mlgo_gym/policies/box/{BOX[self.level]}.safetensors",
+            plain_file=f"mlgo_gym/policies/box/{PLAIN[self.level]}.safetensors",
         )
         return command
 

@@ -9,8 +9,11 @@ ALL = ("Oz", "Os")
 TRAIN = ("builtin", "zstd", "lz4", "brotli", "box2d-py", "fasttext")
 """What the small trainings of this table learn from: the training split of these, or its part `fit`."""
 
-BOX = {"Oz": "inline-oz-plain", "Os": "inline-os-plain"}
-"""The policy in the box of each level."""
+BOX = {"Oz": "inline-oz", "Os": "inline-os"}
+"""The policy in the box of each level, which sees calls."""
+
+PLAIN = {level: f"{name}-plain" for level, name in BOX.items()}
+"""The one that sees clang's features alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +22,10 @@ class Row:
 
     Attributes:
         name: what the table calls it.
-        policy: what is evaluated; `{model}` is the file that `train` makes, `{box}` the policy in the box.
+        policy: what is evaluated; `{model}` is the file that `train` makes, `{box}` the policy in the box, `{plain}` the one
+            that sees clang's features alone.
         train: the command that makes it, if one does: `{level}`, `{seed}`, `{corpus}`, `{part}` (the corpus's training
-            part), `{jobs}` and `{box_file}` are filled in.
+            part), `{jobs}` and `{plain_file}` are filled in.
         seeds: how many seeds it is done with.
         levels: at which levels.
         budget: what training took, in words.
@@ -56,13 +60,13 @@ class Search:
 
 _PPO = "python examples/ppo_credit.py {corpus} 300 {model} {reward} {seed}"
 _EVOLVE = (
-    "mlgo-gym train evolve {box_file} --corpus {part} --generations 20 --directions 6 --best 3 --modules 6 "
+    "mlgo-gym train evolve {plain_file} --corpus {part} --generations 20 --directions 6 --best 3 --modules 6 "
     "--deviation 0.02 --step 0.001 --jobs {jobs} --output {model}"
 )
 
 POLICIES = (
     Row("policy in the box", "{box}"),
-    Row("policy in the box that sees calls", "inline-oz-calls", levels=("Oz",)),
+    Row("policy in the box, clang's features alone", "{plain}"),
     Row("clang's own choices over the channel", "default"),
     Row("`threshold:0`", "threshold:0"),
     Row("`threshold:5`: clang's own at -Oz", "threshold:5"),
@@ -87,8 +91,13 @@ POLICIES = (
     ),
     Row("PPO, the module's reward", "mlp:{model}", _PPO.replace("{reward}", "module"), 3, budget="300 compiles"),
     Row("PPO, credit", "mlp:{model}", _PPO.replace("{reward}", "credit"), 3, budget="300 compiles"),
-    Row("evolution from the box", "mlp:{model}", _EVOLVE, budget="1,440 compiles"),
-    Row("CMA-ES from the box", "mlp:{model}", f"{_EVOLVE} --optimiser cma", budget="1,440 compiles"),
+    Row("evolution from the box's of clang's features", "mlp:{model}", _EVOLVE, budget="1,440 compiles"),
+    Row(
+        "CMA-ES from the box's of clang's features",
+        "mlp:{model}",
+        f"{_EVOLVE} --optimiser cma",
+        budget="1,440 compiles",
+    ),
 )
 
 THRESHOLDS = "threshold:"
@@ -97,14 +106,12 @@ THRESHOLDS = "threshold:"
 ORACLE = "the best of these thresholds for each module, or clang (oracle)"
 """The row that is made of all thresholds."""
 
-SMALLEST = "the smallest of four: never, `threshold:0`, clang's own, the box (4 compiles)"
+SMALLEST = "the smallest of four: never, `threshold:0`, clang's own, the box's of clang's features (4 compiles)"
 """The row of what `MLGO_POLICY=smallest` compiles by."""
 
 MADE_OF = {
-    SMALLEST: ("never", "threshold:0", "default", "{box}"),
-    "the smallest of five: these and the box that sees calls (5 compiles)": (
-        *("never", "threshold:0", "default", "{box}", "inline-oz-calls"),
-    ),
+    SMALLEST: ("never", "threshold:0", "default", "{plain}"),
+    "the smallest of five: these and the box (5 compiles)": ("never", "threshold:0", "default", "{plain}", "{box}"),
 }
 """Rows that are made of others: of each module the smallest object."""
 
@@ -112,7 +119,6 @@ SEARCHES = (
     Search("search: greedy", "greedy"),
     Search("search: bundles", "bundles"),
     Search("search: bundles, from the box", "bundles", "{box}"),
-    Search("search: bundles, from the box that sees calls", "bundles", "inline-oz-calls", levels=("Oz",)),
     Search("search: beam", "beam"),
     Search("search: hill climbing", "hill_climb", seeds=3),
     Search("search: tree (MCTS)", "mcts"),

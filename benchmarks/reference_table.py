@@ -147,7 +147,7 @@ def tables(data: dict[str, Any]) -> str:
 
 
 _BESIDE = (
-    *("policy in the box", "policy in the box that sees calls", SMALLEST),
+    *("policy in the box", "policy in the box, clang's features alone", SMALLEST),
     *("`threshold:0`", "`threshold:5`: clang's own at -Oz"),
 )
 """The policies that the tables of searches show too, on the modules of the searches."""
