@@ -22,8 +22,8 @@ class Row:
 
     Attributes:
         name: what the table calls it.
-        policy: what is evaluated; `{model}` is the file that `train` makes, `{box}` the policy in the box, `{plain}` the one
-            that sees clang's features alone.
+        policy: what is evaluated; `{model}` is the file that `train` makes, `{box}` the policy in the box, `{plain}` the
+            one that sees clang's features alone.
         train: the command that makes it, if one does: `{level}`, `{seed}`, `{corpus}`, `{part}` (the corpus's training
             part), `{jobs}` and `{plain_file}` are filled in.
         seeds: how many seeds it is done with.
@@ -91,7 +91,7 @@ POLICIES = (
     ),
     Row("PPO, the module's reward", "mlp:{model}", _PPO.replace("{reward}", "module"), 3, budget="300 compiles"),
     Row("PPO, credit", "mlp:{model}", _PPO.replace("{reward}", "credit"), 3, budget="300 compiles"),
-    Row("evolution from the box's of clang's features", "mlp:{model}", _EVOLVE, budget="1,440 compiles"),
+    Row("evolution from the box's network of clang's features", "mlp:{model}", _EVOLVE, budget="1,440 compiles"),
     Row(
         "CMA-ES from the box's of clang's features",
         "mlp:{model}",
