@@ -22,8 +22,8 @@ class Row:
 
     Attributes:
         name: what the table calls it.
-        policy: what is evaluated; `{model}` is the file that `train` makes, `{box}` the policy in the box, `{plain}` the
-            one that sees clang's features alone.
+        policy: what is evaluated; `{model}` is the file that `train` makes, `{box}` the policy in the box, `{plain}`
+            the one that sees clang's features alone.
         train: the command that makes it, if one does: `{level}`, `{seed}`, `{corpus}`, `{part}` (the corpus's training
             part), `{jobs}` and `{plain_file}` are filled in.
         seeds: how many seeds it is done with.
