@@ -40,8 +40,8 @@ def fuzz(tested: Format, inputs: int, seed: int, output: Path, resume: bool = Fa
     (place / FINDS).mkdir(parents=True, exist_ok=True)
     state = output / f"{tested.name}.json"
     engine = "mutations" if tested.native or find_spec("atheris") is None else "atheris"
-    total: dict[str, Any] = {"engine": engine, "inputs": 0, "seconds": 0.0, "processor_seconds": 0.0, "refused": 0}
-    total |= {"slowest": 0.0, "grown_mb": 0.0, "processes": 0, "deaths": 0, "findings": {}}
+    total: dict[str, Any] = {"engine": engine, "seconds": 0.0, "processor_seconds": 0.0, "findings": {}}
+    total |= dict.fromkeys(("inputs", "refused", "ended", "slowest", "grown_mb", "processes", "deaths"), 0)
     if resume and state.exists():
         total |= json.loads(state.read_bytes())
     while total["inputs"] < inputs and total["deaths"] < MOST_DEATHS:
@@ -60,7 +60,7 @@ def _run(name: str, words: list[str], place: Path, total: dict[str, Any]) -> Non
     with (place / "log").open("ab") as log:
         worker = subprocess.run([sys.executable, "-m", "tests.fuzz.worker", *words], stderr=log, check=False)
     report = json.loads((place / REPORT).read_bytes()) if (place / REPORT).exists() else {}
-    for sum_of in ("seconds", "processor_seconds", "refused"):
+    for sum_of in ("seconds", "processor_seconds", "refused", "ended"):
         total[sum_of] += report.get(sum_of, 0)
     for most in ("slowest", "grown_mb"):
         total[most] = max(total[most], report.get(most, 0))

@@ -36,7 +36,11 @@ from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.llvm.log_reader import read_events, read_log
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.policies.loading import load_policy
+from mlgo_gym.policies.model_process import ModelProcess
 from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.policies.onnx import OnnxPolicy
+from mlgo_gym.policies.protocol import Policy
+from mlgo_gym.policies.tflite import TflitePolicy
 from mlgo_gym.reporting.curves import curves_in
 from mlgo_gym.storage.recipe import read_recipe
 from mlgo_gym.storage.tensors import parse_tensors
@@ -143,15 +147,19 @@ def _command(data: bytes) -> None:
 
 
 def _model(spec: str, name: str) -> Callable[[bytes], None]:
-    def read(data: bytes) -> None:
-        path = _folder() / name
-        (path / "model.tflite" if path.is_dir() else path).write_bytes(data)
-        policy = load_policy(f"{spec}:{path}", _env())
-        width = len(_env().feature_names)
-        for observation in (np.zeros(width, np.float32), np.full(width, 1e30, np.float32)):
-            assert policy.act(observation, {}) in (0, 1)
+    return lambda data: _acts(load_policy(f"{spec}:{_file(name, data)}", _env()))
 
-    return read
+
+def _acts(policy: Policy) -> None:
+    width = len(_env().feature_names)
+    for observation in (np.zeros(width, np.float32), np.full(width, 1e30, np.float32)):
+        assert policy.act(observation, {}) in (0, 1)
+
+
+@lru_cache(maxsize=2)
+def _process(kind: str) -> ModelProcess:
+    """Return a process for all models of a kind, which is started once for those that do not end it."""
+    return ModelProcess(kind, seconds=10.0)
 
 
 def _results(data: bytes) -> None:
@@ -200,7 +208,11 @@ def _sb3(data: bytes) -> None:
 def _tflite(data: bytes) -> None:
     spec, model = split(data, 2)
     _file("tflite/output_spec.json", spec)
-    _model("tflite", "tflite")(model)
+    _acts(TflitePolicy(_env(), _file("tflite/model.tflite", model).parent, _process("tflite")))
+
+
+def _onnx(data: bytes) -> None:
+    _acts(OnnxPolicy(_env(), _file("model.onnx", data), _process("onnx")))
 
 
 def _embedded(data: bytes) -> None:
@@ -244,7 +256,7 @@ FORMATS = {
         Format("tensors", parse_tensors, seeds.tensors, JSON_TOKENS, longest=2048),
         Format("network", _model("mlp", "net.safetensors"), seeds.networks, JSON_TOKENS, longest=4096),
         Format("normalization", _normalization, seeds.normalizations, JSON_TOKENS),
-        Format("onnx", _model("onnx", "model.onnx"), seeds.onnx, needs=("onnx", "onnxruntime"), native=True),
+        Format("onnx", _onnx, seeds.onnx, needs=("onnx", "onnxruntime"), native=True),
         Format("tflite", _tflite, seeds.tflite, needs=("ai_edge_litert", "flatbuffers"),
                native=True),
         Format("sb3", _sb3, seeds.sb3_parts, JSON_TOKENS, needs=("torch",)),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from mlgo_gym.policies.model_process import ModelProcessError
 from tests.fuzz.formats import TYPED, Format
 
 SECONDS = 1.0
@@ -56,12 +57,13 @@ class Judge:
         slowest: the most processor time that an input took, in seconds.
         grown_kib: how much the process has grown over what it was after the seeds.
         refused: how many inputs raised the typed error.
+        ended: how many of these ended the process in which somebody else's runtime reads them.
     """
 
     def __init__(self, tested: Format) -> None:
         self._read = tested.read
         self.slowest = 0.0
-        self.refused = 0
+        self.refused = self.ended = 0
         self._peak = 0
         self._start = 0
         signal.signal(signal.SIGVTALRM, _interrupt)
@@ -82,8 +84,9 @@ class Judge:
         found = None
         try:
             self._read(data)
-        except TYPED:
+        except TYPED as error:
             self.refused += 1
+            self.ended += isinstance(error, ModelProcessError)
         except (Exception, EndlessError) as error:  # noqa: BLE001 - whatever it is, it is what is looked for
             found = _describe(error)
         finally:

@@ -134,6 +134,7 @@ class _Target:
             "seconds": round(self._saved - self._started, 1),
             "processor_seconds": round(time.process_time(), 1),
             "refused": self._judge.refused,
+            "ended": self._judge.ended,
             "slowest": round(self._judge.slowest, 4),
             "grown_mb": round(self._judge.grown_kib / 1000, 1),
             "findings": self._findings,

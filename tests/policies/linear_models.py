@@ -1,4 +1,6 @@
-"""Linear models in foreign formats: they decide `sum(weight · feature) + bias > 0`, with one input per feature."""
+"""Models in foreign formats: linear ones, which decide `sum(weight · feature) + bias > 0` with one input per feature,
+and ONNX models that a stranger might send.
+"""
 
 from __future__ import annotations
 
@@ -107,3 +109,50 @@ def write_tflite(path: Path, weights: Mapping[str, float], bias: float, *, prefi
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), b"TFL3")
     path.write_bytes(bytes(builder.Output()))
+
+
+def write_endless_onnx(path: Path, feature: str) -> None:
+    """Write an ONNX model whose loop takes until the end of a 64-bit number."""
+    from onnx import TensorProto, helper
+
+    number, flag = helper.make_tensor_value_info("x", TensorProto.INT64, [1]), TensorProto.BOOL
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["goes"]), helper.make_node("Add", ["x", "x"], ["y"])],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", flag, []),
+            number,
+        ],
+        [helper.make_tensor_value_info("goes", flag, []), helper.make_tensor_value_info("y", TensorProto.INT64, [1])],
+    )
+    constants = [
+        helper.make_tensor("times", TensorProto.INT64, [], [(1 << 63) - 1]),
+        helper.make_tensor("first", flag, [], [True]),
+    ]
+    _save_onnx(
+        path, feature, [helper.make_node("Loop", ["times", "first", feature], ["decision"], body=body)], constants
+    )
+
+
+def write_huge_onnx(path: Path, feature: str) -> None:
+    """Write an ONNX model that fills an array of 64 GiB."""
+    from onnx import TensorProto, helper
+
+    constants = [
+        helper.make_tensor("size", TensorProto.INT64, [1], [1 << 33]),
+        helper.make_tensor("axes", TensorProto.INT64, [1], [0]),
+    ]
+    nodes = [
+        helper.make_node("Expand", [feature, "size"], ["many"]),
+        helper.make_node("ReduceSum", ["many", "axes"], ["decision"]),
+    ]
+    _save_onnx(path, feature, nodes, constants)
+
+
+def _save_onnx(path: Path, feature: str, nodes: list[Any], constants: list[Any]) -> None:
+    from onnx import TensorProto, helper, save
+
+    ends = [helper.make_tensor_value_info(name, TensorProto.INT64, [1]) for name in (feature, "decision")]
+    graph = helper.make_graph(nodes, "strange", ends[:1], ends[1:], constants)
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))

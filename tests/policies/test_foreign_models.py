@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +15,14 @@ import pytest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
 from mlgo_gym.evaluation.environment import make_environment
-from mlgo_gym.policies import load_policy
+from mlgo_gym.policies import Policy, load_policy
+from mlgo_gym.policies.model_process import ModelProcess
 from mlgo_gym.policies.observation_samples import record_observations
+from mlgo_gym.policies.onnx import OnnxPolicy
+from mlgo_gym.policies.tflite import TflitePolicy
 from tests.policies.episodes import play
-from tests.policies.linear_models import write_onnx, write_tflite
+from tests.policies.linear_models import write_endless_onnx, write_huge_onnx, write_onnx, write_tflite
+from tests.traces import ends_within
 
 pytestmark = pytest.mark.libraries
 
@@ -86,7 +92,7 @@ def test_a_file_that_is_no_model_is_refused(make: Make, inline: CompilerEnv) -> 
 
 
 @pytest.mark.parametrize(
-    ("kind", "module", "extra"), [("tflite", "ai_edge_litert.interpreter", "tflite"), ("onnx", "onnxruntime", "onnx")]
+    ("kind", "module", "extra"), [("tflite", "ai_edge_litert", "tflite"), ("onnx", "onnxruntime", "onnx")]
 )
 def test_without_the_library_the_extra_is_named(
     kind: str, module: str, extra: str, inline: CompilerEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -95,6 +101,60 @@ def test_without_the_library_the_extra_is_named(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'mlgo-gym\[{extra}\]'"):
         load_policy(f"{kind}:{tmp_path}/model", inline)
+
+
+def process_of(policy: Policy) -> int:
+    """Return the process id of a policy's model."""
+    return foreign(policy)._model._process.pid
+
+
+def foreign(policy: Policy) -> TflitePolicy | OnnxPolicy:
+    """Return a policy that runs a model in a process."""
+    assert isinstance(policy, TflitePolicy | OnnxPolicy)
+    return policy
+
+
+def test_a_process_that_ends_in_an_episode_is_an_error_and_the_next_episode_has_another(
+    make: Make, middle: float, inline: CompilerEnv, nothing_is_left: None
+) -> None:
+    policy = load_policy(make({"callee_users": 0.0, "cost_estimate": -1.0}, middle), inline)
+    expected = play(inline, policy, "calls")[0]
+    observation, info = inline.reset(options={"module": "calls"})
+    assert policy.act(observation, info) == expected[0]
+    first = process_of(policy)
+    os.kill(first, signal.SIGKILL)
+    assert ends_within(first, 10)
+    with pytest.raises(PolicyError, match=r"was to decide, and its model cannot be run: .* signal 9 \(SIGKILL\)"):
+        policy.act(observation, info)
+    assert process_of(policy) == 0
+    assert play(inline, policy, "calls")[0] == expected
+    assert process_of(policy) not in (0, first)
+    inline.reset(options={"module": "calls"})
+    inline.close()
+    foreign(policy).close()
+
+
+def test_a_model_that_computes_without_an_end_is_ended(
+    inline: CompilerEnv, tmp_path: Path, nothing_is_left: None
+) -> None:
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    write_endless_onnx(tmp_path / "model", "cost_estimate")
+    policy = OnnxPolicy(inline, tmp_path / "model", ModelProcess("onnx", seconds=2.0))
+    observation, info = inline.reset(options={"module": "calls"})
+    with pytest.raises(PolicyError, match="within 2 s and did not, and its process was ended"):
+        policy.act(observation, info)
+    assert process_of(policy) == 0
+    inline.close()
+
+
+def test_a_model_that_fills_the_memory_is_an_error(inline: CompilerEnv, tmp_path: Path, nothing_is_left: None) -> None:
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    write_huge_onnx(tmp_path / "model", "cost_estimate")
+    with pytest.raises(PolicyError, match=r"(?i)memory|alloc"):
+        play(inline, load_policy(f"onnx:{tmp_path}/model", inline), "calls")
+    inline.close()
 
 
 class TestOutputSpec:
