@@ -206,23 +206,43 @@ def normalizations() -> list[bytes]:
 
 
 def onnx() -> list[bytes]:
-    """Return linear models."""
+    """Return linear models, and exported networks."""
+    from mlgo_gym.deploy.onnx_model import onnx_model
     from tests.policies.linear_models import write_onnx
 
     with _scratch() as folder:
         write_onnx(folder / "a", dict.fromkeys(FEATURES, 0.5), 0.1)
         write_onnx(folder / "b", {FEATURES[0]: 0.5}, 0.1, batch="n")
-        return [(folder / name).read_bytes() for name in ("a", "b")]
+        written = [(folder / name).read_bytes() for name in ("a", "b")]
+    return [*written, *(onnx_model("network", network) for network in _loaded_networks())]
 
 
 def tflite() -> list[bytes]:
-    """Return a linear model of two outputs, behind the file that says which of them decides."""
-    from tests.policies.linear_models import write_tflite
+    """Return a linear model of two outputs, one that counts, and exported networks, each behind its output's name."""
+    from mlgo_gym.deploy.tflite_model import output_spec, tflite_model
+    from tests.policies.linear_models import write_counting_tflite, write_tflite
 
     with _scratch() as folder:
         write_tflite(folder / "a", {FEATURES[0]: 0.5}, 0.1)
-        spec = [{"logging_name": "decision", "tensor_spec": {"name": "decision", "port": 0, "type": "int64_t"}}]
-        return [join(json.dumps(spec).encode(), (folder / "a").read_bytes())]
+        write_counting_tflite(folder / "b", FEATURES[0], 1)
+        written = [(folder / name).read_bytes() for name in ("a", "b")]
+    spec = [{"logging_name": "decision", "tensor_spec": {"name": "decision", "port": 0, "type": "int64_t"}}]
+    exported = [tflite_model("network", network) for network in _loaded_networks()]
+    # Logarithms are a table of 128 kB.
+    small = [model for model in exported if len(model) < 4096]
+    return [
+        *(join(json.dumps(spec).encode(), model) for model in written),
+        *(join(output_spec().encode(), model) for model in small),
+    ]
+
+
+def _loaded_networks() -> list[Network]:
+    with _scratch() as folder:
+        found = []
+        for data in networks():
+            (folder / "net").write_bytes(data)
+            found.append(Network.load(folder / "net"))
+        return found
 
 
 def sb3_parts() -> list[bytes]:

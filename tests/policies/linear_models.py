@@ -1,5 +1,5 @@
 """Models in foreign formats: linear ones, which decide `sum(weight · feature) + bias > 0` with one input per feature,
-and ONNX models that a stranger might send.
+and models that a stranger might send.
 """
 
 from __future__ import annotations
@@ -156,3 +156,59 @@ def _save_onnx(path: Path, feature: str, nodes: list[Any], constants: list[Any])
     ends = [helper.make_tensor_value_info(name, TensorProto.INT64, [1]) for name in (feature, "decision")]
     graph = helper.make_graph(nodes, "strange", ends[:1], ends[1:], constants)
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+
+
+def write_counting_tflite(path: Path, feature: str, bound: int) -> None:
+    """Write a TensorFlow Lite model that counts to a bound, and decides for that."""
+    import flatbuffers
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.ModelT()
+    model.version, model.description = 3, "counting"
+    model.buffers, model.operatorCodes, model.subgraphs = [schema.BufferT()], [], []
+
+    def subgraph(name: str) -> Any:
+        graph = schema.SubGraphT()
+        graph.tensors, graph.operators, graph.inputs, graph.outputs, graph.name = [], [], [], [], name
+        model.subgraphs.append(graph)
+        return graph
+
+    def tensor(graph: Any, name: str, kind: int = schema.TensorType.INT64, value: int | None = None) -> int:
+        each = schema.TensorT()
+        each.name, each.shape, each.type, each.buffer = name, [1], kind, 0
+        if value is not None:
+            buffer = schema.BufferT()
+            buffer.data = np.frombuffer(np.array([value], np.int64).tobytes(), np.uint8)
+            model.buffers.append(buffer)
+            each.buffer = len(model.buffers) - 1
+        graph.tensors.append(each)
+        return len(graph.tensors) - 1
+
+    def operate(graph: Any, code: int, inputs: list[int], output: int, kind: int, options: Any) -> None:
+        operator_code = schema.OperatorCodeT()
+        operator_code.builtinCode = operator_code.deprecatedBuiltinCode = code
+        operator_code.version = 1
+        model.operatorCodes.append(operator_code)
+        operator = schema.OperatorT()
+        operator.opcodeIndex = len(model.operatorCodes) - 1
+        operator.inputs, operator.outputs = inputs, [output]
+        operator.builtinOptionsType, operator.builtinOptions = kind, options
+        graph.operators.append(operator)
+
+    builtin, of = schema.BuiltinOperator, schema.BuiltinOptions
+    main, condition, body = (subgraph(name) for name in ("main", "condition", "body"))
+    main.inputs = [tensor(main, f"action_{feature}:0")]
+    main.outputs = [tensor(main, "decision:0")]
+    loop = schema.WhileOptionsT()
+    loop.condSubgraphIndex, loop.bodySubgraphIndex = 1, 2
+    operate(main, builtin.WHILE, [tensor(main, "zero", value=0)], main.outputs[0], of.WhileOptions, loop)
+    for graph, code, kind, options, result, value in (
+        (condition, builtin.LESS, of.LessOptions, schema.LessOptionsT(), schema.TensorType.BOOL, bound),
+        (body, builtin.ADD, of.AddOptions, schema.AddOptionsT(), schema.TensorType.INT64, 1),
+    ):
+        graph.inputs = [tensor(graph, "number")]
+        graph.outputs = [tensor(graph, "result", result)]
+        operate(graph, code, [graph.inputs[0], tensor(graph, "value", value=value)], graph.outputs[0], kind, options)
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    path.write_bytes(bytes(builder.Output()))

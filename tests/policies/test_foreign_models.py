@@ -21,7 +21,13 @@ from mlgo_gym.policies.observation_samples import record_observations
 from mlgo_gym.policies.onnx import OnnxPolicy
 from mlgo_gym.policies.tflite import TflitePolicy
 from tests.policies.episodes import play
-from tests.policies.linear_models import write_endless_onnx, write_huge_onnx, write_onnx, write_tflite
+from tests.policies.linear_models import (
+    write_counting_tflite,
+    write_endless_onnx,
+    write_huge_onnx,
+    write_onnx,
+    write_tflite,
+)
 from tests.traces import ends_within
 
 pytestmark = pytest.mark.libraries
@@ -39,14 +45,19 @@ def middle(inline: CompilerEnv) -> float:
 
 
 @pytest.fixture(params=["tflite", "onnx"])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """Return a function that writes a linear model and returns the policy's specification."""
-    kind: str = request.param
-    if kind == "onnx":
+def kind(request: pytest.FixtureRequest) -> str:
+    """A kind of models that can be made and run here."""
+    if request.param == "onnx":
         pytest.importorskip("onnx", reason="onnx is not installed")
         pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     else:
         pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
+    return str(request.param)
+
+
+@pytest.fixture
+def make(kind: str, tmp_path: Path) -> Make:
+    """Return a function that writes a linear model and returns the policy's specification."""
 
     def write(weights: dict[str, float], bias: float) -> str:
         path = tmp_path / f"model.{kind}"
@@ -134,15 +145,16 @@ def test_a_process_that_ends_in_an_episode_is_an_error_and_the_next_episode_has_
     foreign(policy).close()
 
 
-def test_a_model_that_computes_without_an_end_is_ended(
-    inline: CompilerEnv, tmp_path: Path, nothing_is_left: None
-) -> None:
-    pytest.importorskip("onnx", reason="onnx is not installed")
-    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    write_endless_onnx(tmp_path / "model", "cost_estimate")
-    policy = OnnxPolicy(inline, tmp_path / "model", ModelProcess("onnx", seconds=2.0))
+def test_a_loop_without_an_end_is_ended(kind: str, inline: CompilerEnv, tmp_path: Path, nothing_is_left: None) -> None:
+    process = ModelProcess(kind, seconds=1.0)
+    if kind == "onnx":
+        write_endless_onnx(tmp_path / "model", "cost_estimate")
+        policy: Policy = OnnxPolicy(inline, tmp_path / "model", process)
+    else:
+        write_counting_tflite(tmp_path / "model", "cost_estimate", 1 << 62)
+        policy = TflitePolicy(inline, tmp_path / "model", process)
     observation, info = inline.reset(options={"module": "calls"})
-    with pytest.raises(PolicyError, match="within 2 s and did not, and its process was ended"):
+    with pytest.raises(PolicyError, match="within 1 s and did not, and its process was ended"):
         policy.act(observation, info)
     assert process_of(policy) == 0
     inline.close()
