@@ -249,7 +249,7 @@ FORMATS = {
         Format("compile-commands", lambda data: read_object_list(_file("commands.json", data), "json"),
                seeds.compile_commands, JSON_TOKENS),
         Format("linker-parameters", lambda data: read_object_list(_file("parameters", data), "params"),
-               seeds.parameters, (b"-o\n", b"'", b'"', b"\\", b".o\n")),
+               seeds.parameters, (b"-o\n", b"'", b'"', b"\\", b".o\n"), longest=1024),
         Format("bazel-aquery", lambda data: read_object_list(_file("aquery.json", data), "bazel_aquery"),
                seeds.bazel, JSON_TOKENS),
         Format("command", _command, seeds.commands, (b"-cc1\0", b"-mllvm\0", b"@", b"-load\0", b"-o\0")),
