@@ -23,6 +23,7 @@ _NUMBERS = frozenset(f"{kind}{8 << power}" for kind in ("int", "uint") for power
 _NUMBERS |= {"bool", "float16", "float32", "float64"}
 _NO_NUMBERS = np.dtype("O")
 _PLACE = struct.Struct("<II")
+_MOST_EXTENT, _MOST_EXTENTS = 1 << 31, 16
 _LONGEST_DESCRIPTION = 1 << 20
 _LONGEST_ERROR = 1 << 16
 
@@ -104,13 +105,12 @@ class ForeignModel:
         if letter != b"D":
             raise self._unusable(data.decode(errors="replace"))
         try:
-            inputs, outputs = parse_json(data)
-            tensors = [self._numbers(_tensor(*each)) for each in inputs], [_tensor(*each) for each in outputs]
-        except (ValueError, TypeError) as error:
+            inputs, outputs = read_model_description(data)
+        except PolicyError as error:
             self.close()
             raise self._unusable(f"what its process says of it cannot be read: {error}") from error
         self._process.holds = self._token
-        return tensors
+        return [self._numbers(tensor) for tensor in inputs], outputs
 
     def _numbers(self, tensor: ModelTensor) -> ModelTensor:
         if tensor.dtype == _NO_NUMBERS:
@@ -124,8 +124,23 @@ class ForeignModel:
         return PolicyError(f"{self._file} was to decide, and its model cannot be run: {why}")
 
 
+def read_model_description(data: bytes) -> tuple[list[ModelTensor], list[ModelTensor]]:
+    """Return the inputs and the outputs of a model, of what its process says; that may have been made to say anything.
+
+    Raises:
+        PolicyError: it is no description.
+    """
+    try:
+        inputs, outputs = parse_json(data)
+        return [_tensor(*each) for each in inputs], [_tensor(*each) for each in outputs]
+    except (ValueError, TypeError) as error:
+        raise PolicyError(f"the inputs and outputs of a model were wanted, found {data[:80]!r}: {error}") from error
+
+
 def _tensor(name: object, extents: list[int | None], kind: object) -> ModelTensor:
-    if not all(extent is None or (type(extent) is int and extent >= 0) for extent in extents):
-        raise ValueError(f"{name} has the dimensions {extents}")
+    known = (extent is None or (type(extent) is int and 0 <= extent < _MOST_EXTENT) for extent in extents)
+    if len(extents) > _MOST_EXTENTS or not all(known):
+        raise ValueError(f"a tensor has the dimensions {str(extents)[:80]}")
     shape = tuple(1 if extent is None else extent for extent in extents)
-    return ModelTensor(str(name), shape, np.dtype(kind) if kind in _NUMBERS else _NO_NUMBERS, extents[:1] == [None])
+    dtype = np.dtype(kind) if isinstance(kind, str) and kind in _NUMBERS else _NO_NUMBERS
+    return ModelTensor(str(name), shape, dtype, extents[:1] == [None])

@@ -136,6 +136,9 @@ def main(kind: str, requests: int, answers: int) -> None:
     import os
     import struct
 
+    # Where there are many processors, threads that nothing needs would take more memory than there may be.
+    for library in ("OPENBLAS", "OMP", "MKL"):
+        os.environ[f"{library}_NUM_THREADS"] = "1"
     header, place = struct.Struct("<cI"), struct.Struct("<II")
     load = {"tflite": tflite, "onnx": onnx}[kind]
     run: Run | None = None

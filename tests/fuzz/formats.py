@@ -35,6 +35,7 @@ from mlgo_gym.llvm.bitcode import parse_bitcode
 from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.llvm.log_reader import read_events, read_log
 from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.policies.foreign_model import read_model_description
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.model_process import ModelProcess
 from mlgo_gym.policies.normalization import Normalization
@@ -249,7 +250,7 @@ FORMATS = {
         Format("compile-commands", lambda data: read_object_list(_file("commands.json", data), "json"),
                seeds.compile_commands, JSON_TOKENS),
         Format("linker-parameters", lambda data: read_object_list(_file("parameters", data), "params"),
-               seeds.parameters, (b"-o\n", b"'", b'"', b"\\", b".o\n"), longest=1024),
+               seeds.parameters, (b"-o\n", b"'", b'"', b"\\", b".o\n"), longest=256),
         Format("bazel-aquery", lambda data: read_object_list(_file("aquery.json", data), "bazel_aquery"),
                seeds.bazel, JSON_TOKENS),
         Format("command", _command, seeds.commands, (b"-cc1\0", b"-mllvm\0", b"@", b"-load\0", b"-o\0")),
@@ -259,6 +260,7 @@ FORMATS = {
         Format("onnx", _onnx, seeds.onnx, needs=("onnx", "onnxruntime"), native=True),
         Format("tflite", _tflite, seeds.tflite, needs=("ai_edge_litert", "flatbuffers"),
                native=True),
+        Format("model-description", read_model_description, seeds.model_descriptions, JSON_TOKENS, longest=2048),
         Format("sb3", _sb3, seeds.sb3_parts, JSON_TOKENS, needs=("torch",)),
         Format("sb3-archive", _model("sb3", "model.zip"), seeds.sb3_archives, (b"PK\x01\x02", b"PK\x05\x06"),
                needs=("torch",)),

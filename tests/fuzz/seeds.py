@@ -245,6 +245,12 @@ def _loaded_networks() -> list[Network]:
         return found
 
 
+def model_descriptions() -> list[bytes]:
+    """Return what the process of a model says of it."""
+    inputs = [("action_cost_estimate:0", [1], "int64"), ("more", [None, 3], "float32")]
+    return [json.dumps([inputs, [("decision:0", [1], "int64"), ("text", [], "object")]]).encode()]
+
+
 def sb3_parts() -> list[bytes]:
     """Return the files of an archive of stable-baselines3 that matter, as one input."""
     import torch

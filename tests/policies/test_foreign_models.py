@@ -145,6 +145,13 @@ def test_a_process_that_ends_in_an_episode_is_an_error_and_the_next_episode_has_
     foreign(policy).close()
 
 
+def test_a_process_has_no_threads_that_nothing_needs(inline: CompilerEnv, tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
+    write_counting_tflite(tmp_path / "model", "cost_estimate", 1)
+    policy = load_policy(f"tflite:{tmp_path}/model", inline)
+    assert len(list(Path(f"/proc/{process_of(policy)}/task").iterdir())) == 1
+
+
 def test_a_loop_without_an_end_is_ended(kind: str, inline: CompilerEnv, tmp_path: Path, nothing_is_left: None) -> None:
     process = ModelProcess(kind, seconds=1.0)
     if kind == "onnx":
