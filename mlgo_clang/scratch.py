@@ -17,6 +17,15 @@ def make_scratch() -> str:
     parent = "/dev/shm"  # noqa: S108 - the folder in it is this user's alone
     if not os.access(parent, os.W_OK | os.X_OK):
         parent = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - as above
-    folder = f"{parent}/mlgo-gym-{os.getpid()}-{os.stat('/proc/self/ns/pid').st_ino:x}-{os.urandom(8).hex()}"
+    folder = f"{parent}/mlgo-gym-{os.getpid()}-{_place()}-{os.urandom(8).hex()}"
     os.mkdir(folder, 0o700)
     return folder
+
+
+def _place() -> str:
+    """Return what `mlgo_gym.storage.leftovers` tells the process numbers of machines and containers by."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read(8)}{os.stat('/proc/self/ns/pid').st_ino:x}"
+    except OSError:
+        return "unknown"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 
+from mlgo_gym.cli.termination import tidy_up_when_told_to_end
 from mlgo_gym.cli.visible import visible
 
 
@@ -15,6 +16,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         # Inherited of what started this; the kernel would forget how compilers and workers ended.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    tidy_up_when_told_to_end()
     try:
         try:
             from mlgo_gym.cli.application import application

@@ -7,7 +7,6 @@ a thin link of lld says what is to be imported where, and each module's back end
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +23,7 @@ from mlgo_gym.corpus.relink import check_link_arguments
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from mlgo_gym.session.bounded_run import run_bounded
-from mlgo_gym.storage.leftovers import whole_folder
+from mlgo_gym.storage.leftovers import temporary_folder, whole_folder
 
 _TO_LINKER = ("--version-script", "--dynamic-list", "--export-dynamic", "-Bsymbolic", "--exclude-libs", "-E")
 
@@ -62,7 +61,7 @@ def record_back_ends(
     chosen = _choose(corpus, links)
     opened = open_corpus(corpus, toolchain=toolchain, trust=trust)
     with whole_folder(output) as staging:
-        with tempfile.TemporaryDirectory(prefix="mlgo-gym-back-ends-") as scratch:
+        with temporary_folder() as scratch:
             found = ObjectList()
             modules: dict[str, str] = {}
             for number, link in enumerate(chosen):

@@ -6,7 +6,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import cache_directory, key_of
+from mlgo_gym.storage.leftovers import make_own_folder
 
 PROGRAMS = Path(__file__).parent / "programs"
 """The sources: `FOLDER/NAME.c` and `FOLDER/NAME.cpp`."""
@@ -79,7 +79,7 @@ def _publishing(folder: Path) -> Iterator[Path | None]:
         if (folder / DESCRIPTION_FILE).exists():
             yield None
             return
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        unfinished = make_own_folder(folder.parent, f".{folder.name}.")
         try:
             yield unfinished
             unfinished.chmod(0o755)

@@ -7,15 +7,15 @@ its own: the recorder runs it as it was asked, and records what the chosen clang
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import bundled_command
+from mlgo_gym.session.bounded_run import run_bounded
 from mlgo_gym.storage.cache import cache_directory, key_of, write_atomically
+from mlgo_gym.storage.leftovers import temporary_folder
 
 RECORDER = "mlgo-gym-by-path"
 """The shim that is started in the place of a compiler, with its path as the first argument."""
@@ -51,7 +51,7 @@ def _library() -> Path:
     library = cache_directory() / "shims" / f"preload-{key_of(_SOURCE.read_text(encoding='utf-8'), _FLAGS)[:16]}.so"
     if library.is_file():
         return library
-    with tempfile.TemporaryDirectory(prefix="mlgo-gym-preload-") as scratch:
+    with temporary_folder() as scratch:
         Path(scratch, "empty.c").touch()
         shared = [*bundled_command("ld.lld"), "-shared"]
         for command in (
@@ -61,7 +61,7 @@ def _library() -> Path:
             [*shared, "-soname", "libdl.so.2", "empty.o", "-o", "libdl.so"],
             [*shared, "--no-as-needed", "preload.o", "libdl.so", "-o", "preload.so"],
         ):
-            answer = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
+            answer = run_bounded(command, writable=(scratch,), folder=scratch, timeout=60)
             if answer.returncode != 0:
                 raise CorpusError(
                     f"the library that shows compilers called by their path cannot be made: {answer.stderr.strip()}; "

@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +19,11 @@ from mlgo_gym.corpus.description import read_command, read_metadata, write_comma
 from mlgo_gym.corpus.driver import PORTABLE_FLAGS, compile_to_bitcode, libc_include_flags, recorded_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules import ENDLESS, stamp_of
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.errors import CorpusError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.session.bounded_run import run_bounded
 from mlgo_gym.storage.cache import cache_directory, key_of
+from mlgo_gym.storage.leftovers import own_folder, temporary_folder
 
 _LARGEST_SEED = 2**32 - 1
 _TIMEOUT = 60
@@ -114,10 +114,8 @@ class _Programs:
     @cached_property
     def _folder(self) -> Path:
         # csmith leaves a file behind in the folder it runs in.
-        with tempfile.TemporaryDirectory(prefix="mlgo-gym-csmith-") as scratch:
-            answer = subprocess.run(
-                [self._program, "--version"], capture_output=True, text=True, cwd=scratch, check=False
-            )
+        with temporary_folder() as scratch:
+            answer = run_bounded([self._program, "--version"], writable=(scratch,), folder=scratch, timeout=_TIMEOUT)
         key = key_of(self._toolchain.identity, answer.stdout, self._optimize, PORTABLE_FLAGS)
         folder = cache_directory() / "csmith" / f"{self._toolchain.version_text}-{self._optimize}-{key[:16]}"
         if not (folder / "flags.cmd").exists():
@@ -125,36 +123,30 @@ class _Programs:
         return folder
 
     def _make(self, name: str) -> None:
-        with tempfile.TemporaryDirectory(prefix=".making-", dir=self._folder) as scratch:
-            source = Path(scratch, f"{name}.c")
-            try:
-                answer = subprocess.run(
-                    [self._program, "--seed", str(int(name) % (_LARGEST_SEED + 1)), "--output", str(source)],
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    text=True,
-                    cwd=scratch,
-                    timeout=_TIMEOUT,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                raise CorpusError(
-                    f"csmith was to generate program {name} within {_TIMEOUT} s and did not; take another seed"
-                ) from None
-            if answer.returncode != 0 or not source.exists():
-                raise CorpusError(f"csmith was to generate program {name}; it said: {answer.stderr.strip()[-1000:]}")
-            bitcode = Path(scratch, f"{name}.bc")
-            compile_to_bitcode(source.name, bitcode, self._flags, self._toolchain, folder=source.parent)
-            metadata = {
-                "source": source.name,
-                "bitcode_sha256": hashlib.sha256(bitcode.read_bytes()).hexdigest(),
-                "language": "C",
-                "lines": source.read_bytes().count(b"\n"),
-                "optimize": self._optimize,
-                "project": "csmith",
-            }
-            write_metadata(self._folder, name, metadata)
-            bitcode.replace(self._folder / f"{name}.bc")
+        with own_folder(self._folder, ".making-") as scratch:
+            self._make_in(scratch, name)
+
+    def _make_in(self, scratch: Path, name: str) -> None:
+        source = scratch / f"{name}.c"
+        command = [self._program, "--seed", str(int(name) % (_LARGEST_SEED + 1)), "--output", str(source)]
+        try:
+            answer = run_bounded(command, writable=(scratch,), folder=scratch, timeout=_TIMEOUT, name="csmith")
+        except ToolchainError as error:
+            raise CorpusError(f"program {name} was to be generated: {error}; take another seed") from error
+        if answer.returncode != 0 or not source.exists():
+            raise CorpusError(f"csmith was to generate program {name}; it said: {answer.stderr.strip()[-1000:]}")
+        bitcode = scratch / f"{name}.bc"
+        compile_to_bitcode(source.name, bitcode, self._flags, self._toolchain, folder=source.parent)
+        metadata = {
+            "source": source.name,
+            "bitcode_sha256": hashlib.sha256(bitcode.read_bytes()).hexdigest(),
+            "language": "C",
+            "lines": source.read_bytes().count(b"\n"),
+            "optimize": self._optimize,
+            "project": "csmith",
+        }
+        write_metadata(self._folder, name, metadata)
+        bitcode.replace(self._folder / f"{name}.bc")
 
 
 def _headers(program: Path) -> Path:

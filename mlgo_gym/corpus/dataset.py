@@ -9,7 +9,6 @@ import os
 import re
 import resource
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +27,7 @@ from mlgo_gym.corpus.shim_compiles import record_compile
 from mlgo_gym.corpus.sources import compile_commands, fetch_archives, unpack_sources
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.session.bounded_run import run_bounded
 from mlgo_gym.storage.cache import cache_directory, key_of, write_atomically
 from mlgo_gym.storage.foreign_file import read_foreign
 
@@ -272,7 +272,7 @@ def _build(
     has_pip = _has_pip()
     options = ["--without-pip"] if has_pip else []
     command = [sys.executable, "-m", "venv", *options, str(environment)]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    made = run_bounded(command, writable=None, timeout=600, name="venv")
     if made.returncode != 0:
         raise CorpusError(
             f"{dataset.archive.package} is built in a virtual environment, and none can be made; install Python's venv "

@@ -13,6 +13,7 @@ from mlgo_gym.corpus.code_generation import code_generation_flags
 from mlgo_gym.corpus.driver_line import cc1_line
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
+from mlgo_gym.session.bounded_run import run_bounded
 
 PORTABLE_FLAGS = (
     "--no-default-config",
@@ -60,7 +61,7 @@ def compile_to_bitcode(source: str, bitcode: Path, flags: Sequence[str], toolcha
         CorpusError: it does not compile; the text has the compiler's message.
     """
     emit = ["-c", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-working-directory", str(folder)]
-    answer = toolchain.run([*flags, *emit, source, "-o", str(bitcode)])
+    answer = run_bounded([*toolchain.command, *flags, *emit, source, "-o", str(bitcode)], writable=None, timeout=300)
     if answer.returncode != 0 or not bitcode.exists():
         raise CorpusError(
             f"{source} was to be compiled by clang {toolchain.version_text}; it said:\n{answer.stderr.strip()[-4000:]}"

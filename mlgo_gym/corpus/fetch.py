@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 import sys
 import tempfile
 from contextlib import suppress
@@ -15,7 +14,9 @@ from time import sleep
 from typing import TYPE_CHECKING
 
 from mlgo_gym.errors import CorpusError, MissingExtraError, UnreachableError
+from mlgo_gym.session.bounded_run import run_bounded
 from mlgo_gym.storage.cache import cache_directory
+from mlgo_gym.storage.leftovers import abandoned, own_prefix
 
 if TYPE_CHECKING:
     from pypi_simple import DistributionPackage, PyPISimple
@@ -117,7 +118,7 @@ def _download(client: PyPISimple, file: DistributionPackage, wanted: str, sha256
 
 
 def _download_once(client: PyPISimple, file: DistributionPackage, expected: str, folder: Path) -> Path:
-    descriptor, temporary = tempfile.mkstemp(prefix=f"{_PART}{os.getpid()}-", dir=folder)
+    descriptor, temporary = tempfile.mkstemp(prefix=own_prefix(_PART), dir=folder)
     try:
         digest = hashlib.sha256()
         with os.fdopen(descriptor, "wb") as out, client.s.get(file.url, stream=True, timeout=60) as answer:
@@ -151,10 +152,8 @@ def _may_pass(error: Exception) -> bool:
 
 def _sweep(folder: Path) -> None:
     """Remove what killed processes have left of downloads."""
-    for path in folder.glob(f"{_PART}*"):
-        owner = path.name.removeprefix(_PART).partition("-")[0]
-        if not owner.isdigit() or not Path("/proc", owner).exists():
-            path.unlink(missing_ok=True)
+    for path in abandoned(folder, _PART):
+        path.unlink(missing_ok=True)
 
 
 def _cached(sha256: str) -> Path | None:
@@ -183,7 +182,7 @@ def _indexes() -> list[str]:
 
 @lru_cache
 def _pip_setting(name: str) -> str | None:
-    answer = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "get", f"global.{name}"], capture_output=True, text=True, check=False
+    answer = run_bounded(
+        [sys.executable, "-m", "pip", "config", "get", f"global.{name}"], writable=None, timeout=60, name="pip"
     )
     return answer.stdout.strip() or None if answer.returncode == 0 else None

@@ -7,14 +7,14 @@ program compiles some 90 files of these, a minute or more of processor time, int
 from __future__ import annotations
 
 import re
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from mlgo_gym.corpus.driver_options import linker_command
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
+from mlgo_gym.session.bounded_run import run_bounded
+from mlgo_gym.storage.leftovers import temporary_folder
 
 MESSAGE = (
     "the bundled compiler has built no libc++ yet: the first C++ link on a machine compiles it, one to four minutes of "
@@ -36,7 +36,7 @@ def library_is_built() -> bool:
         ToolchainError: the bundled compiler is missing.
     """
     zig, mode = bundled_command("env")
-    answer = subprocess.run([zig, mode], capture_output=True, text=True, check=False)
+    answer = run_bounded([zig, mode], writable=None, timeout=60, name="the bundled compiler")
     match = _CACHE.search(answer.stdout)
     return match is not None and any(Path(match[1]).glob("o/*/libc++.a"))
 
@@ -52,15 +52,13 @@ def build_libraries(toolchain: Toolchain) -> Iterator[str]:
     """
     if not toolchain.bundled:
         return
-    with tempfile.TemporaryDirectory(prefix="mlgo-gym-prepare-") as scratch:
+    with temporary_folder() as scratch:
         for mode, (name, text) in _PROGRAMS.items():
             Path(scratch, name).write_text(text, encoding="utf-8")
             for way in _WAYS:
                 yield f"{'C++' if mode == 'c++' else 'C'} {' '.join(way)}"
                 command = [*linker_command(toolchain, mode), *way, name, "-o", "program"]
-                answer = subprocess.run(
-                    command, cwd=scratch, capture_output=True, text=True, errors="replace", check=False
-                )
+                answer = run_bounded(command, writable=None, folder=scratch, name="the bundled compiler")
                 if answer.returncode != 0:
                     raise CorpusError(
                         f"a program was to be linked with {' '.join(way)}, and the bundled compiler said: "

@@ -268,8 +268,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for program in chosen.clang:
         words = program.split()
         ask = [*words, "-mllvm", "-help-list-hidden", "-x", "c", "-c", "/dev/null", "-o", "/dev/null"]
-        lists.append(subprocess.run(ask, capture_output=True, text=True, check=False).stdout)
-        answer = subprocess.run([*words, "--version"], capture_output=True, text=True, check=False).stdout
+        lists.append(subprocess.run(ask, capture_output=True, text=True, timeout=60, check=False).stdout)
+        ask = [*words, "--version"]
+        answer = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=False).stdout
         versions.append(re.findall(r"clang version (\S+)", answer)[0])
     tables = [path.read_text(encoding="utf-8") for path in chosen.tables]
     named = {

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from mlgo_gym.corpus.recorder import Recorder, Recording, check_output
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
 from mlgo_gym.storage.cache import cache_directory, key_of
+from mlgo_gym.storage.leftovers import make_own_folder
 
 _C_NAMES = ("cc", "gcc", "clang", "c99", "c11")
 _CXX_NAMES = ("c++", "g++", "clang++")
@@ -201,7 +201,7 @@ def _shims(toolchain: Toolchain, *, native: bool) -> Path:
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".shims-", dir=folder.parent))
+    staging = make_own_folder(folder.parent, ".shims-")
     for name, script in launchers.items():
         (staging / name).write_text(script, encoding="utf-8")
         (staging / name).chmod(0o755)

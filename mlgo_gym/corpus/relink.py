@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,9 @@ from mlgo_gym.corpus.driver_options import linker_command
 from mlgo_gym.corpus.links import Link, LinkInput
 from mlgo_gym.errors import CorpusError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
+from mlgo_gym.session.bounded_run import run_bounded
+from mlgo_gym.session.limits import DEFAULT_LIMITS, Limits
+from mlgo_gym.storage.leftovers import temporary_folder
 
 _FLAGS = frozenset(
     """
@@ -71,6 +73,7 @@ def link_again(
     *,
     libraries: Mapping[str, Path] | None = None,
     trust: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> None:
     """Do a recorded link again.
 
@@ -82,22 +85,31 @@ def link_again(
         toolchain: the clang whose driver links; the bundled one brings a C library and libc++.
         libraries: by the output of their link, the shared libraries of the build that it is linked with.
         trust: whether to run its arguments whatever they are; else only those that shape the result.
+        limits: how much each program of the link may take, the driver as the linker; it also ends after four times as
+            many seconds as one of them may compute.
 
     Raises:
         UntrustedError: its arguments may do more than shape the result.
-        CorpusError: the link fails, or lacks something; the text has the linker's message.
+        CorpusError: the link fails, lacks something, or needs more than it may; the text has the linker's message.
+        ToolchainError: it does not end in time.
     """
     if not trust:
         check_link_arguments(link)
-    with tempfile.TemporaryDirectory(prefix="mlgo-gym-link-") as scratch:
-        words = _placed(link, corpus, objects, libraries or {}, Path(scratch))
+    with temporary_folder() as scratch:
+        words = _placed(link, corpus, objects, libraries or {}, scratch, limits)
         linker = linker_command(toolchain, link.driver, native=link.native)
         command = [*linker, *_without_side_outputs(words), "-o", str(output.absolute())]
-        answer = subprocess.run(command, cwd=scratch, capture_output=True, text=True, errors="replace", check=False)
+        answer = run_bounded(
+            command, writable=None, folder=scratch, timeout=_seconds(limits), limits=limits, name="the linker"
+        )
     if answer.returncode != 0:
         raise CorpusError(
             f"{link.output} was to be linked again, and the linker said:\n{answer.stderr.strip()[-4000:]}"
         )
+
+
+def _seconds(limits: Limits) -> float | None:
+    return None if limits.processor is None else 4 * limits.processor
 
 
 def check_link_arguments(link: Link) -> None:
@@ -162,17 +174,27 @@ def _with_placeholders(link: Link) -> list[str]:
 
 
 def _placed(
-    link: Link, corpus: Path, objects: Mapping[str, Path], libraries: Mapping[str, Path], scratch: Path
+    link: Link,
+    corpus: Path,
+    objects: Mapping[str, Path],
+    libraries: Mapping[str, Path],
+    scratch: Path,
+    limits: Limits,
 ) -> list[str]:
     words = list(link.arguments)
     for number, each in enumerate(link.inputs):
-        path = _place(each, corpus, objects, libraries, scratch / f"{number}-{Path(each.named).name}")
+        path = _place(each, corpus, objects, libraries, scratch / f"{number}-{Path(each.named).name}", limits)
         words[each.position] = _with_file(words[each.position], each.named, str(path))
     return _without_output(link, words)
 
 
 def _place(
-    each: LinkInput, corpus: Path, objects: Mapping[str, Path], libraries: Mapping[str, Path], archive: Path
+    each: LinkInput,
+    corpus: Path,
+    objects: Mapping[str, Path],
+    libraries: Mapping[str, Path],
+    archive: Path,
+    limits: Limits,
 ) -> Path:
     if each.link is not None:
         if each.link not in libraries:
@@ -189,7 +211,7 @@ def _place(
         return paths[0]
     made = archive.with_suffix(".a")
     command = [*bundled_command("ar"), "qcs", str(made), *map(str, paths)]
-    answer = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    answer = run_bounded(command, writable=None, timeout=_seconds(limits), limits=limits, name="the archiver")
     if answer.returncode != 0:
         raise CorpusError(f"the archive {each.named} was to be made again: {answer.stderr.strip()}")
     return made

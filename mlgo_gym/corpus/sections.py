@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import tempfile
 import zlib
 from pathlib import Path
 from typing import Protocol
 
 from mlgo_gym.errors import CorpusError, MissingExtraError
+from mlgo_gym.session.bounded_run import run_bounded
 from mlgo_gym.storage.foreign_file import LARGEST, open_foreign
+from mlgo_gym.storage.leftovers import temporary_folder
 
 
 class SectionReader(Protocol):
@@ -85,17 +85,11 @@ class ObjcopyReader:
 
     def read(self, path: Path, names: tuple[str, ...]) -> tuple[bytes, ...]:
         """Return the bytes of each named section."""
-        with tempfile.TemporaryDirectory(prefix="mlgo-gym-sections-") as folder:
+        with temporary_folder() as folder:
             files = [Path(folder, str(number)) for number in range(len(names))]
             dumps = [f"--dump-section={name}={file}" for name, file in zip(names, files, strict=True)]
-            answer = subprocess.run(
-                [self._program, *dumps, str(path), "/dev/null"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-            )
+            command = [self._program, *dumps, str(path), "/dev/null"]
+            answer = run_bounded(command, writable=(folder,), timeout=60, name="llvm-objcopy")
             if answer.returncode != 0:
                 raise CorpusError(
                     f"{path}: its sections were to be dumped, and llvm-objcopy said: {answer.stderr.strip()}"

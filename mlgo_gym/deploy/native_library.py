@@ -10,9 +10,7 @@ is a `float`, which is made finite as an environment makes it.
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +19,8 @@ from mlgo_gym.deploy.network_code import FLAGS, forward_pass
 from mlgo_gym.deploy.program import exit_status_of
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.policies.network import Network
+from mlgo_gym.session.bounded_run import run_bounded
+from mlgo_gym.storage.leftovers import own_folder
 
 _DECIDE = """
 const char *const mlgo_inputs = "{inputs}";
@@ -90,9 +90,8 @@ def build_native_library(network: Path, library: Path, compiler: Sequence[str]) 
     """
     code = _library_code(Network.load(network), network.name)
     library.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=library.parent) as folder:
-        source = Path(folder, "policy.c")
-        made = Path(folder, "policy.so")
+    with own_folder(library.parent, ".build-") as folder:
+        source, made = folder / "policy.c", folder / "policy.so"
         source.write_text(code, encoding="ascii")
         command = [*compiler, *FLAGS, "-w", "-fPIC", "-x", "c", "-c", str(source), "-o", f"{folder}/policy.o"]
         _run(command)
@@ -107,12 +106,10 @@ def _linker(compiler: Sequence[str]) -> list[str]:
 
 
 def _run(command: Sequence[str]) -> None:
-    result = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
-    )
+    result = run_bounded(command, writable=None, name=command[0])
     if result.returncode != 0:
-        message = result.stderr.decode(errors="replace").strip()
-        raise ToolchainError(f"native code of a network was to be made; {command[0]} said: {message[-1000:]}")
+        message = result.stderr.strip()[-1000:]
+        raise ToolchainError(f"native code of a network was to be made; {command[0]} said: {message}")
 
 
 def main(arguments: Sequence[str]) -> int:

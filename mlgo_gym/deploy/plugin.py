@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -15,6 +13,8 @@ from mlgo_gym.deploy.decision_code import DEFAULT, DecisionCode
 from mlgo_gym.deploy.exported_file import writing
 from mlgo_gym.deploy.network_code import FLAGS
 from mlgo_gym.errors import PolicyError, ToolchainError
+from mlgo_gym.session.bounded_run import run_bounded
+from mlgo_gym.storage.leftovers import own_folder
 
 OLDEST = 19
 """The first LLVM with the advisor class that the plugin derives from."""
@@ -131,8 +131,8 @@ def build_plugin(policy: DecisionCode, llvm: InstalledLlvm, output: Path, *, com
         )
     with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent) as folder:
-            source, library = Path(folder, "plugin.cpp"), Path(folder, "plugin.so")
+        with own_folder(output.parent, f".{output.name}-") as folder:
+            source, library = folder / "plugin.cpp", folder / "plugin.so"
             source.write_text(code, encoding="utf-8")
             flags = [*FLAGS, "-std=c++17", "-fPIC", "-shared", "-w"]
             flags += [f"-I{llvm.includes}", *([] if llvm.rtti else ["-fno-rtti"])]
@@ -141,9 +141,7 @@ def build_plugin(policy: DecisionCode, llvm: InstalledLlvm, output: Path, *, com
 
 
 def _output(command: Sequence[str]) -> str:
-    result = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-    )
+    result = run_bounded(command, writable=None, name=command[0])
     if result.returncode != 0:
         raise ToolchainError(f"{command[0]} was to succeed, and said: {result.stderr.strip()[-2000:]}")
     return result.stdout.strip()

@@ -7,7 +7,6 @@ standard input, and writes a 0 or 1 for each question, in order, to its standard
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.answers import decision_info
 from mlgo_gym.session.session import Session
+from mlgo_gym.storage.leftovers import temporary_folder
 from mlgo_gym.tasks.action import read_action
 
 
@@ -59,8 +59,8 @@ def main(arguments: Sequence[str]) -> int:
     data = sys.stdin.buffer.read()
 
     def answer() -> None:
-        with tempfile.TemporaryDirectory(prefix="mlgo-gym-policy-") as temporary:
-            bitcode = Path(temporary, "module.bc")
+        with temporary_folder() as temporary:
+            bitcode = temporary / "module.bc"
             bitcode.write_bytes(data)
             answers = policy_answers(bitcode, cc1_flags(command), clang, policy)
         sys.stdout.write("".join(map(str, answers)) + "\n")

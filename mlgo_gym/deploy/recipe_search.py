@@ -7,9 +7,7 @@ bitcode from its standard input.
 from __future__ import annotations
 
 import shlex
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +18,8 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.search import search_module
 from mlgo_gym.search.recipe_making import make_recipe
+from mlgo_gym.session.bounded_run import run_bounded
+from mlgo_gym.storage.leftovers import temporary_folder
 from mlgo_gym.storage.recipe import Recipe, keep_recipe
 
 SECONDS = 600.0
@@ -68,9 +68,7 @@ def cc1_flags(command: Sequence[str]) -> tuple[str, ...]:
     # `zig clang` takes its first word as the name of the tool.
     place = 2 if len(asked) > 1 and asked[1] == "clang" else 1
     asked.insert(place, "-###")
-    result = subprocess.run(
-        asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="surrogateescape", check=False
-    )
+    result = run_bounded(asked, writable=None, timeout=SECONDS, errors="surrogateescape")
     lines = [line for line in result.stderr.splitlines() if '"-cc1"' in line]
     if result.returncode != 0 or len(lines) != 1:
         raise MlgoError(f"clang was to name its -cc1 line; it said: {result.stderr.strip()[-500:]}")
@@ -84,8 +82,8 @@ def main(arguments: Sequence[str]) -> int:
     data = sys.stdin.buffer.read()
 
     def search_and_keep() -> None:
-        with tempfile.TemporaryDirectory(prefix="mlgo-gym-recipe-") as temporary:
-            bitcode = Path(temporary, "module.bc")
+        with temporary_folder() as temporary:
+            bitcode = temporary / "module.bc"
             bitcode.write_bytes(data)
             found = search_recipe(source, bitcode, cc1_flags(command), clang, policy, int(compiles))
         keep_recipe(found, folder, data)

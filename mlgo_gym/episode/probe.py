@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 from mlgo_gym.errors import CompilerError, MlgoError, ToolchainError
 from mlgo_gym.llvm.advisors import Advisor
@@ -14,6 +12,7 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session.session import Session
 from mlgo_gym.storage.cache import JsonCache, key_of
+from mlgo_gym.storage.leftovers import temporary_folder
 
 _memory = JsonCache("probes")
 
@@ -62,8 +61,8 @@ def probe(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...] = ()) -
 
 
 def _measure(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...]) -> Probe:
-    with tempfile.TemporaryDirectory(prefix="mlgo-gym-probe-") as folder:
-        source = Path(folder, "probe.ll")
+    with temporary_folder() as folder:
+        source = folder / "probe.ll"
         source.write_text(advisor.trial or _tiny_module())
         command = [*toolchain.command, "-cc1", "-Oz", "-emit-obj", "-w", *flags, "-x", "ir", str(source)]
         try:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Thread
+
+from typing_extensions import Self
 
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.episode.reproducer import CRASH, MODULE, Reproducer, compile_again, read_reproducer
 from mlgo_gym.errors import CompilerError, MlgoError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.session.bounded_run import run_bounded
+from mlgo_gym.session.limits import Limits
+from mlgo_gym.storage.leftovers import temporary_folder
 
 REDUCED = "reduced.bc"
 # Asks this process, which has everything loaded: another Python for each of thousands of modules would take a second.
@@ -25,6 +27,9 @@ echo "$1" > {asked}
 read -r status < {answered}
 exit "$status"
 """
+# Should this process be killed before what it has started is sure to end with it, nothing of that begins. What
+# llvm-reduce writes for the test is with the temporary files, and stays when it is killed.
+_BEGIN = 'TMPDIR=$PWD; export TMPDIR; read -r go && exec "$@" < /dev/null'
 # The newest first: one that is older than the compiler does not read its bitcode.
 _REDUCERS = ("llvm-reduce-22", "llvm-reduce", "llvm-reduce-21", "llvm-reduce-20", "llvm-reduce-19")
 
@@ -94,6 +99,9 @@ def reduce_module(
         timeout: for how long clang may give no sign of life, in seconds.
         trust: as for `reproduce()`.
 
+    However this process ends, llvm-reduce and all compilers end with it. What was killed leaves a temporary folder,
+    which goes with the next.
+
     Raises:
         MlgoError: llvm-reduce is not installed, or fails; or the module does not go wrong as it is.
     """
@@ -112,50 +120,60 @@ def reduce_module(
         except MlgoError:
             return False
 
-    with tempfile.TemporaryDirectory(prefix="mlgo-gym-reduce-") as scratch, _asked(Path(scratch), still_wrong) as test:
-        command = [reducer, f"--test={test}", "-o", str(output), "--write-tmp-files-as-bitcode", str(begin)]
-        result = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
+    with temporary_folder() as scratch, _Questions(scratch, still_wrong) as questions:
+        words = [f"--test={questions.program}", "-o", str(output), "--write-tmp-files-as-bitcode", str(begin)]
+        result = run_bounded(
+            ["/bin/sh", "-c", _BEGIN, "sh", reducer, *words],
+            writable=None,
+            folder=scratch,
+            timeout=None,
+            limits=Limits(processor=None),
+            name=reducer,
+            first_line="go\n",
+            attended={questions.asked: questions.answer},
+        )
     if result.returncode != 0 or not output.exists():
         raise MlgoError(f"{reducer} failed with exit status {result.returncode}: {result.stderr[-2000:]}")
     return output
 
 
-@contextmanager
-def _asked(scratch: Path, question: Callable[[Path], bool]) -> Iterator[Path]:
-    """Have a program that exits with 0 where a question about the file that it is given is answered with yes."""
-    asked, answered, program = scratch / "asked", scratch / "answered", scratch / "test"
-    for pipe in (asked, answered):
-        os.mkfifo(pipe)
-    program.write_text(_ASK.format(asked=asked, answered=answered))
-    program.chmod(0o755)
-    raised: list[Exception] = []
+class _Questions:
+    """A program that exits with 0 where a question about the file that it is given is answered with yes.
 
-    # Open for both directions, a pipe never waits for its other end, which may have been killed.
-    with asked.open("r+b", 0) as asks, answered.open("r+b", 0) as tells:
+    Attributes:
+        program: its path.
+        asked: a descriptor that can be read while it waits for an answer.
+    """
 
-        def answer() -> None:
-            while name := os.fsdecode(asks.readline().rstrip(b"\n")):
-                wrong = False
-                try:
-                    wrong = not raised and question(scratch / name)
-                except Exception as error:  # noqa: BLE001 - raised where the program's user waits
-                    raised.append(error)
-                tells.write(b"0\n" if wrong else b"1\n")
+    def __init__(self, scratch: Path, question: Callable[[Path], bool]) -> None:
+        self._scratch = scratch
+        self._question = question
+        self.program = scratch / "test"
+        asked, answered = scratch / "asked", scratch / "answered"
+        for pipe in (asked, answered):
+            os.mkfifo(pipe)
+        self.program.write_text(_ASK.format(asked=shlex.quote(str(asked)), answered=shlex.quote(str(answered))))
+        self.program.chmod(0o755)
+        # Open for both directions, a pipe never waits for its other end, which may have been killed.
+        self._asks, self._tells = (pipe.open("r+b", 0) for pipe in (asked, answered))
+        self.asked = self._asks.fileno()
 
-        answering = Thread(target=answer, daemon=True)
-        answering.start()
-        try:
-            yield program
-        finally:
-            asks.write(b"\n")
-            answering.join()
-    if raised:
-        raise raised[0]
+    def answer(self) -> None:
+        """Answer the question that is asked."""
+        name = os.fsdecode(self._asks.readline().rstrip(b"\n"))
+        self._tells.write(b"0\n" if self._question(self._scratch / name) else b"1\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._asks.close()
+        self._tells.close()
 
 
 def _fails(reproducer: Reproducer, folder: Path, made: bytes) -> bool:
-    with tempfile.NamedTemporaryFile(suffix=".o") as file:
-        file.write(made)
-        file.flush()
-        words = [word.replace("{object}", file.name) for word in reproducer.test]
-        return subprocess.run(words, cwd=folder, capture_output=True, check=False, timeout=120).returncode != 0
+    with temporary_folder() as scratch:
+        file = scratch / "object.o"
+        file.write_bytes(made)
+        words = [word.replace("{object}", str(file)) for word in reproducer.test]
+        return run_bounded(words, writable=None, folder=folder, timeout=120, name="the test").returncode != 0

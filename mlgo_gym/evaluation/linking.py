@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from mlgo_gym.evaluation.table import Table
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.policies import Policy
 from mlgo_gym.session.session import Session
+from mlgo_gym.storage.leftovers import temporary_folder
 from mlgo_gym.tasks.action import read_action
 
 PLAIN = "plain clang"
@@ -87,19 +87,27 @@ class LinkedEvaluation:
     def run(self) -> Iterator[LinkedSize]:
         """Link every file as plain clang's objects make it, then as each policy's do; yield each as it is there."""
         for policy in (PLAIN, *self._contestants.settings.policies):
-            with tempfile.TemporaryDirectory(prefix="mlgo-gym-linked-") as scratch:
-                objects = _Objects(self._contestants, policy, Path(scratch))
+            with temporary_folder() as scratch:
+                objects = _Objects(self._contestants, policy, scratch)
                 libraries: dict[str, Path] = {}
                 for number, link in enumerate(self._links):
-                    yield self._link(link, policy, objects, libraries, Path(scratch, f"linked-{number}"))
+                    yield self._link(link, policy, objects, libraries, scratch / f"linked-{number}")
 
     def _link(self, link: Link, policy: str, objects: _Objects, libraries: dict[str, Path], output: Path) -> LinkedSize:
         text, linked, error = 0, 0, None
         try:
             text = sum(objects.text(name) for name in link.modules)
             files = {name: objects.file(name, link.lto) for name in link.modules}
-            toolchain = self._contestants.env.toolchain
-            link_again(link, self._folder, files, output, toolchain, libraries=libraries, trust=self._trust)
+            link_again(
+                link,
+                self._folder,
+                files,
+                output,
+                self._contestants.env.toolchain,
+                libraries=libraries,
+                trust=self._trust,
+                limits=self._contestants.env.setup.settings.limits,
+            )
             libraries[link.output] = output
             linked = object_sizes(output.read_bytes()).text
         except MlgoError as problem:

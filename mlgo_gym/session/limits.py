@@ -16,7 +16,13 @@ PROCESSOR_SECONDS = 3600.0
 
 _GIB = 1 << 30
 _GRACE_SECONDS = 5
-_OUT_OF_MEMORY = re.compile(r"bad_alloc|out of memory|Cannot allocate memory|failed to map segment|Allocation failed")
+_OUT_OF_MEMORY = re.compile(
+    "bad_alloc|out of memory|OutOfMemory|memory exhausted|MemoryError|Cannot allocate memory|failed to map segment|"
+    "Allocation failed"
+)
+# What drivers say of a linker of theirs.
+_OUT_OF_TIME = re.compile("CPU time limit exceeded|SIGXCPU")
+_OUTPUT_TOO_LARGE = re.compile("File size limit exceeded|SIGXFSZ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +54,24 @@ class Limits:
                 # What ignores the first signal is killed by the second.
                 _lower(pid, resource.RLIMIT_CPU, seconds, seconds + _GRACE_SECONDS)
 
-    def exceeded(self, status: int | None, stderr: str) -> str | None:
-        """Return which limit ended a process, as a sentence; None where none did.
+    def exceeded(self, status: int | None, stderr: str, name: str = "clang") -> str | None:
+        """Return which limit ended a process, or one that it has started, as a sentence; None where none did.
 
         Args:
             status: its exit status, negative for the number of a signal.
             stderr: the tail of what it wrote to standard error.
+            name: what it is called.
         """
-        if status == -signal.SIGXCPU and _is_least(resource.RLIMIT_CPU, self.processor):
-            return f"clang was to need at most {self.processor:g} s of processor time (cpu_limit), and needed more"
+        if status in (0, None):
+            return None
+        slow, large = status == -signal.SIGXCPU, status == -signal.SIGXFSZ
+        if (slow or _OUT_OF_TIME.search(stderr)) and _is_least(resource.RLIMIT_CPU, self.processor):
+            return f"{name} was to need at most {self.processor:g} s of processor time (cpu_limit), and needed more"
         memory = None if self.memory is None else self.memory * _GIB
-        if status == -signal.SIGXFSZ and _is_least(resource.RLIMIT_FSIZE, memory):
-            return f"clang was to write at most {self.memory:g} GiB (memory_limit), and its output is larger"
-        if status not in (0, None) and _is_least(resource.RLIMIT_AS, memory) and _OUT_OF_MEMORY.search(stderr):
-            return f"clang was to need at most {self.memory:g} GiB of memory (memory_limit), and needed more"
+        if (large or _OUTPUT_TOO_LARGE.search(stderr)) and _is_least(resource.RLIMIT_FSIZE, memory):
+            return f"{name} was to write at most {self.memory:g} GiB (memory_limit), and its output is larger"
+        if _OUT_OF_MEMORY.search(stderr) and _is_least(resource.RLIMIT_AS, memory):
+            return f"{name} was to need at most {self.memory:g} GiB of memory (memory_limit), and needed more"
         return None
 
 

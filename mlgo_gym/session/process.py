@@ -13,6 +13,7 @@ from functools import partial
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.session.confinement import run_confined
 from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
+from mlgo_gym.session.guard import kill_group_with
 from mlgo_gym.session.host_fork import close_after_fork, forget
 from mlgo_gym.session.limits import DEFAULT_LIMITS, Limits
 
@@ -29,11 +30,8 @@ CLANG_ACTION = "-emit-obj"
 class CompilerProcess:
     """A child process in a process group of its own.
 
-    The child holds the read end of a pipe whose only write end is here. The pipe is told (`F_SETOWN`, `F_SETSIG`,
-    `O_ASYNC`, see fcntl(2)) to send SIGKILL to the child's process group when that write end goes away, which happens
-    however the host ends. Unlike a parent-death signal this needs no code between fork and exec, and does not fire
-    when merely the thread that started the compiler ends. A host can be killed before the guard is set, though: what
-    is withheld from the child until then keeps it from ever waiting for that host.
+    The child holds the read end of a pipe whose only write end is here, see `mlgo_gym.session.guard`. A host can be
+    killed before that guard is set: what is withheld from the child until then keeps it from ever waiting for it.
 
     Attributes:
         pid: the process id, also of its process group.
@@ -115,9 +113,7 @@ class CompilerProcess:
                 setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGXFSZ],
             )
             pid = spawn() if writable is None else run_confined(spawn, writable)
-            fcntl.fcntl(read_end, fcntl.F_SETOWN, -pid)
-            fcntl.fcntl(read_end, fcntl.F_SETSIG, signal.SIGKILL)
-            fcntl.fcntl(read_end, fcntl.F_SETFL, os.O_ASYNC)
+            kill_group_with(read_end, pid)
             pidfd = os.pidfd_open(pid)
             limits.impose(pid)
             if response is not None:

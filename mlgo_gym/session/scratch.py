@@ -7,18 +7,15 @@ import os
 import shutil
 import signal
 import tempfile
-import time
 from collections.abc import Sequence
 from functools import lru_cache
 from multiprocessing.util import Finalize
 from pathlib import Path
 
 from mlgo_gym.errors import CompilerError
+from mlgo_gym.storage.leftovers import abandoned, own_prefix
 
 _PREFIX = "mlgo-gym-"
-
-_DAY = 86400.0
-"""After so long without a change, a folder is swept up though the process that made it cannot be seen from here."""
 
 
 def make_scratch() -> Path:
@@ -43,7 +40,8 @@ def scratch_root() -> Path:
 @lru_cache(maxsize=1)
 def _make_root(parent: str, pid: int) -> Path:
     _sweep(parent)
-    root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{pid}-{_namespace()}-", dir=parent))
+    assert pid == os.getpid()
+    root = Path(tempfile.mkdtemp(prefix=own_prefix(_PREFIX), dir=parent))
     # Unlike atexit this also runs at the end of processes that multiprocessing starts.
     Finalize(None, shutil.rmtree, args=(root,), kwargs={"ignore_errors": True}, exitpriority=0)
     return root
@@ -56,25 +54,12 @@ def scratch_parent() -> str:
     return shared_memory if os.access(shared_memory, os.W_OK | os.X_OK) else tempfile.gettempdir()
 
 
-def _namespace() -> str:
-    """Return what tells the process ids of this container from those of others, with which it may share the folder."""
-    return f"{Path('/proc/self/ns/pid').stat().st_ino:x}"
-
-
 def _sweep(parent: str) -> None:
     """Remove, once per process, what hosts left behind that were killed, and end what still names it."""
-    namespace = _namespace()
-    for folder in Path(parent).glob(f"{_PREFIX}*"):
-        owner, _, rest = folder.name.removeprefix(_PREFIX).partition("-")
+    for folder in abandoned(Path(parent), _PREFIX):
         with contextlib.suppress(OSError):
-            status = folder.stat()
-            if not owner.isdigit() or status.st_uid != os.getuid():
-                continue
-            seen_here = rest.partition("-")[0] == namespace
-            gone = not Path("/proc", owner).exists() if seen_here else time.time() - status.st_mtime > _DAY
-            if gone:
-                _kill_those_that_name(folder)
-                shutil.rmtree(folder)
+            _kill_those_that_name(folder)
+            shutil.rmtree(folder)
 
 
 def _kill_those_that_name(folder: Path) -> None:

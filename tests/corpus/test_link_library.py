@@ -51,7 +51,7 @@ def test_each_kind_of_link_has_libraries_of_its_own(toolchain: Toolchain, monkey
         commands.append(command)
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr("mlgo_gym.corpus.link_library.subprocess.run", note)
+    monkeypatch.setattr("mlgo_gym.corpus.link_library.run_bounded", note)
     kinds = list(build_libraries(toolchain))
     assert (len(kinds), kinds[0], kinds[-1]) == (8, "C -O0", "C++ -O2 -shared -fPIC")
     assert [command[-6:-3] for command in commands][-1] == ["-O2", "-shared", "-fPIC"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from mlgo_gym.corpus.links import LINKS_FILE, Link, read_links
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.record import RecordedBuild, record_build
 from mlgo_gym.corpus.relink import link_again, refused_link_argument
-from mlgo_gym.errors import CorpusError, UntrustedError
+from mlgo_gym.errors import CorpusError, ToolchainError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.session.limits import Limits
 
 SOURCES = {
     "main.c": "int f(int); int g(int); int h(int); int main(void) { return f(1) + g(2) + h(3) - 30; }\n",
@@ -101,6 +103,34 @@ def test_a_library_of_the_build_is_linked_before_what_needs_it(project: Path, to
     link_again(program, corpus, objects, made / "program", toolchain, libraries=libraries)
     (made / "any-name").rename(made / "libf.so")
     assert subprocess.run([made / "program"], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("linker", "limits", "expected"),
+    [
+        (
+            "while :; do :; done",
+            Limits(processor=1),
+            r"at most 1 s of processor time \(cpu_limit\)|was to finish within 4 s",
+        ),
+        ("sleep 1000 & wait", Limits(processor=1), "was to finish within 4 s"),
+        (f"{sys.executable} -c 'bytes(1 << 36)'", Limits(memory=2), r"at most 2 GiB of memory \(memory_limit\)"),
+        ("yes", Limits(), "was to write at most 64 MiB of text"),
+    ],
+    ids=["computes without end", "waits without end", "takes memory without end", "talks without end"],
+)
+def test_a_linker_has_the_limits_of_a_compile(
+    linker: str, limits: Limits, expected: str, project: Path, toolchain: Toolchain
+) -> None:
+    _, (link,) = record(project, "$CC -fPIC -c f.c; $CC -shared f.o -o libf.so", toolchain)
+    objects = compile_modules(project, link, toolchain)
+    driver = project.parent / "driver"
+    driver.write_text(f"#!/bin/sh\n{linker}\n")
+    driver.chmod(0o755)
+    odd = replace(toolchain, command=(str(driver),), bundled=False)
+    with pytest.raises((CorpusError, ToolchainError), match=expected):
+        link_again(link, project.parent / "corpus", objects, project.parent / "made", odd, limits=limits)
+    assert not (project.parent / "made").exists()
 
 
 def test_probes_and_links_of_nothing_recorded_are_no_links(project: Path, toolchain: Toolchain) -> None:

@@ -25,7 +25,7 @@ from mlgo_gym.corpus.verify import verify
 from mlgo_gym.errors import CorpusError, CorpusWarning
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import JsonCache
-from mlgo_gym.storage.leftovers import make_own_folder
+from mlgo_gym.storage.leftovers import make_own_folder, own_prefix
 from tests.corpus.package_index import PackageIndex, serve, source_distribution
 from tests.corpus.test_dataset import pinned, use
 
@@ -191,7 +191,7 @@ def test_a_cache_that_cannot_be_written_is_read_and_what_is_measured_is_not_kept
 
 def test_what_killed_processes_left_is_swept_and_what_living_ones_have_is_not(tmp_path: Path) -> None:
     mine = make_own_folder(tmp_path, ".made.")
-    dead = tmp_path / ".made.4194999-x"
+    dead = tmp_path / f"{own_prefix('.made.').replace(str(os.getpid()), '4194999')}x"
     other = tmp_path / ".made.of-something-else"
     for folder in (dead, other):
         folder.mkdir()
@@ -221,7 +221,7 @@ def test_parts_of_downloads_that_were_killed_are_swept(index: PackageIndex, own_
     digest = index.digests["tiny-1.0.tar.gz"]
     folder = own_cache / "downloads" / digest
     folder.mkdir(parents=True)
-    left = folder / ".part-4194999-abc"
+    left = folder / f"{own_prefix('.part-').replace(str(os.getpid()), '4194999')}x"
     left.write_bytes(b"half")
     fetch.fetch_source("tiny", "1.0", digest)
     assert [path.name for path in folder.iterdir()] == ["tiny-1.0.tar.gz"]

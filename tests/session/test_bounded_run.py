@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,9 @@ from mlgo_gym.session.bounded_run import run_bounded
 from mlgo_gym.session.confinement import confinement_support
 from mlgo_gym.session.limits import Limits
 from tests.traces import children
+
+MARK = "0.20261122"
+"""An argument of `sleep` that tells its processes from those of others."""
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -45,9 +51,83 @@ def test_one_that_never_ends_is_killed() -> None:
 
 def test_one_that_takes_too_much_is_ended_with_the_reason() -> None:
     endless = run_bounded(python("while True: pass"), limits=Limits(processor=1))
-    assert endless.stderr == "clang was to need at most 1 s of processor time (cpu_limit), and needed more"
+    assert (
+        endless.stderr.splitlines()[0] == "clang was to need at most 1 s of processor time (cpu_limit), and needed more"
+    )
     large = "import sys\ntry: bytearray(1 << 40)\nexcept MemoryError: sys.exit('out of memory')"
     assert "at most 2 GiB of memory (memory_limit)" in run_bounded(python(large), limits=Limits(memory=2)).stderr
+
+
+def test_what_it_leaves_behind_ends_with_it_and_is_not_waited_for() -> None:
+    before = processes_of_this_test()
+    assert run_bounded(["sh", "-c", f"sleep 1000 {MARK} & echo done"]).stdout == "done\n"
+    with pytest.raises(ToolchainError, match="the test was to finish within"):
+        run_bounded(["sh", "-c", f"sleep 1000 {MARK} & wait"], timeout=0.2, name="the test")
+    assert processes_of_this_test() == before
+
+
+def processes_of_this_test() -> int:
+    """Return how many processes there are that only this test starts."""
+    lines = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+    return sum(MARK.encode() in line.split(b"\0") for line in lines)
+
+
+def test_it_ends_with_its_host_though_that_is_killed() -> None:
+    code = (
+        "from mlgo_gym.session.bounded_run import run_bounded; "
+        f"run_bounded(['sh', '-c', 'sleep 1000 {MARK} & echo on >&2; wait'], writable=None)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as host:
+        while not processes_of_this_test():
+            assert host.poll() is None
+        host.kill()
+    deadline = time.monotonic() + 10
+    while processes_of_this_test():
+        assert time.monotonic() < deadline
+
+
+def test_a_program_that_writes_without_end_is_ended() -> None:
+    with pytest.raises(ToolchainError, match="clang was to write at most 64 MiB of text"):
+        run_bounded(["sh", "-c", "yes"])
+
+
+def test_one_that_closes_its_streams_is_waited_for() -> None:
+    answer = run_bounded(python("import os, time; os.close(1); os.close(2); time.sleep(0.1); os._exit(5)"))
+    assert (answer.returncode, answer.stdout) == (5, "")
+
+
+def test_its_first_line_comes_when_it_is_limited() -> None:
+    code = "import resource; input(); print(resource.getrlimit(resource.RLIMIT_AS)[0] >> 30)"
+    assert run_bounded(python(code), limits=Limits(memory=3), first_line="go\n").stdout == "3\n"
+
+
+def test_a_descriptor_is_attended_to_meanwhile() -> None:
+    mine, theirs = os.pipe()
+    said = []
+
+    def hear() -> None:
+        said.append(os.read(mine, 100))
+
+    run_bounded(["sh", "-c", f"echo one > /proc/{os.getpid()}/fd/{theirs}"], writable=None, attended={mine: hear})
+    os.close(mine)
+    os.close(theirs)
+    assert said == [b"one\n"]
+
+
+@pytest.mark.parametrize(
+    ("words", "limits", "expected"),
+    [
+        ("clang-19: error: unable to execute command: CPU time limit exceeded", Limits(processor=5), "at most 5 s"),
+        ("ld: memory exhausted", Limits(memory=2), "at most 2 GiB of memory"),
+        ("unable to execute command: File size limit exceeded", Limits(memory=2), "write at most 2 GiB"),
+    ],
+)
+def test_a_driver_tells_which_limit_its_linker_met(words: str, limits: Limits, expected: str) -> None:
+    answer = run_bounded(["sh", "-c", f"echo '{words}' >&2; exit 1"], limits=limits, name="the linker")
+    first, second = answer.stderr.splitlines()
+    assert first.startswith("the linker was to")
+    assert expected in first
+    assert second == words
 
 
 def test_a_program_that_is_not_there_is_an_error() -> None:
