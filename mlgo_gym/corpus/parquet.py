@@ -69,6 +69,9 @@ def import_parquet(
         if limit is not None and len(result.modules) >= limit:
             break
         progress()
+        if isinstance(row, Exception):
+            result.skipped.append((label, f"its values cannot be read: {row}"))
+            continue
         language = str(row.get("language") or "")
         if wanted and language.lower() not in wanted:
             continue
@@ -95,13 +98,13 @@ def import_parquet(
     return result
 
 
-def _rows(files: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _rows(files: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any] | Exception]]:
     arrow, parquet = (library(name, "importing Parquet files", "parquet") for name in ("pyarrow", "pyarrow.parquet"))
     for path in files:
         yield from _rows_of(path, arrow, parquet)
 
 
-def _rows_of(path: Path, arrow: Any, parquet: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _rows_of(path: Path, arrow: Any, parquet: Any) -> Iterator[tuple[str, Mapping[str, Any] | Exception]]:
     try:
         open_foreign(path).close()
         with parquet.ParquetFile(path) as file:
@@ -110,9 +113,18 @@ def _rows_of(path: Path, arrow: Any, parquet: Any) -> Iterator[tuple[str, Mappin
                 raise CorpusError(f"{path}: a column {CONTENT!r} with bitcode was wanted, found {', '.join(columns)}")
             # One by one: a file of some kilobytes can hold a large value once, and say that it is in every row.
             for number, batch in enumerate(file.iter_batches(batch_size=1)):
-                yield f"{path.name}:{number}", batch.to_pylist()[0]
-    except (OSError, arrow.ArrowException) as error:
+                yield f"{path.name}:{number}", _row(batch)
+    except (OSError, UnicodeDecodeError, arrow.ArrowException) as error:
         raise CorpusError(f"{path}: a Parquet file was wanted: {error}; check the path") from error
+
+
+def _row(batch: Any) -> Mapping[str, Any] | Exception:
+    """Return the only row of a batch, or why Python has no such values: text that is no UTF-8, a time before year 1."""
+    try:
+        row: Mapping[str, Any] = batch.to_pylist()[0]
+    except (ValueError, OverflowError) as error:
+        return error
+    return row
 
 
 def _metadata(row: Mapping[str, Any]) -> dict[str, object]:

@@ -125,7 +125,7 @@ class _Child:
             places = (str(FIRST_EXTRA_DESCRIPTOR + number) for number in range(2))
             search = [entry for entry in sys.path if isinstance(entry, str)]
             self.process = CompilerProcess.start(
-                [sys.executable, "-S", str(WORKER), kind, *places, *search],
+                [sys.executable, "-I", "-S", str(WORKER), kind, *places, *search],
                 stdout=said,
                 stderr=said,
                 extras=[requests, answers],

@@ -1,6 +1,6 @@
 """The process in which somebody else's model runs: a program that `ModelProcess` starts.
 
-    python -S model_worker.py KIND REQUESTS ANSWERS [ENTRY OF sys.path …]
+    python -I -S model_worker.py KIND REQUESTS ANSWERS [ENTRY OF sys.path …]
 
 REQUESTS and ANSWERS are descriptors. It imports nothing of this package, so that it starts in a tenth of a second and
 holds nothing that a damaged model could damage, and ends when nobody can ask any more. Every frame is a letter, a
@@ -169,6 +169,6 @@ def main(kind: str, requests: int, answers: int) -> None:
 
 
 if __name__ == "__main__":
-    # The folder of this file, which Python puts there, has modules that are called as those of the library.
+    # What the host finds is found here, and not this folder, whose modules are called as some of the library.
     sys.path[:] = sys.argv[4:]
     main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -56,6 +56,18 @@ def test_every_row_is_a_module_with_its_columns_as_metadata(
     assert verify(corpus, toolchain) == []
 
 
+def test_a_row_whose_text_is_no_utf_8_is_skipped_with_the_reason(rows: Rows, tmp_path: Path) -> None:
+    arrow: Any = pytest.importorskip("pyarrow")
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    damaged = arrow.array([b"c\xff", b"c++"]).view(arrow.utf8())
+    table = arrow.table({"content": [row["content"] for row in rows], "language": damaged})
+    parquet.write_table(table, tmp_path / "x.parquet")
+    result = import_parquet([tmp_path / "x.parquet"], tmp_path / "corpus")
+    assert len(result.modules) == 1
+    assert [label for label, _ in result.skipped] == ["x.parquet:0"]
+    assert "its values cannot be read: 'utf-8' codec" in result.skipped[0][1]
+
+
 def test_names_do_not_depend_on_files_or_their_order(rows: Rows, tmp_path: Path) -> None:
     together = import_parquet([write(tmp_path / "all.parquet", rows)], tmp_path / "together")
     files = [write(tmp_path / f"{number}.parquet", [row]) for number, row in enumerate(rows)]

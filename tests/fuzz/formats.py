@@ -23,6 +23,7 @@ from mlgo_gym.corpus.allowed import refused_argument
 from mlgo_gym.corpus.description import DESCRIPTION_FILE, parse_command, read_description, read_metadata
 from mlgo_gym.corpus.links import read_links
 from mlgo_gym.corpus.object_list import read_object_list
+from mlgo_gym.corpus.parquet import import_parquet
 from mlgo_gym.corpus.sections import ElfReader
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, TrainingLogError
@@ -221,6 +222,12 @@ def _embedded(data: bytes) -> None:
     assert len(bitcode) + len(command) < 1 << 24
 
 
+def _parquet(data: bytes) -> None:
+    path = _file("fuzz.parquet", data)
+    result = import_parquet([path], path.with_name("imported"))
+    assert len(result.modules) + result.duplicates + len(result.skipped) <= 1 << 16
+
+
 def _curves(data: bytes) -> None:
     events, table = split(data, 2)
     _file("curves/events.out.tfevents.1", events)
@@ -269,6 +276,7 @@ FORMATS = {
         Format("results", _results, seeds.results, JSON_TOKENS),
         Format("trace", _trace, seeds.traces, JSON_TOKENS),
         Format("embedded-bitcode", _embedded, seeds.embedded, (b".llvmbc\0", b"\0\x08\0\0\0\0\0\0", b"\xff" * 8)),
+        Format("parquet", _parquet, seeds.parquet, needs=("pyarrow",), native=True),
         Format("curves", _curves, seeds.curves, (b"\xff" * 8, b"nan", b",", b'"', b"\n", b"1e999")),
     )
 }  # fmt: skip

@@ -100,6 +100,22 @@ def embedded() -> list[bytes]:
     return [_compiled("calls.c", "-Xclang", "-fembed-bitcode=all"), packed_object(1 << 20)]
 
 
+def parquet() -> list[bytes]:
+    """Return tables of a module and a row that is none, plain and packed."""
+    import pyarrow
+    from pyarrow.parquet import write_table
+
+    content = [bitcode()[0], b"no module"]
+    columns = {"content": content, "language": ["c", "c++"], "size": [1, 2], "licences": [["MIT", "ISC"], []]}
+    found = []
+    for compression in ("none", "zstd", "snappy", "gzip"):
+        stream = io.BytesIO()
+        options = {"use_dictionary": compression != "zstd", "write_statistics": False}
+        write_table(pyarrow.table(columns), stream, compression=compression, **options)
+        found.append(stream.getvalue())
+    return found
+
+
 def curves() -> list[bytes]:
     """Return an event file and a CSV file of a training, joined."""
     table = b'rollout/reward,time/total_timesteps,note\n0.5,100,a\n,200,"b,c"\n0.75,300,\n'

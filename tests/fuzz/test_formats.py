@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mlgo_gym.policies.model_process import ModelProcessError
 from tests.fuzz import __main__ as program
 from tests.fuzz.formats import FORMATS, Format
 from tests.fuzz.judge import Judge
@@ -76,6 +77,15 @@ def test_a_reader_that_fails_otherwise_is_found() -> None:
     assert found is not None
     assert found.what.startswith("KeyError at tests/fuzz/test_formats.py:")
     assert judge.refused == 0
+
+
+def test_an_input_that_ends_the_process_of_a_runtime_is_refused_and_counted() -> None:
+    def ends(data: bytes) -> None:
+        raise ModelProcessError(data)
+
+    judge = Judge(Format("ends", ends, list))
+    assert judge(b"x") is None
+    assert (judge.refused, judge.ended) == (1, 1)
 
 
 def test_fuzzing_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
