@@ -17,6 +17,7 @@ import numpy as np
 
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, EpisodeResult
+from mlgo_gym.extras import library
 from mlgo_gym.llvm.log_writer import LogWriter
 from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
@@ -102,16 +103,14 @@ def embedded() -> list[bytes]:
 
 def parquet() -> list[bytes]:
     """Return tables of a module and a row that is none, plain and packed."""
-    import pyarrow
-    from pyarrow.parquet import write_table
-
+    arrow, parquet = (library(name, "a table", "parquet") for name in ("pyarrow", "pyarrow.parquet"))
     content = [bitcode()[0], b"no module"]
     columns = {"content": content, "language": ["c", "c++"], "size": [1, 2], "licences": [["MIT", "ISC"], []]}
     found = []
     for compression in ("none", "zstd", "snappy", "gzip"):
         stream = io.BytesIO()
         options = {"use_dictionary": compression != "zstd", "write_statistics": False}
-        write_table(pyarrow.table(columns), stream, compression=compression, **options)
+        parquet.write_table(arrow.table(columns), stream, compression=compression, **options)
         found.append(stream.getvalue())
     return found
 
