@@ -18,7 +18,11 @@ from mlgo_gym.policies.model_tensors import ModelTensor
 from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.json_text import parse_json
 
-_KINDS = {"tflite": ("a TensorFlow Lite model", "ai_edge_litert"), "onnx": ("an ONNX model", "onnxruntime")}
+_KINDS = {
+    "tflite": ("a TensorFlow Lite model", "ai_edge_litert"),
+    "onnx": ("an ONNX model", "onnxruntime"),
+    "sb3": ("a model of stable-baselines3", "torch"),
+}
 _NUMBERS = frozenset(f"{kind}{8 << power}" for kind in ("int", "uint") for power in range(4))
 _NUMBERS |= {"bool", "float16", "float32", "float64"}
 _NO_NUMBERS = np.dtype("O")
@@ -32,10 +36,12 @@ class ForeignModel:
     """A model in a file, in a process that it may crash, stop or fill without harm to this one.
 
     Args:
-        kind: `"tflite"` or `"onnx"`, which is also the extra that runs it.
+        kind: `"tflite"`, `"onnx"` or `"sb3"`, which is also the extra that runs it. The weights of a model of
+            stable-baselines3 are what it gives, and it takes nothing.
         file: the file.
         process: where it runs; by default in one of its own. Of several models in one process, the last that was asked
             is there; another is loaded again before it is asked.
+        data: the model, if it is not the whole file.
 
     Attributes:
         inputs: what it takes.
@@ -46,7 +52,7 @@ class ForeignModel:
         PolicyError: it is no such model, or one that cannot be used.
     """
 
-    def __init__(self, kind: str, file: Path, process: ModelProcess | None = None) -> None:
+    def __init__(self, kind: str, file: Path, process: ModelProcess | None = None, data: bytes | None = None) -> None:
         self._what, library = _KINDS[kind]
         if find_spec(library) is None:
             raise MissingExtraError(self._what, kind)
@@ -54,7 +60,7 @@ class ForeignModel:
         self._process = process or ModelProcess(kind)
         self._token = object()
         try:
-            self._data = read_foreign(file)
+            self._data = read_foreign(file) if data is None else data
         except OSError as error:
             raise self._unusable(str(error)) from error
         self.inputs, self.outputs = self._load()

@@ -31,7 +31,7 @@ SECONDS = 60.0
 """How long a process may take for one answer, which for the first includes its start."""
 
 MEMORY_GIB = 4.0
-"""The address space of a process, in GiB; Python and a runtime take 0.15 of it."""
+"""The address space that a model may take, in GiB, beyond that of its runtime."""
 
 WORKER = Path(__file__).with_name("model_worker.py")
 """The program that runs there."""
@@ -54,7 +54,7 @@ class ModelProcess:
     with the host, however that ends. A forked copy of the host starts one of its own.
 
     Args:
-        kind: what runs models there, `"tflite"` or `"onnx"`.
+        kind: what runs models there, `"tflite"`, `"onnx"` or `"sb3"`.
         seconds: how long it may take for an answer.
 
     Attributes:
@@ -125,12 +125,13 @@ class _Child:
             places = (str(FIRST_EXTRA_DESCRIPTOR + number) for number in range(2))
             search = [entry for entry in sys.path if isinstance(entry, str)]
             self.process = CompilerProcess.start(
-                [sys.executable, "-I", "-S", str(WORKER), kind, *places, *search],
+                [sys.executable, "-I", "-S", str(WORKER), kind, *places, str(int(MEMORY_GIB * (1 << 30))), *search],
                 stdout=said,
                 stderr=said,
                 extras=[requests, answers],
                 writable=(),
-                limits=Limits(memory=MEMORY_GIB, processor=None),
+                # It takes its own, when it knows what its libraries need.
+                limits=Limits(memory=None, processor=None),
             )
         except BaseException as error:
             for descriptor in pipes:

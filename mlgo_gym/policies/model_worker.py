@@ -1,10 +1,10 @@
 """The process in which somebody else's model runs: a program that `ModelProcess` starts.
 
-    python -I -S model_worker.py KIND REQUESTS ANSWERS [ENTRY OF sys.path …]
+    python -I -S model_worker.py KIND REQUESTS ANSWERS MEMORY [ENTRY OF sys.path …]
 
-REQUESTS and ANSWERS are descriptors. It imports nothing of this package, so that it starts in a tenth of a second and
-holds nothing that a damaged model could damage, and ends when nobody can ask any more. Every frame is a letter, a
-length and so many bytes:
+REQUESTS and ANSWERS are descriptors, MEMORY the most bytes of address space beyond what its libraries take. It imports
+nothing of this package, so that it starts quickly and holds nothing that a damaged model could damage, and ends when
+nobody can ask any more. Every frame is a letter, a length and so many bytes:
 
 | frame | from | bytes |
 |---|---|---|
@@ -130,17 +130,51 @@ def onnx(model: bytes) -> tuple[Described, Described, Run]:
     return inputs, outputs, run
 
 
-def main(kind: str, requests: int, answers: int) -> None:
+def sb3(weights: bytes) -> tuple[Described, Described, Run]:
+    """Return the tensors of a file of PyTorch's as what a model gives, and what reads them."""
+    import io
+
+    import torch
+
+    state = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
+    arrays = {str(name): tensor.numpy() for name, tensor in state.items()}
+    outputs: Described = [(name, list(array.shape), array.dtype.name) for name, array in arrays.items()]
+
+    def run(output: int, rows: int, given: memoryview) -> bytes:  # noqa: ARG001 - nothing is computed
+        return bytes(arrays[outputs[output][0]].tobytes())
+
+    return [], outputs, run
+
+
+def limit(memory: int) -> None:
+    """Take no more address space than so many bytes beyond what there is now, and write no file."""
+    import os
+    import resource
+    from pathlib import Path
+
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    for limited, most in ((resource.RLIMIT_AS, mapped + memory), (resource.RLIMIT_FSIZE, 0)):
+        hard = resource.getrlimit(limited)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(limited, (most, most))
+
+
+def main(kind: str, requests: int, answers: int, memory: int) -> None:
     """Answer requests until there are no more."""
+    import importlib
     import json
     import os
     import struct
 
     # Where there are many processors, threads that nothing needs would take more memory than there may be.
-    for library in ("OPENBLAS", "OMP", "MKL"):
-        os.environ[f"{library}_NUM_THREADS"] = "1"
+    for name in ("OPENBLAS", "OMP", "MKL"):
+        os.environ[f"{name}_NUM_THREADS"] = "1"
     header, place = struct.Struct("<cI"), struct.Struct("<II")
-    load = {"tflite": tflite, "onnx": onnx}[kind]
+    load, library = {
+        "tflite": (tflite, "ai_edge_litert.interpreter"),
+        "onnx": (onnx, "onnxruntime"),
+        "sb3": (sb3, "torch"),
+    }[kind]
     run: Run | None = None
 
     def answer(letter: bytes, data: bytes) -> None:
@@ -148,6 +182,9 @@ def main(kind: str, requests: int, answers: int) -> None:
         while rest:
             rest = rest[os.write(answers, rest) :]
 
+    # Nothing of a stranger's is read before the limits hold.
+    importlib.import_module(library)
+    limit(memory)
     with open(requests, "rb") as stream:
         while len(head := stream.read(header.size)) == header.size:
             letter, size = header.unpack(head)
@@ -170,5 +207,5 @@ def main(kind: str, requests: int, answers: int) -> None:
 
 if __name__ == "__main__":
     # What the host finds is found here, and not this folder, whose modules are called as some of the library.
-    sys.path[:] = sys.argv[4:]
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    sys.path[:] = sys.argv[5:]
+    main(sys.argv[1], *map(int, sys.argv[2:5]))

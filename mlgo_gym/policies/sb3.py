@@ -1,7 +1,8 @@
 """The policies `sb3:FILE`: what stable-baselines3 and sb3-contrib have trained, with nothing in the file run.
 
-Their own `load()` unpickles what is in the file. Here only the weights are read (`torch.load(weights_only=True)`), and
-plain JSON: which activation the policy has. It is then computed by NumPy, as `mlp:FILE` is.
+Their own `load()` unpickles what is in the file. Here only the weights are read, by PyTorch in a process of its own
+(`torch.load(weights_only=True)`), and plain JSON: which activation the policy has. It is then computed by NumPy, as
+`mlp:FILE` is.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ import numpy.typing as npt
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
+from mlgo_gym.policies.foreign_model import ForeignModel
 from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.model_process import ModelProcess, ModelProcessError
 from mlgo_gym.policies.network import ACTIVATIONS, Network
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.storage.foreign_file import open_foreign
@@ -62,12 +65,13 @@ def save_sb3(
         archive.writestr(ENTRY, json.dumps(data))
 
 
-def read_sb3(path: Path, env: CompilerEnv) -> Network:
+def read_sb3(path: Path, env: CompilerEnv, process: ModelProcess | None = None) -> Network:
     """Return the network that decides in a model's file; its inputs are features, behind the action mask if it has one.
 
     Args:
         path: what `model.save()` or `save_sb3()` wrote.
         env: the environment; its features are those of a model that does not name its own.
+        process: where its weights are read, if not in a process of their own.
 
     Raises:
         MissingExtraError: torch is not installed.
@@ -84,7 +88,7 @@ def read_sb3(path: Path, env: CompilerEnv) -> Network:
             raise ValueError("it has settings of another form")
     except (OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError, EOFError, *_DAMAGED) as error:
         raise PolicyError(f"{path} was to be a model of stable-baselines3, and cannot be read: {error!r}") from error
-    state = _weights(path, weights)
+    state = _weights(path, weights, process)
     layers = _layers(path, state)
     inputs = state[f"{layers[0]}.weight"].shape[-1]
     normalization = Normalization.from_json(ours["normalization"]) if ours.get("normalization") else None
@@ -116,14 +120,15 @@ class Sb3Policy(MlpPolicy):
     Args:
         env: the environment.
         path: the model's file.
+        process: where its weights are read, if not in a process of their own.
 
     Raises:
         MissingExtraError: torch is not installed.
         PolicyError: it is no such file, wants a feature that is not there, or has other actions.
     """
 
-    def __init__(self, env: CompilerEnv, path: Path) -> None:
-        super().__init__(env, read_sb3(path, env))
+    def __init__(self, env: CompilerEnv, path: Path, process: ModelProcess | None = None) -> None:
+        super().__init__(env, read_sb3(path, env, process))
 
 
 def _read(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
@@ -134,23 +139,28 @@ def _read(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
     return archive.read(name)
 
 
-def _weights(path: Path, data: bytes) -> dict[str, npt.NDArray[Any]]:
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError("a model of stable-baselines3", "sb3") from None
+def _weights(path: Path, data: bytes, process: ModelProcess | None) -> dict[str, npt.NDArray[Any]]:
+    """Return the tensors, which PyTorch reads in a process of its own: its files can ask for any size."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             size = sum(member.file_size for member in archive.infolist())
         if size > LARGEST_ENTRY:
             raise ValueError(f"they would take {size} bytes")
-        state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        found: dict[str, npt.NDArray[Any]] = {str(name): tensor.numpy() for name, tensor in state.items()}
-        for name, array in found.items():
-            if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
-                raise ValueError(f"{name} has others than finite numbers")
+        model = ForeignModel("sb3", path, process, data)
+        # One number can be that of all places of a tensor.
+        size = sum(math.prod(tensor.shape) * tensor.dtype.itemsize for tensor in model.outputs)
+        if size > LARGEST_ENTRY:
+            raise ValueError(f"they would take {size} bytes")
+        found: dict[str, npt.NDArray[Any]] = {}
+        for number, tensor in enumerate(model.outputs):
+            array = model.run(number, ()).reshape(model.deciding(number).shape)
+            if not np.isfinite(array).all():
+                raise ValueError(f"{tensor.name} has others than finite numbers")
+            found[tensor.name] = array
         return found
-    except Exception as error:  # the errors of torch and pickle have no root of their own
+    except (MissingExtraError, ModelProcessError):
+        raise
+    except Exception as error:  # what a damaged archive raises has no root of its own
         # What PyTorch says there is how to read it all the same, with whatever it runs.
         raise PolicyError(
             f"the weights in {path} are damaged, or more than weights; only tensors are read, so that nothing in a "

@@ -42,6 +42,7 @@ from mlgo_gym.policies.model_process import ModelProcess
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.policies.onnx import OnnxPolicy
 from mlgo_gym.policies.protocol import Policy
+from mlgo_gym.policies.sb3 import Sb3Policy
 from mlgo_gym.policies.tflite import TflitePolicy
 from mlgo_gym.reporting.curves import curves_in
 from mlgo_gym.storage.recipe import read_recipe
@@ -158,7 +159,7 @@ def _acts(policy: Policy) -> None:
         assert policy.act(observation, {}) in (0, 1)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def _process(kind: str) -> ModelProcess:
     """Return a process for all models of a kind, which is started once for those that do not end it."""
     return ModelProcess(kind, seconds=10.0)
@@ -204,7 +205,11 @@ def _trace(data: bytes) -> None:
 
 
 def _sb3(data: bytes) -> None:
-    _model("sb3", "parts.zip")(seeds.archive(data))
+    _sb3_archive(seeds.archive(data))
+
+
+def _sb3_archive(data: bytes) -> None:
+    _acts(Sb3Policy(_env(), _file("model.zip", data), _process("sb3")))
 
 
 def _tflite(data: bytes) -> None:
@@ -269,7 +274,7 @@ FORMATS = {
                native=True),
         Format("model-description", read_model_description, seeds.model_descriptions, JSON_TOKENS, longest=2048),
         Format("sb3", _sb3, seeds.sb3_parts, JSON_TOKENS, needs=("torch",)),
-        Format("sb3-archive", _model("sb3", "model.zip"), seeds.sb3_archives, (b"PK\x01\x02", b"PK\x05\x06"),
+        Format("sb3-archive", _sb3_archive, seeds.sb3_archives, (b"PK\x01\x02", b"PK\x05\x06"),
                needs=("torch",)),
         Format("recipe", _recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n", *JSON_TOKENS)),
         Format("drivers-recipe", _drivers_recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n")),

@@ -233,22 +233,18 @@ def onnx() -> list[bytes]:
 
 
 def tflite() -> list[bytes]:
-    """Return a linear model of two outputs, one that counts, and exported networks, each behind its output's name."""
+    """Return a linear model of two outputs, and exported networks, each behind the name of the output that decides."""
     from mlgo_gym.deploy.tflite_model import output_spec, tflite_model
-    from tests.policies.linear_models import write_counting_tflite, write_tflite
+    from tests.policies.linear_models import write_tflite
 
     with _scratch() as folder:
         write_tflite(folder / "a", {FEATURES[0]: 0.5}, 0.1)
-        write_counting_tflite(folder / "b", FEATURES[0], 1)
-        written = [(folder / name).read_bytes() for name in ("a", "b")]
+        linear = (folder / "a").read_bytes()
     spec = [{"logging_name": "decision", "tensor_spec": {"name": "decision", "port": 0, "type": "int64_t"}}]
     exported = [tflite_model("network", network) for network in _loaded_networks()]
     # Logarithms are a table of 128 kB.
     small = [model for model in exported if len(model) < 4096]
-    return [
-        *(join(json.dumps(spec).encode(), model) for model in written),
-        *(join(output_spec().encode(), model) for model in small),
-    ]
+    return [join(json.dumps(spec).encode(), linear), *(join(output_spec().encode(), model) for model in small)]
 
 
 def _loaded_networks() -> list[Network]:

@@ -112,3 +112,19 @@ def test_without_torch_the_extra_is_named(inline: CompilerEnv, tmp_path: Path, m
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'mlgo-gym\[sb3\]'"):
         load_policy(f"sb3:{tmp_path}/m.zip", inline)
+
+
+def test_one_number_in_the_place_of_four_gigabytes_is_refused(
+    inline: CompilerEnv, tmp_path: Path, nothing_is_left: None
+) -> None:
+    import torch
+
+    weights = io.BytesIO()
+    torch.save({"action_net.weight": torch.zeros(1).expand(1 << 30)}, weights)
+    assert len(weights.getvalue()) < 2000
+    with zipfile.ZipFile(tmp_path / "m.zip", "w") as archive:
+        archive.writestr("data", "{}")
+        archive.writestr("policy.pth", weights.getvalue())
+    with pytest.raises(PolicyError, match="only tensors are read"):
+        load_policy(f"sb3:{tmp_path}/m.zip", inline)
+    inline.close()
