@@ -145,12 +145,14 @@ def test_it_ends_with_the_object_that_asks(start: Start) -> None:
 
 
 def test_closing_twice_is_closing_once(start: Start) -> None:
+    before = children()
     process = start(ECHO)
     process.close()
     process.ask(b"M", [], MOST)
+    assert children() - before == {process.pid}
     process.close()
     process.close()
-    assert not children()
+    assert children() == before
 
 
 def test_after_a_ctrl_c_no_answer_is_taken_for_another(start: Start) -> None:
