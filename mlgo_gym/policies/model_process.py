@@ -57,12 +57,10 @@ class ModelProcess:
         kind: what runs models there, `"tflite"`, `"onnx"` or `"sb3"`.
         seconds: how long it may take for an answer.
 
-    Attributes:
-        holds: which model is there, for those who send them; None where there is none.
     """
 
     def __init__(self, kind: str, seconds: float = SECONDS) -> None:
-        self.holds: object = None
+        self._holds: object = None
         self._kind, self._seconds = kind, seconds
         self._child: _Child | None = None
         self._end: weakref.finalize[[], ModelProcess] | None = None
@@ -71,6 +69,15 @@ class ModelProcess:
     def pid(self) -> int:
         """The process id; 0 while there is none."""
         return self._child.process.pid if self._child is not None and self._child.open else 0
+
+    @property
+    def holds(self) -> object:
+        """Which model is there, as those say who send them; None where there is none."""
+        return self._holds if self.pid else None
+
+    @holds.setter
+    def holds(self, model: object) -> None:
+        self._holds = model
 
     def ask(self, letter: bytes, parts: Sequence[bytes], most: int) -> tuple[bytes, bytes]:
         """Return the letter and the bytes of the answer to a request.
@@ -85,7 +92,7 @@ class ModelProcess:
         """
         child = self._child
         if child is None or not child.open:
-            self.holds = None
+            self._holds = None
             self._child = child = _Child(self._kind, self._seconds)
             self._end = weakref.finalize(self, child.close)
         try:
@@ -97,7 +104,7 @@ class ModelProcess:
 
     def close(self) -> None:
         """End the process. Idempotent."""
-        self.holds = None
+        self._holds = None
         if self._end is not None:
             self._end()
 
@@ -163,7 +170,7 @@ class _Child:
                 raise self._failure() from None
             if not rest:
                 break
-        data = b""
+        data = bytearray()
         wanted = _HEADER.size
         answered = b""
         while len(data) < wanted:
@@ -183,7 +190,7 @@ class _Child:
         if self._core is None:
             # To start and to load a model is one long computation; decisions come in quick succession.
             self._core = SharedAffinity(self.process.pid)
-        return answered, data[_HEADER.size :]
+        return answered, bytes(memoryview(data)[_HEADER.size :])
 
     def _wait(self, poll: select.poll, deadline: float) -> float:
         """Wait until the process can be written to or read from; return the deadline, which may be later now."""
