@@ -66,7 +66,8 @@ def main() -> None:
             if line is not None:
                 found[signature] = line
     titles = ["session", "Python", "gymnasium", "numpy", "clang", "tests", "passed", "skipped", "failed", "result"]
-    table = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|", *found.values()]
+    order = sorted(found, key=lambda name: (name.startswith("clang"), name))
+    table = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|", *(found[name] for name in order)]
     before, mark, rest = PAGE.read_text().partition(BEGIN)
     if not mark or END not in rest:
         sys.exit(f"{PAGE} was to have the lines {BEGIN!r} and {END!r}")

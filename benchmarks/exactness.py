@@ -1,6 +1,7 @@
-"""Write docs/exactness.md from what `own_choices.py` and `same_object.py` found.
+r"""Write docs/exactness.md from what `own_choices.py`, `same_object.py` and `plain_evictions.py` found.
 
-    python benchmarks/exactness.py --own runs/own.jsonl --ways runs/ways.jsonl > docs/exactness.md
+    python benchmarks/exactness.py --own runs/own.jsonl --ways runs/ways.jsonl --choices runs/plain-evictions.jsonl \
+        > docs/exactness.md
 
 The data go to docs/results/exactness.json, beside what is there of other modules; from these the page can be made again
 without arguments. What was found of a module by several runs counts as one line, the last of each way.
@@ -37,11 +38,11 @@ of two (`-ml-advisor-size-increase-threshold`), which a plain compile never does
 both objects are the same with the threshold out of the way. A small module reaches it soon: pymunk's `cpSpaceDebug`
 after 39 of 60 questions, so that by clang's own answers it becomes 323 bytes larger at -Oz than by clang alone.
 *Evictions*: weights are divided by the largest of all columns before we see them; where that is infinite, every finite
-one is 0, and the rule cannot tell which is lighter. An exception counts as explained where that was so at a question of
-the module. That it was why was shown for three functions of snappy, `exp()` of `dd_real` and of `qd_real`
-and `data_to_triangulation()`: other answers at such questions alone make plain clang's function of them. For the first,
-clang's own choices were also read with a debugger, and they are these answers. For four more no such answers were found
-among 80 tried, since there are 2 to 17 such questions in a function and up to 33 columns at each.
+one is 0, and the rule cannot tell which is lighter. That this is why was proved of every exception by itself: gdb reads
+from a plain compile which register the allocator's own advisor takes at each call, and in the compile that asks for
+which call it asks (`benchmarks/plain_evictions.py`; Debian's clang 22.1.8, whose libLLVM names its functions). An
+exception counts as explained where clang's own choices, given as answers, make the plain object byte for byte, and each
+of them that is not the rule's is at a question whose weights are not to be seen. {proved}
 
 Where the cut-off is not why (modules of jsonnet), it is calls that nothing reaches any more. Where the inliner finds
 out that a callee cannot throw, it makes the `invoke` a call, and the landing pad stays without predecessors until the
@@ -80,24 +81,46 @@ for a few modules.
 """
 
 
-_CAUSES = ("the size cut-off", "the weights are not to be seen", "calls that only unwinding reaches")
+EVICT = "mlgo/RegAllocEvict-v0"
+
+_CAUSES = ("the size cut-off", "calls that only unwinding reaches")
 """How an explanation begins that was looked for in the module and found."""
 
 
-def page(own: list[dict[str, Any]], ways: list[dict[str, Any]]) -> Iterator[str]:
+def proves(entry: dict[str, Any]) -> bool:
+    """Return whether clang's own choices make the plain object, and differ only where the weights are not seen."""
+    return bool(entry.get("equal")) and entry["others"] == entry["unseen"] and not entry["astray"]
+
+
+def page(own: list[dict[str, Any]], ways: list[dict[str, Any]], choices: list[dict[str, Any]]) -> Iterator[str]:
     """Give the page in pieces."""
     yield _PAGE
+    known = {(entry["corpus"], entry["module"]): entry for entry in choices}
+
+    def is_explained(entry: dict[str, Any]) -> bool:
+        if entry["environment"] == EVICT:
+            return proves(known.get((entry["corpus"], entry["module"]), {}))
+        return str(entry.get("explained", "")).startswith(_CAUSES)
+
     for (corpus, environment), group in _groups(own, "corpus", "environment"):
         equal = sum(entry.get("equal", False) for entry in group)
-        explained = sum(entry.get("explained", "").startswith(_CAUSES) for entry in group)
+        explained = sum(is_explained(entry) for entry in group if not entry.get("equal"))
         questions = sum(entry.get("questions", 0) for entry in group)
         rest = len(group) - equal - explained
         yield f"| {corpus} | {environment[5:-3]} | {len(group)} | {questions:,} | {equal} | {explained} | {rest} |\n"
-    yield _EXCEPTIONS
+    proved = [entry for entry in choices if proves(entry)]
+    questions, others = (sum(entry[name] for entry in proved) for name in ("questions", "others"))
+    yield _EXCEPTIONS.format(
+        proved=f"So it is in {len(proved)} of {len(choices)} modules\nwith {questions:,} questions, at {others:,} of "
+        "which clang chose otherwise than the rule."
+    )
     for entry in own:
         if not entry.get("equal"):
             plain, again = entry.get("text") or ("", "")
             why = entry.get("explained") or entry.get("error")
+            found = known.get((entry["corpus"], entry["module"]))
+            if entry["environment"] == EVICT and found is not None:
+                why = f"{why}; clang chose otherwise at {found['others']}"
             name = entry["environment"][5:-3]
             yield f"| {entry['corpus']} | {entry['module']} | {name} | {plain} | {again} | {why} |\n"
     names = list(dict.fromkeys(name for entry in ways for name in entry.get("equal", {})))
@@ -142,8 +165,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--own", type=Path)
     parser.add_argument("--ways", type=Path)
+    parser.add_argument("--choices", type=Path)
     arguments = parser.parse_args()
     data = json.loads(DATA.read_text()) if DATA.exists() else {"own": [], "ways": []}
+    data.setdefault("choices", [])
     for name in data:
         if getattr(arguments, name):
             data[name] = _joined([*data[name], *_lines(getattr(arguments, name))])

@@ -135,3 +135,17 @@ def test_every_program_is_there_with_its_options(where: str) -> None:
         known = options_of(program)
         wrong += [f"{option} in: {' '.join(words)}" for option in given_options(words[1:]) if option not in known]
     assert wrong == []
+
+
+def extras_shown() -> Iterator[tuple[str, str]]:
+    for path in (*PAGES, *PROGRAMS):
+        for names in re.findall(r"(?:mlgo-gym|\.)\[([a-z0-9,_-]+)\]", path.read_text()):
+            yield from ((str(path.relative_to(ROOT)), name) for name in names.split(","))
+
+
+def test_the_extras_that_pages_name_are_there() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    known = re.findall(r"^([a-z0-9-]+) = \[", text.partition("[project.optional-dependencies]")[2], re.MULTILINE)
+    shown = sorted(set(extras_shown()))
+    assert ("docs/tutorial.md", "corpus") in shown
+    assert [each for each in shown if each[1] not in known] == []

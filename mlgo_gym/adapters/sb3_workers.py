@@ -21,6 +21,7 @@ import gymnasium as gym
 import numpy.typing as npt
 
 from mlgo_gym.errors import MissingExtraError, MlgoError
+from mlgo_gym.storage.leftovers import make_own_folder
 
 try:
     from stable_baselines3.common import vec_env
@@ -56,7 +57,7 @@ class SubprocVecEnv(vec_env.SubprocVecEnv):
     closed: bool
 
     def __init__(self, env_fns: list[Callable[[], Env]], start_method: str | None = None) -> None:
-        self._reports = Path(tempfile.mkdtemp(prefix="mlgo-gym-workers-"))
+        self._reports = make_own_folder(Path(tempfile.gettempdir()), "mlgo-gym-workers-")
         weakref.finalize(self, shutil.rmtree, self._reports, ignore_errors=True)
         makers: list[Callable[[], Env]] = [
             functools.partial(_make, env_fn, self._report(number)) for number, env_fn in enumerate(env_fns)

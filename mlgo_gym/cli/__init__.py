@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 
-from mlgo_gym.cli.termination import tidy_up_when_told_to_end
+from mlgo_gym.cli.termination import INTERRUPTED, tidy_up_when_told_to_end
 from mlgo_gym.cli.visible import visible
 
 
@@ -26,6 +26,9 @@ def main() -> None:
                 raise MissingExtraError("the command line", "cli") from error
             raise
         application(with_addresses(sys.argv[1:]))
+    except KeyboardInterrupt as error:
+        # While the commands were still loaded; from then on a command has its own end.
+        raise SystemExit(INTERRUPTED) from error
     except OSError as error:
         from mlgo_gym.storage.cache import UNWRITABLE
 

@@ -15,14 +15,12 @@ from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
 from mlgo_gym.cli.option_group import with_options
 from mlgo_gym.cli.output import FAILED, JsonOption, say
 from mlgo_gym.cli.smallest import SmallestOption, and_smallest
+from mlgo_gym.cli.termination import INTERRUPTED
 from mlgo_gym.corpus.sampling import Part
 from mlgo_gym.errors import UnreachableError
 
 if TYPE_CHECKING:
     from mlgo_gym.evaluation import Evaluation
-
-INTERRUPTED = 130
-"""The exit status after Ctrl-C, as a shell has it."""
 
 
 @with_options("compiler", CompilerOptions)

@@ -66,7 +66,7 @@ def record(
     console = NamingConsole(stderr=True, highlight=False)
     console.print(f"{output}: {len(recording.modules)} modules, {recording.lines} lines of source, -{optimize}")
     if recording.links:
-        console.print(f"{recording.links} links are in {LINKS_FILE}")
+        console.print(f"{recording.links} link{'s are' if recording.links > 1 else ' is'} in {LINKS_FILE}")
     if recording.replaced:
         console.print(f"{recording.replaced} objects were compiled again later; the last compile is kept")
     if recording.duplicates:

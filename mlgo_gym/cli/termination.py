@@ -5,6 +5,9 @@ from __future__ import annotations
 import signal
 from types import FrameType
 
+INTERRUPTED = 130
+"""The exit status of a command that Ctrl-C has ended."""
+
 SECONDS = 20
 """So long a command may take to tidy up; then the kernel ends it, and what it has started with it."""
 

@@ -15,7 +15,7 @@ from mlgo_gym.corpus.description import (
 )
 from mlgo_gym.corpus.flags import take_thinlto_index
 from mlgo_gym.corpus.inputs import with_inputs
-from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.module import Module, gone
 from mlgo_gym.corpus.modules import stamp_of
 from mlgo_gym.errors import CorpusError
 
@@ -78,7 +78,7 @@ class FolderModules:
         """
         bitcode = self._folder / f"{name}.bc"
         if not bitcode.is_file():
-            raise CorpusError(f"{bitcode}: the corpus lists this module, and its bitcode is missing; make it again")
+            raise gone(bitcode)
         flags = self._recorded_flags(name)
         index = self._folder / f"{name}.thinlto.bc"
         inputs: tuple[str, ...] = ()

@@ -40,16 +40,27 @@ class Module:
         """Return the SHA-256 of the bitcode, in hexadecimal. Read once per version of the file.
 
         Raises:
-            FileNotFoundError: the bitcode is gone.
-            CorpusError: there is more of it than of any module: it is a file with holes, or none of bitcode.
+            CorpusError: the bitcode is gone, or there is more of it than of any module: it is a file with holes, or
+                none of bitcode.
         """
-        status = self.bitcode.stat()
+        try:
+            status = self.bitcode.stat()
+        except FileNotFoundError as error:
+            raise gone(self.bitcode) from error
         if status.st_size > LARGEST_MODULE:
             raise CorpusError(
                 f"{self.bitcode}: a module of {LARGEST_MODULE:,} bytes at most was wanted, and this has "
                 f"{status.st_size:,}; leave it out"
             )
         return _digest(self.bitcode, status.st_mtime_ns, status.st_size)
+
+
+def gone(bitcode: Path) -> CorpusError:
+    """Return the error of a module whose bitcode was there when its corpus was opened, or made."""
+    return CorpusError(
+        f"{bitcode}: the corpus lists this module, and its bitcode is missing; make it again, which of a dataset or "
+        "builtin the same command does"
+    )
 
 
 @lru_cache(maxsize=65536)

@@ -328,8 +328,11 @@ def counted(left_out: Mapping[str, int]) -> str:
 
 
 def check_output(output: Path) -> None:
-    """Raise `CorpusError` when there are files where a corpus is to go."""
+    """Raise `CorpusError` when there are files where a corpus is to go, or it cannot go there."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise CorpusError(
             f"{output}: a new or an empty folder was wanted, and this is in use; remove it or name another"
         )
+    above = next(folder for folder in output.absolute().parents if folder.exists())
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise CorpusError(f"{output} was to be made, and {above} cannot be written; name another folder")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from mlgo_gym.corpus.module import Module
 
@@ -17,13 +15,13 @@ def facts_of(module: Module) -> Facts:
     """Return what identifies the source and the content of a module, as far as it is known.
 
     Raises:
-        FileNotFoundError: the bitcode is gone.
+        CorpusError: the bitcode is gone.
     """
     metadata = module.metadata
     source, text, bitcode = (metadata.get(key) for key in ("source", "source_sha256", "bitcode_sha256"))
     facts = [f"source {source}"] if isinstance(source, str) and source and text else []
     facts += [f"text {text}"] if isinstance(text, str) else []
-    return (*facts, f"bitcode {bitcode if isinstance(bitcode, str) else _digest(module.bitcode)}")
+    return (*facts, f"bitcode {bitcode if isinstance(bitcode, str) else module.digest()}")
 
 
 def first_of_each(modules: Iterable[tuple[str, Facts]]) -> Mapping[str, str]:
@@ -50,7 +48,3 @@ def first_of_each(modules: Iterable[tuple[str, Facts]]) -> Mapping[str, str]:
             one, two = sorted((root(related[0]), root(other)))
             parents[two] = one
     return {name: root(name) for name in parents}
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

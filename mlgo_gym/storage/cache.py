@@ -8,6 +8,8 @@ import json
 import os
 import secrets
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import platformdirs
 
 from mlgo_gym.storage.json_text import parse_json
 
-UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT})
+UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """How writing fails into a folder that others share, or on a disk that is full."""
 
 
@@ -35,16 +37,32 @@ def key_of(*parts: object) -> str:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a reader, a concurrent writer or a kill only ever sees all of it or none of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Not mkstemp, whose files nobody else may read.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}")
+    """Write a file so that a reader, a concurrent writer or a kill only ever sees all of it or none of it.
+
+    Raises:
+        OSError: it cannot be written; it names the file.
+    """
+    with naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Not mkstemp, whose files nobody else may read.
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}")
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Have errors of the system name the file that the user knows: what is full does not, and parts have odd names."""
     try:
-        with temporary.open("xb") as file:
-            file.write(data)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        if error.errno is not None:
+            error.filename = str(path)
         raise
 
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.storage.cache import naming
 from mlgo_gym.storage.foreign_file import LARGEST, open_foreign
 from mlgo_gym.storage.json_text import parse_json
 
@@ -80,6 +81,7 @@ class JsonLines:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
         self._file = path.open("ab")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -98,18 +100,20 @@ class JsonLines:
         What a power cut can lose was written within a moment of what it spares: where lines come fast, the disk is not
         waited for at each.
         """
-        self._file.write(json.dumps(value).encode() + b"\n")
-        self._file.flush()
-        now = time.monotonic()
-        if now - self._synchronized >= SYNCHRONIZE_SECONDS:
-            os.fsync(self._file.fileno())
-            self._synchronized = now
+        with naming(self._path):
+            self._file.write(json.dumps(value).encode() + b"\n")
+            self._file.flush()
+            now = time.monotonic()
+            if now - self._synchronized >= SYNCHRONIZE_SECONDS:
+                os.fsync(self._file.fileno())
+                self._synchronized = now
 
     def close(self) -> None:
         """Let others write. Idempotent."""
-        if not self._file.closed:
-            os.fsync(self._file.fileno())
-        self._file.close()
+        with naming(self._path):
+            if not self._file.closed:
+                os.fsync(self._file.fileno())
+            self._file.close()
 
     def __enter__(self) -> JsonLines:
         return self

@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
+from mlgo_gym.storage.cache import naming
+
 _DAY = 86400.0
 """After so long without a change, a folder is swept up though the process that made it cannot be seen from here."""
 
@@ -91,8 +93,9 @@ def whole_folder(output: Path) -> Iterator[Path]:
     Raises:
         OSError: `output` holds files.
     """
-    output.parent.mkdir(parents=True, exist_ok=True)
-    staging = make_own_folder(output.parent, f".{output.name}.")
+    with naming(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        staging = make_own_folder(output.parent, f".{output.name}.")
     try:
         staging.chmod(0o755)
         yield staging

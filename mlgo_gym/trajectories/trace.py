@@ -12,6 +12,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import policy_identity, with_calls
+from mlgo_gym.storage.cache import naming
 from mlgo_gym.trajectories.logs import write_log
 from mlgo_gym.trajectories.trace_folder import EPISODES, TracedEpisode, TraceMeta, log_name, write_meta
 from mlgo_gym.trajectories.trajectory import Trajectory, record_trajectory
@@ -71,8 +72,9 @@ def trace(
             trajectory = record_trajectory(env, decides, module)
             if trajectory is not None:
                 episodes.append(_write(folder, trajectory, env.task.advisors, env.task.headers))
-                lines.write(json.dumps(asdict(episodes[-1])) + "\n")
-                lines.flush()
+                with naming(folder / EPISODES):
+                    lines.write(json.dumps(asdict(episodes[-1])) + "\n")
+                    lines.flush()
             progress(trajectory)
     return episodes
 
@@ -88,7 +90,7 @@ def _write(folder: Path, trajectory: Trajectory, advisors: Any, headers: Any) ->
             rewards = [*(0.0 for _ in own[1:]), trajectory.reward] if own else []
         else:
             rewards = [trajectory.rewards[at] for at in own]
-        with path.open("wb") as stream:
+        with naming(path), path.open("wb") as stream:
             write_log(stream, header, [trajectory.steps[at] for at in own], rewards)
         logs.append(name)
     return TracedEpisode(

@@ -44,7 +44,7 @@ def run(*words: object) -> str:
 
 def test_a_recorded_thin_link_gives_its_back_ends_in_one_go(project: Path, toolchain: Toolchain) -> None:
     said = run("record", "--output", "../corpus", "--back-ends", "../back", "--", "sh", "-ec", BUILD)
-    assert "1 links are in links.json" in said
+    assert "1 link is in links.json" in said
     assert "back: 2 back ends, 1 left out" in said.replace("\n", "")
     corpus = open_corpus(project.parent / "back", toolchain=toolchain)
     assert list(corpus.names) == ["user.o", "lib/helper.o"]

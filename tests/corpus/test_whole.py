@@ -22,6 +22,7 @@ from mlgo_gym.corpus.names import named_corpora
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.pins import corpus_digest, find_pins, missing_files, write_pins, wrong_digest
 from mlgo_gym.corpus.verify import verify
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CorpusError, CorpusWarning
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.storage.cache import JsonCache
@@ -225,3 +226,19 @@ def test_parts_of_downloads_that_were_killed_are_swept(index: PackageIndex, own_
     left.write_bytes(b"half")
     fetch.fetch_source("tiny", "1.0", digest)
     assert [path.name for path in folder.iterdir()] == ["tiny-1.0.tar.gz"]
+
+
+def test_a_module_that_is_deleted_in_mid_episode_is_an_error_that_says_what_helps(calls: Path, tmp_path: Path) -> None:
+    shutil.copy(calls, tmp_path / "calls.bc")
+    env = InlineEnv(corpus=str(tmp_path), extra_flags=["-mllvm", "-inline-threshold=7"])  # nobody knows its baseline
+    env.reset()
+    (tmp_path / "calls.bc").unlink()
+
+    def play() -> None:
+        over = False
+        while not over:
+            *_, over, _, _ = env.step(0)
+
+    with pytest.raises(CorpusError, match="its bitcode is missing; make it again"):
+        play()
+    env.close()

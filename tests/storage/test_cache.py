@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from mlgo_gym.storage.cache import JsonCache, cache_directory, key_of, write_atomically
+from mlgo_gym.storage.cache import UNWRITABLE, JsonCache, cache_directory, key_of, write_atomically
+from mlgo_gym.storage.json_lines import JsonLines
 
 KEY = key_of("a key")
 
@@ -148,3 +151,32 @@ def test_a_kill_at_any_moment_leaves_a_whole_record(own_cache: Path) -> None:
     said = subprocess.check_output([sys.executable, "-c", KILLER, KEY], text=True)
     assert said.splitlines() == [f"{number} whole" for number in range(60)]
     assert len(list(own_cache.rglob("*.json"))) == 1
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """No file of this process may have more than 4,000 bytes: the nearest to a full disk that needs no rights."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_disk_that_is_full_is_said_of_the_file_that_the_user_knows(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"File too large: '.*/report\.html'"):
+        write_atomically(tmp_path / "report.html", bytes(5000))
+    lines = JsonLines(tmp_path / "lines.jsonl")
+    lines.append("kept")
+    with pytest.raises(OSError, match=r"File too large: '.*/lines\.jsonl'") as caught:
+        lines.append("x" * 5000)
+    assert caught.value.errno in UNWRITABLE
+    with pytest.raises(OSError, match=r"lines\.jsonl"):  # it has more to write, and still no room
+        lines.close()
+
+
+def test_what_a_full_disk_has_left_of_a_line_is_cut_off(tmp_path: Path) -> None:
+    (tmp_path / "lines.jsonl").write_bytes(b'"kept"\n"xxxxx')
+    with JsonLines(tmp_path / "lines.jsonl") as lines:
+        lines.append("next")
+    assert (tmp_path / "lines.jsonl").read_text().splitlines() == ['"kept"', '"next"']
