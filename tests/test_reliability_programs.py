@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import compatibility, readme
+from benchmarks import compatibility, plain_evictions, readme
 from benchmarks.soak_samples import LIMITS, Sample, slopes
 from benchmarks.unwind_calls import forbid_unwind_calls
 
@@ -120,3 +120,12 @@ def test_only_calls_that_unwinding_alone_reaches_are_forbidden() -> None:
         "attributes #1000001 = {  noinline }",
     }
     assert changed.count("call void @g(ptr %0) #1\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (shutil.which("gdb") and shutil.which("clang-22")), reason="gdb or clang-22 is not installed")
+def test_clangs_own_evictions_make_its_own_object_where_the_rule_does_not() -> None:
+    found = plain_evictions.check("builtin", "c/bigint", "clang-22")
+    assert found["equal"]
+    assert found["others"] == found["unseen"] > 0
+    assert not found["astray"]
