@@ -44,6 +44,11 @@ def fuzz(tested: Format, inputs: int, seed: int, output: Path, resume: bool = Fa
     total |= dict.fromkeys(("inputs", "refused", "ended", "slowest", "grown_mb", "processes", "deaths"), 0)
     if resume and state.exists():
         total |= json.loads(state.read_bytes())
+    if resume and (place / REPORT).exists() and total["inputs"] < inputs:
+        # What an interrupted process had read.
+        total["inputs"] += _take(place, total).get("inputs", 0)
+        total["processes"] += 1
+        state.write_text(json.dumps(total, indent=1) + "\n")
     while total["inputs"] < inputs and total["deaths"] < MOST_DEATHS:
         piece = min(PIECE, inputs - total["inputs"])
         _run(tested.name, [tested.name, engine, str(piece), str(seed + total["processes"]), str(place)], place, total)
@@ -59,12 +64,7 @@ def _run(name: str, words: list[str], place: Path, total: dict[str, Any]) -> Non
     start = time.monotonic()
     with (place / "log").open("ab") as log:
         worker = subprocess.run([sys.executable, "-m", "tests.fuzz.worker", *words], stderr=log, check=False)
-    report = json.loads((place / REPORT).read_bytes()) if (place / REPORT).exists() else {}
-    for sum_of in ("seconds", "processor_seconds", "refused", "ended"):
-        total[sum_of] += report.get(sum_of, 0)
-    for most in ("slowest", "grown_mb"):
-        total[most] = max(total[most], report.get(most, 0))
-    total["findings"] |= report.get("findings", {})
+    report = _take(place, total)
     if worker.returncode == 0:
         total["inputs"] += report["inputs"]
         return
@@ -79,6 +79,18 @@ def _run(name: str, words: list[str], place: Path, total: dict[str, Any]) -> Non
     key = f"death-{-worker.returncode}-{hashlib.sha256(data).hexdigest()[:8]}"
     total["findings"][key] = f"the process ended with {worker.returncode}"
     (place / FINDS / key).write_bytes(data)
+
+
+def _take(place: Path, total: dict[str, Any]) -> dict[str, Any]:
+    """Add what a process reports to a total, all but its inputs, and return the report; it is taken once."""
+    report: dict[str, Any] = json.loads((place / REPORT).read_bytes()) if (place / REPORT).exists() else {}
+    (place / REPORT).unlink(missing_ok=True)
+    for sum_of in ("seconds", "processor_seconds", "refused", "ended"):
+        total[sum_of] += report.get(sum_of, 0)
+    for most in ("slowest", "grown_mb"):
+        total[most] = max(total[most], report.get(most, 0))
+    total["findings"] |= report.get("findings", {})
+    return report
 
 
 def keep(tested: Format, output: Path) -> None:

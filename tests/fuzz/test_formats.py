@@ -18,6 +18,7 @@ from tests.fuzz import __main__ as program
 from tests.fuzz.formats import FORMATS, Format
 from tests.fuzz.judge import Judge
 from tests.fuzz.mutations import mutate
+from tests.fuzz.worker import REPORT
 
 FOUND = Path(__file__).parent / "found"
 KEPT = sorted(FOUND.glob("*/*"))
@@ -103,3 +104,19 @@ def test_fuzzing_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: p
         program.fuzz(FORMATS["elf"], 600_000, 7, tmp_path, resume=True)
     assert program.fuzz(FORMATS["elf"], 600_000, 7, tmp_path, resume=True)["inputs"] == 600_000
     assert seeds == [7, 8, 8, 9]
+
+
+def test_what_an_interrupted_process_had_read_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def run(name: str, words: list[str], place: Path, total: dict[str, Any]) -> None:
+        read.append(int(words[2]))
+        total["inputs"] += int(words[2])
+
+    monkeypatch.setattr(program, "_run", run)
+    (tmp_path / "elf").mkdir()
+    (tmp_path / "elf" / REPORT).write_text('{"inputs": 300, "refused": 7, "slowest": 0.5, "findings": {}}')
+    for _ in range(2):
+        total = program.fuzz(FORMATS["elf"], 1000, 0, tmp_path, resume=True)
+        assert (total["inputs"], total["refused"], total["slowest"], total["processes"]) == (1000, 7, 0.5, 2)
+    assert read == [700]
