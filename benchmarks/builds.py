@@ -31,7 +31,7 @@ from mlgo_clang.counters import parse
 from mlgo_gym.llvm.object_file import object_sizes
 
 RECIPES = "recipes"
-POLICIES = {"smallest": "smallest", "calls": "inline-oz-calls"}
+POLICIES = {"smallest": "smallest", "calls": "inline-{level}-calls"}
 VARIANTS = ("plain", "policy", *POLICIES, RECIPES)
 GOOGLETEST = Path("/usr/src/googletest")
 SECTIONS = "-ffunction-sections -fdata-sections"
@@ -158,7 +158,9 @@ class Bench:
             scripts = Path(sys.executable).parent
             commands = [[str(scripts / "mlgo-clang")], [str(scripts / "mlgo-clang++")]]
         extra = {"MLGO_RECIPES": str(self.recipes), "MLGO_SEARCH": str(search)} if variant == RECIPES else {}
-        extra |= {"MLGO_POLICY": POLICIES[variant]} if variant in POLICIES else {}
+        extra |= (
+            {"MLGO_POLICY": POLICIES[variant].format(level=self.project.level.lower())} if variant in POLICIES else {}
+        )
         cc, cxx = map(shlex.join, commands)
         return {**os.environ, "BENCH_CC": cc, "BENCH_CXX": cxx, "MLGO_CACHE": str(self.cache), **extra}
 
