@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing_extensions import Self
 
 from mlgo_gym.errors import CorpusError
+from mlgo_gym.storage.cache import UNWRITABLE
 from mlgo_gym.storage.leftovers import whole_folder
 
 LARGEST_ARCHIVE = 4 << 30
@@ -57,8 +58,8 @@ def unpack(archive: Path, folder: Path) -> Path:
     Files, folders and links that stay inside are unpacked, without owners and special permissions; times are not kept.
 
     Raises:
-        CorpusError: it is no archive or not whole, a member leads out of the folder or is a device, or it is too
-            large. Nothing is left then.
+        CorpusError: it is no archive or not whole, a member leads out of the folder or is a device, it is too large,
+            or cannot be written there. Nothing is left then.
     """
     try:
         with whole_folder(folder) as staging:
@@ -67,6 +68,11 @@ def unpack(archive: Path, folder: Path) -> Path:
             else:
                 _unpack_tar(archive, staging)
     except (OSError, ValueError, RuntimeError, EOFError, *_DAMAGED) as error:
+        if isinstance(error, OSError) and error.errno in UNWRITABLE:
+            raise CorpusError(
+                f"{archive.name} was to be unpacked to {folder}: {error.strerror}; make room, or name another folder, "
+                "as by $MLGO_CACHE"
+            ) from error
         raise CorpusError(f"{archive.name}: a whole archive was wanted: {error}; remove it and fetch again") from error
     inside = list(folder.iterdir())
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import resource
 import stat
 import tarfile
 import zipfile
@@ -216,3 +217,15 @@ def test_what_is_no_whole_archive_is_refused(tmp_path: Path, content: bytes) -> 
     with pytest.raises(CorpusError, match="whole archive"):
         unpack(archive, tmp_path / "inside" / "out")
     assert list((tmp_path / "inside").iterdir()) == []
+
+
+def test_a_disk_that_is_full_is_not_the_archives_fault(tmp_path: Path) -> None:
+    archive = make_tar(tmp_path, lambda tar: add_file(tar, "folder/large", bytes(100_000)))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    try:
+        with pytest.raises(CorpusError, match=r"was to be unpacked to .*: File too large; make room"):
+            unpack(archive, tmp_path / "unpacked")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not (tmp_path / "unpacked").exists()
