@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 
@@ -17,6 +18,7 @@ def main() -> None:
         # Inherited of what started this; the kernel would forget how compilers and workers ended.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     tidy_up_when_told_to_end()
+    _say_what_takes_long()
     try:
         try:
             from mlgo_gym.cli.application import application
@@ -45,3 +47,12 @@ def main() -> None:
     except MlgoError as error:
         print(f"mlgo-gym: {visible(str(error))}", file=sys.stderr)  # noqa: T201 - the command line's own error output
         raise SystemExit(2) from error
+
+
+def _say_what_takes_long() -> None:
+    """Print what the library tells, such as that a dataset has to be made first."""
+    messages = logging.StreamHandler()
+    messages.setFormatter(logging.Formatter("mlgo-gym: %(message)s"))
+    log = logging.getLogger("mlgo_gym")
+    log.addHandler(messages)
+    log.setLevel(logging.INFO)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import importlib.metadata
 import json
+import logging
 import os
 import re
 import resource
@@ -34,6 +35,7 @@ from mlgo_gym.storage.foreign_file import read_foreign
 REPORT_FILE = "recording.json"
 _REVISION = 3
 _PYPI = re.compile(r"pypi:([A-Za-z0-9][\w.-]*)==([\w.+!-]+)")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ def fetch_dataset(
     try:
         with _locked(folder):
             if lacks(dataset, folder):
+                if progress is None:
+                    _log.info("the dataset %s is fetched and compiled at -%s, this once", name, optimize)
                 _make(dataset, folder, optimize, toolchain, jobs, progress)
     except OSError as error:
         raise CorpusError(

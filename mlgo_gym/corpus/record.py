@@ -72,9 +72,10 @@ def record_build(
 
     The build finds shims under the names of all common compilers, on `PATH` and in `CC` and `CXX`. They run the
     toolchain's clang as the build asked, and record each C and C++ source that became an object, at another
-    optimisation level if need be. A build that fails, or is interrupted (Ctrl-C, SIGTERM), leaves the corpus of what it
-    did compile. Of compiles with the same bitcode and flags one is kept. A profile, or another file that flags name, is
-    kept in the corpus; what the build's flags have the compiler write beside the object is the build's own alone.
+    optimisation level if need be. A build that fails, or is interrupted (Ctrl-C, SIGTERM, SIGHUP), leaves the corpus of
+    what it did compile. Of compiles with the same bitcode and flags one is kept. A profile, or another file that flags
+    name, is kept in the corpus; what the build's flags have the compiler write beside the object is the build's own
+    alone.
 
     A module, compiled with its recorded flags, has the executable sections of its source compiled with the flags of
     the build at the recorded level, byte for byte (`benchmarks/text_identity.py` tries 92 flags), but for these:
@@ -155,7 +156,7 @@ def _run_build(command: Sequence[str], folder: Path, environment: Mapping[str, s
 
 @contextmanager
 def _terminations_raised() -> Iterator[None]:
-    """Have SIGTERM raise KeyboardInterrupt with its number, where this is the main thread."""
+    """Have SIGTERM and SIGHUP raise KeyboardInterrupt with their number, where this is the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -163,11 +164,13 @@ def _terminations_raised() -> Iterator[None]:
     def stop(number: int, _frame: object) -> None:
         raise KeyboardInterrupt(number)
 
-    before = signal.signal(signal.SIGTERM, stop)
+    ends = (signal.SIGTERM, signal.SIGHUP)
+    before = {end: signal.signal(end, stop) for end in ends if signal.getsignal(end) is not signal.SIG_IGN}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for end, handler in before.items():
+            signal.signal(end, handler)
 
 
 def build_environment(toolchain: Toolchain, *, native: bool = False) -> dict[str, str]:

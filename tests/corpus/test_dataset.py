@@ -96,6 +96,15 @@ def test_fetching_twice_does_nothing(
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
+def test_that_a_dataset_has_to_be_made_first_is_told_once(
+    index: PackageIndex, toolchain: Toolchain, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "mlgo_gym"):
+        for _ in range(2):
+            fetch_dataset("tiny", toolchain=toolchain)
+    assert caplog.messages == ["the dataset tiny is fetched and compiled at -Oz, this once"]
+
+
 def test_two_at_once_make_it_once(index: PackageIndex, toolchain: Toolchain) -> None:
     folders: list[Path] = []
     threads = [

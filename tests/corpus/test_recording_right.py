@@ -109,7 +109,7 @@ def test_a_build_that_compiles_nothing_says_how_it_ended(project: Path, toolchai
     assert caught.value.status == 3
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_keeps_what_was_recorded_and_leaves_nothing(
     project: Path, toolchain: Toolchain, how: signal.Signals, tmp_path: Path
 ) -> None:
