@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ from mlgo_gym.session.confinement import confinement_support
 from mlgo_gym.session.limits import Limits
 from tests.traces import children
 
-MARK = "0.20261122"
-"""An argument of `sleep` that tells its processes from those of others."""
+MARK = f"0.{os.getpid():07}"
+"""An argument of `sleep` that tells our processes from those of others, who may run the same test."""
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -59,31 +60,39 @@ def test_one_that_takes_too_much_is_ended_with_the_reason() -> None:
 
 
 def test_what_it_leaves_behind_ends_with_it_and_is_not_waited_for() -> None:
-    before = processes_of_this_test()
     assert run_bounded(["sh", "-c", f"sleep 1000 {MARK} & echo done"]).stdout == "done\n"
+    wait_until_all_have_ended()
     with pytest.raises(ToolchainError, match="the test was to finish within"):
         run_bounded(["sh", "-c", f"sleep 1000 {MARK} & wait"], timeout=0.2, name="the test")
-    assert processes_of_this_test() == before
+    wait_until_all_have_ended()
 
 
 def processes_of_this_test() -> int:
     """Return how many processes there are that only this test starts."""
-    lines = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
-    return sum(MARK.encode() in line.split(b"\0") for line in lines)
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found += MARK.encode() in path.read_bytes().split(b"\0")
+    return found
+
+
+def wait_until_all_have_ended() -> None:
+    """Wait for those that were killed a moment ago."""
+    deadline = time.monotonic() + 10
+    while processes_of_this_test():
+        assert time.monotonic() < deadline
 
 
 def test_it_ends_with_its_host_though_that_is_killed() -> None:
+    words = ["sh", "-c", f"read go; sleep 1000 {MARK} & wait"]
     code = (
-        "from mlgo_gym.session.bounded_run import run_bounded; "
-        f"run_bounded(['sh', '-c', 'sleep 1000 {MARK} & echo on >&2; wait'], writable=None)"
+        f"from mlgo_gym.session.bounded_run import run_bounded; run_bounded({words}, writable=None, first_line='go\\n')"
     )
     with subprocess.Popen([sys.executable, "-c", code]) as host:
         while not processes_of_this_test():
             assert host.poll() is None
         host.kill()
-    deadline = time.monotonic() + 10
-    while processes_of_this_test():
-        assert time.monotonic() < deadline
+    wait_until_all_have_ended()
 
 
 def test_a_program_that_writes_without_end_is_ended() -> None:
