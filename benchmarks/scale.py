@@ -154,7 +154,7 @@ def episodes(corpus: Corpus, count: int) -> tuple[list[float], list[int]]:
         # Nothing is known here of plain compiles.
         os.environ["MLGO_CACHE"] = str(Path(folder, "cache"))
         evaluation = Evaluation(
-            "mlgo/Inline-v0", policies=["inline-os"], corpus=corpus, limit=count, output=Path(folder, "results")
+            "mlgo/Inline-v0", policies=["inline-os-plain"], corpus=corpus, limit=count, output=Path(folder, "results")
         )
         with evaluation:
             before = _processor()

@@ -23,7 +23,7 @@ from mlgo_gym.evaluation.summary import Change
 from mlgo_gym.explanation.played import Blindfolded, Seen, answers, feature_groups, own_choice
 from mlgo_gym.explanation.shapley import shapley_values
 from mlgo_gym.policies import Policy, load_policy
-from mlgo_gym.policies.loading import wants_calls
+from mlgo_gym.policies.loading import needs_calls
 from mlgo_gym.scheduling import Backlog, EachAlone, Lost, workers
 
 _REPEATS = 3
@@ -106,12 +106,12 @@ class Importance:
         """Return the environment.
 
         Raises:
-            MlgoError: it cannot be made, its observations are not flat, or the policy sees calls.
+            MlgoError: it cannot be made, its observations are not flat, or the policy needs calls to be foretold.
         """
         env = make_environment(self.environment, {**self.arguments, "corpus": self.corpus})
         if env.setup.settings.observation != "flat":
             raise MlgoError("the features of flat observations are permuted; leave observation= out")
-        if wants_calls(self.policy):
+        if needs_calls(self.policy):
             raise MlgoError(
                 f"clang's features are permuted, and {self.policy} also sees which function is called and what was "
                 "decided before: name another, or let mlgo-gym explain tell what it goes by in a module"

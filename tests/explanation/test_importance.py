@@ -83,3 +83,5 @@ def test_shapley_values_agree_on_what_a_rule_listens_to() -> None:
 def test_a_policy_that_sees_calls_is_refused() -> None:
     with pytest.raises(MlgoError, match="let mlgo-gym explain tell what it goes by"):
         Importance("builtin", "inline-oz-calls").find()
+    # Of two networks under a name it is the one of clang's features.
+    assert not Importance("builtin", "inline-oz").make().setup.settings.calls
