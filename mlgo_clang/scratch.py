@@ -26,6 +26,6 @@ def _place() -> str:
     """Return what `mlgo_gym.storage.leftovers` tells the process numbers of machines and containers by."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return f"{file.read(8)}{os.stat('/proc/self/ns/pid').st_ino:x}"
+            return f"{file.read(8)}{os.stat('/proc/self/ns/pid').st_ino & 0xFFFF:04x}"
     except OSError:
         return "unknown"

@@ -34,6 +34,9 @@ LOCAL_STORE_BYTES = 512 << 20
 MESSAGE_SECONDS = 0.005
 """Twice what a message costs the driver, as benchmarks.scale measures it: it is busy half of its time at most."""
 
+TEMPORARY = "mlgo-ray-"
+"""How the folder of a cluster of this machine begins: paths of sockets have 107 bytes at most, and Ray's take 64."""
+
 STARTS = 3
 """How often a cluster of this machine is tried to be started."""
 
@@ -131,7 +134,7 @@ class RayCluster(Crew[Item, Result]):
         """Start a cluster of this machine, again where it was too busy: Ray gives a node 30 s, and no option for it."""
         for attempt in range(1, STARTS + 1):
             # Its sockets have long names, and those of sockets are short.
-            self._temporary = make_own_folder(Path("/tmp"), "mlgo-gym-ray-")  # noqa: S108 - made by mkdtemp
+            self._temporary = make_own_folder(Path("/tmp"), TEMPORARY)  # noqa: S108 - made by mkdtemp
             try:
                 self._ray.init(
                     address=LOCAL,

@@ -64,7 +64,8 @@ def _place() -> str:
     with suppress(OSError):
         # `mlgo_clang.scratch` says the same.
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
-        return f"{boot}{Path('/proc/self/ns/pid').stat().st_ino:x}"
+        # Namespaces are numbered one after the other; names have to be short, for some become paths of sockets.
+        return f"{boot}{Path('/proc/self/ns/pid').stat().st_ino & 0xFFFF:04x}"
     return "unknown"
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.storage.leftovers import whole_folder
+from mlgo_gym.scheduling.ray_cluster import TEMPORARY
+from mlgo_gym.storage.leftovers import make_own_folder, whole_folder
 
 
 @pytest.mark.parametrize("there", [False, True])
@@ -55,3 +56,11 @@ def test_what_a_killed_process_has_left_goes_with_the_next(tmp_path: Path) -> No
     with whole_folder(tmp_path / "folder"):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_names_leave_room_for_the_sockets_of_ray(tmp_path: Path) -> None:
+    folder = make_own_folder(tmp_path, TEMPORARY)
+    largest = "4194303"  # the highest process number that Linux gives
+    name = folder.name.replace(str(os.getpid()), largest)
+    sockets = f"/tmp/{name}/session_2026-11-22_15-57-36_834778_{largest}/sockets/plasma_store"
+    assert len(sockets) <= 107
