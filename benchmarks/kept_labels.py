@@ -14,18 +14,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from mlgo_gym.corpus.digests import SHORTEST
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import write_atomically
-from mlgo_gym.training.imitation import SHORT
-from mlgo_gym.training.label_store import LABELS
+from mlgo_gym.training.label_store import FACTS, LABELS
 
 arrow: Any = importlib.import_module("pyarrow")
 parquet: Any = importlib.import_module("pyarrow.parquet")
 
-_FACTS = {"answer": arrow.int8(), "bytes": arrow.int32(), "text": arrow.int32(), "decisions": arrow.int32()}
+_TYPES = {"answer": arrow.int8(), "bytes": arrow.int32(), "text": arrow.int32(), "decisions": arrow.int32()}
 _AFTER = {"round": arrow.int8(), "position": arrow.int32()}
 _LEVEL = re.compile(r".*@O[^/]*/")
-_DROPPED = {*_FACTS, "module", "digest", "project", "context", "visit", "position", "callee"}
 
 
 def table_of(folder: Path, number: int) -> Any:
@@ -43,13 +42,13 @@ def table_of(folder: Path, number: int) -> Any:
     if not parts:
         raise MlgoError(f"{folder} was to have labels, and has none")
     table = arrow.concat_tables(parts)
-    columns = {name: table[name] for name in table.column_names if name not in _DROPPED}
-    columns |= {name: table[name].cast(kind) for name, kind in _FACTS.items()}
+    columns = {name: table[name] for name in table.column_names if name not in FACTS}
+    columns |= {name: table[name].cast(kind) for name, kind in _TYPES.items()}
     columns |= {"round": arrow.array([number] * len(table), _AFTER["round"])}
     columns |= {"position": table["position"].cast(_AFTER["position"]), "dataset": table["project"]}
     # Behind the level, a module of several corpora is called what it is called in its own.
     columns |= {"module": arrow.array([_LEVEL.sub("", name) for name in table["module"].to_pylist()])}
-    columns |= {"digest": arrow.array([digest[:SHORT] for digest in table["digest"].to_pylist()])}
+    columns |= {"digest": arrow.array([digest[:SHORTEST] for digest in table["digest"].to_pylist()])}
     return arrow.table(columns)
 
 

@@ -17,15 +17,19 @@ def make_scratch() -> str:
     parent = "/dev/shm"  # noqa: S108 - the folder in it is this user's alone
     if not os.access(parent, os.W_OK | os.X_OK):
         parent = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - as above
-    folder = f"{parent}/mlgo-gym-{os.getpid()}-{_place()}-{os.urandom(8).hex()}"
+    folder = f"{parent}/mlgo-gym-{os.getpid()}-{place()}-{os.urandom(8).hex()}"
     os.mkdir(folder, 0o700)
     return folder
 
 
-def _place() -> str:
-    """Return what `mlgo_gym.storage.leftovers` tells the process numbers of machines and containers by."""
+def place() -> str:
+    """Return what tells the process numbers of this machine, and of this container, from those of others.
+
+    Containers may share a folder, and machines a home.
+    """
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            # Namespaces are numbered one after the other; names have to be short, for some become paths of sockets.
             return f"{file.read(8)}{os.stat('/proc/self/ns/pid').st_ino & 0xFFFF:04x}"
     except OSError:
         return "unknown"

@@ -9,6 +9,9 @@ from pathlib import Path
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.storage.cache import write_atomically
 
+SHORTEST = 16
+"""So many digits of a digest are enough to tell a module; files of labels and of the box have no more."""
+
 SIDECAR = ".training.txt"
 """What is added to the name of a policy's file."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mlgo_gym.corpus.driver_options import linker_command
@@ -167,9 +167,14 @@ def _refused_by_linker(parts: list[str]) -> str | None:
 
 def _with_placeholders(link: Link) -> list[str]:
     """Return the arguments without the files of the build that they name: what is left is what somebody wrote."""
+    return _with_files(link, ["input.o"] * len(link.inputs))
+
+
+def _with_files(link: Link, files: Iterable[str]) -> list[str]:
+    """Return the arguments with a file in the place of each input, and without the output."""
     words = list(link.arguments)
-    for each in link.inputs:
-        words[each.position] = _with_file(words[each.position], each.named, "input.o")
+    for each, file in zip(link.inputs, files, strict=True):
+        words[each.position] = _with_file(words[each.position], each.named, file)
     return _without_output(link, words)
 
 
@@ -181,11 +186,12 @@ def _placed(
     scratch: Path,
     limits: Limits,
 ) -> list[str]:
-    words = list(link.arguments)
-    for number, each in enumerate(link.inputs):
-        path = _place(each, corpus, objects, libraries, scratch / f"{number}-{Path(each.named).name}", limits)
-        words[each.position] = _with_file(words[each.position], each.named, str(path))
-    return _without_output(link, words)
+    archives = [scratch / f"{number}-{Path(each.named).name}" for number, each in enumerate(link.inputs)]
+    placed = (
+        _place(each, corpus, objects, libraries, archive, limits)
+        for each, archive in zip(link.inputs, archives, strict=True)
+    )
+    return _with_files(link, map(str, placed))
 
 
 def _place(

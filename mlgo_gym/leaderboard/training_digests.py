@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from mlgo_gym.corpus.digests import sidecar
+from mlgo_gym.corpus.digests import SHORTEST, sidecar
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.module_facts import ModuleFacts
 from mlgo_gym.storage.foreign_file import read_foreign
@@ -15,8 +15,7 @@ from mlgo_gym.storage.tensors import read_tensors
 METADATA = "training_modules"
 """The key in the metadata of a policy in safetensors: digests with spaces between."""
 
-_SHORTEST = 16
-_DIGEST = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}")
+_DIGEST = re.compile(rf"[0-9a-f]{{{SHORTEST},64}}")
 
 
 def parse_digests(text: str, origin: str) -> frozenset[str]:
@@ -32,7 +31,7 @@ def parse_digests(text: str, origin: str) -> frozenset[str]:
     for word in words:
         if not _DIGEST.fullmatch(word):
             raise MlgoError(
-                f"{origin} was to have SHA-256 of modules in hexadecimal, of {_SHORTEST} digits at least, found "
+                f"{origin} was to have SHA-256 of modules in hexadecimal, of {SHORTEST} digits at least, found "
                 f"{word[:80]!r}; `mlgo-gym leaderboard digests` prints them"
             )
     return frozenset(words)

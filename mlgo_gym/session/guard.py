@@ -6,10 +6,10 @@ import fcntl
 import os
 import signal
 
-from mlgo_gym.session.host_fork import close_after_fork, forget
+from mlgo_gym.session.host_pipe import HostPipe
 
 
-class Guard:
+class Guard(HostPipe):
     """A pipe whose read end a process group holds, and whose only write end is here.
 
     The pipe is told (`F_SETOWN`, `F_SETSIG`, `O_ASYNC`, see fcntl(2)) to send SIGKILL to the group when the write end
@@ -17,13 +17,8 @@ class Guard:
     exec, and does not fire when merely the thread that started the process ends. A host can be killed before
     `watch()`, though: a program that could then go on for ever is to wait for what comes after that.
 
-    Attributes:
-        read_end: what the program has to inherit.
+    Closing it ends who is watched.
     """
-
-    def __init__(self) -> None:
-        self.read_end, self._write_end = os.pipe()
-        close_after_fork(self)
 
     def watch(self, pid: int) -> None:
         """Have a process group killed when this is closed, and close our copy of the end that it holds.
@@ -34,14 +29,6 @@ class Guard:
         kill_group_with(self.read_end, pid)
         os.close(self.read_end)
         self.read_end = -1
-
-    def close(self) -> None:
-        """Close what is here: who is watched ends. Idempotent."""
-        for descriptor in (self.read_end, self._write_end):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self.read_end = self._write_end = -1
-        forget(self)
 
 
 def kill_group_with(read_end: int, pid: int) -> None:

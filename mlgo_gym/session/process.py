@@ -14,7 +14,7 @@ from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.session.confinement import run_confined
 from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
 from mlgo_gym.session.guard import kill_group_with
-from mlgo_gym.session.host_fork import close_after_fork, forget
+from mlgo_gym.session.host_pipe import HostPipe
 from mlgo_gym.session.limits import DEFAULT_LIMITS, Limits
 
 GUARD_DESCRIPTOR = 3
@@ -179,30 +179,13 @@ class CompilerProcess:
         self.pidfd = self.guard = -1
 
 
-class _Response:
-    """A pipe that gives a program one more word of its command line.
-
-    Attributes:
-        read_end: where the program reads it.
-    """
-
-    def __init__(self) -> None:
-        self.read_end, self._write_end = os.pipe()
-        # The program waits for as long as anybody could still write.
-        close_after_fork(self)
+class _Response(HostPipe):
+    """A pipe that gives a program one more word of its command line; once it is closed, the program has all it gets."""
 
     def give(self, word: str) -> None:
         """Tell the word to the program, which may have ended."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._write_end, os.fsencode(word))
-
-    def close(self) -> None:
-        """Close both ends: the program has all that it gets. Idempotent."""
-        for descriptor in (self.read_end, self._write_end):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self.read_end = self._write_end = -1
-        forget(self)
 
 
 def describe_end(status: int | None) -> tuple[str, str]:

@@ -11,12 +11,15 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
+from mlgo_clang.scratch import place
 from mlgo_gym.storage.cache import naming
 
 _DAY = 86400.0
 """After so long without a change, a folder is swept up though the process that made it cannot be seen from here."""
 
 _TEMPORARY = "mlgo-gym-work-"
+
+_place = lru_cache(maxsize=1)(place)
 
 
 def make_own_folder(parent: Path, prefix: str) -> Path:
@@ -53,20 +56,6 @@ def abandoned(parent: Path, prefix: str) -> Iterator[Path]:
             seen_here = rest.partition("-")[0] == _place()
             if not Path("/proc", owner).exists() if seen_here else time.time() - status.st_mtime > _DAY:
                 yield folder
-
-
-@lru_cache(maxsize=1)
-def _place() -> str:
-    """Return what tells the process numbers of this machine, and of this container, from those of others.
-
-    Containers may share a folder, and machines a home.
-    """
-    with suppress(OSError):
-        # `mlgo_clang.scratch` says the same.
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
-        # Namespaces are numbered one after the other; names have to be short, for some become paths of sockets.
-        return f"{boot}{Path('/proc/self/ns/pid').stat().st_ino & 0xFFFF:04x}"
-    return "unknown"
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mlgo_gym.corpus.digests import SHORTEST
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.network import Network
 from mlgo_gym.training.curves import silent
@@ -19,9 +20,6 @@ from mlgo_gym.training.teacher import Teacher, TeacherSettings, estimate
 
 MARGINS = (0.0, 0.3, 0.6, 0.9, 1.3, 2.0)
 """The margins that are estimated."""
-
-SHORT = 16
-"""So many digits of a digest tell a module; files of labels may have no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +124,8 @@ def imitate_labels(
 def _all_but(labels: Labels, digests: Collection[str]) -> Labels:
     if not all(labels.digests.tolist()):
         raise MlgoError("some labels do not tell the digest of their module, so none can be kept apart: label again")
-    apart = {digest[:SHORT] for digest in digests}
-    chosen = select(labels, [digest[:SHORT] not in apart for digest in labels.digests.tolist()])
+    apart = {digest[:SHORTEST] for digest in digests}
+    chosen = select(labels, [digest[:SHORTEST] not in apart for digest in labels.digests.tolist()])
     if not len(chosen):
         raise MlgoError("every label is of a module that is kept apart; label modules of the training split as well")
     return chosen

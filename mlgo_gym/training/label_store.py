@@ -23,11 +23,11 @@ SUFFIX = ".parquet"
 LABELS = FolderKind("labels", "labels.json", SUFFIX, 1, "mlgo-gym label")
 """What such a folder holds."""
 
-_FACTS = (
+FACTS = (
     *("answer", "bytes", "text", "decisions", "module", "digest"),
     *("project", "context", "visit", "position", "callee"),
 )
-"""The columns that are not features."""
+"""The columns of labels that are not features."""
 
 
 def _parquet() -> tuple[Any, Any]:
@@ -104,7 +104,7 @@ class LabelStore(ModuleFolder):
             np.array([decision.position for decision in decisions], np.int32),
             [_text(decision.callee) for decision in decisions],
         )
-        columns.update(zip(_FACTS, map(self._arrow.array, facts), strict=True))
+        columns.update(zip(FACTS, map(self._arrow.array, facts), strict=True))
         return self._arrow.table(columns)
 
 
@@ -238,7 +238,7 @@ def _matrix(table: Any) -> tuple[tuple[str, ...], npt.NDArray[np.float64]]:
     names: list[str] = []
     columns = []
     for name in table.column_names:
-        if name in _FACTS:
+        if name in FACTS:
             continue
         values = np.array(table.column(name).to_pylist(), np.float64).reshape(table.num_rows, -1)
         names += [name] if values.shape[1] == 1 else [f"{name}[{number}]" for number in range(values.shape[1])]

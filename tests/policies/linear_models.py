@@ -48,27 +48,12 @@ def write_tflite(path: Path, weights: Mapping[str, float], bias: float, *, prefi
     kinds = {np.float32: schema.TensorType.FLOAT32, np.int64: schema.TensorType.INT64, np.bool_: schema.TensorType.BOOL}
 
     def tensor(name: str, dtype: Any, value: float | None = None) -> int:
-        each = schema.TensorT()
-        each.name, each.shape, each.type, each.buffer = name, [1], kinds[dtype], 0
-        if value is not None:
-            buffer = schema.BufferT()
-            buffer.data = np.frombuffer(np.array([value], dtype).tobytes(), np.uint8)
-            model.buffers.append(buffer)
-            each.buffer = len(model.buffers) - 1
-        graph.tensors.append(each)
-        return len(graph.tensors) - 1
+        return _add_tensor(model, graph, name, kinds[dtype], None if value is None else np.array([value], dtype))
 
     def operate(code: int, inputs: list[int], name: str, dtype: Any, kind: int = 0, options: Any = None) -> int:
-        operator_code = schema.OperatorCodeT()
-        operator_code.builtinCode = operator_code.deprecatedBuiltinCode = code
-        operator_code.version = 1
-        model.operatorCodes.append(operator_code)
-        operator = schema.OperatorT()
-        operator.opcodeIndex = len(model.operatorCodes) - 1
-        operator.inputs, operator.outputs = inputs, [tensor(name, dtype)]
-        operator.builtinOptionsType, operator.builtinOptions = kind, options
-        graph.operators.append(operator)
-        return int(operator.outputs[0])
+        output = tensor(name, dtype)
+        _add_operator(model, graph, code, inputs, output, kind, options)
+        return output
 
     def cast(source: int, name: str, before: Any, after: Any) -> int:
         options = schema.CastOptionsT()
@@ -158,6 +143,36 @@ def _save_onnx(path: Path, feature: str, nodes: list[Any], constants: list[Any])
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
 
 
+def _add_tensor(model: Any, graph: Any, name: str, kind: int, value: Any = None) -> int:
+    """Add a tensor of one element to a graph, a constant if it has a value, and return its number."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    each = schema.TensorT()
+    each.name, each.shape, each.type, each.buffer = name, [1], kind, 0
+    if value is not None:
+        buffer = schema.BufferT()
+        buffer.data = np.frombuffer(value.tobytes(), np.uint8)
+        model.buffers.append(buffer)
+        each.buffer = len(model.buffers) - 1
+    graph.tensors.append(each)
+    return len(graph.tensors) - 1
+
+
+def _add_operator(model: Any, graph: Any, code: int, inputs: list[int], output: int, kind: int, options: Any) -> None:
+    """Add an operator of one output to a graph."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    operator_code = schema.OperatorCodeT()
+    operator_code.builtinCode = operator_code.deprecatedBuiltinCode = code
+    operator_code.version = 1
+    model.operatorCodes.append(operator_code)
+    operator = schema.OperatorT()
+    operator.opcodeIndex = len(model.operatorCodes) - 1
+    operator.inputs, operator.outputs = inputs, [output]
+    operator.builtinOptionsType, operator.builtinOptions = kind, options
+    graph.operators.append(operator)
+
+
 def write_counting_tflite(path: Path, feature: str, bound: int) -> None:
     """Write a TensorFlow Lite model that counts to a bound, and decides for that."""
     import flatbuffers
@@ -174,26 +189,7 @@ def write_counting_tflite(path: Path, feature: str, bound: int) -> None:
         return graph
 
     def tensor(graph: Any, name: str, kind: int = schema.TensorType.INT64, value: int | None = None) -> int:
-        each = schema.TensorT()
-        each.name, each.shape, each.type, each.buffer = name, [1], kind, 0
-        if value is not None:
-            buffer = schema.BufferT()
-            buffer.data = np.frombuffer(np.array([value], np.int64).tobytes(), np.uint8)
-            model.buffers.append(buffer)
-            each.buffer = len(model.buffers) - 1
-        graph.tensors.append(each)
-        return len(graph.tensors) - 1
-
-    def operate(graph: Any, code: int, inputs: list[int], output: int, kind: int, options: Any) -> None:
-        operator_code = schema.OperatorCodeT()
-        operator_code.builtinCode = operator_code.deprecatedBuiltinCode = code
-        operator_code.version = 1
-        model.operatorCodes.append(operator_code)
-        operator = schema.OperatorT()
-        operator.opcodeIndex = len(model.operatorCodes) - 1
-        operator.inputs, operator.outputs = inputs, [output]
-        operator.builtinOptionsType, operator.builtinOptions = kind, options
-        graph.operators.append(operator)
+        return _add_tensor(model, graph, name, kind, None if value is None else np.array([value], np.int64))
 
     builtin, of = schema.BuiltinOperator, schema.BuiltinOptions
     main, condition, body = (subgraph(name) for name in ("main", "condition", "body"))
@@ -201,14 +197,15 @@ def write_counting_tflite(path: Path, feature: str, bound: int) -> None:
     main.outputs = [tensor(main, "decision:0")]
     loop = schema.WhileOptionsT()
     loop.condSubgraphIndex, loop.bodySubgraphIndex = 1, 2
-    operate(main, builtin.WHILE, [tensor(main, "zero", value=0)], main.outputs[0], of.WhileOptions, loop)
+    _add_operator(model, main, builtin.WHILE, [tensor(main, "zero", value=0)], main.outputs[0], of.WhileOptions, loop)
     for graph, code, kind, options, result, value in (
         (condition, builtin.LESS, of.LessOptions, schema.LessOptionsT(), schema.TensorType.BOOL, bound),
         (body, builtin.ADD, of.AddOptions, schema.AddOptionsT(), schema.TensorType.INT64, 1),
     ):
         graph.inputs = [tensor(graph, "number")]
         graph.outputs = [tensor(graph, "result", result)]
-        operate(graph, code, [graph.inputs[0], tensor(graph, "value", value=value)], graph.outputs[0], kind, options)
+        inputs = [graph.inputs[0], tensor(graph, "value", value=value)]
+        _add_operator(model, graph, code, inputs, graph.outputs[0], kind, options)
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), b"TFL3")
     path.write_bytes(bytes(builder.Output()))
