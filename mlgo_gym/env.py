@@ -119,6 +119,8 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
     metadata: dict[str, Any] = {"render_modes": [*RENDER_MODES], "render_fps": 10}  # noqa: RUF012 - gymnasium declares it so
 
     def __init__(self, task: Task, **options: Unpack[EnvOptions]) -> None:
+        # Some wrappers and libraries write into what they find here; that is not to reach other environments.
+        self.metadata = dict(type(self).metadata)
         self.setup = Setup(task, Settings.of(options, keyword_arguments(type(self))))
         self.maker = EpisodeMaker(self.setup)
         self.task = task

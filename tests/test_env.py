@@ -58,6 +58,12 @@ def end_clang(env: InlineEnv, number: signal.Signals = signal.SIGSEGV) -> None:
     assert ends_within(pid, 10)
 
 
+def test_what_is_written_into_the_metadata_of_one_stays_there(env: InlineEnv) -> None:
+    env.metadata["autoreset_mode"] = "Disabled"
+    assert "autoreset_mode" not in InlineEnv.metadata
+    assert "autoreset_mode" not in InlineEnv().metadata
+
+
 # Choosing a module
 
 

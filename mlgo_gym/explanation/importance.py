@@ -20,10 +20,18 @@ from mlgo_gym.errors import MlgoError, NoDecisionError
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.intervals import estimates
 from mlgo_gym.evaluation.summary import Change
-from mlgo_gym.explanation.played import Blindfolded, Seen, answers, feature_groups, own_choice
+from mlgo_gym.explanation.played import (
+    Blindfolded,
+    Seen,
+    answers,
+    feature_groups,
+    meanings,
+    own_choice,
+    seen_features,
+)
 from mlgo_gym.explanation.shapley import shapley_values
 from mlgo_gym.policies import Policy, load_policy
-from mlgo_gym.policies.loading import needs_calls
+from mlgo_gym.policies.loading import with_calls
 from mlgo_gym.scheduling import Backlog, EachAlone, Lost, workers
 
 _REPEATS = 3
@@ -106,16 +114,12 @@ class Importance:
         """Return the environment.
 
         Raises:
-            MlgoError: it cannot be made, its observations are not flat, or the policy needs calls to be foretold.
+            MlgoError: it cannot be made, or its observations are not flat.
         """
-        env = make_environment(self.environment, {**self.arguments, "corpus": self.corpus})
+        arguments = with_calls({**self.arguments, "corpus": self.corpus}, [self.policy])
+        env = make_environment(self.environment, arguments)
         if env.setup.settings.observation != "flat":
             raise MlgoError("the features of flat observations are permuted; leave observation= out")
-        if needs_calls(self.policy):
-            raise MlgoError(
-                f"clang's features are permuted, and {self.policy} also sees which function is called and what was "
-                "decided before: name another, or let mlgo-gym explain tell what it goes by in a module"
-            )
         return env
 
     def modules(self, env: CompilerEnv) -> list[str]:
@@ -126,7 +130,8 @@ class Importance:
 
     def steps(self, env: CompilerEnv) -> int:
         """Return how many episodes there will be, at most."""
-        return len(self.modules(env)) * (1 + min(self.compiled, len(feature_groups(env))))
+        groups = feature_groups(seen_features(env, load_policy(self.policy, env)))
+        return len(self.modules(env)) * (1 + min(self.compiled, len(groups)))
 
     def find(self, jobs: int = 1, note: Callable[[], None] = lambda: None) -> Importances:
         """Return what the policy listens to.
@@ -156,7 +161,8 @@ class Importance:
         found = self._on_decisions(env, policy, asked, generator)
         if self.shap:
             pool = np.stack([each.row for each in asked])
-            found = _with_shapley(found, shapley_values(env, policy, pool, self.shap, self.seed), feature_groups(env))
+            groups = feature_groups(seen_features(env, policy))
+            found = _with_shapley(found, shapley_values(env, policy, pool, self.shap, self.seed), groups)
         found.sort(key=lambda each: -each.decisions)
         hidden = [each.name for each in found[: self.compiled] if each.decisions]
         blind = replace(self, _pool=np.stack([each.row for each in asked]))
@@ -174,9 +180,9 @@ class Importance:
         before = answers(policy, asked, rows, own)
         if answers(policy, asked, rows, own) != before:
             raise MlgoError(f"{self.policy} answers the same question in two ways, so no feature of it can be weighed")
-        meanings = {feature.name: feature.meaning for table in env.task.tables for feature in table.features}
+        means = meanings(env)
         found = []
-        for name, columns in feature_groups(env).items():
+        for name, columns in feature_groups(seen_features(env, policy)).items():
             changed = 0
             for _ in range(_REPEATS):
                 shuffled = rows.copy()
@@ -186,7 +192,7 @@ class Importance:
                 if len(other):
                     after = answers(policy, [asked[int(number)] for number in other], shuffled[other], own)
                     changed += sum(answer != before[number] for number, answer in zip(other, after, strict=True))
-            found.append(FeatureImportance(name, meanings.get(name, ""), float(changed) / (_REPEATS * len(rows))))
+            found.append(FeatureImportance(name, means.get(name, ""), float(changed) / (_REPEATS * len(rows))))
         return found
 
     def _on_cost(
@@ -235,7 +241,7 @@ class Importance:
         name, hidden = item
         if hidden:
             assert self._pool is not None
-            columns = feature_groups(env)[hidden]
+            columns = feature_groups(seen_features(env, policy))[hidden]
             policy = Blindfolded(policy, columns, self._pool, own_choice(env), self.seed)
         try:
             observation, info = env.reset(options={"module": name})
@@ -246,9 +252,12 @@ class Importance:
         seen = []
         over = False
         while not over:
-            if not hidden:
-                seen.append(Seen.of(observation, info))
-            observation, _, terminated, truncated, info = env.step(policy.act(observation, info))
+            if hidden:
+                action = policy.act(observation, info)
+            else:
+                seen.append(Seen.of(policy, observation, info))
+                action = seen[-1].answer(policy, seen[-1].row, info)
+            observation, _, terminated, truncated, info = env.step(action)
             over = terminated or truncated
         if "error" in info:
             return str(info["error"]["message"])

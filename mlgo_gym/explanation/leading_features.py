@@ -11,17 +11,15 @@ import numpy.typing as npt
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.placed_compile import PlacedDecision
+from mlgo_gym.explanation.played import OWN_CHOICE, by_origin, meanings, preferences
 from mlgo_gym.policies import Policy, act_batch
-from mlgo_gym.policies.box import BoxedPolicy
-from mlgo_gym.policies.call_features import CALL_FEATURES, MEANINGS, features_of_calls
+from mlgo_gym.policies.call_features import CALL_FEATURES, features_of_calls
 from mlgo_gym.policies.calls import CallsPolicy
-from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.session.decision import Decision
 
 ALWAYS = ("cost_estimate", "threshold", "callee_users", "last_call_to_static_bonus", "callee_basic_block_count")
 """The features that are shown for every call, where there are such."""
 
-_OWN = "inlining_default"
 _UNUSUAL = 2
 _LEADING = 3
 
@@ -63,12 +61,11 @@ class FeatureReader:
         self._policies = policies
         self._own = len(env.feature_names)
         self._names = env.feature_names
-        self._meanings = {feature.name: feature.meaning for table in env.task.tables for feature in table.features}
+        self._meanings = meanings(env)
         rows = np.stack([self._row(decision) for decision in decisions])
         if any(isinstance(policy, CallsPolicy) for policy in policies.values()):
             rows = np.concatenate([rows, features_of_calls(decisions, env.task.headers[0].dtype)], axis=1)
             self._names = (*self._names, *CALL_FEATURES)
-            self._meanings |= MEANINGS
         self._rows = {decision[:3]: row for decision, row in zip(decisions, rows, strict=True)}
         self._medians = np.median(rows, axis=0)
         spread = np.median(np.abs(rows - self._medians), axis=0)
@@ -98,14 +95,15 @@ class FeatureReader:
         pushes: dict[int, dict[str, float]] = {column: {} for column in changed}
         unsteady = []
         for name, policy in self._policies.items():
-            own, again, *others = self._answers(policy, rows, decision, module, number)
+            seen = rows if isinstance(policy, CallsPolicy) else rows[:, : self._own]
+            own, again, *others = self._answers(policy, seen, decision, module, number)
             if own != again:
                 unsteady.append(name)
                 continue
             for column, answer in zip(changed, others, strict=True):
                 if answer != own:
                     decides[column].append(name)
-            logits = self._logits(policy, rows)
+            logits = preferences(policy, seen)
             if logits is not None:
                 for column, logit in zip(changed, logits[2:], strict=True):
                     pushes[column][name] = float(logits[0] - logit)
@@ -118,23 +116,17 @@ class FeatureReader:
             wanted += [column for column in by_push[:_LEADING] if name in pushes[column]]
         wanted += [self._names.index(name) for name in ALWAYS if name in self._names]
         wanted += sorted(changed, key=lambda column: -found[column].unusual)[:_UNUSUAL]
-        chosen = [column for column in dict.fromkeys(wanted) if self._names[column] != _OWN]
+        chosen = [column for column in dict.fromkeys(wanted) if self._names[column] != OWN_CHOICE]
         return [found.get(column) or self._feature(column, row, (), {}) for column in chosen], unsteady
-
-    def _logits(self, policy: Policy, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32] | None:
-        """Return how much a policy prefers to inline, float32 of shape (rows,); None for one that does not say."""
-        if isinstance(policy, CallsPolicy):
-            return policy.logits(rows[:, : self._own], rows[:, self._own :])
-        return policy.logits(rows[:, : self._own]) if isinstance(policy, MlpPolicy | BoxedPolicy) else None
 
     def _answers(
         self, policy: Policy, rows: npt.NDArray[np.float32], decision: PlacedDecision, module: str, number: int
     ) -> list[int]:
         if isinstance(policy, CallsPolicy):
             # It follows a compile; here it is asked about one decision again and again.
-            return [int(logit > 0) for logit in policy.logits(rows[:, : self._own], rows[:, self._own :])]
+            return [int(logit > 0) for logit in policy.logits(*by_origin(rows))]
         infos = [self._info(each, decision, module, number) for each in rows]
-        return [int(answer) for answer in act_batch(policy, rows[:, : self._own], infos)]
+        return [int(answer) for answer in act_batch(policy, rows, infos)]
 
     def _feature(
         self, column: int, row: npt.NDArray[np.float32], decides: Sequence[str], pushes: Mapping[str, float]
@@ -145,5 +137,5 @@ class FeatureReader:
         return LeadingFeature(name, value, median, meaning, tuple(decides), pushes, unusual)
 
     def _info(self, row: npt.NDArray[np.float32], decision: PlacedDecision, module: str, number: int) -> dict[str, Any]:
-        own = int(row[self._names.index(_OWN)]) if _OWN in self._names else decision.default
+        own = int(row[self._names.index(OWN_CHOICE)]) if OWN_CHOICE in self._names else decision.default
         return {"module": module, "context": decision.component, "decision": number, "default_action": own}

@@ -11,6 +11,10 @@ import numpy.typing as npt
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.policies import Policy, act_batch
+from mlgo_gym.policies.box import BoxedPolicy
+from mlgo_gym.policies.call_features import CALL_FEATURES, MEANINGS
+from mlgo_gym.policies.calls import CallsPolicy
+from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.observation_samples import flat_part
 
 OWN_CHOICE = "inlining_default"
@@ -22,7 +26,7 @@ class Seen:
     """One decision.
 
     Attributes:
-        row: float32 of shape (features,).
+        row: what the policy saw, float32 of shape (features,); see `seen_features()`.
         mask: int8 of shape (actions,) where actions are masked; else None.
         default: clang's own choice.
         context: the function, for register allocation.
@@ -34,14 +38,18 @@ class Seen:
     context: str
 
     @classmethod
-    def of(cls, observation: Any, info: Mapping[str, Any]) -> Seen:
-        """Return what an environment with flat observations showed."""
+    def of(cls, policy: Policy, observation: Any, info: Mapping[str, Any]) -> Seen:
+        """Return what an environment of flat observations showed; a policy that sees calls goes on to it."""
         row = np.array(flat_part(observation), np.float32)
+        if isinstance(policy, CallsPolicy):
+            row = np.concatenate([row, policy.follow(observation, info)])
         return cls(row, info.get("action_mask"), info["default_action"], info.get("context", ""))
 
-    def observation(self, row: npt.NDArray[np.float32]) -> Any:
-        """Return the observation with other features."""
-        return row if self.mask is None else {"observations": row, "action_mask": self.mask}
+    def answer(self, policy: Policy, row: npt.NDArray[np.float32], info: Mapping[str, Any]) -> Any:
+        """Return what the policy that saw this, and no later decision, answers where the features are others."""
+        if isinstance(policy, CallsPolicy):
+            return policy.answer(*by_origin(row), info)
+        return policy.act(row if self.mask is None else {"observations": row, "action_mask": self.mask}, info)
 
     def info(self, row: npt.NDArray[np.float32], own: int | None) -> dict[str, Any]:
         """Return the info with other features.
@@ -60,13 +68,24 @@ def own_choice(env: CompilerEnv) -> int | None:
     return env.feature_names.index(OWN_CHOICE) if OWN_CHOICE in env.feature_names else None
 
 
-def feature_groups(env: CompilerEnv) -> dict[str, list[int]]:
+def seen_features(env: CompilerEnv, policy: Policy) -> tuple[str, ...]:
+    """Return the names of what a policy sees: clang's features, and those of calls where it sees calls."""
+    return (*env.feature_names, *(CALL_FEATURES if isinstance(policy, CallsPolicy) else ()))
+
+
+def meanings(env: CompilerEnv) -> dict[str, str]:
+    """Return what each feature says, by name, those of calls among them."""
+    own = {feature.name: feature.meaning for table in env.task.tables for feature in table.features}
+    return own | MEANINGS
+
+
+def feature_groups(names: Sequence[str]) -> dict[str, list[int]]:
     """Return the columns of each feature; those of one tensor, such as `is_hint[0]` and `is_hint[1]`, are one feature.
 
     What says which actions are legal is none.
     """
     groups: dict[str, list[int]] = {}
-    for column, name in enumerate(env.feature_names):
+    for column, name in enumerate(names):
         groups.setdefault(name.partition("[")[0], []).append(column)
     groups.pop("mask", None)
     return groups
@@ -78,14 +97,35 @@ def answers(policy: Policy, seen: Sequence[Seen], rows: npt.NDArray[np.float32],
     Args:
         policy: the policy.
         seen: the decisions.
-        rows: float32 of shape (decisions, features).
+        rows: float32 of shape (decisions, features), of all that it sees.
         own: the column of clang's own choice, if there is one.
     """
+    if isinstance(policy, CallsPolicy):
+        # It follows a compile; here it is asked about decisions in any order.
+        return [int(logit > 0) for logit in policy.logits(*by_origin(rows))]
     infos = [each.info(row, own) for each, row in zip(seen, rows, strict=True)]
     if seen and seen[0].mask is not None:
         masks = np.stack([np.asarray(each.mask) for each in seen])
         return act_batch(policy, {"observations": rows, "action_mask": masks}, infos)
     return act_batch(policy, rows, infos)
+
+
+def preferences(policy: Policy, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32] | None:
+    """Return how much a network prefers action 1, float32 of shape (decisions,); None for a policy that is none.
+
+    Args:
+        policy: the policy.
+        rows: float32 of shape (decisions, features), of all that it sees.
+    """
+    if isinstance(policy, CallsPolicy):
+        return policy.logits(*by_origin(rows))
+    return policy.logits(rows) if isinstance(policy, MlpPolicy | BoxedPolicy) else None
+
+
+def by_origin(rows: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return clang's features and those of calls, of rows that have both."""
+    own = rows.shape[-1] - len(CALL_FEATURES)
+    return rows[..., :own], rows[..., own:]
 
 
 class Blindfolded:
@@ -110,8 +150,8 @@ class Blindfolded:
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
         """Return what the policy answers to the decision as it is made to see it."""
-        seen = Seen.of(observation, info)
+        seen = Seen.of(self._policy, observation, info)
         row = seen.row.copy()
         row[self._columns] = self._pool[self._generator.integers(len(self._pool)), self._columns]
         changed = {**info, "default_action": seen.info(row, self._own)["default_action"]}
-        return self._policy.act(seen.observation(row), changed)
+        return seen.answer(self._policy, row, changed)

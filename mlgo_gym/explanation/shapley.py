@@ -10,10 +10,8 @@ import numpy.typing as npt
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, MlgoError
-from mlgo_gym.explanation.played import Seen, answers, own_choice
+from mlgo_gym.explanation.played import Seen, answers, own_choice, preferences
 from mlgo_gym.policies import Policy
-from mlgo_gym.policies.box import BoxedPolicy
-from mlgo_gym.policies.mlp import MlpPolicy
 
 _BACKGROUND = 50
 
@@ -49,8 +47,9 @@ def shapley_values(
 
     def preference(rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         narrow = np.asarray(rows, np.float32)
-        if isinstance(policy, MlpPolicy | BoxedPolicy):
-            return np.asarray(policy.logits(narrow), float)
+        logits = preferences(policy, narrow)
+        if logits is not None:
+            return np.asarray(logits, float)
         return np.array(answers(policy, [Seen(row, None, 0, "") for row in narrow], narrow, own), float)
 
     chosen = np.random.default_rng(seed).permutation(len(pool))

@@ -55,6 +55,30 @@ class CallsPolicy:
         Raises:
             PolicyError: the info tells no call.
         """
+        return self._answer(*self._look(observation, info), info)
+
+    def follow(self, observation: Any, info: Mapping[str, Any]) -> Floats:
+        """Go on to a decision, as `act()` does, and return what is seen of its call beside clang's features.
+
+        Returns:
+            The values of `CALL_FEATURES`, float32 of shape (21,).
+
+        Raises:
+            PolicyError: the info tells no call.
+        """
+        return self._look(observation, info)[1]
+
+    def answer(self, observation: Any, call: Floats, info: Mapping[str, Any]) -> Any:
+        """Return the network's choice at a decision as one describes it.
+
+        Args:
+            observation: clang's features.
+            call: the values of `CALL_FEATURES`, float32 of shape (21,).
+            info: that of the decision.
+        """
+        return self._answer(self._features(observation), call, info)
+
+    def _look(self, observation: Any, info: Mapping[str, Any]) -> tuple[Floats, Floats]:
         if "call" not in info:
             raise _no_calls("here nobody foretells them: it decides in the episodes of environments")
         call, context = info["call"], info["context"]
@@ -63,11 +87,13 @@ class CallsPolicy:
         if self._last is not None:
             # What was foretold of the last call is known by now.
             self._history.add(self._last, call.previous, inlined=bool(call.previous_inlined))
+        self._last = context
         values = self._features(observation)
         users, functions = float(values[-2]), float(values[-1])
-        more = self._history.features(context, info["visit"], info["position"], call, users, functions)
-        outputs = self._network(np.concatenate([values, more])[self._columns])
-        self._last = context
+        return values, self._history.features(context, info["visit"], info["position"], call, users, functions)
+
+    def _answer(self, values: Floats, call: Floats, info: Mapping[str, Any]) -> Any:
+        outputs = self._network(np.concatenate([values, call])[self._columns])
         return self._choose(outputs, info.get("action_mask"))
 
     def logits(self, observations: Any, calls: Floats) -> Floats:

@@ -87,21 +87,8 @@ def wants_calls(spec: str) -> bool:
     Raises:
         PolicyError: its file is no network.
     """
-    return _sees_calls(spec, calls=True)
-
-
-def needs_calls(spec: str) -> bool:
-    """Return whether a policy fits only environments with `calls=True`.
-
-    Raises:
-        PolicyError: its file is no network.
-    """
-    return _sees_calls(spec, calls=False)
-
-
-def _sees_calls(spec: str, *, calls: bool) -> bool:
     if spec in boxed_policies():
-        return sees_calls(Network.load(box_file(spec, calls=calls)))
+        return sees_calls(Network.load(box_file(spec, calls=True)))
     kind, _, path = spec.partition(":")
     return kind == "mlp" and sees_calls(Network.load(path))
 
