@@ -28,6 +28,7 @@ from typing import Any
 
 from benchmarks.reference_rows import ALL, BOX, PLAIN, POLICIES, SEARCHES, TRAIN, Row, Search
 from benchmarks.reference_table import gather, tables
+from mlgo_gym.cli.termination import tidy_up_when_told_to_end
 from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.protocol import ENVIRONMENT, SEARCH_BUDGETS, SEEDS, SPLIT, protocol_corpus, search_modules
 from mlgo_gym.policies.loading import policy_identity
@@ -212,6 +213,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.work is not None:
         options.work = options.work.absolute()
+    tidy_up_when_told_to_end()
     try:
         options.action(options)
     except LateError:
