@@ -26,11 +26,11 @@ Level = Annotated[
 ]
 
 
-def _code(policy: str) -> DecisionCode:
+def _code(policy: str, *, calls: bool = False) -> DecisionCode:
     from mlgo_gym.deploy.decision_code import decision_code
     from mlgo_gym.deploy.exported_policy import network_path
 
-    return decision_code(policy, network_path(policy))
+    return decision_code(policy, network_path(policy, calls=calls))
 
 
 @export_commands.command("plugin")
@@ -45,13 +45,14 @@ def plugin(
     """Build a pass plugin with a policy in it, for a distribution's clang, opt and lld.
 
     Then: clang-22 -Oz -fpass-plugin=./OUTPUT …, opt-22 -load-pass-plugin=…, or
-    ld.lld-22 --load-pass-plugin=… for a link-time optimisation.
+    ld.lld-22 --load-pass-plugin=… for a link-time optimisation. Networks that see
+    calls are taken too: `inline-oz` is `inline-oz-calls` here.
     """
     from mlgo_gym.deploy.exported_file import write_export
     from mlgo_gym.deploy.plugin import build_plugin, installed_llvm, plugin_code
 
     llvm = installed_llvm(llvm_config)
-    code = _code(policy)
+    code = _code(policy, calls=True)
     if source is not None:
         write_export(source, plugin_code(code, llvm).encode())
     build_plugin(code, llvm, output, compiler=compiler)

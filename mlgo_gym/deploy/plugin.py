@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +13,7 @@ from mlgo_gym.deploy.decision_code import DEFAULT, DecisionCode
 from mlgo_gym.deploy.exported_file import writing
 from mlgo_gym.deploy.network_code import FLAGS
 from mlgo_gym.errors import PolicyError, ToolchainError
+from mlgo_gym.policies.call_features import CALL_FEATURES, USED
 from mlgo_gym.session.bounded_run import run_bounded
 from mlgo_gym.storage.leftovers import own_folder
 
@@ -89,13 +90,15 @@ def plugin_code(policy: DecisionCode, llvm: InstalledLlvm) -> str:
         ToolchainError: its headers are not there.
     """
     known = llvm.features()
-    missing = [name for name in policy.features if name not in known and name != DEFAULT]
+    follows = not set(CALL_FEATURES).isdisjoint(policy.features)
+    own = (DEFAULT, *CALL_FEATURES) if follows else (DEFAULT,)
+    missing = [name for name in (*policy.features, *(USED if follows else ())) if name not in (*known, *own)]
     if missing:
         raise PolicyError(
             f"the policy {policy.name} reads {', '.join(missing)}, which the inlining advisor of LLVM {llvm.major} "
             "does not have; build the plugin for the LLVM that the policy was trained with"
         )
-    positions = ["-1" if name == DEFAULT else f"int(FeatureIndex::{name})" for name in policy.features]
+    positions = [f"~{own.index(name)}" if name in own else f"int(FeatureIndex::{name})" for name in policy.features]
     values = {
         "NAME": policy.title,
         "MAJOR": str(llvm.major),
@@ -103,8 +106,15 @@ def plugin_code(policy: DecisionCode, llvm: InstalledLlvm) -> str:
         "POSITIONS": ", ".join([*positions, "-1"]),
         "COUNT": str(len(policy.features)),
         "WANTS_DEFAULT": "true" if DEFAULT in policy.features else "false",
+        "OWN": str(len(own)),
+        "CALLS": _template("inline_calls.cpp", {"SEEN": str(len(CALL_FEATURES))}) if follows else "",
+        "ADVISOR": "CallsAdvisor" if follows else "PolicyAdvisor<PolicyRunner>",
     }
-    template = (files("mlgo_gym.deploy") / "templates" / "inline_plugin.cpp").read_text(encoding="utf-8")
+    return _template("inline_plugin.cpp", values)
+
+
+def _template(name: str, values: Mapping[str, str]) -> str:
+    template = (files("mlgo_gym.deploy") / "templates" / name).read_text(encoding="utf-8")
     return re.sub(r"@([A-Z_]+)@", lambda found: values[found[1]], template)
 
 

@@ -31,6 +31,8 @@ _NAME = r'@("[^"]*"|[-\w.$]+)'
 _DEFINE = re.compile(r"define ([^@\n]*)" + _NAME + r"\(")
 _CALL = re.compile(r"(?:call|invoke) [^@]*?" + _NAME + r"\(")
 _ATTRIBUTES = "; Function Attrs: "
+_DEBUGGING = ("#dbg_", "@llvm.dbg.")
+"""What is in a line that says where a variable is, and is no code: a record, or a call before LLVM 19."""
 
 
 class Call(NamedTuple):
@@ -194,7 +196,7 @@ def _functions(dump: str) -> list[tuple[str, _Function]]:
             attributes = line
         elif line == "}":
             within = False
-        elif within and line.startswith("  "):
+        elif within and line.startswith("  ") and not any(word in line for word in _DEBUGGING):
             function = found[-1][1]
             function.instructions += 1
             if " call " in line or " invoke " in line:

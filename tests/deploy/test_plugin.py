@@ -9,14 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.plugin_trace import agreement, in_traced_environment, in_traced_plugin, traced
 from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.decision_code import DecisionCode, decision_code
+from mlgo_gym.deploy.exported_policy import network_path
 from mlgo_gym.deploy.plugin import InstalledLlvm, build_plugin, installed_llvm, plugin_code
 from mlgo_gym.errors import PolicyError, ToolchainError
 from mlgo_gym.evaluation import evaluate
+from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.policies import load_policy
+from mlgo_gym.policies.call_features import CALL_FEATURES
 from mlgo_gym.policies.network import Network
 from tests.conftest import MakeBitcode
 
@@ -116,6 +121,58 @@ def test_it_decides_in_a_thin_link_by_lld(llvm: InstalledLlvm, plugin: Path, tmp
     # What the policy left alone before the link, clang inlines in the link; but where the policy is asked there too.
     assert sizes[0] != sizes[1]
     assert sizes[1] == sizes[2]
+
+
+@pytest.fixture(scope="session")
+def returning(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network that inlines calls of functions of which one was kept before, and is shown all else of calls."""
+    path = tmp_path_factory.mktemp("network") / "returning.safetensors"
+    weight = np.array([[float(name == "callee_kept")] for name in CALL_FEATURES], np.float32)
+    Network(CALL_FEATURES, (weight,), (np.array([-0.5], np.float32),)).save(path)
+    return path
+
+
+@pytest.mark.timeout(600)
+def test_networks_see_of_calls_what_they_see_in_the_environment(
+    llvm: InstalledLlvm, returning: Path, make_bitcode: MakeBitcode, tmp_path: Path
+) -> None:
+    clang = find_toolchain(f"clang-{llvm.major}")
+    corpus, plugin = tmp_path / "corpus", tmp_path / "libmlgo_inline.so"
+    corpus.mkdir()
+    for program in ("seen_calls.ll", "families.c", "many_calls.c", "mixed.c"):
+        shutil.copy(make_bitcode(program, compiler=clang, triple="x86_64-linux-gnu"), corpus)
+    code = decision_code("a network", returning)
+    build_plugin(traced(code), llvm, plugin, compiler=f"clang++-{llvm.major}")
+    env = make_environment("mlgo/Inline-v0", {"clang": clang.command[0], "corpus": str(corpus), "calls": True})
+    policy = load_policy(f"mlp:{returning}", env)
+    varied = np.zeros(len(CALL_FEATURES), bool)
+    for module in env.corpus:
+        expected, decisions = in_traced_environment(env, policy, module)
+        found = in_traced_plugin(env.compilation(module).command, plugin, tmp_path / "plugin.o")
+        assert 0 < sum(found.answers) < len(found.answers), "some calls are kept, and some are not"
+        same = agreement(found, expected, decisions)
+        assert same.explained, module.name
+        assert same.foretold > 0.9 * same.compared
+        if same.first is None:
+            assert found.object_bytes == expected.object_bytes
+        varied |= found.seen.min(0) < found.seen.max(0)
+    env.close()
+    # Clang hardly ever comes to a component again, and never in these.
+    assert [name for name, varies in zip(CALL_FEATURES, varied, strict=True) if not varies] == ["component_visits"]
+
+
+def test_plugins_of_other_policies_have_nothing_of_calls_in_them(llvm: InstalledLlvm, returning: Path) -> None:
+    plain = plugin_code(decision_code("threshold:20"), llvm)
+    assert "SeenCalls" not in plain
+    assert "SeenCalls" in plugin_code(decision_code("a network", returning), llvm)
+
+
+def test_the_name_of_two_networks_is_the_one_that_sees_calls_in_a_plugin_alone() -> None:
+    assert network_path("inline-oz", calls=True) == network_path("inline-oz-calls", calls=True)
+    assert network_path("inline-oz") == network_path("inline-oz-plain") != network_path("inline-oz-calls", calls=True)
+    assert network_path("inline-oz-plain", calls=True) == network_path("inline-oz-plain")
+    with pytest.raises(PolicyError, match=r"inline-oz-calls also sees which function is called .* export plugin"):
+        network_path("inline-oz-calls")
 
 
 def test_features_that_an_llvm_does_not_have_are_refused(llvm: InstalledLlvm) -> None:

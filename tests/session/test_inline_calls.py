@@ -50,6 +50,16 @@ def test_the_first_call_of_a_known_function_is_foretold_with_what_its_code_says(
     assert (call.previous, call.previous_inlined) == ("", 0)
 
 
+def test_debugging_information_is_no_code() -> None:
+    made = InlineCalls()
+    value = "(i32 %0, !1, !DIExpression(), !2)\n"
+    called = "  call void @llvm.dbg.value(metadata i32 %0, metadata !1, metadata !DIExpression()), !dbg !2\n  %2 ="
+    made.begin(LEAF.replace("  %2 =", f"    #dbg_value{value}{called}"))
+    made.begin(MIDDLE)
+    call = made.foretell("mid dle", blocks=1)
+    assert (call.callee, call.instructions, call.calls) == ("leaf", 2, 1)
+
+
 def test_calls_of_an_inlined_body_come_after_all_others() -> None:
     made = calls()
     made.learn("leaf", 1, inlined=False)

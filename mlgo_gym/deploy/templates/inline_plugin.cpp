@@ -35,11 +35,11 @@ using namespace llvm;
 
 namespace {
 
-// Where LLVM @MAJOR@ keeps each feature of the policy; -1 is clang's own decision.
+// Where LLVM @MAJOR@ keeps each feature of the policy, or the complement of where it is among the runner's own.
 constexpr int Positions[] = {@POSITIONS@};
 constexpr size_t Count = @COUNT@;
 
-class PolicyRunner final : public MLModelRunner {
+class PolicyRunner : public MLModelRunner {
 public:
   PolicyRunner(LLVMContext &Context, const std::vector<TensorSpec> &Features)
       : MLModelRunner(Context, Kind::Release, Features.size()) {
@@ -47,13 +47,14 @@ public:
       setUpBufferForTensor(I, Features[I], nullptr);
   }
 
-  int64_t Default = 0;
+  // What is no feature of that advisor: first of all clang's own decision.
+  float Own[@OWN@] = {};
 
-private:
+protected:
   void *evaluateUntyped() override {
     float Values[Count + 1] = {};
     for (size_t I = 0; I < Count; ++I)
-      Values[I] = static_cast<float>(Positions[I] < 0 ? Default : *getTensor<int64_t>(Positions[I]));
+      Values[I] = Positions[I] < 0 ? Own[~Positions[I]] : static_cast<float>(*getTensor<int64_t>(Positions[I]));
     Decision = mlgo_yes(Values);
     return &Decision;
   }
@@ -83,29 +84,33 @@ bool decidesClang(CallBase &Call, FunctionAnalysisManager &FAM, const InlinePara
 #endif
 }
 
-class PolicyAdvisor final : public MLInlineAdvisor {
+template <class Runner> class PolicyAdvisor : public MLInlineAdvisor {
 public:
   PolicyAdvisor(Module &M, ModuleAnalysisManager &MAM, std::function<bool(CallBase &)> Default)
 #if LLVM_VERSION_MAJOR >= 21
       : MLInlineAdvisor(
             M, MAM,
             [&M](const std::vector<TensorSpec> &Features) {
-              return std::make_unique<PolicyRunner>(M.getContext(), Features);
+              return std::make_unique<Runner>(M.getContext(), Features);
             },
             Default) {
   }
 #else
-      : MLInlineAdvisor(M, MAM, std::make_unique<PolicyRunner>(M.getContext(), FeatureMap), Default) {
+      : MLInlineAdvisor(M, MAM, std::make_unique<Runner>(M.getContext(), FeatureMap), Default) {
   }
 #endif
 
-private:
+protected:
   std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &Call, OptimizationRemarkEmitter &Remarks) override {
     if (@WANTS_DEFAULT@)
-      static_cast<PolicyRunner &>(*ModelRunner).Default = GetDefaultAdvice(Call);
+      static_cast<Runner &>(*ModelRunner).Own[0] = GetDefaultAdvice(Call);
     return MLInlineAdvisor::getAdviceFromModel(Call, Remarks);
   }
 };
+
+} // namespace
+@CALLS@
+namespace {
 
 // A factory is given no manager of module analyses. Each thread of a ThinLTO link has one of its own.
 thread_local ModuleAnalysisManager *Manager = nullptr;
@@ -124,7 +129,7 @@ bool isForSize(const Module &M) {
 InlineAdvisor *makeAdvisor(Module &M, FunctionAnalysisManager &FAM, InlineParams Params, InlineContext Context) {
   if (!Manager || !isForSize(M))
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
-  return new PolicyAdvisor(M, *Manager, [&FAM, Params](CallBase &Call) { return decidesClang(Call, FAM, Params); });
+  return new @ADVISOR@(M, *Manager, [&FAM, Params](CallBase &Call) { return decidesClang(Call, FAM, Params); });
 }
 
 } // namespace

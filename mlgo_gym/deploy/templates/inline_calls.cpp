@@ -1,0 +1,152 @@
+
+// ---- which function is called, and what was decided before -----------------------------------------------------------
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
+
+namespace {
+
+enum { Internal, Discardable, Weak, Available, External };
+
+int linkageOf(const Function &F) {
+  if (F.hasLocalLinkage())
+    return Internal;
+  if (F.hasLinkOnceLinkage())
+    return Discardable;
+  if (F.hasWeakLinkage())
+    return Weak;
+  return F.hasAvailableExternallyLinkage() ? Available : External;
+}
+
+// How many lines LLVM prints of an instruction: what the environment reads, and so what the policy has learned from.
+unsigned linesOf(const Instruction &I) {
+  if (const auto *Switch = dyn_cast<SwitchInst>(&I))
+    return 2 + Switch->getNumCases();
+  if (const auto *Pad = dyn_cast<LandingPadInst>(&I))
+    return 1 + Pad->isCleanup() + Pad->getNumClauses();
+  return isa<InvokeInst>(I) || isa<CallBrInst>(I) ? 2 : 1;
+}
+
+// What is known by the name of a function, or by those of several that call each other.
+struct Named {
+  // As the code is when the inliner comes to it first; -1 is unknown.
+  int Linkage = -1, Unnamed = -1, Comdat = -1, Lines = -1, Calls = -1;
+  int Visits = 0;
+  // How many calls of it were kept and inlined, and how many within it.
+  int Called[2] = {}, Within[2] = {};
+};
+
+// The decisions of a module so far; values are in the order of mlgo_gym.policies.call_features.
+class SeenCalls {
+public:
+  void enter(const LazyCallGraph::SCC &Component) {
+    // The names as clang prints them, which leaves out some of more than ten.
+    std::string Text = Component.getName();
+    SmallVector<StringRef, 4> Names;
+    StringRef(Text).drop_front().drop_back().split(Names, ", ");
+    llvm::sort(Names);
+    for (LazyCallGraph::Node &Node : Component)
+      note(Node.getFunction());
+    Caller = Known.lookup(Names.front()).Linkage;
+    Others = Names.size() - 1;
+    Context = &Known[llvm::join(Names, ", ")];
+    Visit = Context->Visits++;
+    Position = -1;
+  }
+
+  void ask(const Function &Called) {
+    Callee = &Known[Called.getName()];
+    ++Position;
+  }
+
+  void look(double Users, double Functions, float *Values) {
+    const int *Pair = Pairs[{Context, Callee}].Count;
+    const int Kept = Callee->Called[0];
+    // Clang counts the symbol of a function that others can see as one more use.
+    const double Uses = Users - (Callee->Linkage != Internal);
+    const double Seen[] = {
+        double(Callee->Linkage), double(Callee->Unnamed),    double(Callee->Comdat),    double(Caller),
+        double(Callee->Lines),   double(Callee->Calls),      double(Others),            double(Visit),
+        double(Position),        double(Kept),               double(Callee->Called[1]), Users - Kept,
+        double(Uses <= 1),       double(Context->Within[1]), double(Context->Within[0]), double(Pair[1]),
+        double(Pair[0]),         double(Callee->Within[1]),  double(Callee->Within[0]), double(Made),
+        Made / std::max(1.0, Functions)};
+    static_assert(std::size(Seen) == @SEEN@);
+    std::copy(std::begin(Seen), std::end(Seen), Values);
+  }
+
+  void answer(bool Inlined) {
+    ++Made;
+    ++Callee->Called[Inlined];
+    ++Context->Within[Inlined];
+    ++Pairs[{Context, Callee}].Count[Inlined];
+  }
+
+private:
+  struct Answers {
+    int Count[2] = {};
+  };
+
+  void note(const Function &F) {
+    Named &Function = Known[F.getName()];
+    if (Function.Linkage >= 0 || F.isDeclaration())
+      return;
+    Function.Linkage = linkageOf(F);
+    Function.Unnamed = F.getUnnamedAddr() != GlobalValue::UnnamedAddr::None;
+    Function.Comdat = F.hasComdat();
+    Function.Lines = Function.Calls = 0;
+    for (const Instruction &I : instructions(F)) {
+      // Debugging information is no code: with -g and without, the same is decided.
+      if (isa<DbgInfoIntrinsic>(I))
+        continue;
+      Function.Lines += linesOf(I);
+      Function.Calls += isa<CallInst>(I) || isa<InvokeInst>(I);
+    }
+  }
+
+  StringMap<Named> Known;
+  DenseMap<std::pair<const Named *, const Named *>, Answers> Pairs;
+  // An inliner of modules comes to no component.
+  Named Nowhere, *Context = &Nowhere, *Callee = &Nowhere;
+  int Caller = -1, Others = 0, Visit = 0, Position = -1, Made = 0;
+};
+
+class CallsRunner final : public PolicyRunner {
+public:
+  using PolicyRunner::PolicyRunner;
+
+  SeenCalls Calls;
+
+private:
+  void *evaluateUntyped() override {
+    auto Feature = [this](FeatureIndex Index) { return static_cast<float>(*getTensor<int64_t>(size_t(Index))); };
+    Calls.look(Feature(FeatureIndex::callee_users), Feature(FeatureIndex::node_count), Own + 1);
+    void *Decision = PolicyRunner::evaluateUntyped();
+    Calls.answer(*static_cast<int64_t *>(Decision));
+    return Decision;
+  }
+};
+
+class CallsAdvisor final : public PolicyAdvisor<CallsRunner> {
+public:
+  using PolicyAdvisor::PolicyAdvisor;
+
+  void onPassEntry(LazyCallGraph::SCC *Component) override {
+    PolicyAdvisor::onPassEntry(Component);
+    if (Component)
+      calls().enter(*Component);
+  }
+
+private:
+  SeenCalls &calls() { return static_cast<CallsRunner &>(*ModelRunner).Calls; }
+
+  std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &Call, OptimizationRemarkEmitter &Remarks) override {
+    calls().ask(*Call.getCalledFunction());
+    return PolicyAdvisor::getAdviceFromModel(Call, Remarks);
+  }
+};
+
+} // namespace
