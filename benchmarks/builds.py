@@ -7,6 +7,11 @@ of several counts. Prints tables, and writes JSON with --output.
 
     apt-get source --download-only pcre2 yaml-cpp; apt-get install googletest cmake make
     python benchmarks/builds.py --pcre2 pcre2_10.42.orig.tar.gz --yaml-cpp yaml-cpp_0.7.0+dfsg.orig.tar.xz
+
+With another clang, which may load plugins (`mlgo-gym export plugin`), one for each policy that is named:
+
+    python benchmarks/builds.py --yaml-cpp yaml-cpp_0.7.0+dfsg.orig.tar.xz --variants plain calls --clang clang-22 \
+        --llvm-config llvm-config-22 --plugins inline-oz-calls inline-oz-plain
 """
 
 from __future__ import annotations
@@ -28,6 +33,9 @@ from typing import Any
 
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import parse
+from mlgo_gym.deploy.decision_code import decision_code
+from mlgo_gym.deploy.exported_policy import network_path
+from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.llvm.object_file import object_sizes
 
 RECIPES = "recipes"
@@ -120,10 +128,14 @@ class Bench:
         project: what to build.
         source: the project's tar file.
         work: the folder.
+        clang: the compiler, as `mlgo-clang` takes it.
+        plugins: the plugins that it is to load, each in a build of its own, by name.
     """
 
-    def __init__(self, project: Project, source: Path, work: Path) -> None:
+    def __init__(self, project: Project, source: Path, work: Path, clang: str, plugins: Mapping[str, Path]) -> None:
         self.project = project
+        self.clang = clang
+        self.plugins = plugins
         self.folder = work / project.name
         self.build = self.folder / "build"
         self.cache = self.folder / "cache"
@@ -153,8 +165,10 @@ class Bench:
 
     def environment(self, variant: str, search: int = 0) -> Mapping[str, str]:
         """Return the variables of one way to build."""
-        commands = [compiler_command("bundled", mode) for mode in ("gcc", "g++")]
-        if variant != "plain":
+        commands = [[*compiler_command(self.clang, mode)] for mode in ("gcc", "g++")]
+        if variant in self.plugins:
+            commands = [[*command, f"-fpass-plugin={self.plugins[variant]}"] for command in commands]
+        elif variant != "plain":
             scripts = Path(sys.executable).parent
             commands = [[str(scripts / "mlgo-clang")], [str(scripts / "mlgo-clang++")]]
         extra = {"MLGO_RECIPES": str(self.recipes), "MLGO_SEARCH": str(search)} if variant == RECIPES else {}
@@ -162,7 +176,8 @@ class Bench:
             {"MLGO_POLICY": POLICIES[variant].format(level=self.project.level.lower())} if variant in POLICIES else {}
         )
         cc, cxx = map(shlex.join, commands)
-        return {**os.environ, "BENCH_CC": cc, "BENCH_CXX": cxx, "MLGO_CACHE": str(self.cache), **extra}
+        own = {"BENCH_CC": cc, "BENCH_CXX": cxx, "MLGO_CACHE": str(self.cache), "MLGO_CLANG": self.clang}
+        return {**os.environ, **own, **extra}
 
     def run(self, command: str, variant: str, search: int = 0, *, check: bool = True) -> tuple[int, float]:
         """Run a command in the build folder; return its exit status and its processor time in seconds."""
@@ -213,6 +228,9 @@ def main() -> None:
     parser.add_argument("--search", type=int, default=10, help="the compiles of a search in each module")
     parser.add_argument("--search-jobs", type=int, default=2, help="how many searches at once")
     parser.add_argument("--rounds", type=int, default=2, help="how many builds are timed")
+    parser.add_argument("--clang", default="bundled", help="the compiler of all builds")
+    parser.add_argument("--plugins", nargs="+", default=[], metavar="POLICY", help="built with plugins of these, too")
+    parser.add_argument("--llvm-config", default="llvm-config", help="the llvm-config of the compiler, for plugins")
     parser.add_argument("--level", help="another level than each project's own")
     parser.add_argument("--no-tests", action="store_true")
     parser.add_argument("--work", type=Path, help="where to build; a folder that is there is gone on with")
@@ -226,23 +244,33 @@ def main() -> None:
             if source is None:
                 continue
             project = Project(**{**vars(project), "level": options.level or project.level})
-            bench = Bench(project, source.absolute(), work / project.level)
-            rows[f"{name} -{project.level}"] = row = measure_all(bench, options)
-            show(f"{name} -{project.level}", row)
+            bench = Bench(project, source.absolute(), work / project.level, options.clang, built_plugins(work, options))
+            title = f"{name} -{project.level}" + ("" if options.clang == "bundled" else f", {options.clang}")
+            rows[title] = row = measure_all(bench, options)
+            show(title, row)
             if options.output is not None:
                 options.output.write_text(json.dumps(rows, indent=1) + "\n")
 
 
+def built_plugins(work: Path, options: argparse.Namespace) -> dict[str, Path]:
+    """Return the plugins of the policies that are named."""
+    plugins = {f"plugin {policy}": work / f"{policy}.so" for policy in options.plugins}
+    for policy, path in zip(options.plugins, plugins.values(), strict=True):
+        build_plugin(decision_code(policy, network_path(policy, calls=True)), installed_llvm(options.llvm_config), path)
+    return plugins
+
+
 def measure_all(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     """Return what becomes of a project in each way to build it."""
-    outcomes = {variant: Outcome() for variant in VARIANTS if variant in ("plain", *options.variants)}
+    variants = [variant for variant in VARIANTS if variant in ("plain", *options.variants)]
+    outcomes = {variant: Outcome() for variant in (*variants, *bench.plugins)}
     searching = Outcome()
     # A first build also makes what is made once: the policy's native code, recipes.
     if RECIPES in outcomes:
         bench.make(RECIPES, searching, options.search, options.search_jobs)
         print(f"{bench.project.name}: searched in {searching.seconds[0]:.0f} s of processor time", flush=True)
     else:
-        bench.make("policy", searching)
+        bench.make(variants[-1], searching)
     bench.counters()
     for number in range(options.rounds):
         for variant, outcome in outcomes.items():
@@ -263,13 +291,13 @@ def show(title: str, row: Mapping[str, Any]) -> None:
     plain = variants["plain"]
     print(f"\n{title}, {plain['objects']} objects, text bytes, processor time against plain")
     names: Sequence[str] = list(plain["programs"])
-    print(f"{'':10} {'objects':>18} " + " ".join(f"{name.rpartition('/')[2]:>18}" for name in names) + "   time  tests")
+    print(f"{'':24} {'objects':>18} " + " ".join(f"{name.rpartition('/')[2]:>18}" for name in names) + "   time  tests")
     for variant, found in variants.items():
         cells = [_cell(found["object_text"], plain["object_text"])]
         cells += [_cell(found["programs"][name], plain["programs"][name]) for name in names]
         ratio = min(found["seconds"]) / min(plain["seconds"])
         tests = {True: "pass", False: "FAIL", None: "-"}[found["tests"]]
-        print(f"{variant:10} {' '.join(cells)}  {ratio:5.2f}  {tests}", flush=True)
+        print(f"{variant:24} {' '.join(cells)}  {ratio:5.2f}  {tests}", flush=True)
 
 
 def _cell(value: int, plain: int) -> str:
