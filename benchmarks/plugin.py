@@ -8,8 +8,8 @@ Of a policy that sees calls the environment foretells these, and not always righ
 shown at each decision: until the two decide differently, it must be what the environment saw wherever that foretold the
 callee rightly, and where they do, the environment must have foretold another.
 
-    python benchmarks/plugin.py --llvm-config llvm-config-22 --clang clang-22 --policy inline-oz-plain \
-        --corpus zstd@Oz --corpus sentencepiece@Oz --output docs/results/plugin.json
+    python -m benchmarks.plugin --llvm-config llvm-config-22 --clang clang-22 --policy inline-oz-calls \
+        --beside inline-oz-plain --corpus zstd@Oz --corpus sentencepiece@Oz:test --output docs/results/plugin.json
 """
 
 from __future__ import annotations
