@@ -143,11 +143,15 @@ def test_networks_see_of_calls_what_they_see_in_the_environment(
         shutil.copy(make_bitcode(program, compiler=clang, triple="x86_64-linux-gnu"), corpus)
     code = decision_code("a network", returning)
     build_plugin(traced(code), llvm, plugin, compiler=f"clang++-{llvm.major}")
-    env = make_environment("mlgo/Inline-v0", {"clang": clang.command[0], "corpus": str(corpus), "calls": True})
+    arguments = {"clang": clang.command[0], "calls": True}
+    result = evaluate("mlgo/Inline-v0", policies=[f"mlp:{returning}"], corpus=str(corpus), env_kwargs=arguments)
+    sizes = {episode.module: episode.measures["text_size"][0] for episode in result.episodes}
+    env = make_environment("mlgo/Inline-v0", {**arguments, "corpus": str(corpus)})
     policy = load_policy(f"mlp:{returning}", env)
     varied = np.zeros(len(CALL_FEATURES), bool)
     for module in env.corpus:
         expected, decisions = in_traced_environment(env, policy, module)
+        assert object_sizes(expected.object_bytes).text == sizes[module.name], "and so in an episode"
         found = in_traced_plugin(env.compilation(module).command, plugin, tmp_path / "plugin.o")
         assert 0 < sum(found.answers) < len(found.answers), "some calls are kept, and some are not"
         same = agreement(found, expected, decisions)
