@@ -119,8 +119,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
     metadata: dict[str, Any] = {"render_modes": [*RENDER_MODES], "render_fps": 10}  # noqa: RUF012 - gymnasium declares it so
 
     def __init__(self, task: Task, **options: Unpack[EnvOptions]) -> None:
-        # Some wrappers and libraries write into what they find here; that is not to reach other environments.
-        self.metadata = dict(type(self).metadata)
+        self.metadata = dict(type(self).metadata)  # wrappers and libraries write into what they find
         self.setup = Setup(task, Settings.of(options, keyword_arguments(type(self))))
         self.maker = EpisodeMaker(self.setup)
         self.task = task
@@ -340,11 +339,9 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             CorpusError: the corpus has no end.
             CompilerError: the compiler fails on a module.
         """
-
-        def count(module: Module, _: str) -> int:
-            return sum(self.decisions(module).values())
-
-        return self.corpus.filter(decisions=(self.task.name, least, most), count=count)
+        return self.corpus.filter(
+            decisions=(self.task.name, least, most), count=lambda module, _: sum(self.decisions(module).values())
+        )
 
     def action_masks(self) -> npt.NDArray[np.int8] | None:
         """Return which actions are legal at the current decision, int8 of shape (number of actions,).

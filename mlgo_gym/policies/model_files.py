@@ -9,7 +9,7 @@ from pathlib import Path
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.storage.hashing import take_in
+from mlgo_gym.storage.hashing import sha256_of, take_in
 
 
 def _mlp(path: Path, env: CompilerEnv) -> Policy:
@@ -78,10 +78,12 @@ def model_digest(spec: str) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file, or of all files of a folder, in hexadecimal."""
-    files = [path] if path.is_file() else sorted(part for part in path.rglob("*") if part.is_file())
+    """Return the SHA-256 of a file, as `sha256sum` has it; of a folder, that of its files and names, in hexadecimal."""
+    if path.is_file():
+        with path.open("rb") as content:
+            return sha256_of(content)
     digest = hashlib.sha256()
-    for file in files:
+    for file in sorted(part for part in path.rglob("*") if part.is_file()):
         with file.open("rb") as content:
             digest.update(f"{file.relative_to(path)} {file.stat().st_size}\n".encode())
             take_in(digest, content)
