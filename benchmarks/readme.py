@@ -35,6 +35,11 @@ ELSEWHERE = {
 DATASETS = re.compile(r"(--corpus|importance) [\w@,]*(zstd|lz4|sentencepiece)|corpus fetch")
 """What needs the sources of a dataset, which come from a package index."""
 
+INSTALLED = re.compile(r"llvm-config-\d+|clang(\+\+)?-\d+|libmlgo_inline")
+"""What needs the LLVM of a distribution, and what is built by it."""
+
+LLVM_PROGRAMS = ("llvm-config-22", "clang-22")
+
 SHORTER = {
     "mlgo-gym evaluate ": "--limit 2",
     "mlgo-gym search ": "--module lib/common/pool.o --module lib/common/zstd_common.o",
@@ -44,7 +49,7 @@ SHORTER = {
 BESIDE_BUILTIN = re.compile(r"--corpus [\w@,]+,builtin\b")
 """Without a network the builtin corpus stands for those beside it."""
 
-MAKEFILE = ".PHONY: all\nall:\n\t$(CC) -Oz -c hello.c -o hello.o\n"
+MAKEFILE = ".PHONY: all\nall:\n\t$(CC) $(CFLAGS) -Oz -c hello.c -o hello.o\n"
 """It compiles each time: the page builds more than once, and a recording sees nothing where all is made already."""
 
 SOURCE = "static int twice(int x) { return 2 * x; }\nint hello(int x) { return twice(x) + twice(x + 1); }\n"
@@ -87,6 +92,8 @@ def steps(text: str, *, network: bool) -> list[Step]:
         why_not = next((why for begin, why in ELSEWHERE.items() if command.startswith(begin)), "")
         if not why_not and not network and DATASETS.search(command):
             why_not = "needs the network: --network"
+        elif INSTALLED.search(command) and not all(map(shutil.which, LLVM_PROGRAMS)):
+            why_not = f"needs {' and '.join(LLVM_PROGRAMS)}: on Debian llvm-22-dev and clang-22"
         run = " ".join([command, *(more for begin, more in SHORTER.items() if command.startswith(begin))])
         if not network and BESIDE_BUILTIN.search(run):
             run, why_not = BESIDE_BUILTIN.sub("--corpus builtin", run), ""
