@@ -15,15 +15,17 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.formats import FORMATS, Format
+from tests.fuzz.formats import FOLDER, FORMATS, Format, memory
 from tests.fuzz.worker import BAD_SEED, FINDS, INPUT, REPORT
 
 FOUND = Path(__file__).parent / "found"
@@ -62,8 +64,11 @@ def _run(name: str, words: list[str], place: Path, total: dict[str, Any]) -> Non
     for left in (REPORT, INPUT):
         (place / left).unlink(missing_ok=True)
     start = time.monotonic()
-    with (place / "log").open("ab") as log:
-        worker = subprocess.run([sys.executable, "-m", "tests.fuzz.worker", *words], stderr=log, check=False)
+    # However the process ends, what it has in memory goes with it.
+    gone = tempfile.TemporaryDirectory(prefix="mlgo-fuzz-", dir=memory(), ignore_cleanup_errors=True)
+    with gone as folder, (place / "log").open("ab") as log:
+        command = [sys.executable, "-m", "tests.fuzz.worker", *words]
+        worker = subprocess.run(command, stderr=log, check=False, env={**os.environ, FOLDER: folder})
     report = _take(place, total)
     if worker.returncode == 0:
         total["inputs"] += report["inputs"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,6 +61,10 @@ JSON_TOKENS = (
 )
 
 
+FOLDER = "MLGO_FUZZ_FOLDER"
+"""The variable that names the folder of a process whose starter removes it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """A format that is fuzzed.
@@ -85,8 +90,21 @@ class Format:
 
 @lru_cache(maxsize=1)
 def _folder() -> Path:
-    """Return a folder in memory for readers that take a path; it belongs to this process."""
-    return Path(tempfile.mkdtemp(prefix="mlgo-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+    """Return a folder in memory for readers that take a path; it belongs to this process, or to who started it."""
+    given = os.environ.get(FOLDER)
+    return Path(given or tempfile.mkdtemp(prefix="mlgo-fuzz-", dir=memory()))
+
+
+def memory() -> str | None:
+    """Return a folder that is in memory, if there is one."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def remove_folder() -> None:
+    """Remove what this process has in memory."""
+    if _folder.cache_info().currsize:
+        shutil.rmtree(_folder(), ignore_errors=True)
+        _folder.cache_clear()
 
 
 def _file(name: str, data: bytes) -> Path:

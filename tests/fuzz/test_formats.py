@@ -15,13 +15,20 @@ from hypothesis import strategies as st
 
 from mlgo_gym.policies.model_process import ModelProcessError
 from tests.fuzz import __main__ as program
-from tests.fuzz.formats import FORMATS, Format
+from tests.fuzz.formats import FORMATS, Format, remove_folder
 from tests.fuzz.judge import Judge
 from tests.fuzz.mutations import mutate
 from tests.fuzz.worker import REPORT
 
 FOUND = Path(__file__).parent / "found"
 KEPT = sorted(FOUND.glob("*/*"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_stays_in_memory() -> Iterator[None]:
+    """Remove the folder that readers of paths are given."""
+    yield
+    remove_folder()
 
 
 def judge_of(name: str) -> Judge:
