@@ -38,7 +38,7 @@ from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.llvm.elf import read_elf
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies import Policy, load_policy
-from mlgo_gym.policies.call_features import CALL_FEATURES
+from mlgo_gym.policies.call_features import CALL_FEATURES, are_of_calls
 from mlgo_gym.policies.loading import policy_identity, with_calls
 from mlgo_gym.session.session import Session
 from mlgo_gym.storage.cache import write_atomically
@@ -271,7 +271,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         code = decision_code(options.policy, network_path(options.policy, calls=True))
-        sees_calls = not set(CALL_FEATURES).isdisjoint(code.features)
+        sees_calls = are_of_calls(code.features)
         if options.plugin is not None and (sees_calls or options.beside is not None):
             parser.error("--plugin is for a policy that sees no calls, and for no other beside it")
         beside = options.beside and decision_code(options.beside, network_path(options.beside, calls=True))

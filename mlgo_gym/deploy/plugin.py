@@ -13,7 +13,7 @@ from mlgo_gym.deploy.decision_code import DEFAULT, DecisionCode
 from mlgo_gym.deploy.exported_file import writing
 from mlgo_gym.deploy.network_code import FLAGS
 from mlgo_gym.errors import PolicyError, ToolchainError
-from mlgo_gym.policies.call_features import CALL_FEATURES, USED
+from mlgo_gym.policies.call_features import CALL_FEATURES, USED, are_of_calls
 from mlgo_gym.session.bounded_run import run_bounded
 from mlgo_gym.storage.leftovers import own_folder
 
@@ -90,7 +90,7 @@ def plugin_code(policy: DecisionCode, llvm: InstalledLlvm) -> str:
         ToolchainError: its headers are not there.
     """
     known = llvm.features()
-    follows = not set(CALL_FEATURES).isdisjoint(policy.features)
+    follows = are_of_calls(policy.features)
     own = (DEFAULT, *CALL_FEATURES) if follows else (DEFAULT,)
     missing = [name for name in (*policy.features, *(USED if follows else ())) if name not in (*known, *own)]
     if missing:

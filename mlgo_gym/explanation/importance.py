@@ -27,10 +27,11 @@ from mlgo_gym.explanation.played import (
     feature_groups,
     meanings,
     own_choice,
-    seen_features,
+    seen_groups,
 )
 from mlgo_gym.explanation.shapley import shapley_values
 from mlgo_gym.policies import Policy, load_policy
+from mlgo_gym.policies.call_features import CALL_FEATURES
 from mlgo_gym.policies.loading import with_calls
 from mlgo_gym.scheduling import Backlog, EachAlone, Lost, workers
 
@@ -130,8 +131,9 @@ class Importance:
 
     def steps(self, env: CompilerEnv) -> int:
         """Return how many episodes there will be, at most."""
-        groups = feature_groups(seen_features(env, load_policy(self.policy, env)))
-        return len(self.modules(env)) * (1 + min(self.compiled, len(groups)))
+        of_calls = len(CALL_FEATURES) if env.setup.settings.calls else 0
+        features = len(feature_groups(env.feature_names)) + of_calls
+        return len(self.modules(env)) * (1 + min(self.compiled, features))
 
     def find(self, jobs: int = 1, note: Callable[[], None] = lambda: None) -> Importances:
         """Return what the policy listens to.
@@ -161,8 +163,8 @@ class Importance:
         found = self._on_decisions(env, policy, asked, generator)
         if self.shap:
             pool = np.stack([each.row for each in asked])
-            groups = feature_groups(seen_features(env, policy))
-            found = _with_shapley(found, shapley_values(env, policy, pool, self.shap, self.seed), groups)
+            values = shapley_values(env, policy, pool, self.shap, self.seed)
+            found = _with_shapley(found, values, seen_groups(env, policy))
         found.sort(key=lambda each: -each.decisions)
         hidden = [each.name for each in found[: self.compiled] if each.decisions]
         blind = replace(self, _pool=np.stack([each.row for each in asked]))
@@ -182,7 +184,7 @@ class Importance:
             raise MlgoError(f"{self.policy} answers the same question in two ways, so no feature of it can be weighed")
         means = meanings(env)
         found = []
-        for name, columns in feature_groups(seen_features(env, policy)).items():
+        for name, columns in seen_groups(env, policy).items():
             changed = 0
             for _ in range(_REPEATS):
                 shuffled = rows.copy()
@@ -241,7 +243,7 @@ class Importance:
         name, hidden = item
         if hidden:
             assert self._pool is not None
-            columns = feature_groups(seen_features(env, policy))[hidden]
+            columns = seen_groups(env, policy)[hidden]
             policy = Blindfolded(policy, columns, self._pool, own_choice(env), self.seed)
         try:
             observation, info = env.reset(options={"module": name})

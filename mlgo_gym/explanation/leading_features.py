@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.placed_compile import PlacedDecision
-from mlgo_gym.explanation.played import OWN_CHOICE, by_origin, meanings, preferences
+from mlgo_gym.explanation.played import OWN_CHOICE, answers_about_calls, meanings, preferences
 from mlgo_gym.policies import Policy, act_batch
 from mlgo_gym.policies.call_features import CALL_FEATURES, features_of_calls
 from mlgo_gym.policies.calls import CallsPolicy
@@ -123,8 +123,7 @@ class FeatureReader:
         self, policy: Policy, rows: npt.NDArray[np.float32], decision: PlacedDecision, module: str, number: int
     ) -> list[int]:
         if isinstance(policy, CallsPolicy):
-            # It follows a compile; here it is asked about one decision again and again.
-            return [int(logit > 0) for logit in policy.logits(*by_origin(rows))]
+            return answers_about_calls(policy, rows)
         infos = [self._info(each, decision, module, number) for each in rows]
         return [int(answer) for answer in act_batch(policy, rows, infos)]
 

@@ -48,7 +48,7 @@ class Seen:
     def answer(self, policy: Policy, row: npt.NDArray[np.float32], info: Mapping[str, Any]) -> Any:
         """Return what the policy that saw this, and no later decision, answers where the features are others."""
         if isinstance(policy, CallsPolicy):
-            return policy.answer(*by_origin(row), info)
+            return policy.answer(*_by_origin(row), info)
         return policy.act(row if self.mask is None else {"observations": row, "action_mask": self.mask}, info)
 
     def info(self, row: npt.NDArray[np.float32], own: int | None) -> dict[str, Any]:
@@ -79,6 +79,11 @@ def meanings(env: CompilerEnv) -> dict[str, str]:
     return own | MEANINGS
 
 
+def seen_groups(env: CompilerEnv, policy: Policy) -> dict[str, list[int]]:
+    """Return the columns of each feature that a policy sees, as `feature_groups()` does."""
+    return feature_groups(seen_features(env, policy))
+
+
 def feature_groups(names: Sequence[str]) -> dict[str, list[int]]:
     """Return the columns of each feature; those of one tensor, such as `is_hint[0]` and `is_hint[1]`, are one feature.
 
@@ -101,13 +106,22 @@ def answers(policy: Policy, seen: Sequence[Seen], rows: npt.NDArray[np.float32],
         own: the column of clang's own choice, if there is one.
     """
     if isinstance(policy, CallsPolicy):
-        # It follows a compile; here it is asked about decisions in any order.
-        return [int(logit > 0) for logit in policy.logits(*by_origin(rows))]
+        return answers_about_calls(policy, rows)
     infos = [each.info(row, own) for each, row in zip(seen, rows, strict=True)]
     if seen and seen[0].mask is not None:
         masks = np.stack([np.asarray(each.mask) for each in seen])
         return act_batch(policy, {"observations": rows, "action_mask": masks}, infos)
     return act_batch(policy, rows, infos)
+
+
+def answers_about_calls(policy: CallsPolicy, rows: npt.NDArray[np.float32]) -> list[int]:
+    """Return what a policy that follows a compile answers to decisions in any order.
+
+    Args:
+        policy: the policy.
+        rows: float32 of shape (decisions, features), of all that it sees.
+    """
+    return [int(logit > 0) for logit in policy.logits(*_by_origin(rows))]
 
 
 def preferences(policy: Policy, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32] | None:
@@ -118,11 +132,11 @@ def preferences(policy: Policy, rows: npt.NDArray[np.float32]) -> npt.NDArray[np
         rows: float32 of shape (decisions, features), of all that it sees.
     """
     if isinstance(policy, CallsPolicy):
-        return policy.logits(*by_origin(rows))
+        return policy.logits(*_by_origin(rows))
     return policy.logits(rows) if isinstance(policy, MlpPolicy | BoxedPolicy) else None
 
 
-def by_origin(rows: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+def _by_origin(rows: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Return clang's features and those of calls, of rows that have both."""
     own = rows.shape[-1] - len(CALL_FEATURES)
     return rows[..., :own], rows[..., own:]

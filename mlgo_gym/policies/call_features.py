@@ -7,7 +7,7 @@ most often whether inlining one more call of it makes a module smaller; clang's 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,11 @@ CALL_FEATURES = tuple(MEANINGS)
 
 USED = ("callee_users", "node_count")
 """Clang's features that these are made of."""
+
+
+def are_of_calls(features: Iterable[str]) -> bool:
+    """Return whether some of these features are of calls."""
+    return not set(CALL_FEATURES).isdisjoint(features)
 
 
 class CallHistory:

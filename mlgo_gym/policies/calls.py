@@ -10,7 +10,7 @@ import numpy as np
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.batching import row
-from mlgo_gym.policies.call_features import CALL_FEATURES, USED, CallHistory
+from mlgo_gym.policies.call_features import CALL_FEATURES, USED, CallHistory, are_of_calls
 from mlgo_gym.policies.choice import chooser
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.named_features import feature_vector
@@ -20,7 +20,7 @@ from mlgo_gym.policies.normalization import Floats
 
 def sees_calls(network: Network) -> bool:
     """Return whether a network has inputs that only `calls=True` gives."""
-    return not set(CALL_FEATURES).isdisjoint(network.features)
+    return are_of_calls(network.features)
 
 
 class CallsPolicy:

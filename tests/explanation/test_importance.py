@@ -25,6 +25,13 @@ assert mlgo_gym
 CORPUS = "builtin"
 
 
+def shapley_shares(policy: str) -> dict[str, float]:
+    """Return the mean of the absolute Shapley values of each feature, if the library is there."""
+    pytest.importorskip("shap")
+    found = Importance(CORPUS, policy, compiled=0, shap=20, limit=2, largest=25_000).find()
+    return {each.name: each.shap or 0.0 for each in found.features}
+
+
 def test_a_rule_of_one_feature_listens_to_that_one_alone() -> None:
     wanted = Importance(CORPUS, "threshold:20", limit=3, largest=25_000)
     episodes = []
@@ -82,9 +89,7 @@ def test_the_blindfolded_see_one_feature_of_other_decisions() -> None:
 
 @pytest.mark.libraries
 def test_shapley_values_agree_on_what_a_rule_listens_to() -> None:
-    pytest.importorskip("shap")
-    found = Importance(CORPUS, "threshold:20", compiled=0, shap=20, limit=2, largest=25_000).find()
-    shares = {each.name: each.shap or 0.0 for each in found.features}
+    shares = shapley_shares("threshold:20")
     assert shares["cost_estimate"] > 0.05
     assert sum(value for name, value in shares.items() if name != "cost_estimate") == pytest.approx(0, abs=1e-6)
 
@@ -124,8 +129,6 @@ def test_a_network_that_sees_calls_answers_as_in_an_episode_of_its_own() -> None
 
 @pytest.mark.libraries
 def test_shapley_values_of_a_network_that_sees_calls_are_of_its_logit() -> None:
-    pytest.importorskip("shap")
-    found = Importance(CORPUS, "inline-oz", compiled=0, shap=20, limit=2, largest=25_000).find()
-    shares = {each.name: each.shap or 0.0 for each in found.features}
+    shares = shapley_shares("inline-oz")
     assert shares["callee_last"] > 0
     assert shares["cost_estimate"] > 0
