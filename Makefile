@@ -6,16 +6,21 @@ BIN := $(VENV)/bin
 OUTPUT ?= runs/demo
 REPORT ?= runs/report
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
+# uv installs in a fifth of pip's time. It does not read pip's configuration: it gets pip's index, and where it fails, pip
+# installs.
+INDEX = $(shell $(BIN)/python -m pip config get global.index-url 2>/dev/null)
+UV = $(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(BIN)/uv pip install --python $(BIN)/python
+INSTALL = sh -c '$(UV) "$$@" || $(PIP) "$$@"' install
 
-.PHONY: demo report-demo test libraries check lint types layers docs format fuzz release-check compatibility install clean
+.PHONY: demo report-demo test libraries check lint types layers docs numbers format fuzz release-check compatibility install clean
 
-# Eight modules of Zstandard at -Os: clang's own choices, a rule of one line, and inlining whatever clang asks about.
+# Eight modules of Zstandard at -Os with three policies: clang's choices, a rule of one line, and always inlining.
 demo: $(VENV)/.installed-demo
-	@echo "==> compiling Zstandard's modules as three policies decide, and by clang alone"
+	@echo "==> compiling modules of Zstandard with three policies and with plain clang"
 	@$(BIN)/mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd@Os --offline-corpus builtin --limit 8 \
 	    --policy default --policy threshold:0 --policy always --jobs 2 --output $(OUTPUT)
 
-# A page of a real run, made as a user makes it: the corpus in the package, three policies.
+# The report of an evaluation of the packaged corpus with three policies.
 report-demo: $(VENV)/.installed
 	@$(BIN)/mlgo-gym evaluate mlgo/Inline-v0 --limit 8 --policy default,threshold:0,always --jobs 2 \
 	    --output $(REPORT)/results > /dev/null
@@ -24,38 +29,37 @@ report-demo: $(VENV)/.installed
 test: $(VENV)/.installed-test
 	$(MAKE) --no-print-directory check
 
-# What the tests of RL libraries and foreign models need, without which `make test` skips them. Torch comes first, and by
-# its exact version, so that an index of builds for CPUs can give one of those.
+# The RL libraries and the formats of foreign models; `make test` skips their tests where they are not installed.
 libraries: $(VENV)/.installed-libraries
 
 check: lint types layers
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint:
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
-# mypy does not follow a package directory that is mapped elsewhere: lay the packages out as they are installed.
+# mypy does not follow a mapped package directory: build/types has the packages as they are installed.
 types:
 	@rm -rf build/types && mkdir -p build/types
 	@cp -rs "$(CURDIR)/mlgo_clang" "$(CURDIR)/mlgo_gym" build/types/ && ln -s "$(CURDIR)/envs" build/types/mlgo_gym/envs
 	$(BIN)/mypy
 
-# Nothing imports upwards, and nothing imports itself in a circle: the contracts are in pyproject.toml.
+# No import upwards and no circle of imports: the contracts are in pyproject.toml.
 layers: types
 	cd build/types && $(CURDIR)/$(BIN)/lint-imports --no-logo --no-cache --config $(CURDIR)/pyproject.toml
 
-# Readers of files and pipes, INPUTS inputs each, guided by coverage; FORMATS names some of them, by default all.
+# Fuzzes the readers of files and pipes, guided by coverage: INPUTS per format, FORMATS by name or all.
 INPUTS ?= 20000
 fuzz: $(VENV)/.installed-fuzz
 	$(BIN)/python -m tests.fuzz $(FORMATS) --inputs $(INPUTS)
 
-# What would be released: built, looked into, installed afresh, and used as the README says.
+# Builds the release, inspects it, installs it in a new environment and runs the README's commands.
 release-check: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/release_check.py $(if $(NETWORK),--network)
 
-# The tests on each Python that is there, with the oldest and the newest requirements, and with each clang. TESTS names
-# some of them, `core` those of the engine.
+# The tests on each installed Python with the oldest and the newest requirements, and with each clang. TESTS selects
+# tests; `core` selects those of the engine.
 compatibility: $(VENV)/.installed-nox
 	@mkdir -p build
 	$(BIN)/nox --report build/nox.json $(if $(TESTS),-- $(TESTS)); status=$$?; \
@@ -65,46 +69,54 @@ format:
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-# The documentation as a site, build/site/index.html; a broken link is an error. 20 seconds, and the installation.
+# The documentation as a site, build/site/index.html; a broken link is an error.
 docs: $(VENV)/.installed-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "==> build/site; with its search: python3 -m http.server --directory build/site"
+
+# The measurements of docs/results, written into the pages.
+numbers: $(VENV)/.installed
+	$(BIN)/python -m docs.site.numbers
 
 install: $(VENV)/.installed
 
 $(BIN)/python:
-	@echo "==> making the environment $(VENV)"
+	@echo "==> creating the environment $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --quiet --only-binary :all: uv || true
 
 $(VENV)/.installed: $(BIN)/python pyproject.toml
-	$(PIP) --quiet --editable '.[all]'
+	@echo "==> installing mlgo-gym with its extras"
+	@$(INSTALL) --editable '.[all]'
 	@touch $@ $(VENV)/.installed-demo
 
-# What is compiled to bytecode now is all of numpy, of which a demonstration needs little.
 $(VENV)/.installed-demo: $(BIN)/python pyproject.toml
-	@echo "==> installing mlgo-gym and clang: about 160 MB to download, unless pip has them already"
-	@$(PIP) --no-compile --editable '.[cli,corpus]'
+	@echo "==> installing mlgo-gym and clang: a download of about 140 MB"
+	@$(INSTALL) --editable '.[cli,corpus]'
 	@touch $@
 
 $(VENV)/.installed-test: $(BIN)/python pyproject.toml
-	$(PIP) --quiet --editable '.[test]'
+	@echo "==> installing mlgo-gym with its extras and the tools of its tests"
+	@$(INSTALL) --editable '.[test]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-demo
 
 $(VENV)/.installed-docs: $(BIN)/python pyproject.toml
-	$(PIP) --quiet --editable '.[docs]'
+	@$(INSTALL) --editable '.[docs]'
 	@touch $@
 
 $(VENV)/.installed-fuzz: $(VENV)/.installed-test
-	$(PIP) --quiet --editable '.[test,fuzz]'
+	@$(INSTALL) --editable '.[fuzz]'
 	@touch $@
 
 $(VENV)/.installed-nox: $(VENV)/.installed-test
-	$(PIP) --quiet nox uv
+	@$(INSTALL) nox uv
 	@touch $@
 
-$(VENV)/.installed-libraries: $(BIN)/python pyproject.toml
-	$(PIP) --quiet '$(TORCH)'
-	$(PIP) --quiet --editable '.[test-libraries]'
+# pip installs Torch, since its index or its folder of wheels may have builds for CPUs alone.
+$(VENV)/.installed-libraries: $(VENV)/.installed-test
+	@echo "==> installing the RL libraries: a download of about 1 GB"
+	@$(PIP) --quiet '$(TORCH)'
+	@$(INSTALL) --editable '.[test-libraries]'
 	@touch $@
 
 clean:

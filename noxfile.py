@@ -1,10 +1,10 @@
-"""What mlgo-gym works with, tried: `make compatibility`, or `nox`, and `nox -s 'suite-3.12(lowest-direct)'` for one.
+"""Compatibility tests: `make compatibility` or `nox` runs all, `nox -s 'suite-3.12(lowest-direct)'` runs one.
 
-`suite` runs the tests on each Python that is there, with the lowest and the highest versions of what `pyproject.toml`
-admits; `clang` runs those that are about a compiler with each clang from 17 to 22: those in other wheels of ziglang,
-and distributions' own where they are installed. Arguments behind `--` choose tests, else all are run; `-- core` are
-those of the engine, as `.ci/run` chooses them. Each session leaves what it ran with and what came of it in
-build/compatibility, of which benchmarks/compatibility.py makes docs/compatibility.md.
+`suite` runs the tests on each installed Python with the lowest and the highest versions that `pyproject.toml` allows.
+`clang` runs the tests of compilers with each clang from 17 to 22: those in wheels of ziglang, and the distribution's
+where they are installed. Arguments after `--` select tests; `-- core` selects those of the engine. Each session writes
+its versions and its result to build/compatibility; benchmarks/compatibility.py writes them into
+docs/reference/compatibility.md.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import nox
 nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = False
 
-# Those that pyenv has installed are there, too, whether or not one of them is chosen; its shims would only say so.
+# pyenv's shims fail for a Python that is installed and not selected: its programs are found directly.
 _PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
 os.environ["PATH"] = os.pathsep.join([*map(str, sorted(_PYENV.glob("3.*/bin"))), os.environ["PATH"]])
 
 PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
 WHEELS = {"17": "0.12.1", "18": "0.13.0", "19": "0.14.1", "20": "0.15.2", "21": "0.16.0", "22": "0.17.0"}
-"""The clang of each wheel of ziglang."""
+"""Version of the ziglang wheel with each version of clang."""
 
 DISTRIBUTIONS = ["clang-17", "clang-18", "clang-19", "clang-20", "clang-21", "clang-22"]
 
@@ -36,7 +36,7 @@ CORE = [
     *("tests/cli", "tests/envs", "tests/episode", "tests/evaluation"),
     *("tests/policies", "tests/storage", "tests/tasks", "tests/wrappers"),
 ]
-"""What `core` stands for: the tests of the engine."""
+"""The tests that `core` selects: those of the engine."""
 
 RESULTS = Path("build/compatibility").absolute()
 
@@ -50,7 +50,7 @@ print(json.dumps(known))
 
 
 def _test(session: nox.Session, label: str, clang: str, *arguments: str) -> None:
-    """Run tests, and note by which versions."""
+    """Run tests and write their versions and results."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     python = "python" if session.virtualenv.is_sandboxed else sys.executable
     versions = session.run(python, "-c", VERSIONS, clang, silent=True)
@@ -66,7 +66,7 @@ def _test(session: nox.Session, label: str, clang: str, *arguments: str) -> None
 @nox.session(python=PYTHONS)
 @nox.parametrize("resolution", ["lowest-direct", "highest"], ids=["lowest-direct", "highest"])
 def suite(session: nox.Session, resolution: str) -> None:
-    """Run the tests by the lowest or the highest versions of the requirements."""
+    """Run the tests with the lowest or the highest versions of the requirements."""
     session.install("uv")
     index = subprocess.run(["pip", "config", "get", "global.index-url"], capture_output=True, text=True, check=False)
     known = index.stdout.strip()  # uv does not read pip's configuration
@@ -79,7 +79,7 @@ def suite(session: nox.Session, resolution: str) -> None:
 @nox.session(venv_backend="none")
 @nox.parametrize("compiler", [*(f"wheel-{version}" for version in WHEELS), *DISTRIBUTIONS])
 def clang(session: nox.Session, compiler: str) -> None:
-    """Run the tests that are about a compiler, with another one, in the environment that nox itself is in."""
+    """Run the tests of compilers with another clang, in nox's own environment."""
     program = Path(compiler)
     if compiler.startswith("wheel-"):
         program = _of_a_wheel(session, compiler.removeprefix("wheel-"))
@@ -90,13 +90,13 @@ def clang(session: nox.Session, compiler: str) -> None:
 
 
 def _of_a_wheel(session: nox.Session, version: str) -> Path:
-    """Return a program that is the clang of a wheel."""
+    """Return the path of a program that runs the clang of a wheel."""
     folder = RESULTS / "wheels" / version
     if not (folder / "ziglang").exists():
         words = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
         session.run(sys.executable, *words, f"ziglang=={WHEELS[version]}")
     program = folder / f"clang-{version}-of-ziglang"
-    # It does not know its own headers.
+    # This clang finds its headers by an option only.
     clang = f'exec "{folder}/ziglang/zig" clang'
     program.write_text(
         f'#!/bin/sh\ncase "$1" in -cc1*) {clang} "$@";; esac\n{clang} "-resource-dir={folder}/ziglang/lib" "$@"\n'

@@ -1,17 +1,14 @@
-"""Two real projects built by plain clang, with the policy in the box, with the smallest of four, and with recipes.
-
-PCRE2 is C with Autotools and make, yaml-cpp is C++ with CMake. Each is configured once, and built again and again with
-nothing changed but who decides: the executable sections of all objects and of the linked programs, the project's own
-test suite (its own sources are compiled once), and the processor time of `-j2` builds, interleaved, of which the least
-of several counts. Prints tables, and writes JSON with --output.
+"""Size, tests and CPU time of two real projects, built by plain clang and with bundled policies, recipes or plugins.
 
     apt-get source --download-only pcre2 yaml-cpp; apt-get install googletest cmake make
-    python benchmarks/builds.py --pcre2 pcre2_10.42.orig.tar.gz --yaml-cpp yaml-cpp_0.7.0+dfsg.orig.tar.xz
+    python -m benchmarks.builds --pcre2 pcre2_10.42.orig.tar.gz --yaml-cpp yaml-cpp_0.7.0+dfsg.orig.tar.xz
 
-With another clang, which may load plugins (`mlgo-gym export plugin`), one for each policy that is named:
+Prints the bytes of the executable sections of all objects and of the linked programs, the outcome of the project's own
+tests, and the CPU time of `-j2` builds: the least of several, in turn. PCRE2 is C with Autotools and make, yaml-cpp is
+C++ with CMake. Each is configured once. With another clang, plugins of policies can be compared:
 
-    python benchmarks/builds.py --yaml-cpp yaml-cpp_0.7.0+dfsg.orig.tar.xz --variants plain calls --clang clang-22 \
-        --llvm-config llvm-config-22 --plugins inline-oz-calls inline-oz-plain
+    python -m benchmarks.builds --yaml-cpp yaml-cpp_0.7.0+dfsg.orig.tar.xz --variants plain --clang clang-22 \
+        --llvm-config llvm-config-22 --plugins inline-oz inline-oz-fast
 """
 
 from __future__ import annotations
@@ -19,28 +16,27 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shlex
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measuring import Table, command_line, cpu_seconds, write_json
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import parse
 from mlgo_gym.deploy.decision_code import decision_code
-from mlgo_gym.deploy.exported_policy import network_path
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.llvm.object_file import object_sizes
 
 RECIPES = "recipes"
-POLICIES = {"smallest": "smallest", "calls": "inline-{level}-calls"}
-VARIANTS = ("plain", "policy", *POLICIES, RECIPES)
+POLICIES = {"fast": "inline-{level}-fast", "callees": "inline-{level}", "smallest": "smallest"}
+VARIANTS = ("plain", *POLICIES, RECIPES)
 GOOGLETEST = Path("/usr/src/googletest")
 SECTIONS = "-ffunction-sections -fdata-sections"
 LINK = "-Wl,--gc-sections"
@@ -48,17 +44,17 @@ LINK = "-Wl,--gc-sections"
 
 @dataclass(frozen=True)
 class Project:
-    """How a project is configured, built and tested.
+    """The commands of a project, which run in its build folder.
 
     Attributes:
-        name: the project's name.
-        level: the level that it is built at, for instance `Os`.
-        configure: the command, in the build folder; `{source}`, `{cc}`, `{cxx}` and `{flags}` are put in.
-        build: what builds the library and its programs.
-        build_tests: what builds what only the tests need.
-        test: what runs the project's own tests.
-        clean: what removes all that was built.
-        objects: a pattern of the library's and the programs' objects.
+        name: its name.
+        level: its level, for instance `Os`.
+        configure: configures it; `{source}`, `{cc}`, `{cxx}` and `{flags}` are filled in.
+        build: builds the library and its programs.
+        build_tests: builds the remaining parts of the tests.
+        test: runs its tests.
+        clean: removes the build.
+        objects: patterns of the objects of the library and the programs.
         programs: the linked programs.
     """
 
@@ -102,15 +98,15 @@ PROJECTS = {
 
 @dataclass
 class Outcome:
-    """What became of one way to build.
+    """Results of one variant.
 
     Attributes:
-        objects: how many objects there are.
-        object_text: the bytes of their executable sections.
-        programs: those of each linked program.
-        tests: whether the project's own tests passed.
-        seconds: the processor time of each build.
-        counters: what `mlgo-clang` counted in the first of them.
+        objects: number of objects.
+        object_text: bytes of their executable sections.
+        programs: bytes of the executable sections of each linked program.
+        tests: whether the project's tests passed; None if they did not run.
+        seconds: CPU time of each build.
+        counters: counters of `mlgo-clang` in the first build.
     """
 
     objects: int = 0
@@ -122,14 +118,14 @@ class Outcome:
 
 
 class Bench:
-    """One project in a folder of its own.
+    """A configured project.
 
     Args:
-        project: what to build.
-        source: the project's tar file.
-        work: the folder.
-        clang: the compiler, as `mlgo-clang` takes it.
-        plugins: the plugins that it is to load, each in a build of its own, by name.
+        project: the project.
+        source: its tar file.
+        work: folder of all projects.
+        clang: the compiler, as for `mlgo-clang`.
+        plugins: pass plugins by name; each is a variant.
     """
 
     def __init__(self, project: Project, source: Path, work: Path, clang: str, plugins: Mapping[str, Path]) -> None:
@@ -152,7 +148,7 @@ class Bench:
         (unpacked,) = (self.folder / "unpacked").iterdir()
         unpacked.rename(self.folder / "source")
         if self.project.name == "yaml-cpp" and not (self.folder / "source/test/gtest-1.10.0").exists():
-            # Debian leaves out the copy of a library that it has as a package.
+            # Debian removes the copy of a library that it has as a package.
             (self.folder / "source/test/gtest-1.10.0").symlink_to(GOOGLETEST)
         for name, variable in (("cc", "BENCH_CC"), ("c++", "BENCH_CXX")):
             script = self.folder / name
@@ -164,44 +160,45 @@ class Bench:
         self.run(self.project.configure.format(**words, flags=f"{level} {SECTIONS}"), "plain")
 
     def environment(self, variant: str, search: int = 0) -> Mapping[str, str]:
-        """Return the variables of one way to build."""
+        """Return the environment variables of a variant."""
         commands = [[*compiler_command(self.clang, mode)] for mode in ("gcc", "g++")]
         if variant in self.plugins:
             commands = [[*command, f"-fpass-plugin={self.plugins[variant]}"] for command in commands]
         elif variant != "plain":
             scripts = Path(sys.executable).parent
             commands = [[str(scripts / "mlgo-clang")], [str(scripts / "mlgo-clang++")]]
-        extra = {"MLGO_RECIPES": str(self.recipes), "MLGO_SEARCH": str(search)} if variant == RECIPES else {}
-        extra |= (
-            {"MLGO_POLICY": POLICIES[variant].format(level=self.project.level.lower())} if variant in POLICIES else {}
-        )
+        extra = {}
+        if variant == RECIPES:
+            extra = {"MLGO_RECIPES": str(self.recipes), "MLGO_SEARCH": str(search)}
+        elif variant in POLICIES:
+            extra = {"MLGO_POLICY": POLICIES[variant].format(level=self.project.level.lower())}
         cc, cxx = map(shlex.join, commands)
-        own = {"BENCH_CC": cc, "BENCH_CXX": cxx, "MLGO_CACHE": str(self.cache), "MLGO_CLANG": self.clang}
-        return {**os.environ, **own, **extra}
+        variables = {"BENCH_CC": cc, "BENCH_CXX": cxx, "MLGO_CACHE": str(self.cache), "MLGO_CLANG": self.clang}
+        return {**os.environ, **variables, **extra}
 
     def run(self, command: str, variant: str, search: int = 0, *, check: bool = True) -> tuple[int, float]:
-        """Run a command in the build folder; return its exit status and its processor time in seconds."""
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        result = subprocess.run(
-            shlex.split(command),
+        """Run a command in the build folder; return its exit status and its CPU seconds."""
+        start = cpu_seconds()
+        words, variables = shlex.split(command), self.environment(variant, search)
+        done = subprocess.run(
+            words,
             cwd=self.build,
-            env=self.environment(variant, search),
+            env=variables,
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=self.log,
             check=check,
         )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return result.returncode, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return done.returncode, cpu_seconds() - start
 
     def make(self, variant: str, outcome: Outcome, search: int = 0, jobs: int = 2) -> None:
-        """Build from nothing, and add the time to the outcome."""
+        """Clean and build, and add the time to the outcome."""
         self.run(self.project.clean, variant)
         command = self.project.build.replace("-j2", f"-j{jobs}")
         outcome.seconds.append(self.run(command, variant, search)[1])
 
     def measure(self, variant: str, outcome: Outcome, *, tests: bool) -> None:
-        """Add to the outcome what the last build made, and whether the project's tests pass with it."""
+        """Add the sizes of the last build and the outcome of the tests."""
         objects = [path for pattern in self.project.objects for path in self.build.glob(pattern)]
         outcome.objects = len(objects)
         outcome.object_text = sum(object_sizes(path.read_bytes()).text for path in objects)
@@ -212,65 +209,32 @@ class Bench:
             outcome.tests = self.run(self.project.test, variant, check=False)[0] == 0
 
     def counters(self) -> dict[str, int]:
-        """Return what `mlgo-clang` counted since it was last asked."""
+        """Return and reset the counters of `mlgo-clang`."""
         path = self.cache / "mlgo-clang" / "counters"
-        found = parse(path.read_bytes()) if path.exists() else {}
+        counts = parse(path.read_bytes()) if path.exists() else {}
         path.unlink(missing_ok=True)
-        return found
+        return counts
 
 
-def main() -> None:
-    """Build each project in each way."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in PROJECTS:
-        parser.add_argument(f"--{name}", type=Path, metavar="TAR")
-    parser.add_argument("--variants", nargs="+", default=VARIANTS, choices=VARIANTS, help="`plain` is always built")
-    parser.add_argument("--search", type=int, default=10, help="the compiles of a search in each module")
-    parser.add_argument("--search-jobs", type=int, default=2, help="how many searches at once")
-    parser.add_argument("--rounds", type=int, default=2, help="how many builds are timed")
-    parser.add_argument("--clang", default="bundled", help="the compiler of all builds")
-    parser.add_argument("--plugins", nargs="+", default=[], metavar="POLICY", help="built with plugins of these, too")
-    parser.add_argument("--llvm-config", default="llvm-config", help="the llvm-config of the compiler, for plugins")
-    parser.add_argument("--level", help="another level than each project's own")
-    parser.add_argument("--no-tests", action="store_true")
-    parser.add_argument("--work", type=Path, help="where to build; a folder that is there is gone on with")
-    parser.add_argument("--output", type=Path)
-    options = parser.parse_args()
-    rows: dict[str, Any] = json.loads(options.output.read_bytes()) if options.output and options.output.exists() else {}
-    with tempfile.TemporaryDirectory() as temporary:
-        work = (options.work or Path(temporary)).absolute()
-        for name, project in PROJECTS.items():
-            source = getattr(options, name.replace("-", "_"))
-            if source is None:
-                continue
-            project = Project(**{**vars(project), "level": options.level or project.level})
-            bench = Bench(project, source.absolute(), work / project.level, options.clang, built_plugins(work, options))
-            title = f"{name} -{project.level}" + ("" if options.clang == "bundled" else f", {options.clang}")
-            rows[title] = row = measure_all(bench, options)
-            show(title, row)
-            if options.output is not None:
-                options.output.write_text(json.dumps(rows, indent=1) + "\n")
-
-
-def built_plugins(work: Path, options: argparse.Namespace) -> dict[str, Path]:
-    """Return the plugins of the policies that are named."""
+def build_plugins(work: Path, options: argparse.Namespace) -> dict[str, Path]:
+    """Build the plugins of the named policies."""
     plugins = {f"plugin {policy}": work / f"{policy}.so" for policy in options.plugins}
     for policy, path in zip(options.plugins, plugins.values(), strict=True):
-        build_plugin(decision_code(policy, network_path(policy, calls=True)), installed_llvm(options.llvm_config), path)
+        build_plugin(decision_code(policy, callee_features=True), installed_llvm(options.llvm_config), path)
     return plugins
 
 
 def measure_all(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
-    """Return what becomes of a project in each way to build it."""
+    """Build a project in all variants; return the outcomes."""
     variants = [variant for variant in VARIANTS if variant in ("plain", *options.variants)]
     outcomes = {variant: Outcome() for variant in (*variants, *bench.plugins)}
-    searching = Outcome()
-    # A first build also makes what is made once: the policy's native code, recipes.
+    first = Outcome()
+    # The first build also compiles the policy's native code, and searches for recipes.
     if RECIPES in outcomes:
-        bench.make(RECIPES, searching, options.search, options.search_jobs)
-        print(f"{bench.project.name}: searched in {searching.seconds[0]:.0f} s of processor time", flush=True)
+        bench.make(RECIPES, first, options.search, options.search_jobs)
+        print(f"{bench.project.name}: searched in {first.seconds[0]:.0f} s of CPU time", flush=True)
     else:
-        bench.make(variants[-1], searching)
+        bench.make(variants[-1], first)
     bench.counters()
     for number in range(options.rounds):
         for variant, outcome in outcomes.items():
@@ -280,31 +244,64 @@ def measure_all(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "level": bench.project.level,
         "search": options.search,
-        "search_seconds": searching.seconds[0] if RECIPES in outcomes else None,
+        "search_seconds": first.seconds[0] if RECIPES in outcomes else None,
         "variants": {variant: vars(outcome) for variant, outcome in outcomes.items()},
     }
 
 
 def show(title: str, row: Mapping[str, Any]) -> None:
-    """Print what became of one project."""
+    """Print the table of a project."""
     variants: Mapping[str, Mapping[str, Any]] = row["variants"]
     plain = variants["plain"]
-    print(f"\n{title}, {plain['objects']} objects, text bytes, processor time against plain")
-    names: Sequence[str] = list(plain["programs"])
-    print(f"{'':24} {'objects':>18} " + " ".join(f"{name.rpartition('/')[2]:>18}" for name in names) + "   time  tests")
+    print(f"\n{title}, {plain['objects']} objects: bytes of executable sections, CPU time against plain")
+    columns = {name.rpartition("/")[2]: ">18" for name in plain["programs"]}
+    table = Table({"": "<24", "objects": ">18", **columns, "time": ">5.2f", "tests": "<5"})
     for variant, found in variants.items():
         cells = [_cell(found["object_text"], plain["object_text"])]
-        cells += [_cell(found["programs"][name], plain["programs"][name]) for name in names]
-        ratio = min(found["seconds"]) / min(plain["seconds"])
+        cells += [_cell(found["programs"][name], size) for name, size in plain["programs"].items()]
         tests = {True: "pass", False: "FAIL", None: "-"}[found["tests"]]
-        print(f"{variant:24} {' '.join(cells)}  {ratio:5.2f}  {tests}", flush=True)
+        table.row(variant, *cells, min(found["seconds"]) / min(plain["seconds"]), tests)
 
 
 def _cell(value: int, plain: int) -> str:
-    return f"{f'{value:,} {value / plain - 1:+.2%}':>18}"
+    return f"{value:,} {value / plain - 1:+.2%}"
+
+
+def main() -> None:
+    """Build each project in all variants, print, write."""
+    if shutil.which("make") is None:
+        sys.exit("make is not installed; install it, for instance with apt-get install make")
+    parser = command_line(__doc__)
+    for name in PROJECTS:
+        parser.add_argument(f"--{name}", type=Path, metavar="TAR", help=f"the sources of {name}")
+    parser.add_argument("--variants", nargs="+", default=VARIANTS, choices=VARIANTS, help="`plain` is always built")
+    parser.add_argument("--search", type=int, default=10, help="compiles per module of a search (default: 10)")
+    parser.add_argument("--search-jobs", type=int, default=2, help="searches at the same time (default: 2)")
+    parser.add_argument("--rounds", type=int, default=2, help="timed builds per variant (default: 2)")
+    parser.add_argument("--clang", default="bundled", help="the compiler of all builds")
+    parser.add_argument("--plugins", nargs="+", default=[], metavar="POLICY", help="also build with their plugins")
+    parser.add_argument("--llvm-config", default="llvm-config", help="the compiler's llvm-config, for plugins")
+    parser.add_argument("--level", help="another level than the project's own")
+    parser.add_argument("--no-tests", action="store_true", help="do not run the projects' tests")
+    parser.add_argument("--work", type=Path, help="folder of the builds; an existing one is resumed")
+    parser.add_argument("--output", type=Path, help="JSON file to extend")
+    options = parser.parse_args()
+    rows: dict[str, Any] = json.loads(options.output.read_bytes()) if options.output and options.output.exists() else {}
+    with tempfile.TemporaryDirectory() as temporary:
+        work = (options.work or Path(temporary)).absolute()
+        for name, project in PROJECTS.items():
+            source = getattr(options, name.replace("-", "_"))
+            if source is None:
+                continue
+            project = replace(project, level=options.level or project.level)
+            work.mkdir(parents=True, exist_ok=True)
+            plugins = build_plugins(work, options)
+            bench = Bench(project, source.absolute(), work / project.level, options.clang, plugins)
+            title = f"{name} -{project.level}" + ("" if options.clang == "bundled" else f", {options.clang}")
+            rows[title] = row = measure_all(bench, options)
+            show(title, row)
+            write_json(options.output, rows)
 
 
 if __name__ == "__main__":
-    if shutil.which("make") is None:
-        sys.exit("make is wanted, and is not there")
     main()

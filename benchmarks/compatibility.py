@@ -1,9 +1,9 @@
-"""Writes docs/compatibility.md of what nox has run: `make compatibility`, or
+"""Writes and prints the table of docs/reference/compatibility.md from the reports of nox: `make compatibility`.
 
     nox --report build/nox.json; python benchmarks/compatibility.py build/nox.json
 
-Only what was run is in the table, with the versions that it ran with and the tests that passed, by pytest's own report.
-Several reports can be given, of several calls of nox; the last counts.
+The table has the sessions that ran, with their versions and the numbers of tests from pytest's report. Of several
+reports with one session, the last counts.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "compatibility.md"
+PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 RESULTS = ROOT / "build" / "compatibility"
-BEGIN, END = "<!-- made by benchmarks/compatibility.py -->\n", "<!-- end -->"
+BEGIN, END = "<!-- written by benchmarks/compatibility.py -->\n", "<!-- end -->"
 
 
 def label_of(signature: str) -> str:
-    """Return the name of a session's results: `suite-3.10(lowest-direct)` is `suite-3.10-lowest-direct`."""
+    """Return the file name of a session's results: `suite-3.10-lowest-direct` for `suite-3.10(lowest-direct)`."""
     found = re.fullmatch(r"(suite-[\d.]+|clang)(?:-[\d.]+)?\((?:compiler=)?'?([^')]*)'?\)", signature)
     return signature if found is None else f"{found[1]}-{found[2]}"
 
 
 def row(signature: str, result: str) -> str | None:
-    """Return a line of the table for a session that was run; None for one that was not."""
+    """Return a session's line of the table; None if it did not run."""
     label = label_of(signature)
     versions, report = RESULTS / f"{label}.json", RESULTS / f"{label}.xml"
     if not versions.exists() or not report.exists():
         return None
-    known = json.loads(versions.read_bytes())
+    facts = json.loads(versions.read_bytes())
     suites = ElementTree.parse(report).getroot().iter("testsuite")
     counts = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
     for each in suites:
         for name in counts:
             counts[name] += int(each.get(name, "0"))
-    bad = counts["failures"] + counts["errors"]
-    passed = counts["tests"] - bad - counts["skipped"]
+    failed = counts["failures"] + counts["errors"]
+    passed = counts["tests"] - failed - counts["skipped"]
     cells = [
         f"`{signature}`",
-        *(known[name] for name in ("python", "gymnasium", "numpy", "clang")),
-        known["tests"].replace("|", "/"),
+        *(facts[name] for name in ("python", "gymnasium", "numpy", "clang")),
+        facts["tests"].replace("|", "/"),
         str(passed),
         str(counts["skipped"]),
-        str(bad),
+        str(failed),
         result,
     ]
     return f"| {' | '.join(cells)} |"
@@ -56,12 +56,12 @@ def row(signature: str, result: str) -> str | None:
 def main() -> None:
     """Write the table into the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("reports", nargs="+", type=Path, help="what `nox --report` wrote")
-    arguments = parser.parse_args()
+    parser.add_argument("reports", nargs="+", type=Path, help="files of `nox --report`")
+    options = parser.parse_args()
     found: dict[str, str] = {}
-    for report in arguments.reports:
+    for report in options.reports:
         for session in json.loads(report.read_bytes())["sessions"]:
-            signature = max(session["signatures"], key=len)  # the one with all parameters
+            signature = max(session["signatures"], key=len)  # the longest has all parameters
             line = row(signature, session["result"])
             if line is not None:
                 found[signature] = line
@@ -70,7 +70,7 @@ def main() -> None:
     table = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|", *(found[name] for name in order)]
     before, mark, rest = PAGE.read_text().partition(BEGIN)
     if not mark or END not in rest:
-        sys.exit(f"{PAGE} was to have the lines {BEGIN!r} and {END!r}")
+        sys.exit(f"expected the lines {BEGIN!r} and {END!r} in {PAGE}, got neither or one; restore them")
     PAGE.write_text(before + BEGIN + "\n".join(table) + "\n" + END + rest.partition(END)[2])
     print("\n".join(table))
 

@@ -1,20 +1,18 @@
-"""The same small learner with the module's reward and with credit, for the same number of compiles.
+"""Learning from the module's reward against learning from credit, with one small learner and equal numbers of compiles.
 
-    python benchmarks/credit.py --json docs/results/credit.json --picture docs/images/credit.png
+    python -m benchmarks.credit --json docs/results/credit.json --picture docs/images/credit.png
 
-An actor and a critic, outputs of a network with one hidden layer, trained by REINFORCE with the critic as the
-baseline. The learner begins with clang's own choices, from which it deviates by chance in about one of ten decisions,
-and learns where to. With the module's reward every decision of an episode has the same return: the logarithm of how
-much smaller the module became, less a running mean of that module. With credit each decision has the bytes that it
-saved itself (`CreditRewards`), and nothing else. All else is equal: the modules, their order, the first weights, the
-steps and their size. Compiles for the credit's references count as compiles. Held-out modules are compiled by the
-likelier answer of each decision; these compiles do not count. Runs that the file already has are not made again.
+Prints the change of held-out modules over the compiles, for each seed. The learner is an actor-critic with one hidden
+layer, trained by REINFORCE. It starts from clang's own choices and deviates in about one of ten decisions. With the
+module's reward, every decision of an episode has the same return: the logarithm of the reduction, less a running mean
+of that module. With credit, each decision has the bytes that it saved (`CreditRewards`). Modules, their order, first
+weights and steps are equal. Compiles for the credit's references count. Held-out modules are compiled with the likelier
+answers; these compiles do not count. The same command does only the runs that the file lacks.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 from collections import defaultdict
@@ -28,45 +26,34 @@ import numpy as np
 import torch
 from torch import nn
 
-import mlgo_gym  # noqa: F401 - registers the environments
+from benchmarks.measuring import command_line
+from benchmarks.training_runs import Run, complete_runs
 from mlgo_gym.corpus import Corpus, open_corpus
-from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.policies.normalization import Normalization
-from mlgo_gym.scheduling import Backlog, EachAlone, Lost, workers
+from mlgo_gym.scheduling import SequentialRunner
 from mlgo_gym.wrappers import CreditRewards, fit_normalization
 
 ENVIRONMENT = "mlgo/Inline-v0"
-ARMS = ("module", "credit")
+SIGNALS = ("module", "credit")
 PRIOR = 2.2
-"""The first logit for clang's own choice: it is left in one of ten decisions."""
+"""Initial logit of clang's own choice: the learner deviates in one of ten decisions."""
 
 CLIP = 3.0
-"""Returns beyond so many of their root mean squares are cut: a few decisions move most of the bytes."""
-
-
-GROWTH = ("-mllvm", "-ml-advisor-size-increase-threshold=")
-"""By which factor the instructions of a module may grow before clang stops asking, and inlines nothing more."""
+"""Limit of returns, in root mean squares: a few decisions change most of the bytes."""
 
 
 class Learner(nn.Module):
-    """Prefers clang's own choice, and learns by how much; and what a decision brings.
-
-    With `by_choice`, what it learns of calls that clang inlines and of those that it keeps are outputs of their own.
-    With one for both, what is learnt first, that calls which clang keeps for their size are better kept, keeps cheap
-    calls as well.
+    """An actor that prefers clang's own choice at first, and a critic.
 
     Args:
-        features: the length of an observation.
-        seed: the first weights.
-        by_choice: whether calls that clang inlines and those that it keeps have outputs of their own.
+        features: length of an observation.
+        seed: seed of the first weights.
     """
 
-    def __init__(self, features: int, seed: int, *, by_choice: bool) -> None:
+    def __init__(self, features: int, seed: int) -> None:
         super().__init__()
-        self.by_choice = by_choice
         torch.manual_seed(seed)
-        last = nn.Linear(32, 3 if by_choice else 2)
+        last = nn.Linear(32, 2)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
         self.layers = nn.Sequential(nn.Linear(features, 32), nn.Tanh(), last)
@@ -74,12 +61,11 @@ class Learner(nn.Module):
     def forward(self, observations: torch.Tensor, defaults: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the logits for inlining and the expected returns, each of shape (decisions,)."""
         outputs = self.layers(observations)
-        own = torch.where(defaults > 0, outputs[:, 0], outputs[:, 2]) if self.by_choice else outputs[:, 0]
-        return own + PRIOR * (2 * defaults - 1), outputs[:, 1]
+        return outputs[:, 0] + PRIOR * (2 * defaults - 1), outputs[:, 1]
 
 
 class Episode(NamedTuple):
-    """What was seen, what clang would have chosen and what was done at each decision; and the last info."""
+    """Observations, clang's choices and actions of an episode; and the last info."""
 
     seen: list[Any]
     defaults: list[float]
@@ -94,14 +80,14 @@ def play(
     module: str,
     chance: np.random.Generator | None,
 ) -> Episode:
-    """Play an episode.
+    """Run an episode.
 
     Args:
         env: the environment.
-        learner: who decides.
-        normalization: what it sees of an observation.
-        module: the module.
-        chance: draws the actions; None takes the likelier ones.
+        learner: chooses the actions.
+        normalization: applied to observations.
+        module: name of the module.
+        chance: samples the actions; None takes the likelier ones.
     """
     seen: list[Any] = []
     defaults: list[float] = []
@@ -113,8 +99,8 @@ def play(
         defaults.append(float(info["default_action"]))
         with torch.no_grad():
             logit = float(learner(torch.tensor(seen[-1][None]).float(), torch.tensor(defaults[-1:]))[0])
-        likely = 1 / (1 + math.exp(-logit))
-        actions.append(int(logit > 0) if chance is None else int(chance.random() < likely))
+        probability = 1 / (1 + math.exp(-logit))
+        actions.append(int(logit > 0) if chance is None else int(chance.random() < probability))
         observation, _, terminated, truncated, info = env.step(actions[-1])
         over = terminated or truncated
     return Episode(seen, defaults, actions, info)
@@ -123,39 +109,37 @@ def play(
 def held_out_change(
     env: gym.Env[Any, Any], learner: Learner, normalization: Normalization, names: Sequence[str]
 ) -> float:
-    """Return the geometric mean of the change against clang, over all modules; a failed compile counts as none."""
+    """Return the geometric mean of the change against clang; a failed compile counts as no change."""
     logarithms = []
     for name in names:
-        *_, info = play(env, learner, normalization, name, None)
-        change = 0.0 if "error" in info else math.log(info["text_size"] / info["baseline_text_size"])
-        logarithms.append(change)
+        info = play(env, learner, normalization, name, None).info
+        logarithms.append(0.0 if "error" in info else math.log(info["text"] / info["baseline_text"]))
     return math.expm1(statistics.mean(logarithms))
 
 
 def learn(
-    options: argparse.Namespace, corpora: tuple[Corpus, Corpus], normalization: Normalization, arm: str, seed: int
-) -> list[dict[str, float]]:
-    """Return the points of one curve."""
+    options: argparse.Namespace, corpora: tuple[Corpus, Corpus], normalization: Normalization, run: Run
+) -> dict[str, Any]:
+    """Return the curve of one signal and seed."""
+    signal, seed = run
     train, held_out = corpora
-    flags = growing(options)
-    env = gym.make(ENVIRONMENT, corpus=train, credit=arm == "credit", extra_flags=flags)
-    if arm == "credit":
+    env = gym.make(ENVIRONMENT, corpus=train, credit=signal == "credit")
+    if signal == "credit":
         env = CreditRewards(env)
-    test = gym.make(ENVIRONMENT, corpus=held_out, extra_flags=flags)
+    test = gym.make(ENVIRONMENT, corpus=held_out)
     chance = np.random.default_rng(seed)
-    learner = Learner(len(normalization.names), seed, by_choice=options.by_choice)
+    learner = Learner(len(normalization.names), seed)
     optimizer = torch.optim.Adam(learner.parameters(), options.step)
     means: dict[str, float] = {}
-    met: set[str] = set()
+    compiled: set[str] = set()
     compiles, due = 0, 0
     curve: list[dict[str, float]] = []
     names: list[str] = []
     while True:
         if compiles >= due:
-            curve.append(
-                {"compiles": compiles, "change": held_out_change(test, learner, normalization, held_out.names)}
-            )
-            print(f"{arm:7} seed {seed}  {compiles:5} compiles  {curve[-1]['change']:+7.2%}", flush=True)
+            change = held_out_change(test, learner, normalization, held_out.names)
+            curve.append({"compiles": compiles, "change": change})
+            print(f"{signal:7} seed {seed}  {compiles:5} compiles  {change:+7.2%}", flush=True)
             due += options.compiles // options.points
         if compiles >= options.compiles:
             break
@@ -166,12 +150,12 @@ def learn(
             name = names.pop()
             episode = play(env, learner, normalization, name, chance)
             info = episode.info
-            compiles += 1 if arm == "module" or name in met else 2
-            met.add(name)
+            compiles += 1 if signal == "module" or name in compiled else 2
+            compiled.add(name)
             if "error" in info:
                 continue
-            saved = math.log(info["baseline_text_size"] / info["text_size"])
-            if arm == "credit":
+            saved = math.log(info["baseline_text"] / info["text"])
+            if signal == "credit":
                 batch["return"].extend(info["rewards"])
             else:
                 batch["return"].extend([saved - means.get(name, 0.0)] * len(episode.actions))
@@ -181,10 +165,10 @@ def learn(
             batch["action"].extend(episode.actions)
         if not batch["return"]:
             continue
-        defaults = torch.tensor(batch["default"]).float()
-        returns = scaled(torch.tensor(np.array(batch["return"])).float(), defaults, by_choice=options.by_choice)
+        returns = torch.tensor(np.array(batch["return"])).float()
+        returns = (returns / (returns.square().mean().sqrt() + 1e-8)).clamp(-CLIP, CLIP)
         seen = torch.tensor(np.array(batch["seen"])).float()
-        logits, expected = learner(seen, defaults)
+        logits, expected = learner(seen, torch.tensor(batch["default"]).float())
         taken = torch.tensor(batch["action"]).float()
         likelihood = -nn.functional.binary_cross_entropy_with_logits(logits, taken, reduction="none")
         loss = -(likelihood * (returns - expected.detach())).mean() + 0.5 * (returns - expected).square().mean()
@@ -193,28 +177,19 @@ def learn(
         optimizer.step()
     env.close()
     test.close()
-    return curve
-
-
-def scaled(returns: torch.Tensor, defaults: torch.Tensor, *, by_choice: bool) -> torch.Tensor:
-    """Return returns in their root mean squares, cut off; those of both choices of clang's in their own, if wanted."""
-    for choice in (defaults > 0, defaults <= 0) if by_choice else (torch.ones_like(defaults) > 0,):
-        within = returns[choice]
-        if len(within):
-            returns[choice] = (within / (within.square().mean().sqrt() + 1e-8)).clamp(-CLIP, CLIP)
-    return returns
+    return {"curve": curve}
 
 
 def draw(runs: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw every seed, and the mean of each arm."""
+    """Draw every seed, and the mean of each signal."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4))
-    for arm, color, label in (("module", "tab:gray", "the module's reward"), ("credit", "tab:blue", "credit")):
-        curves = [run["curve"] for run in runs if run["arm"] == arm]
+    for signal, color, label in (("module", "tab:gray", "the module's reward"), ("credit", "tab:blue", "credit")):
+        curves = [run["curve"] for run in runs if run["arm"] == signal]
         for curve in curves:
             axes.plot([p["compiles"] for p in curve], [100 * p["change"] for p in curve], color=color, alpha=0.4, lw=1)
         if curves:
@@ -232,95 +207,54 @@ def draw(runs: Sequence[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def main() -> None:
-    """Train with both rewards, print the curves, and write them as JSON and as a picture where that is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpora", default="builtin@Os,zstd@Os,lz4@Os")
-    parser.add_argument("--train", type=int, default=16, help="modules, drawn from the training split")
-    parser.add_argument("--held-out", type=int, default=8, help="modules, drawn from the test split")
-    parser.add_argument("--bytes", type=int, nargs=2, default=(8_000, 30_000), help="of bitcode of a module")
-    parser.add_argument("--compiles", type=int, default=240, help="for each seed and reward")
-    parser.add_argument("--batch", type=int, default=4, help="episodes between two steps")
-    parser.add_argument("--step", type=float, default=0.02, help="the size of Adam's steps")
-    parser.add_argument(
-        "--by-choice",
-        action="store_true",
-        help="calls that clang inlines and those that it keeps have outputs, and a scale of returns, of their own",
-    )
-    parser.add_argument("--growth", type=float, help="the factor by which a module may grow; clang's own is 2")
-    parser.add_argument("--points", type=int, default=5, help="evaluations of a curve, beside that of the start")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=2, help="how many processes")
-    parser.add_argument("--json", type=Path, help="where to write the figures")
-    parser.add_argument("--picture", type=Path, help="where to draw the curves")
-    options = parser.parse_args()
-    settings = {key: value for key, value in vars(options).items() if key not in ("json", "picture", "jobs")}
-    train, held_out = modules(options)
-    facts = {"train_modules": list(train.names), "held_out_modules": list(held_out.names)}
-    runs = earlier(options.json, {**settings, **facts})
-    done = {(run["arm"], run["seed"]) for run in runs}
-    items = Backlog([(arm, seed) for seed in range(options.seeds) for arm in ARMS if (arm, seed) not in done])
-    with workers(partial(start, options), options.jobs) as running:
-        for (arm, seed), curve in running.run(items):
-            if isinstance(curve, Lost):
-                raise MlgoError(f"the process that learned with {arm} and seed {seed} died: {curve.how}")
-            runs.append({"arm": arm, "seed": seed, "curve": curve})
-            if options.json:
-                options.json.parent.mkdir(parents=True, exist_ok=True)
-                options.json.write_text(json.dumps({**settings, **facts, "runs": runs}, indent=1) + "\n")
-    if options.picture:
-        draw(runs, options.picture)
-
-
-def earlier(path: Path | None, facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the runs that a file has from before, with the same settings but for the number of seeds.
-
-    Raises:
-        MlgoError: it has runs with other settings.
-    """
-    if path is None or not path.exists():
-        return []
-    known: dict[str, Any] = json.loads(path.read_text())
-    runs: list[dict[str, Any]] = known.pop("runs")
-    wanted = json.loads(json.dumps(facts))
-    differing = sorted(key for key in known.keys() | wanted.keys() if known.get(key) != wanted.get(key))
-    if differing not in ([], ["seeds"]):
-        raise MlgoError(f"{path} has runs with other {', '.join(differing)}: choose another file")
-    return runs
-
-
-def start(options: argparse.Namespace, room: int) -> EachAlone[tuple[str, int], list[dict[str, float]]]:
-    """Return what learns with one reward and seed after the other."""
-    del room
+def start(options: argparse.Namespace, capacity: int) -> SequentialRunner[Run, dict[str, Any]]:
+    """Return the runner of a worker."""
+    del capacity
     torch.set_num_threads(1)
     corpora = modules(options)
-    env = gym.make(ENVIRONMENT, corpus=corpora[0], extra_flags=growing(options))
+    env = gym.make(ENVIRONMENT, corpus=corpora[0])
     normalization = fit_normalization(env, observations=1_500, per_episode=100, seed=0)
     env.close()
-    return EachAlone(lambda item: learn(options, corpora, normalization, *item))
-
-
-def growing(options: argparse.Namespace) -> tuple[str, ...]:
-    """Return the flags by which a module may grow as far as is wanted."""
-    return () if options.growth is None else (GROWTH[0], f"{GROWTH[1]}{options.growth}")
+    return SequentialRunner(partial(learn, options, corpora, normalization))
 
 
 def modules(options: argparse.Namespace) -> tuple[Corpus, Corpus]:
-    """Return the modules for training and those held out."""
-    found = open_corpus(options.corpora, toolchain=find_toolchain()).filter(bytes=tuple(options.bytes))
-    return deciding(found.split("train"), options.train), deciding(found.split("test"), options.held_out)
+    """Return the training modules and the held-out ones."""
+    found = open_corpus(options.corpora).filter(bytes=tuple(options.bytes))
+    return sample(found.split("train"), options.train), sample(found.split("test"), options.held_out)
 
 
-def deciding(corpus: Corpus, count: int) -> Corpus:
-    """Return so many modules that have a decision, drawn with a fixed seed."""
-    env = gym.make(ENVIRONMENT, corpus=corpus)
-    names: list[str] = []
-    inner: Any = env.unwrapped
-    for module in corpus.sample(min(2 * count, len(corpus)), seed=0):
-        if len(names) < count and sum(inner.decisions(module).values()):
-            names.append(module.name)
-    env.close()
-    return corpus.filter(names=names)
+def sample(corpus: Corpus, count: int) -> Corpus:
+    """Return at most `count` modules with a decision, drawn with a fixed seed."""
+    env: Any = gym.make(ENVIRONMENT, corpus=corpus).unwrapped
+    drawn = corpus.sample(min(2 * count, len(corpus)), seed=0)
+    names = [module.name for module in drawn if sum(env.decisions(module).values())]
+    return corpus.filter(names=names[:count])
+
+
+def main() -> None:
+    """Train with both signals, print, write, draw."""
+    parser = command_line(__doc__)
+    parser.add_argument("--corpora", default="builtin@Os,zstd@Os,lz4@Os", help="any corpora of mlgo-gym")
+    parser.add_argument("--train", type=int, default=16, help="modules of the training split (default: 16)")
+    parser.add_argument("--held-out", type=int, default=8, help="modules of the test split (default: 8)")
+    parser.add_argument("--bytes", type=int, nargs=2, default=(8_000, 30_000), help="bounds of a module's bitcode")
+    parser.add_argument("--compiles", type=int, default=240, help="compiles per seed and signal (default: 240)")
+    parser.add_argument("--batch", type=int, default=4, help="episodes per update (default: 4)")
+    parser.add_argument("--step", type=float, default=0.02, help="learning rate of Adam (default: 0.02)")
+    parser.add_argument("--points", type=int, default=5, help="evaluations after the first (default: 5)")
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
+    parser.add_argument("--jobs", type=int, default=2, help="number of processes (default: 2)")
+    parser.add_argument("--json", type=Path, help="JSON file of the runs")
+    parser.add_argument("--picture", type=Path, help="picture of the curves to draw")
+    options = parser.parse_args()
+    settings = {key: value for key, value in vars(options).items() if key not in ("json", "picture", "jobs", "seeds")}
+    train, held_out = modules(options)
+    settings |= {"train_modules": list(train.names), "held_out_modules": list(held_out.names)}
+    runs = [(signal, seed) for seed in range(options.seeds) for signal in SIGNALS]
+    found = complete_runs(options.json, settings, ("arm", "seed"), runs, partial(start, options), options.jobs)
+    if options.picture:
+        draw(found, options.picture)
 
 
 if __name__ == "__main__":

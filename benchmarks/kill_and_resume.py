@@ -1,15 +1,14 @@
-"""`mlgo-gym evaluate`, killed again and again and resumed: does it end with the table of an undisturbed run?
+"""Kills and resumes `mlgo-gym evaluate`; prints whether the table is that of an uninterrupted run.
 
     python benchmarks/kill_and_resume.py --kills 20
     python benchmarks/kill_and_resume.py --kills 20 --jobs 2 --json docs/results/kill_and_resume.json
     python benchmarks/kill_and_resume.py --kills 20 --limit 6 --jobs 2 --ray
 
-The program is started, gets SIGKILL at a moment drawn at random between its start and its end (and a little
-after), and is started again with the same output, until it ends by itself; then the next one begins, with an
-empty output, until so many were killed. After each kill it is waited for whatever it had started to end: workers,
-compilers, and a cluster. Nothing escapes: this process adopts what has lost its parent. The exit status is 1 where a
-table or an episode differs, or something goes on for long; what the program wrote is shown where it fails. With
-`--json` the outcome goes into a file that holds one for each command.
+An evaluation gets SIGKILL at a random moment and is started again with the same output, until it ends by itself. The
+next one starts with an empty output, until `--kills` is reached. After each kill the program waits for all processes
+that the evaluation had started: workers, compilers, a cluster. It adopts those whose parent has died. The exit status
+is 1 if a table or an episode differs, or a process runs on for long. `--json` adds the outcome to a file with one entry
+per command.
 """
 
 from __future__ import annotations
@@ -32,27 +31,26 @@ from typing import Any
 
 PROGRAM = Path(sys.executable).with_name("mlgo-gym")
 PR_SET_CHILD_SUBREAPER = 36
-LONGEST_END = 30.0
-"""The seconds that what a killed program had started may go on."""
+MAX_SECONDS = 30.0
+"""Seconds after a kill in which the evaluation's processes must end."""
 
-LONGEST_COMPILER = 10.0
-"""And those that a compiler may."""
+MAX_COMPILER_SECONDS = 10.0
+"""Seconds after a kill in which its compilers must end."""
 
 AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
-"""Ray's own agents try for a minute to tell the dead cluster that their node has died, whatever is set; they take no
-processor time, and are waited for when all is over."""
+"""Ray's agents try for a minute to reach the dead cluster. They use no CPU time; the program waits for them last."""
 
-LONGEST_AGENT = 120.0
+MAX_AGENT_SECONDS = 120.0
 
 
 def adopt_orphans() -> None:
-    """Become the parent of processes whose own has died, so that nothing that was started gets out of sight."""
+    """Become the parent of descendants whose own parent dies."""
     if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
-        sys.exit("this needs Linux: prctl(PR_SET_CHILD_SUBREAPER) failed")
+        sys.exit("prctl(PR_SET_CHILD_SUBREAPER) failed; use Linux")
 
 
 def descendants() -> list[int]:
-    """Return the living processes below this one, after reaping those that have ended."""
+    """Return the running processes below this one; reap those that have ended."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -63,38 +61,38 @@ def descendants() -> list[int]:
             if state not in "ZX":
                 children.setdefault(int(parent), []).append(int(file.parent.name))
     found: list[int] = []
-    ahead = [os.getpid()]
-    while ahead:
-        below = children.get(ahead.pop(), [])
+    pending = [os.getpid()]
+    while pending:
+        below = children.get(pending.pop(), [])
         found += below
-        ahead += below
+        pending += below
     return found
 
 
 def wait_for_ends() -> float:
-    """Wait until all processes below this one have ended, but for Ray's agents; return how long that took."""
-    killed = time.monotonic()
-    while left := [pid for pid in descendants() if words_of(pid)[0].strip() not in AGENTS]:
-        after = time.monotonic() - killed
-        compilers = [pid for pid in left if "-cc1" in words_of(pid)]
-        if after > LONGEST_END or (compilers and after > LONGEST_COMPILER):
-            sys.exit(f"after a kill these go on: {[words_of(pid)[:3] for pid in compilers or left]}")
+    """Wait until all processes below this one but Ray's agents have ended; return the seconds."""
+    start = time.monotonic()
+    while running := [pid for pid in descendants() if words_of(pid)[0].strip() not in AGENTS]:
+        seconds = time.monotonic() - start
+        compilers = [pid for pid in running if "-cc1" in words_of(pid)]
+        if seconds > MAX_SECONDS or (compilers and seconds > MAX_COMPILER_SECONDS):
+            sys.exit(f"{seconds:.0f} s after a kill these run: {[words_of(pid)[:3] for pid in compilers or running]}")
         time.sleep(0.05)
-    return time.monotonic() - killed
+    return time.monotonic() - start
 
 
 def wait_for_agents() -> float:
-    """Wait until nothing at all is left; return how long that took."""
-    begun = time.monotonic()
-    while left := descendants():
-        if time.monotonic() - begun > LONGEST_AGENT:
-            sys.exit(f"at the end these go on: {[words_of(pid)[:3] for pid in left]}")
+    """Wait until all processes below this one have ended; return the seconds."""
+    start = time.monotonic()
+    while running := descendants():
+        if time.monotonic() - start > MAX_AGENT_SECONDS:
+            sys.exit(f"at the end these run: {[words_of(pid)[:3] for pid in running]}")
         time.sleep(0.1)
-    return time.monotonic() - begun
+    return time.monotonic() - start
 
 
 def words_of(pid: int) -> list[str]:
-    """Return the command line of a process; none where it has ended."""
+    """Return the command line of a process; one empty word if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
@@ -102,7 +100,7 @@ def words_of(pid: int) -> list[str]:
 
 
 def episodes(output: Path) -> dict[tuple[str, str], Any]:
-    """Return what each episode came to, but for the time it took."""
+    """Return the result of each episode by policy and module, without its times."""
     found = {}
     for line in (output / "episodes.jsonl").read_text().splitlines():
         value = json.loads(line)
@@ -112,14 +110,14 @@ def episodes(output: Path) -> dict[tuple[str, str], Any]:
 
 
 def table(output: Path) -> str:
-    """Return the table of the results in a folder, as if all had taken no time: that is never the same."""
+    """Return the table of a folder of results, with all times set to zero."""
     with tempfile.TemporaryDirectory() as copy:
         shutil.copytree(output, copy, dirs_exist_ok=True)
         lines = [json.loads(line) for line in Path(copy, "episodes.jsonl").read_text().splitlines()]
         text = "".join(json.dumps({**line, "seconds": 0.0, "policy_seconds": 0.0}) + "\n" for line in lines)
         Path(copy, "episodes.jsonl").write_text(text)
-        answer = subprocess.run([str(PROGRAM), "report", copy], capture_output=True, text=True, check=True)
-        return answer.stdout
+        report = subprocess.run([str(PROGRAM), "report", copy], capture_output=True, text=True, check=True)
+        return report.stdout
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -128,86 +126,80 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--corpus", default="builtin")
     parser.add_argument("--environment", default="mlgo/Inline-v0")
     parser.add_argument("--policies", default="default,never,always,random,clang:-mllvm,-inline-threshold=5")
-    parser.add_argument("--limit", type=int)
+    parser.add_argument("--limit", type=int, help="number of modules (default: all)")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--ray", action="store_true", help="on a local cluster of Ray")
+    parser.add_argument("--ray", action="store_true", help="on a local Ray cluster")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args(words)
-    command = [str(PROGRAM), "evaluate", given.environment, "--corpus", given.corpus, "--policy", given.policies]
-    command += ["--jobs", str(given.jobs), *(["--ray"] if given.ray else [])]
-    command += ["--limit", str(given.limit)] if given.limit else []
-    chance = random.Random(given.seed)
+    options = parser.parse_args(words)
+    command = [str(PROGRAM), "evaluate", options.environment, "--corpus", options.corpus, "--policy", options.policies]
+    command += ["--jobs", str(options.jobs), *(["--ray"] if options.ray else [])]
+    command += ["--limit", str(options.limit)] if options.limit else []
     adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="mlgo-gym-kills-") as folder:
-        found = _run(command, Path(folder), given.kills, chance)
-    if given.json:
-        kept = json.loads(given.json.read_text()) if given.json.exists() else {}
-        kept[" ".join([*command[1:], "seed", str(given.seed)])] = found
-        given.json.write_text(json.dumps(kept, indent=1) + "\n")
+        found = run(command, Path(folder), options.kills, random.Random(options.seed))
+    if options.json:
+        outcomes = json.loads(options.json.read_text()) if options.json.exists() else {}
+        outcomes[" ".join([*command[1:], "seed", str(options.seed)])] = found
+        options.json.write_text(json.dumps(outcomes, indent=1) + "\n")
     return int(not found["same"])
 
 
-def _run(command: list[str], folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
-    undisturbed = folder / "undisturbed"
-    started = time.monotonic()
-    answer = subprocess.run([*command, "--output", str(undisturbed)], capture_output=True, text=True, check=False)
-    if answer.returncode:
-        sys.exit(f"undisturbed: exit status {answer.returncode}\n{answer.stdout}\n{answer.stderr}")
-    whole = time.monotonic() - started
-    wanted, wanted_table = episodes(undisturbed), table(undisturbed)
-    print(f"undisturbed: {len(wanted)} episodes in {whole:.1f} s", flush=True)
-    done = tries = 0
+def run(command: list[str], folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
+    """Run a command once without kills, then with kills; return the outcome."""
+    uninterrupted = folder / "uninterrupted"
+    start = time.monotonic()
+    done = subprocess.run([*command, "--output", str(uninterrupted)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"the run without kills: exit status {done.returncode}\n{done.stdout}\n{done.stderr}")
+    seconds = time.monotonic() - start
+    expected, expected_table = episodes(uninterrupted), table(uninterrupted)
+    print(f"without kills: {len(expected)} episodes in {seconds:.1f} s", flush=True)
+    killed = runs = 0
     same = True
-    latest_end = 0.0
+    longest_end = 0.0
     moments: list[list[int]] = []
-    written = (folder / "written").open("w+")
-    while done < kills and same:
-        tries += 1
-        output = folder / f"disturbed-{tries}"
+    log = (folder / "log").open("w+")
+    while killed < kills and same:
+        runs += 1
+        output = folder / f"killed-{runs}"
         at: list[int] = []
-        begun = time.monotonic()
         while True:
+            start = time.monotonic()
             process = subprocess.Popen(
-                [*command, "--output", str(output)],
-                stdout=written,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                [*command, "--output", str(output)], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
-            if done < kills:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(chance.uniform(0.05, 1.05) * whole)
-            else:
-                process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(chance.uniform(0.05, 1.05) * seconds if killed < kills else None)
             if process.poll() is not None:
                 break
             process.send_signal(signal.SIGKILL)
             process.wait()
-            done += 1
-            latest_end = max(latest_end, wait_for_ends())
-            there = output / "episodes.jsonl"
-            at.append(there.read_bytes().count(b"\n") if there.exists() else 0)
+            killed += 1
+            longest_end = max(longest_end, wait_for_ends())
+            written = output / "episodes.jsonl"
+            at.append(written.read_bytes().count(b"\n") if written.exists() else 0)
         if not at:
-            whole = time.monotonic() - begun  # with what the cache holds now it takes less
-        same = process.returncode == 0 and episodes(output) == wanted and table(output) == wanted_table
+            seconds = time.monotonic() - start  # shorter than the first run: the cache is filled
+        same = process.returncode == 0 and episodes(output) == expected and table(output) == expected_table
         moments.append(at)
         print(f"{len(at)} kills after {at} episodes: {'the same table' if same else 'ANOTHER TABLE'}", flush=True)
         if not same:
-            written.seek(0)
-            print(f"exit status {process.returncode}\n{written.read()}")
-        written.truncate(0)
-        written.seek(0)
+            log.seek(0)
+            print(f"exit status {process.returncode}\n{log.read()}")
+        log.truncate(0)
+        log.seek(0)
     agents = wait_for_agents()
-    ends = f"{latest_end:.2f} s at most" + (f", Ray's agents {agents:.0f} s after the last run" if agents > 1 else "")
-    print(f"{done} kills; all that was started had ended after {ends}")
+    ends = f"within {longest_end:.2f} s" + (f", Ray's agents {agents:.0f} s after the last run" if agents > 1 else "")
+    print(f"{killed} kills; all processes ended {ends}")
     return {
         "same": same,
-        "episodes": len(wanted),
-        "undisturbed_seconds": whole,
-        "kills": done,
+        "episodes": len(expected),
+        "undisturbed_seconds": seconds,
+        "kills": killed,
         "episodes_at_each_kill": moments,
-        "longest_end_seconds": latest_end,
+        "longest_end_seconds": longest_end,
         "agents_left_for_seconds": agents,
     }
 

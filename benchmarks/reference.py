@@ -1,12 +1,11 @@
-"""The table of docs/benchmark.md: methods on the protocol, each by its command.
+"""Trains, evaluates and searches the rows of docs/results/benchmark.md, and writes its results.
 
     python -m benchmarks.reference run --work runs/reference --jobs 2 [--minutes 60] [--only PATTERN] [--levels Oz Os]
     python -m benchmarks.reference write --work runs/reference
 
-`run` goes through the rows of `reference_rows.py`: it trains what has to be trained, evaluates on the whole test split,
-and searches. It can be ended at any time, and goes on where it was; what a policy's file gives is kept by the file's
-digest, so that another network in the box makes its rows again and no other. `write` puts what there is into
-docs/results/benchmark.json, and the tables into docs/benchmark.md; without --work it only writes the tables again.
+`run` does the rows of `reference_rows.py` on the whole test split. The same command resumes an interrupted run. Results
+belong to the digest of a policy's file, so a changed bundled policy repeats only its rows. `write` writes the results
+to docs/results/benchmark.json; `make numbers` then writes them into the pages.
 """
 
 from __future__ import annotations
@@ -24,19 +23,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from benchmarks.reference_rows import ALL, BOX, PLAIN, POLICIES, SEARCHES, TRAIN, Row, Search
-from benchmarks.reference_table import gather, tables
-from mlgo_gym.cli.termination import tidy_up_when_told_to_end
-from mlgo_gym.evaluation.environment import make_environment
+from benchmarks.measuring import command_line
+from benchmarks.reference_rows import ALL, BUNDLED, FAST, POLICIES, SEARCHES, TRAIN, Row, Search
+from benchmarks.reference_table import gather
+from mlgo_gym.cli.terminal import exit_on_signals
 from mlgo_gym.evaluation.protocol import ENVIRONMENT, SEARCH_BUDGETS, SEEDS, SPLIT, protocol_corpus, search_modules
+from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import policy_identity
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "benchmark.md"
 RESULTS = ROOT / "docs" / "results" / "benchmark.json"
-BEGIN, END = "<!-- table: begin -->\n", "<!-- table: end -->\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class Task:
         row: the method.
         level: the level.
         seed: the seed.
-        work: the folder that everything is kept in.
+        work: the folder of all results.
     """
 
     row: Row | Search
@@ -57,30 +54,30 @@ class Task:
 
     @property
     def slug(self) -> str:
-        """What its files are called."""
+        """Name of its files."""
         name = re.sub(r"[^a-z0-9]+", "-", self.row.name.lower()).strip("-")
         return f"{name[:40]}-{self.seed}"
 
     @property
     def model(self) -> Path:
-        """The file of the network that is trained."""
+        """File of the trained network."""
         return self.work / self.level / f"{self.slug}.safetensors"
 
     @property
     def policy(self) -> str:
-        """What is evaluated, or where a search starts."""
+        """The evaluated policy, or the policy that a search starts from."""
         text = self.row.policy if isinstance(self.row, Row) else self.row.start
-        return text.format(box=BOX[self.level], plain=PLAIN[self.level], model=self.model)
+        return text.format(bundled=BUNDLED[self.level], fast=FAST[self.level], model=self.model)
 
     @property
     def result(self) -> Path:
-        """Where its results are: they belong to what the policy's file is now."""
+        """Path of its results, which belong to the current file of the policy."""
         digest = hashlib.sha256(policy_identity(self.policy).encode()).hexdigest()[:12]
         ending = ".jsonl" if isinstance(self.row, Search) else ""
         return self.work / self.level / f"{self.slug}-{digest}{ending}"
 
     def training(self, jobs: int) -> str:
-        """Return the command that makes the network; the empty text if there is none to make."""
+        """Return the training command, or an empty text."""
         if not isinstance(self.row, Row):
             return ""
         command: str = self.row.train.format(
@@ -90,12 +87,12 @@ class Task:
             model=self.model,
             corpus=",".join(f"{name}@{self.level}" for name in TRAIN),
             part=",".join(f"{name}@{self.level}:train" for name in TRAIN),
-            plain_file=f"mlgo_gym/policies/box/{PLAIN[self.level]}.safetensors",
+            fast_file=f"mlgo_gym/policies/networks/{FAST[self.level]}.safetensors",
         )
         return command
 
     def measuring(self, jobs: int) -> str:
-        """Return the command that measures it."""
+        """Return the command that evaluates or searches."""
         if isinstance(self.row, Search):
             names = " ".join(f"--module {shlex.quote(name)}" for name in self.searched())
             corpus = ",".join(f"{name}:{SPLIT}" for name in protocol_corpus(self.level).split(","))
@@ -110,7 +107,7 @@ class Task:
         )
 
     def searched(self) -> list[str]:
-        """Return the modules of the searches, counted once and kept."""
+        """Return the modules of the searches; their decisions are counted once."""
         path = self.work / self.level / "search-modules.json"
         if not path.exists():
             env = make_environment(ENVIRONMENT, {"corpus": protocol_corpus(self.level)})
@@ -122,12 +119,12 @@ class Task:
 
     @property
     def complete(self) -> Path:
-        """The file that says that it is done, with the commands that did it."""
+        """File of the commands, which exists when the row is done."""
         return self.result.with_name(f"{self.result.name}.complete.json")
 
 
 def tasks(work: Path, levels: list[str], only: str) -> Iterator[Task]:
-    """Give the rows that are asked for: the first seed of all, then the others, and searches last."""
+    """Yield the selected rows: the first seed of all, then the others; searches last."""
     for rows in (POLICIES, SEARCHES):
         for seed in SEEDS:
             for row in rows:
@@ -136,24 +133,24 @@ def tasks(work: Path, levels: list[str], only: str) -> Iterator[Task]:
                         yield Task(row, level, seed, work)
 
 
-class LateError(Exception):
-    """There is no time left."""
+class TimeOverError(Exception):
+    """No time is left."""
 
 
 def run(options: argparse.Namespace) -> None:
-    """Do what is not done yet."""
-    until = time.monotonic() + 60 * options.minutes
-    waiting = [task for task in tasks(options.work, options.levels, options.only) if not _done(task)]
-    for number, task in enumerate(waiting):
-        print(f"{len(waiting) - number} to go: -{task.level}, {task.row.name}, seed {task.seed}", flush=True)
+    """Do the rows that are not done."""
+    end = time.monotonic() + 60 * options.minutes
+    remaining = [task for task in tasks(options.work, options.levels, options.only) if not _done(task)]
+    for number, task in enumerate(remaining):
+        print(f"{len(remaining) - number} to do: -{task.level}, {task.row.name}, seed {task.seed}", flush=True)
         task.model.parent.mkdir(parents=True, exist_ok=True)
-        began = time.monotonic()
+        start = time.monotonic()
         training = task.training(options.jobs)
         if training and not task.model.exists():
-            _call(training, until)
-        trained = time.monotonic() - began
+            _call(training, end)
+        trained = time.monotonic() - start
         measuring = task.measuring(options.jobs)
-        _call(measuring, until)
+        _call(measuring, end)
         facts = {"train": training, "command": measuring, "train_seconds": round(trained, 1)}
         task.complete.write_text(json.dumps(facts, indent=1) + "\n")
 
@@ -163,61 +160,58 @@ def _done(task: Task) -> bool:
     return (not named or task.model.exists()) and task.complete.exists()
 
 
-def _call(command: str, until: float) -> None:
-    """Run a command of this environment, and interrupt it when the time is over."""
+def _call(command: str, end: float) -> None:
+    """Run a command of this environment; interrupt it when the time is over."""
     words = shlex.split(command)
     program = Path(sys.executable).with_name(words[0])
-    # A job in the background ignores Ctrl-C, and so would what it starts.
-    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen([program, *words[1:]], cwd=ROOT, stdout=subprocess.DEVNULL, preexec_fn=heard) as process:
+    # Jobs in the background ignore SIGINT, and their children inherit that.
+    interruptible = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        [program, *words[1:]], cwd=ROOT, stdout=subprocess.DEVNULL, preexec_fn=interruptible
+    ) as process:
         try:
-            # 1 is said of results with a failed episode, which are results.
-            if process.wait(max(0.0, until - time.monotonic())) not in (0, 1):
+            # The exit status 1 means that an episode failed; the results are complete.
+            if process.wait(max(0.0, end - time.monotonic())) not in (0, 1):
                 raise SystemExit(f"exit status {process.returncode}: {command}")
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
             process.wait()
-            raise LateError from None
+            raise TimeOverError from None
         except BaseException:
             process.send_signal(signal.SIGINT)
             raise
 
 
 def write(options: argparse.Namespace) -> None:
-    """Write what there is as JSON, and the tables into the page."""
-    if options.work is not None:
-        found = [task for task in tasks(options.work, list(ALL), "") if _done(task)]
-        searched = {task.level: task.searched() for task in found if isinstance(task.row, Search)}
-        data = gather([(task.row, task.level, task.seed, task.result, task.complete) for task in found], searched)
-        data = json.loads(json.dumps(data).replace(f"{options.work}/", "runs/reference/"))
-        RESULTS.write_text(json.dumps(data, indent=None, separators=(",", ":")) + "\n")
-    results: dict[str, Any] = json.loads(RESULTS.read_text())
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}{tables(results)}{END}{rest.partition(END)[2]}")
+    """Write the results as JSON."""
+    found = [task for task in tasks(options.work, list(ALL), "") if _done(task)]
+    searched = {task.level: task.searched() for task in found if isinstance(task.row, Search)}
+    data = gather([(task.row, task.level, task.seed, task.result, task.complete) for task in found], searched)
+    data = json.loads(json.dumps(data).replace(f"{options.work}/", "runs/reference/"))
+    RESULTS.write_text(json.dumps(data, indent=None, separators=(",", ":")) + "\n")
 
 
 def main() -> None:
-    """Run the rows, or write them down."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Run the rows, or write their results."""
+    parser = command_line(__doc__)
     actions = parser.add_subparsers(required=True)
-    running = actions.add_parser("run", help="train, evaluate and search what is not there yet")
-    running.add_argument("--work", type=Path, default=Path("runs/reference"), help="the folder of all results")
-    running.add_argument("--jobs", type=int, default=2, help="how many processes")
-    running.add_argument("--minutes", type=float, default=1e6, help="end after so many; the same command goes on")
+    running = actions.add_parser("run", help="do the rows that are not done")
+    running.add_argument("--work", type=Path, default=Path("runs/reference"), help="folder of all results")
+    running.add_argument("--jobs", type=int, default=2, help="number of processes (default: 2)")
+    running.add_argument("--minutes", type=float, default=1e6, help="stop after this time; the same command resumes")
     running.add_argument("--only", default="", help="rows whose names match this regular expression")
     running.add_argument("--levels", nargs="+", choices=ALL, default=list(ALL))
     running.set_defaults(action=run)
-    writing = actions.add_parser("write", help="write docs/results/benchmark.json and the tables of docs/benchmark.md")
-    writing.add_argument("--work", type=Path, help="the folder of all results; without it, only the tables")
+    writing = actions.add_parser("write", help="write docs/results/benchmark.json")
+    writing.add_argument("--work", type=Path, default=Path("runs/reference"), help="folder of all results")
     writing.set_defaults(action=write)
     options = parser.parse_args()
-    if options.work is not None:
-        options.work = options.work.absolute()
-    tidy_up_when_told_to_end()
+    options.work = options.work.absolute()
+    exit_on_signals()
     try:
         options.action(options)
-    except LateError:
-        print("the time is over; the same command goes on")
+    except TimeOverError:
+        print("the time is over; the same command resumes")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The rows of docs/benchmark.md's table: methods, with the commands that make their policies."""
+"""Rows of the tables of docs/results/benchmark.md: methods, with the commands that train their policies."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 ALL = ("Oz", "Os")
 
 TRAIN = ("builtin", "zstd", "lz4", "brotli", "box2d-py", "fasttext")
-"""What the small trainings of this table learn from: the training split of these, or its part `fit`."""
+"""Corpora of the small trainings of this table: their training split, or its part `fit`."""
 
-BOX = {"Oz": "inline-oz", "Os": "inline-os"}
-"""The policy in the box of each level, which sees calls."""
+BUNDLED = {"Oz": "inline-oz", "Os": "inline-os"}
+"""The bundled policy of each level."""
 
-PLAIN = {level: f"{name}-plain" for level, name in BOX.items()}
-"""The one that sees clang's features alone."""
+FAST = {level: f"{name}-fast" for level, name in BUNDLED.items()}
+"""The bundled policy of each level that uses clang's features only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +21,14 @@ class Row:
     """A method.
 
     Attributes:
-        name: what the table calls it.
-        policy: what is evaluated; `{model}` is the file that `train` makes, `{box}` the policy in the box, `{plain}`
-            the one that sees clang's features alone.
-        train: the command that makes it, if one does: `{level}`, `{seed}`, `{corpus}`, `{part}` (the corpus's training
-            part), `{jobs}` and `{plain_file}` are filled in.
-        seeds: how many seeds it is done with.
-        levels: at which levels.
-        budget: what training took, in words.
+        name: its name in the table.
+        policy: the evaluated policy; `{model}` is the file that `train` writes, `{bundled}` the bundled policy, and
+            `{fast}` the one that uses only clang's features.
+        train: the training command, or an empty text; `{level}`, `{seed}`, `{corpus}`, `{part}` (its training split),
+            `{jobs}` and `{fast_file}` are filled in.
+        seeds: number of seeds.
+        levels: the levels.
+        budget: budget of training, in words.
     """
 
     name: str
@@ -44,11 +44,11 @@ class Search:
     """A search.
 
     Attributes:
-        name: what the table calls it.
+        name: its name in the table.
         algorithm: its name for `mlgo-gym search`.
-        start: the policy that it begins with; `{box}` is the policy in the box.
-        seeds: how many seeds it is done with.
-        levels: at which levels.
+        start: the policy that it starts from; `{bundled}` is the bundled policy.
+        seeds: number of seeds.
+        levels: the levels.
     """
 
     name: str
@@ -60,13 +60,13 @@ class Search:
 
 _PPO = "python examples/ppo_credit.py {corpus} 300 {model} {reward} {seed}"
 _EVOLVE = (
-    "mlgo-gym train evolve {plain_file} --corpus {part} --generations 20 --directions 6 --best 3 --modules 6 "
+    "mlgo-gym train evolve {fast_file} --corpus {part} --generations 20 --directions 6 --best 3 --modules 6 "
     "--deviation 0.02 --step 0.001 --jobs {jobs} --output {model}"
 )
 
 POLICIES = (
-    Row("policy in the box", "{box}"),
-    Row("policy in the box, clang's features alone", "{plain}"),
+    Row("bundled policy", "{bundled}"),
+    Row("bundled policy, clang's features only", "{fast}"),
     Row("clang's own choices over the channel", "default"),
     Row("`threshold:0`", "threshold:0"),
     Row("`threshold:5`: clang's own at -Oz", "threshold:5"),
@@ -76,24 +76,17 @@ POLICIES = (
     Row("always", "always"),
     Row("random", "random", seeds=3),
     Row(
-        "behaviour cloning of clang, which does not see its choice",
+        "behaviour cloning of clang without its choice as a feature",
         "mlp:{model}",
         "mlgo-gym train clone --corpus {part} --rounds 1 --episodes 48 --seed {seed} --output {model}",
         seeds=3,
         budget="48 compiles",
     ),
-    Row(
-        "the best of four baselines, imitated",
-        "mlp:{model}",
-        "mlgo-gym train best-of --corpus {part} --baseline default --baseline threshold:0 --baseline threshold:20 "
-        "--baseline never --largest 60000 --limit 60 --jobs {jobs} --seed {seed} --output {model}",
-        budget="60 modules, 5 or 6 compiles of each",
-    ),
     Row("PPO, the module's reward", "mlp:{model}", _PPO.replace("{reward}", "module"), 3, budget="300 compiles"),
     Row("PPO, credit", "mlp:{model}", _PPO.replace("{reward}", "credit"), 3, budget="300 compiles"),
-    Row("evolution from the box's network of clang's features", "mlp:{model}", _EVOLVE, budget="1,440 compiles"),
+    Row("evolution from the bundled policy with clang's features", "mlp:{model}", _EVOLVE, budget="1,440 compiles"),
     Row(
-        "CMA-ES from the box's of clang's features",
+        "CMA-ES from the bundled policy with clang's features",
         "mlp:{model}",
         f"{_EVOLVE} --optimiser cma",
         budget="1,440 compiles",
@@ -101,24 +94,26 @@ POLICIES = (
 )
 
 THRESHOLDS = "threshold:"
-"""How the policies of an oracle begin."""
+"""Beginning of the names of an oracle's policies."""
 
-ORACLE = "the best of these thresholds for each module, or clang (oracle)"
-"""The row that is made of all thresholds."""
+ORACLE = "best of these thresholds for each module, or clang (oracle)"
+"""The row of the best threshold of each module."""
 
-SMALLEST = "the smallest of four: never, `threshold:0`, clang's own, the box's of clang's features (4 compiles)"
-"""The row of what `MLGO_POLICY=smallest` compiles by."""
+SMALLEST = "smallest of four: never, `threshold:0`, clang's own, bundled policy with clang's features (4 compiles)"
+"""The row of `MLGO_POLICY=smallest`."""
 
-MADE_OF = {
-    SMALLEST: ("never", "threshold:0", "default", "{plain}"),
-    "the smallest of five: these and the box (5 compiles)": ("never", "threshold:0", "default", "{plain}", "{box}"),
+SMALLEST_OF = {
+    SMALLEST: ("never", "threshold:0", "default", "{fast}"),
+    "smallest of five: these and the bundled policy (5 compiles)": (
+        *("never", "threshold:0", "default", "{fast}", "{bundled}"),
+    ),
 }
-"""Rows that are made of others: of each module the smallest object."""
+"""Rows of several policies, with the smallest object of each module."""
 
 SEARCHES = (
     Search("search: greedy", "greedy"),
     Search("search: bundles", "bundles"),
-    Search("search: bundles, from the box", "bundles", "{box}"),
+    Search("search: bundles, from the bundled policy", "bundles", "{bundled}"),
     Search("search: beam", "beam"),
     Search("search: hill climbing", "hill_climb", seeds=3),
     Search("search: tree (MCTS)", "mcts"),

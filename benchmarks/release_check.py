@@ -1,15 +1,17 @@
-"""Whether what would be released installs and works: `make release-check`.
+"""Builds, installs and uses the wheel and the source distribution; prints a line per step: `make release-check`.
 
-It builds wheel and source distribution, looks at what is in the wheel, installs each of them in an environment of its
-own, with a cache that has nothing yet, and there runs `doctor`, the demonstration without a network, and what the
-README shows. The checkout is out of reach: everything runs in another folder. It prints a line for each step, and the
-exit status is 1 where one fails.
+    python benchmarks/release_check.py
+
+Checks the files of the wheel, installs each distribution in a new environment with an empty cache, and there runs
+`mlgo-gym doctor`, the demonstration without a network, and the steps of the README. All steps run outside the checkout.
+Copies both distributions to `dist/` at the end. The exit status is 1 if a step fails.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,16 +22,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-LARGEST_WHEEL = 2_000_000
-"""The most bytes of a wheel."""
+MAX_WHEEL_BYTES = 2_000_000
 
-TOP = ("mlgo_clang/", "mlgo_gym/", "mlgo_gym-")
-DATA = (".bc", ".cmd", ".o", ".so", ".parquet", ".jsonl", ".onnx", ".tflite", ".recipe", ".png")
-"""What would be test data, or what somebody has made in the checkout."""
+ALLOWED = ("mlgo_clang/", "mlgo_gym/", "mlgo_gym-")
+FORBIDDEN = (".bc", ".cmd", ".o", ".so", ".parquet", ".jsonl", ".onnx", ".tflite", ".recipe", ".png")
+"""Endings of test data, and of files that users make in a checkout."""
 
 EXTRAS = "all"
 NO_NETWORK = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
-"""A proxy where nobody answers."""
+"""Proxies at a port where no server listens."""
 
 DEMO = """
 mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd@Os --offline-corpus builtin --limit 8
@@ -46,18 +47,18 @@ for env_id in mlgo_gym.ENVIRONMENTS:
         *_, terminated, truncated, info = env.step(info["default_action"])
         over = terminated or truncated
     assert not truncated, info
-    print(env_id, info["text_size"], info["baseline_text_size"])
+    print(env_id, info["text"], info["baseline_text"])
     env.close()
 assert "site-packages" in mlgo_gym.__file__, mlgo_gym.__file__
 """
 
 
 class StepFailedError(Exception):
-    """A step of the check that did not go well."""
+    """A step of the check failed."""
 
 
 def run(title: str, words: Sequence[str | Path], folder: Path, **environment: str) -> str:
-    """Run a step, tell of it, and return what it said.
+    """Run a step, print its outcome and time, and return its output.
 
     Raises:
         StepFailedError: it failed.
@@ -79,69 +80,74 @@ def run(title: str, words: Sequence[str | Path], folder: Path, **environment: st
     return done.stdout
 
 
-def look_into(wheel: Path) -> None:
-    """Check that a wheel is small and has the packages, their data, and nothing else.
+def check_files(wheel: Path) -> None:
+    """Check that a wheel is small and contains only the packages and their data.
 
     Raises:
-        StepFailedError: it is, or has, something else.
+        StepFailedError: it is too large, lacks a file or contains another.
     """
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     size = wheel.stat().st_size
-    others = [name for name in names if not name.startswith(TOP) or name.endswith(DATA) or "/test" in name]
-    wanted = [
+    others = [name for name in names if not name.startswith(ALLOWED) or name.endswith(FORBIDDEN) or "/test" in name]
+    expected = [
         "mlgo_gym/envs/inline.py",
         "mlgo_gym/py.typed",
         "mlgo_clang/py.typed",
-        "mlgo_gym/policies/box/inline-oz-plain.md",
+        "mlgo_gym/policies/networks/inline-oz-fast.md",
     ]
-    missing = [name for name in wanted if name not in names]
-    fine = size <= LARGEST_WHEEL and not others and not missing
+    missing = [name for name in expected if name not in names]
+    fine = size <= MAX_WHEEL_BYTES and not others and not missing
     print(f"{'ok' if fine else 'FAILED':7} the wheel: {size} bytes, {len(names)} files", flush=True)
     if not fine:
         raise StepFailedError(
-            f"at most {LARGEST_WHEEL} bytes were wanted; not to be there: {others}; missing: {missing}"
+            f"expected at most {MAX_WHEEL_BYTES} bytes, got {size}; unexpected files: {others}; missing: {missing}"
         )
 
 
 def check(kind: str, distribution: Path, work: Path, *, network: bool) -> None:
-    """Install a distribution in an environment of its own, and use it.
+    """Install a distribution in a new environment, and use it.
 
     Raises:
-        StepFailedError: something failed.
+        StepFailedError: a step failed.
     """
     folder = work / kind
     folder.mkdir()
-    run(f"{kind}: an environment", (sys.executable, "-m", "venv", "venv"), folder)
+    run(f"{kind}: environment", (sys.executable, "-m", "venv", "venv"), folder)
     programs = folder / "venv" / "bin"
-    named = f"{distribution}[{EXTRAS}]"
-    run(f"{kind}: install", (programs / "pip", "install", "-q", "--disable-pip-version-check", named), folder)
+    # The wheel is found by its name, as on an index.
+    named = f"{distribution}[{EXTRAS}]" if kind == "sdist" else f"mlgo-gym[{EXTRAS}]=={distribution.name.split('-')[1]}"
+    options = ("-q", "--disable-pip-version-check", "--find-links", distribution.parent)
+    run(f"{kind}: pip install '{Path(named).name}'", (programs / "pip", "install", *options, named), folder)
     path = os.pathsep.join((str(programs), os.environ["PATH"]))
-    place = {"PATH": path, "MLGO_CACHE": str(folder / "cache")}
-    run(f"{kind}: mlgo-gym --version", (programs / "mlgo-gym", "--version"), folder, **place)
-    run(f"{kind}: every environment", (programs / "python", "-W", "error", "-c", SMOKE), folder, **place)
-    run(f"{kind}: mlgo-gym doctor", (programs / "mlgo-gym", "doctor"), folder, **place)
-    run(f"{kind}: the demonstration, without a network", DEMO.split(), folder, **place, **NO_NETWORK)
-    words: list[str | Path] = [programs / "python", ROOT / "benchmarks" / "readme.py"]
-    print(run(f"{kind}: the README", [*words, "--network"] if network else words, folder, **place), end="", flush=True)
+    variables = {"PATH": path, "MLGO_CACHE": str(folder / "cache")}
+    run(f"{kind}: mlgo-gym --version", (programs / "mlgo-gym", "--version"), folder, **variables)
+    run(f"{kind}: every environment", (programs / "python", "-W", "error", "-c", SMOKE), folder, **variables)
+    run(f"{kind}: mlgo-gym doctor", (programs / "mlgo-gym", "doctor"), folder, **variables)
+    run(f"{kind}: demonstration without a network", DEMO.split(), folder, **variables, **NO_NETWORK)
+    words: list[str | Path] = [programs / "python", ROOT / "benchmarks" / "pages.py", "README.md"]
+    print(
+        run(f"{kind}: the README", [*words, "--network"] if network else words, folder, **variables), end="", flush=True
+    )
 
 
 def main() -> None:
     """Build, and check both distributions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--network", action="store_true", help="run what the README fetches, too")
-    arguments = parser.parse_args()
+    parser.add_argument("--network", action="store_true", help="also run steps of the README that download sources")
+    options = parser.parse_args()
     try:
         with tempfile.TemporaryDirectory(prefix="mlgo-gym-release-") as temporary:
             work = Path(temporary)
-            run("an environment to build in", (sys.executable, "-m", "venv", "build"), work)
+            run("build environment", (sys.executable, "-m", "venv", "build"), work)
             builder = work / "build" / "bin" / "python"
             run("install build", (builder, "-m", "pip", "install", "-q", "--disable-pip-version-check", "build"), work)
             run("build wheel and sdist", (builder, "-m", "build", "--outdir", work / "dist", ROOT), work)
             (wheel,), (source,) = (list((work / "dist").glob(name)) for name in ("*.whl", "*.tar.gz"))
-            look_into(wheel)
-            check("wheel", wheel, work, network=arguments.network)
+            check_files(wheel)
+            check("wheel", wheel, work, network=options.network)
             check("sdist", source, work, network=False)
+            shutil.copytree(work / "dist", ROOT / "dist", dirs_exist_ok=True)
     except StepFailedError as error:
         sys.exit(str(error))
 

@@ -1,177 +1,157 @@
-"""Hours of episodes of every kind, with faults: does anything grow, does anything stay behind?
+"""Hours of episodes of every kind with faults; prints whether memory, processes or files grow or remain.
 
     python -m benchmarks.soak --minutes 60 --output runs/soak
 
-Every registered environment is played singly (one that lives as long as the soak, and a fresh one each time), in
-vectors (in lock step, and over `send` and `recv`), with forks, with clangs that wait for the next episode, and with the
-scope of a function. In between come faults: a clang is killed in the middle of a question, a module's bitcode is cut
-off, actions are out of range, illegal or not finite, episodes and forks are closed or reset in the middle.
+Runs every registered environment in the scenarios of `soak_scenarios.py`: long-lived and fresh, in vectors (in lock
+step, and with `send` and `recv`), with forks, fork resets and episodes of one function. The faults between them: a
+clang killed during a request, damaged bitcode, actions that are illegal or out of range, episodes closed early.
 
-After each turn it samples memory, processes, descriptors, threads, scratch space and the cache. What counts is the
-slope of each over the episodes behind the first 15 % of the samples (Theil and Sen's, with an interval of 99 %),
-against a limit that `soak_samples.LIMITS` states; samples near each other are alike, so that the interval is somewhat
-too narrow. At the end everything is closed, and nothing may be left.
+Samples memory, processes, descriptors, threads, scratch space and the cache. The slope of each over the episodes (Theil
+and Sen's, with an interval of 99 %, without the first 15 % of the samples) is compared with `soak_samples.LIMITS`.
+Neighbouring samples are alike, so the interval is somewhat too narrow. At the end everything is closed.
 
-It writes `soak.json` and, where matplotlib is installed, `soak.png`. The exit status is 0 where everything is flat and
-nothing is left, 1 where something grows or is left, 2 where the limit is within an interval: take longer.
+Writes `soak.json` and, if matplotlib is installed, `soak.png`. The exit status is 0 if everything is flat and nothing
+remains, 1 if something grows or remains, and 2 if an interval contains its limit: run longer.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import gymnasium as gym
 import numpy as np
 
 import mlgo_gym
-from benchmarks.soak_plays import CUT_OFF, DAMAGED, PLAYS, Player
-from benchmarks.soak_samples import Sample, as_json, draw, slopes, table, take_sample
-from mlgo_gym.corpus.builtin import builtin_corpus
+from benchmarks.measuring import command_line, write_json
+from benchmarks.soak_samples import Sample, as_json, draw, print_slopes, slopes, take_sample
+from benchmarks.soak_scenarios import CUT_OFF, DAMAGED, SCENARIOS, Environments
+from mlgo_gym.corpus.modules.builtin import builtin_corpus
 from mlgo_gym.episode import episode_maker
 from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.session.scratch import scratch_parent
+from mlgo_gym.session.process.scratch import scratch_parent
 
 PROGRAMS = Path(__file__).parents[1] / "tests" / "programs"
 SMALL = ("calls", "families", "functions", "many_calls", "mixed", "pressure", "spills")
-BUILTIN = ("cpp/ecs",)
+BUILTIN = "cpp/ecs"
 FLAGS = ("-Oz", "-fPIC", "-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", "--target=x86_64-unknown-linux-musl")
 
-
-WAITING, WAITING_AT_FUNCTIONS = 3, 6
-"""How many clangs wait for further episodes of an environment; by default 8 and 32, which take thousands of episodes to
-come together, so that a soak would see them grow."""
+POOL_SIZES: dict[str, Any] = {"MAX_MODULES": 3, "MAX_FUNCTIONS": 6}
+"""Numbers of clangs that wait for further episodes; the default pools take thousands of episodes to fill."""
 
 
 def make_corpus(folder: Path) -> None:
-    """Fill a folder with small modules, one of the builtin corpus, and two that are damaged."""
+    """Write small modules, one of the builtin corpus, and two damaged ones to a folder."""
     toolchain = find_toolchain()
     for name in SMALL:
         result = toolchain.run([*FLAGS, str(PROGRAMS / f"{name}.c"), "-o", str(folder / f"{name}.bc")])
         if result.returncode != 0:
             sys.exit(result.stderr)
-    builtin = builtin_corpus(toolchain)
-    for name in BUILTIN:
-        shutil.copy(builtin.module(name).bitcode, folder / f"{name.replace('/', '-')}.bc")
-    whole = (folder / "mixed.bc").read_bytes()
-    middle = len(whole) // 8 * 4
-    (folder / f"{CUT_OFF}.bc").write_bytes(whole[:middle])
-    (folder / f"{DAMAGED}.bc").write_bytes(whole[:middle] + b"\xff" * 32 + whole[middle + 32 :])
+    shutil.copy(builtin_corpus(toolchain).module(BUILTIN).bitcode, folder / f"{BUILTIN.replace('/', '-')}.bc")
+    bitcode = (folder / "mixed.bc").read_bytes()
+    middle = len(bitcode) // 8 * 4
+    (folder / f"{CUT_OFF}.bc").write_bytes(bitcode[:middle])
+    (folder / f"{DAMAGED}.bc").write_bytes(bitcode[:middle] + b"\xff" * 32 + bitcode[middle + 32 :])
 
 
-def turns(players: list[Player], chance: np.random.Generator) -> Iterator[tuple[str, Callable[[], int]]]:
-    """Yield, for ever, which play is next: each of each player once, in an order drawn anew each round."""
-    plays = [(player, name) for player in players for name in PLAYS if PLAYS[name].fits(player)]
+def rounds(environments: list[Environments], chance: np.random.Generator) -> Iterator[tuple[str, Environments]]:
+    """Yield rounds of all scenarios of all environments for ever, each round in a new random order."""
+    items = [(name, envs) for envs in environments for name in SCENARIOS if name != "functions" or envs.has_functions]
     while True:
-        for index in chance.permutation(len(plays)):
-            player, name = plays[index]
-            yield f"{player.env_id}: {name}", lambda player=player, name=name: PLAYS[name].play(player)  # type: ignore[misc] # mypy cannot infer lambdas with defaults
+        yield from (items[index] for index in chance.permutation(len(items)))
 
 
-def left_behind(before: Sample, after: Sample) -> dict[str, float]:
-    """Return what is there after everything was closed and was not there before."""
+def remaining(before: Sample, after: Sample) -> dict[str, int]:
+    """Return the numbers of resources that remain after everything was closed."""
     folders = sum(1 for _ in Path(scratch_parent()).glob(f"mlgo-gym-{os.getpid()}-*/*"))
-    return {
-        "processes": after.processes - before.processes,
-        "descriptors": after.descriptors - before.descriptors,
-        "threads": after.threads - before.threads,
-        "scratch folders": folders,
+    names = ("processes", "descriptors", "threads")
+    return {name: getattr(after, name) - getattr(before, name) for name in names} | {"scratch folders": folders}
+
+
+def soak(options: argparse.Namespace, corpus: str, cache: Path) -> int:
+    """Run scenarios until the time is over; return the exit status."""
+    chance = np.random.default_rng(options.seed)
+    # Load and measure once what every later episode reuses.
+    for env_id in mlgo_gym.ENVIRONMENTS:
+        gym.make(env_id, corpus=corpus).close()
+    start = printed = time.monotonic()
+    before = take_sample(start, 0, cache)
+    tally, by_scenario = Counter[str](), Counter[str]()
+    environments = [
+        Environments(env_id, corpus, np.random.default_rng(chance.integers(1 << 63)), tally)
+        for env_id in mlgo_gym.ENVIRONMENTS
+    ]
+    samples: list[Sample] = []
+    interval, sampled = max(1.0, options.minutes * 60 / 1200), 0.0
+    for name, envs in rounds(environments, chance):
+        now = time.monotonic()
+        if now - start > options.minutes * 60:
+            break
+        if now - sampled > interval and tally["episodes"]:
+            samples.append(take_sample(start, tally["episodes"], cache))
+            sampled = now
+        if now - printed > 60:
+            printed = now
+            print(f"{(now - start) / 60:5.1f} min", samples[-1], flush=True)
+        episodes = SCENARIOS[name](envs)
+        by_scenario[f"{envs.env_id}: {name}"] += episodes
+        tally["episodes"] += episodes
+    for envs in environments:
+        envs.close()
+    environments.clear()
+    gc.collect()
+    found = slopes(samples)
+    left = remaining(before, take_sample(start, tally["episodes"], cache))
+    print_slopes(found, samples)
+    print("events:", ", ".join(f"{count} {name}" for name, count in sorted(tally.items())))
+    print("remaining:", ", ".join(f"{count} {name}" for name, count in left.items()))
+    data = {
+        "minutes": options.minutes,
+        "seed": options.seed,
+        "clang": find_toolchain().version_text,
+        "tally": dict(tally),
+        "episodes_by_scenario": dict(by_scenario),
+        "remaining": left,
+        **as_json(found, samples),
     }
+    write_json(options.output / "soak.json", data)
+    if find_spec("matplotlib") is not None:
+        draw(samples, options.output / "soak.png")
+    verdicts = {each.verdict for each in found}
+    if any(left.values()) or "grows" in verdicts:
+        return 1
+    return 2 if "undecided" in verdicts else 0
 
 
 def main() -> None:
-    """Play, sample, and judge."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=60.0)
+    """Run the soak in a temporary folder with an empty cache."""
+    parser = command_line(__doc__)
+    parser.add_argument("--minutes", type=float, default=60.0, help="duration (default: 60)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default=Path("runs/soak"))
-    arguments = parser.parse_args()
-    arguments.output.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("--output", type=Path, default=Path("runs/soak"), help="folder of the results")
+    options = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="mlgo-soak-"))
     try:
         os.environ["MLGO_CACHE"] = str(work / "cache")
         corpus = work / "corpus"
         corpus.mkdir()
         make_corpus(corpus)
-        status = soak(arguments, str(corpus), work / "cache")
+        with mock.patch.multiple(episode_maker, **POOL_SIZES):
+            status = soak(options, str(corpus), work / "cache")
     finally:
         shutil.rmtree(work, ignore_errors=True)
     sys.exit(status)
-
-
-def soak(arguments: argparse.Namespace, corpus: str, cache: Path) -> int:
-    """Play until the time is over; return the exit status."""
-    chance = np.random.default_rng(arguments.seed)
-    vars(episode_maker).update(MOST=WAITING, MOST_FUNCTIONS=WAITING_AT_FUNCTIONS)
-    # What is loaded and measured once is no growth.
-    for env_id in mlgo_gym.ENVIRONMENTS:
-        gym.make(env_id, corpus=corpus).close()
-    start = time.monotonic()
-    before = take_sample(start, 0, cache)
-    tally: Counter[str] = Counter()
-    players = [
-        Player(env_id, corpus, np.random.default_rng(chance.integers(1 << 63)), tally)
-        for env_id in mlgo_gym.ENVIRONMENTS
-    ]
-    samples: list[Sample] = []
-    by_play: Counter[str] = Counter()
-    said = start
-    every = max(1.0, arguments.minutes * 60 / 1200)
-    sampled = 0.0
-    for name, play in turns(players, chance):
-        if time.monotonic() - start > arguments.minutes * 60:
-            break
-        episodes = play()
-        by_play[name] += episodes
-        tally["episodes"] += episodes
-        if time.monotonic() - sampled > every:
-            samples.append(take_sample(start, tally["episodes"], cache))
-            sampled = time.monotonic()
-        if time.monotonic() - said > 60:
-            said = time.monotonic()
-            last = samples[-1]
-            print(
-                f"{last.seconds / 60:5.1f} min {last.episodes:7} episodes  host {last.host_memory:6.1f} MiB  children "
-                f"{last.processes:3} with {last.children_memory:6.1f} MiB  descriptors {last.descriptors:4}  scratch "
-                f"{last.scratch:5.2f} MiB  cache {last.cache:5.1f} MiB",
-                flush=True,
-            )
-    for player in players:
-        player.close()
-    players.clear()
-    gc.collect()
-    after = take_sample(start, tally["episodes"], cache)
-    found = slopes(samples)
-    left = left_behind(before, after)
-    print(table(found, samples))
-    print("what happened:", ", ".join(f"{count} {what}" for what, count in sorted(tally.items())))
-    print("left behind:", ", ".join(f"{count} {what}" for what, count in left.items()))
-    data = {
-        "minutes": arguments.minutes,
-        "seed": arguments.seed,
-        "clang": find_toolchain().version_text,
-        "tally": dict(tally),
-        "episodes_by_play": dict(by_play),
-        "left": left,
-        **as_json(found, samples),
-    }
-    (arguments.output / "soak.json").write_text(json.dumps(data, indent=1) + "\n")
-    if find_spec("matplotlib") is not None:
-        draw(samples, arguments.output / "soak.png")
-    verdicts = {each.verdict for each in found}
-    if any(left.values()) or "grows" in verdicts:
-        return 1
-    return 2 if "undecided" in verdicts else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a process and its children hold at a moment, and whether any of it grows: slopes, verdicts, a picture."""
+"""Samples of the resources of a process and its children: slopes, verdicts and a figure."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_gym.session.scratch import scratch_parent
+from benchmarks.measuring import Table
+from mlgo_gym.session.process.scratch import scratch_parent
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
 
 WARM_UP = 0.15
-"""The share of the samples that is left out: what is kept for reuse is filled in that time."""
+"""Share of the samples that is excluded: caches and pools fill in that time."""
 
 CONFIDENCE = 0.99
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What is held at a moment.
+    """Resources at one moment.
 
     Attributes:
-        seconds: since the soak began.
-        episodes: how many have ended.
-        host_memory: resident memory of this process, MiB.
-        children_memory: proportional memory (`Pss`, what is shared counted once) of its children and theirs, MiB.
-        processes: how many of these there are, those that nobody has reaped among them.
-        descriptors: the open descriptors of this process.
-        threads: its threads.
-        scratch: the bytes in its scratch folders, MiB.
-        cache: the bytes in the folder of what is cached, MiB.
+        seconds: seconds since the start.
+        episodes: number of ended episodes.
+        host_memory: resident memory of this process, in MiB.
+        children_memory: proportional memory (`Pss`; shared pages count once) of its descendants, in MiB.
+        processes: number of descendants, zombies included.
+        descriptors: number of open descriptors of this process.
+        threads: number of its threads.
+        scratch: size of its scratch folders, in MiB.
+        cache: size of the cache folder, in MiB.
     """
 
     seconds: float
@@ -60,19 +61,19 @@ LIMITS = {
     "scratch": 1.0,
     "cache": 4.0,
 }
-"""By how much each may grow in 10,000 episodes. One descriptor or process that each thousandth episode leaves is 10."""
+"""Allowed growth in 10,000 episodes. One descriptor left by each thousandth episode is 10."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """How fast something grows in 10,000 episodes: Theil and Sen's slope, and its interval.
+    """Growth of one resource in 10,000 episodes: Theil and Sen's slope, with an interval of 99 %.
 
     Attributes:
-        name: what.
-        slope: the median of the slopes between all pairs of samples.
-        low: the lower end of the interval of 99 %.
-        high: its upper end.
-        limit: what is allowed.
+        name: the resource.
+        slope: median of the slopes between all pairs of samples.
+        low: lower end of the interval.
+        high: upper end of the interval.
+        limit: allowed growth.
     """
 
     name: str
@@ -83,22 +84,22 @@ class Slope:
 
     @property
     def verdict(self) -> str:
-        """Return `flat`, `grows`, or `undecided` where the limit lies within the interval."""
+        """`flat`, `grows`, or `undecided` if the interval contains the limit."""
         if self.high <= self.limit:
             return "flat"
         return "grows" if self.low > self.limit else "undecided"
 
 
 def take_sample(start: float, episodes: int, cache: Path) -> Sample:
-    """Return what is held now, after collecting garbage."""
+    """Collect garbage, and return a sample."""
     gc.collect()
-    family = _descendants(os.getpid())
+    children = _descendants(os.getpid())
     return Sample(
         round(time.monotonic() - start, 3),
         episodes,
         int(Path("/proc/self/statm").read_text().split()[1]) * PAGE / MIB,
-        sum(_proportional_kib(pid) for pid in family) / 1024,
-        len(family),
+        sum(_proportional_kib(pid) for pid in children) / 1024,
+        len(children),
         len(list(Path("/proc/self/fd").iterdir())),
         threading.active_count(),
         sum(_bytes_below(folder) for folder in Path(scratch_parent()).glob(f"mlgo-gym-{os.getpid()}-*")) / MIB,
@@ -107,11 +108,11 @@ def take_sample(start: float, episodes: int, cache: Path) -> Sample:
 
 
 def slopes(samples: Sequence[Sample]) -> list[Slope]:
-    """Return how fast each thing grows, but for the first samples."""
+    """Return the growth of each resource after the warm-up."""
     from scipy.stats import theilslopes
 
     kept = samples[int(len(samples) * WARM_UP) :]
-    # Pairs grow with the square: a thousand samples are enough.
+    # The number of pairs is quadratic; a thousand samples are enough.
     kept = kept[:: max(1, len(kept) // 1000)]
     episodes = np.array([sample.episodes for sample in kept]) / 10_000
     found = []
@@ -122,17 +123,14 @@ def slopes(samples: Sequence[Sample]) -> list[Slope]:
     return found
 
 
-def table(found: Sequence[Slope], samples: Sequence[Sample]) -> str:
-    """Return the slopes as a table for a person to read."""
-    lines = [f"{'per 10,000 episodes':20} {'first':>8} {'last':>8} {'slope':>9} {'interval of 99 %':>21} {'limit':>6}"]
+def print_slopes(found: Sequence[Slope], samples: Sequence[Sample]) -> None:
+    """Print the slopes as a table."""
+    titles = {"per 10,000 episodes": "<20", "first": ">8.1f", "last": ">8.1f", "slope": ">+9.3f", "low": ">+9.3f"}
+    table = Table({**titles, "high": ">+9.3f", "limit": ">6.1f", "verdict": "<10"})
     first = samples[int(len(samples) * WARM_UP)]
     for each in found:
-        start, end = (float(getattr(sample, each.name)) for sample in (first, samples[-1]))
-        lines.append(
-            f"{each.name:20} {start:8.1f} {end:8.1f} {each.slope:+9.3f} [{each.low:+9.3f},{each.high:+9.3f}] "
-            f"{each.limit:6.1f}  {each.verdict}"
-        )
-    return "\n".join(lines)
+        values = (getattr(sample, each.name) for sample in (first, samples[-1]))
+        table.row(each.name, *values, each.slope, each.low, each.high, each.limit, each.verdict)
 
 
 def as_json(found: Sequence[Slope], samples: Sequence[Sample]) -> dict[str, Any]:
@@ -144,7 +142,7 @@ def as_json(found: Sequence[Slope], samples: Sequence[Sample]) -> dict[str, Any]
 
 
 def draw(samples: Sequence[Sample], path: Path) -> None:
-    """Draw everything over episodes, one panel each; needs matplotlib."""
+    """Draw each resource over the episodes; needs matplotlib."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -157,7 +155,7 @@ def draw(samples: Sequence[Sample], path: Path) -> None:
         panel.set_ylim(bottom=0)
         panel.set_ylabel(name.replace("_", "\n"), rotation=0, ha="right", va="center", fontsize=8)
         panel.axvline(episodes[int(len(samples) * WARM_UP)], color="grey", linewidth=0.6, linestyle=":")
-    panels[-1].set_xlabel("episodes (dotted: where the slopes begin; memory, scratch and cache in MiB)")
+    panels[-1].set_xlabel("episodes (dotted: end of the warm-up; memory, scratch and cache in MiB)")
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
@@ -181,17 +179,17 @@ def _descendants(pid: int) -> list[int]:
 def _proportional_kib(pid: int) -> int:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
 def _bytes_below(folder: Path) -> int:
     total = 0
-    for place, _, names in os.walk(folder):
+    for parent, _, names in os.walk(folder):
         for name in names:
             try:
-                total += Path(place, name).lstat().st_size
+                total += Path(parent, name).lstat().st_size
             except OSError:
                 continue
     return total

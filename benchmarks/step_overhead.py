@@ -1,16 +1,14 @@
-"""What a decision costs: plain clang, the smallest host loop, and our environment, on one module, in one run.
+"""Cost of a decision: plain clang, the smallest host loop and `mlgo/Inline-v0` on one module.
 
-    python benchmarks/step_overhead.py --corpus zstd
+    python -m benchmarks.step_overhead --corpus zstd
 
-Every episode is cold: a new clang compiles the module from its start. The host answers what clang would have done
-itself, so all three make the same object, and what differs is the asking. The three take turns, medians are compared,
-and the ratios are what counts: they hold on a noisy machine.
+Prints milliseconds per episode, milliseconds added per decision, and ratios, by the clock and in CPU time. Every
+episode starts a new clang. The hosts answer clang's own choices, so all compiles give the same object. The three take
+turns, and medians are compared; the ratios hold on a busy machine. The exit status is 1 if a target is missed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import resource
 import shutil
@@ -20,34 +18,37 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from mlgo_gym.corpus.compilation import Compilation
+from benchmarks.measuring import Table, command_line, play_default, write_json
+from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.session.scratch import scratch_parent
+from mlgo_gym.session.process.scratch import scratch_parent
 
-MOST_ADDED_MS = 0.10
-"""The target: milliseconds that our environment may add to each decision, over plain clang."""
+MAX_ADDED_MS = 0.10
+"""Target: milliseconds that the environment may add to plain clang per decision."""
 
-MOST_RATIO = 1.15
-"""The target: the duration of an episode of ours, against the smallest host loop's."""
+MAX_RATIO = 1.15
+"""Target: duration of an episode, divided by that of the smallest host loop."""
 
-FEWEST_DECISIONS = 1000
+MIN_DECISIONS = 1000
+
+PLAIN, LOOP, ENVIRONMENT = "plain clang", "smallest host loop", "mlgo/Inline-v0"
 
 
 class Run(NamedTuple):
     """One compile.
 
     Attributes:
-        seconds: by the clock, from before the start of clang to after its end.
-        host_seconds: processor time of this process.
-        all_seconds: processor time of this process and of clang.
-        decisions: how many were answered.
+        seconds: wall-clock time, from before the start of clang to after its end.
+        host_seconds: CPU time of this process.
+        all_seconds: CPU time of this process and of clang.
+        decisions: number of decisions; 0 for plain clang.
     """
 
     seconds: float
@@ -57,16 +58,15 @@ class Run(NamedTuple):
 
 
 def plain(compilation: Compilation) -> int:
-    """Compile without being asked anything."""
-    pid = os.posix_spawn(compilation.command[0], [*compilation.command, "-o", os.devnull], os.environ)
-    _wait(pid)
+    """Compile without interaction."""
+    _wait(os.posix_spawn(compilation.command[0], [*compilation.command, "-o", os.devnull], os.environ))
     return 0
 
 
 def smallest_loop(compilation: Compilation) -> int:
-    """Answer what clang would do itself, with blocking reads and nothing else, and count.
+    """Answer clang's own choices with blocking reads, and return the number of decisions.
 
-    clang writes each question with one write(2), shorter than a pipe's atomic size: one read(2) is one question.
+    clang writes each observation with one write(2) that is shorter than a pipe's atomic size, so one read(2) gets it.
     """
     folder = tempfile.mkdtemp(dir=scratch_parent())
     base = f"{folder}/c"
@@ -78,24 +78,12 @@ def smallest_loop(compilation: Compilation) -> int:
     decisions = 0
     while data := os.read(log, 65536):
         if b'{"observation":' in data:
-            os.write(advice, data[-9:-1])  # the last feature is clang's own choice; a newline ends the question
+            os.write(advice, data[-9:-1])  # the last feature is clang's own choice; a newline ends the observation
             decisions += 1
     _wait(pid)
     os.close(advice)
     os.close(log)
     shutil.rmtree(folder)
-    return decisions
-
-
-def our_environment(env: gym.Env[object, int], module: str) -> int:
-    """EpisodeRecord one episode with clang's own choices, and count."""
-    _, info = env.reset(options={"module": module})
-    decisions, over = 0, False
-    while not over:
-        _, _, over, truncated, info = env.step(info.get("default_action", 0))
-        if truncated:
-            raise SystemExit(f"the compile failed: {info['error']}")
-        decisions += 1
     return decisions
 
 
@@ -105,10 +93,10 @@ def _wait(pid: int) -> None:
         raise SystemExit(f"clang failed with status {os.waitstatus_to_exitcode(status)}")
 
 
-def timed(contender: Callable[[], int]) -> Run:
+def timed(compile_once: Callable[[], int]) -> Run:
     """Time one compile."""
     clock, host, clang = time.perf_counter(), time.process_time(), _clang_seconds()
-    decisions = contender()
+    decisions = compile_once()
     host = time.process_time() - host
     return Run(time.perf_counter() - clock, host, host + _clang_seconds() - clang, decisions)
 
@@ -118,101 +106,100 @@ def _clang_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def compare(corpus: str, module: str | None, clang: str | None, repetitions: int) -> dict[str, object]:
-    """Return what the three take on a module; the corpus' largest by default."""
-    env = gym.make("mlgo/Inline-v0", corpus=corpus, clang=clang)
+def compare(corpus: str, module: str | None, clang: str | None, repetitions: int) -> dict[str, Any]:
+    """Time the three hosts on a module (default: the largest)."""
+    env = gym.make(ENVIRONMENT, corpus=corpus, clang=clang)
     inner = env.unwrapped
     assert isinstance(inner, InlineEnv)
     chosen = inner.corpus.module(module) if module else inner.corpus.sorted_by_size(descending=True)[0]
     compilation = inner.compilation(chosen)
     measure_baseline(compilation, timeout=600)
-    contenders: dict[str, Callable[[], int]] = {
-        "plain clang": lambda: plain(compilation),
-        "smallest host loop": lambda: smallest_loop(compilation),
-        "mlgo/Inline-v0": lambda: our_environment(env, chosen.name),
+    hosts: dict[str, Callable[[], int]] = {
+        PLAIN: lambda: plain(compilation),
+        LOOP: lambda: smallest_loop(compilation),
+        ENVIRONMENT: lambda: int(play_default(env, module=chosen.name)["decisions"]),
     }
-    runs: dict[str, list[Run]] = {name: [] for name in contenders}
+    runs: dict[str, list[Run]] = {name: [] for name in hosts}
     for repetition in range(repetitions + 1):
-        for name, contender in contenders.items():
-            run = timed(contender)
-            if repetition:  # the first warms the file cache
+        for name, host in hosts.items():
+            run = timed(host)
+            if repetition:  # the first one fills the file cache
                 runs[name].append(run)
     env.close()
-    counts = {run.decisions for name in runs for run in runs[name] if name != "plain clang"}
+    counts = {run.decisions for name in runs for run in runs[name] if name != PLAIN}
     if len(counts) != 1:
-        raise SystemExit(f"both hosts were to be asked equally often, and were asked {sorted(counts)} times")
+        raise SystemExit(f"expected equal numbers of decisions in all compiles, got {sorted(counts)}")
     (decisions,) = counts
-    if decisions < FEWEST_DECISIONS:
-        print(f"{chosen.name} has {decisions} decisions: choose a module with at least {FEWEST_DECISIONS}\n")
+    if decisions < MIN_DECISIONS:
+        print(f"{chosen.name} has {decisions} decisions; choose a module with at least {MIN_DECISIONS}\n")
     return {
         "module": chosen.name,
         "corpus": corpus,
         "clang": inner.toolchain.version_text,
         "decisions": decisions,
         "repetitions": repetitions,
-        "contenders": {name: summary(found, runs, decisions) for name, found in runs.items()},
+        "hosts": {name: summary(each, runs, decisions) for name, each in runs.items()},
     }
 
 
-def summary(found: list[Run], runs: dict[str, list[Run]], decisions: int) -> dict[str, object]:
-    """Return the medians of one contender's runs, and how they compare."""
+def summary(of_host: list[Run], runs: dict[str, list[Run]], decisions: int) -> dict[str, Any]:
+    """Return the medians of one host's runs, and their ratios to the others."""
 
     def median(of: list[Run], field: str) -> float:
         return statistics.median(float(getattr(run, field)) for run in of)
 
-    plain, loop = runs["plain clang"], runs["smallest host loop"]
-    result: dict[str, object] = {"runs": [run._asdict() for run in found]}
-    for field in ("seconds", "host_seconds", "all_seconds"):
-        result[field] = median(found, field)
-    for field, label in (("seconds", ""), ("all_seconds", "processor_")):
-        result[f"{label}added_ms_per_decision"] = 1000 * (median(found, field) - median(plain, field)) / decisions
-        result[f"{label}ratio_to_plain_clang"] = median(found, field) / median(plain, field)
-        result[f"{label}ratio_to_smallest_loop"] = median(found, field) / median(loop, field)
+    result: dict[str, Any] = {"runs": [run._asdict() for run in of_host]}
+    result |= {field: median(of_host, field) for field in ("seconds", "host_seconds", "all_seconds")}
+    for field, label in (("seconds", ""), ("all_seconds", "cpu_")):
+        own, clang = median(of_host, field), median(runs[PLAIN], field)
+        result[f"{label}added_ms_per_decision"] = 1000 * (own - clang) / decisions
+        result[f"{label}ratio_to_plain_clang"] = own / clang
+        result[f"{label}ratio_to_smallest_loop"] = own / median(runs[LOOP], field)
     return result
 
 
-def show(result: dict[str, object]) -> bool:
-    """Print the table; return whether the targets are met."""
-    print(
-        f"{result['corpus']}: {result['module']}, {result['decisions']} decisions, clang {result['clang']}, "
-        f"median of {result['repetitions']}\n"
-    )
-    contenders = result["contenders"]
-    assert isinstance(contenders, dict)
-    for label, title in (("", "by the clock"), ("processor_", "processor time of host and clang")):
-        print(f"{title:<34}{'ms':>9}{'added per decision':>21}{'to plain':>10}{'to smallest loop':>18}")
-        for name, row in contenders.items():
-            print(
-                f"  {name:<32}{1000 * row['all_seconds' if label else 'seconds']:>9.1f}"
-                f"{row[f'{label}added_ms_per_decision']:>18.4f} ms{row[f'{label}ratio_to_plain_clang']:>10.3f}"
-                f"{row[f'{label}ratio_to_smallest_loop']:>18.3f}"
-            )
+def show(result: dict[str, Any]) -> bool:
+    """Print the tables; return whether the targets are met."""
+    print("{corpus}: {module}, {decisions} decisions, clang {clang}, median of {repetitions}\n".format(**result))
+    for label, title in (("", "by the clock"), ("cpu_", "CPU time of host and clang")):
+        table = Table(
+            {
+                title: "<28",
+                "ms": ">9.1f",
+                "ms per decision": ">15.4f",
+                "to plain": ">8.3f",
+                "to smallest loop": ">16.3f",
+            }
+        )
+        for name, row in result["hosts"].items():
+            ratios = [row[f"{label}{key}"] for key in ("ratio_to_plain_clang", "ratio_to_smallest_loop")]
+            seconds = row["all_seconds" if label else "seconds"]
+            table.row(name, 1000 * seconds, row[f"{label}added_ms_per_decision"], *ratios)
         print()
-    ours = contenders["mlgo/Inline-v0"]
-    met = bool(ours["added_ms_per_decision"] <= MOST_ADDED_MS and ours["ratio_to_smallest_loop"] <= MOST_RATIO)
+    ours = result["hosts"][ENVIRONMENT]
+    met = ours["added_ms_per_decision"] <= MAX_ADDED_MS and ours["ratio_to_smallest_loop"] <= MAX_RATIO
+    verdict = "met" if met else "missed"
     print(
-        f"targets, by the clock: at most {MOST_ADDED_MS:.2f} ms added per decision, "
-        f"at most {MOST_RATIO} times the smallest loop: " + ("met" if met else "missed")
+        f"targets, by the clock: {MAX_ADDED_MS:.2f} ms per decision, {MAX_RATIO} of the smallest host loop: {verdict}"
     )
-    return met
+    return bool(met)
 
 
 def main() -> None:
-    """Read the command line, measure, print, write."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    """Measure, print, write."""
+    parser = command_line(__doc__)
     parser.add_argument("--corpus", default="zstd", help="any corpus of mlgo-gym (default: zstd)")
     parser.add_argument("--module", help="a module of it (default: the largest)")
     parser.add_argument("--clang", help="a path or a name on PATH (default: $MLGO_CLANG, else the bundled one)")
-    parser.add_argument("--repetitions", type=int, default=15, help="compiles per contender (default: 15)")
-    parser.add_argument("--output", type=Path, default=Path("runs/step_overhead.json"), help="where to write JSON")
+    parser.add_argument("--repetitions", type=int, default=15, help="compiles per host (default: 15)")
+    parser.add_argument("--output", type=Path, default=Path("runs/step_overhead.json"), help="JSON file to write")
     options = parser.parse_args()
     try:
         result = compare(options.corpus, options.module, options.clang, options.repetitions)
     except MlgoError as error:
         raise SystemExit(str(error)) from None
     met = show(result)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(result, indent=1) + "\n")
+    write_json(options.output, result)
     sys.exit(0 if met else 1)
 
 

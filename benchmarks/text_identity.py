@@ -1,17 +1,16 @@
-"""Whether a recorded module compiles to the code of its source, and which flags of a build get in the way.
+"""Compares the code of recorded modules with the code of their sources, and tries flags of builds.
 
-    python benchmarks/text_identity.py zstd lz4 brotli snappy
-    python benchmarks/text_identity.py --flags
+    python -m benchmarks.text_identity zstd lz4 brotli snappy
+    python -m benchmarks.text_identity --flags
 
-The first takes each module of datasets: its bitcode is compiled with its recorded flags, its source is compiled by the
-driver with the flags of the catalogue at the same level, in another folder, and the executable sections of both objects
-are compared byte for byte. The second does so for builds of a C and a C++ source with one more flag each.
+The first command prints, for each dataset, the modules whose executable sections differ. The bitcode is compiled with
+its recorded flags; the source is compiled by the driver with the flags of the catalogue, in another folder. The second
+command does the same for recorded builds of a C and a C++ source with one more flag each.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import shutil
 import subprocess
 import tempfile
 from collections import Counter
@@ -21,86 +20,17 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from mlgo_gym.corpus.catalogue import find_dataset
-from mlgo_gym.corpus.driver_options import PORTABLE_TARGET, driver_options
+from benchmarks.measuring import command_line, write_json
+from mlgo_gym.corpus.commands.driver import PORTABLE_TARGET, driver_options
+from mlgo_gym.corpus.datasets.catalogue import find_dataset
+from mlgo_gym.corpus.datasets.sources import compile_commands, fetch_archives, unpack_sources
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.record import record_build
-from mlgo_gym.corpus.sources import compile_commands, fetch_archives, unpack_sources
+from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
-SOURCES = {
-    "table.c": r"""
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-struct entry { struct entry *next; unsigned key; char name[24]; };
-static struct entry *table[64];
-static unsigned hash(const char *text) {
-  unsigned h = 5381;
-  while (*text) h = h * 33 + (unsigned char)*text++;
-  return h;
-}
-static struct entry *find(const char *name) {
-  struct entry *e = table[hash(name) % 64];
-  while (e && strcmp(e->name, name)) e = e->next;
-  return e;
-}
-int insert(const char *name) {
-  if (find(name)) return 0;
-  struct entry *e = malloc(sizeof *e);
-  if (!e) { fprintf(stderr, "%s: out of memory\n", __FILE__); abort(); }
-  e->key = hash(name);
-  strncpy(e->name, name, sizeof e->name - 1);
-  e->next = table[e->key % 64];
-  table[e->key % 64] = e;
-  return 1;
-}
-double mean(const double *values, int count) {
-  double sum = 0;
-  for (int i = 0; i < count; i++) sum += values[i] / count;
-  return sum;
-}
-void swap(int *values, int count) {
-  int copy[count];
-  for (int i = 0; i < count; i++) copy[i] = values[count - 1 - i];
-  memcpy(values, copy, sizeof copy);
-}
-#ifdef STAMP
-int stamp(void) { return STAMP[0] * sizeof STAMP; }
-#endif
-""",
-    "shapes.cpp": r"""
-struct Shape { virtual ~Shape() {} virtual double area() const = 0; };
-struct Square : Shape { double side = 0; double area() const override { return side * side; } };
-template <typename T> struct List {
-  T *items = nullptr; int count = 0, room = 0;
-  ~List() { delete[] items; }
-  void add(const T &item) {
-    if (count == room) {
-      T *larger = new T[room = room * 2 + 4];
-      for (int i = 0; i < count; i++) larger[i] = items[i];
-      delete[] items;
-      items = larger;
-    }
-    items[count++] = item;
-  }
-};
-static int next() { static int number = 7; return ++number; }
-double total(Shape **shapes, int count) {
-  List<double> areas;
-  for (int i = 0; i < count; i++)
-    if (auto *square = dynamic_cast<Square *>(shapes[i])) areas.add(square->area() * next());
-  if (!areas.count) throw count;
-  double sum = 0;
-  auto add = [&](double area) { sum += area; };
-  for (int i = 0; i < areas.count; i++) add(areas.items[i]);
-  return sum;
-}
-int safely(Shape **shapes, int count) { try { return total(shapes, count) > 1; } catch (int) { return -1; } }
-""",
-}
+SOURCES = [Path(__file__).with_name("sources") / name for name in ("table.c", "shapes.cpp")]
 FLAGS = (
     """
 -O0|-O3|-Wall -Wextra|-DNDEBUG|-fPIC|-fno-pic|-fno-plt|-fvisibility=hidden|-fsemantic-interposition|-mcmodel=large
@@ -123,34 +53,33 @@ FLAGS = (
     .replace("\n", "|")
     .split("|")
 )
-"""What a build may be called with, one by one."""
+"""Flags that builds use; each is tried alone."""
 
 
 def executable_sections(path: Path) -> Counter[tuple[str, bytes]]:
-    """Return name and contents of each executable section of an object, as often as it is there."""
+    """Count the executable sections of an object by name and contents."""
     with path.open("rb") as file:
         sections = (part for part in ELFFile(file).iter_sections() if part["sh_flags"] & 4)
         return Counter((part.name, part.data()) for part in sections)
 
 
 def run(command: Sequence[str], folder: Path) -> str | None:
-    """Run a compiler; return what it says where it fails."""
-    answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    return None if answer.returncode == 0 else answer.stderr.strip().splitlines()[0]
+    """Run a compiler; return the first line of its error, or None."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else done.stderr.strip().splitlines()[0]
 
 
 def compile_module(module: Module, toolchain: Toolchain, output: Path) -> str | None:
-    """Compile recorded bitcode with its recorded flags and nothing else."""
-    return run(
-        [*toolchain.command, *(module.flags or ()), "-x", "ir", str(module.bitcode), "-o", str(output)], output.parent
-    )
+    """Compile recorded bitcode with its recorded flags only."""
+    words = ["-x", "ir", str(module.bitcode), "-o", str(output)]
+    return run([*toolchain.command, *(module.flags or ()), *words], output.parent)
 
 
-def driver(toolchain: Toolchain, language: str, target: str | None) -> tuple[list[str], tuple[str, ...]]:
-    """Return the start of a driver's command line, and its end."""
-    options = driver_options(toolchain, target)
+def driver(toolchain: Toolchain, language: str, target: str | None) -> tuple[list[str], list[str]]:
+    """Return the first and the last words of a driver's command line."""
+    before, after = driver_options(toolchain, target)
     mode = "g++" if language == "C++" else "gcc"
-    return [*toolchain.command, f"--driver-mode={mode}", *options.before], options.after
+    return [*toolchain.command, f"--driver-mode={mode}", *before], after
 
 
 def compare_dataset(name: str, optimize: str, toolchain: Toolchain, jobs: int) -> dict[str, object]:
@@ -163,17 +92,17 @@ def compare_dataset(name: str, optimize: str, toolchain: Toolchain, jobs: int) -
 
         def compare(module: Module) -> str:
             output = Path(scratch) / module.name.replace("/", "%")
-            direct, again = output.with_suffix(".direct.o"), output.with_suffix(".again.o")
+            direct, recorded = output.with_suffix(".direct.o"), output.with_suffix(".recorded.o")
             start, end = driver(toolchain, "C", PORTABLE_TARGET)
             words = [word for word in commands[module.name] if word != module.name]
             words.remove("-o")
             problem = run([*start, *words, *end, "-w", f"-{optimize}", "-o", str(direct)], folder)
-            problem = problem or compile_module(module, toolchain, again)
-            return problem or verdict(direct, again)
+            problem = problem or compile_module(module, toolchain, recorded)
+            return problem or verdict(direct, recorded)
 
         with ThreadPoolExecutor(jobs) as pool:
             verdicts = dict(zip(corpus.names, pool.map(compare, corpus), strict=True))
-    differing = {module: said for module, said in verdicts.items() if said != "identical"}
+    differing = {module: found for module, found in verdicts.items() if found != "identical"}
     return {"dataset": name, "level": optimize, "modules": len(verdicts), "differing": differing}
 
 
@@ -182,69 +111,74 @@ def compare_flag(flag: str, optimize: str, toolchain: Toolchain) -> dict[str, st
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "project"
         folder.mkdir()
-        for name, text in SOURCES.items():
-            (folder / name).write_text(text)
-        return {name: compare_source(folder, name, flag, optimize, toolchain) for name in SOURCES}
+        copies = [Path(shutil.copy(source, folder)) for source in SOURCES]
+        return {copy.name: compare_source(copy, flag, optimize, toolchain) for copy in copies}
 
 
-def compare_source(folder: Path, name: str, flag: str, optimize: str, toolchain: Toolchain) -> str:
+def compare_source(source: Path, flag: str, optimize: str, toolchain: Toolchain) -> str:
     """Record the compile of one source, and compare its module with the source."""
-    compiler, language = ("cc", "C") if name.endswith(".c") else ("c++", "C++")
-    corpus, log = folder.with_name(name), folder.with_name(f"{name}.log")
-    direct, again = folder.with_name(f"{name}.direct.o"), folder.with_name(f"{name}.again.o")
-    source = str(folder / name)
-    command = [compiler, *flag.split(), "-c", source, "-o", f"{name}.o"]
+    compiler, language = ("cc", "C") if source.suffix == ".c" else ("c++", "C++")
+    folder, name = source.parent, source.name
+    direct, recorded, log = (folder.with_name(name + ending) for ending in (".direct.o", ".recorded.o", ".log"))
+    command = [compiler, *flag.split(), "-c", str(source), "-o", f"{name}.o"]
+    corpus = folder.with_name(name)
     try:
-        build = record_build(command, corpus, optimize=optimize, toolchain=toolchain, folder=folder, log=log)
+        recording = record_build(
+            command,
+            corpus,
+            optimize=optimize,
+            toolchain=toolchain,
+            folder=folder,
+            log=log,
+            keep_interrupted=False,
+        )
     except CorpusError:
-        said = log.read_text().strip().splitlines()
-        return f"not compiled: {said[0]}" if said else "no compile to an object"
-    if not build.recording.modules:
-        return f"not recorded: {build.recording.failures[0].message.splitlines()[0]}"
+        lines = log.read_text().strip().splitlines()
+        return f"not compiled: {lines[0]}" if lines else "no compile to an object"
+    if not recording.modules:
+        return f"not recorded: {recording.failures[0].message.splitlines()[0]}"
     (module,) = open_corpus(corpus, toolchain=toolchain)
     start, end = driver(toolchain, language, None)
-    problem = run([*start, *flag.split(), "-c", source, *end, "-w", f"-{optimize}", "-o", str(direct)], folder)
-    return problem or compile_module(module, toolchain, again) or verdict(direct, again)
+    words = [*start, *flag.split(), "-c", str(source), *end, "-w", f"-{optimize}", "-o", str(direct)]
+    return run(words, folder) or compile_module(module, toolchain, recorded) or verdict(direct, recorded)
 
 
-def verdict(direct: Path, again: Path) -> str:
-    """Return whether two objects have equal executable sections, and how many have not."""
+def verdict(direct: Path, recorded: Path) -> str:
+    """Return `identical`, or the number of executable sections that differ."""
     if direct.read_bytes()[:4] != b"\x7fELF":
-        return "the build makes no machine code"
-    first, second = executable_sections(direct), executable_sections(again)
+        return "no machine code"
+    first, second = executable_sections(direct), executable_sections(recorded)
     return "identical" if first == second else f"{(first - second).total()} of {first.total()} sections differ"
 
 
 def main() -> None:
-    """Compare and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("datasets", nargs="*")
-    parser.add_argument("--flags", action="store_true", help="try the flags of builds that are listed here")
-    parser.add_argument("--flag", action="append", default=[], help="try this flag, or these with blanks between")
-    parser.add_argument("--optimize", default="Oz")
-    parser.add_argument("--clang", default="bundled")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    toolchain = find_toolchain(arguments.clang)
+    """Compare, print, write."""
+    parser = command_line(__doc__)
+    parser.add_argument("datasets", nargs="*", help="datasets of the catalogue")
+    parser.add_argument("--flags", action="store_true", help="try all flags of this program's list")
+    parser.add_argument("--flag", action="append", default=[], help="try these flags, with blanks between; repeatable")
+    parser.add_argument("--optimize", default="Oz", help="level (default: Oz)")
+    parser.add_argument("--clang", default="bundled", help="the compiler (default: the bundled one)")
+    parser.add_argument("--jobs", type=int, default=2, help="number of threads (default: 2)")
+    parser.add_argument("--json", type=Path, help="JSON file to write")
+    options = parser.parse_args()
+    toolchain = find_toolchain(options.clang)
     results: dict[str, object] = {"clang": toolchain.version_text}
-    for name in arguments.datasets:
-        outcome = compare_dataset(name, arguments.optimize, toolchain, arguments.jobs)
+    for name in options.datasets:
+        outcome = compare_dataset(name, options.optimize, toolchain, options.jobs)
         differing = outcome["differing"]
         assert isinstance(differing, dict)
-        print(f"{name} at -{arguments.optimize}: {outcome['modules']} modules, {len(differing)} differ", flush=True)
-        for module, said in differing.items():
-            print(f"    {module}: {said}")
+        print(f"{name} at -{options.optimize}: {outcome['modules']} modules, {len(differing)} differ", flush=True)
+        for module, found in differing.items():
+            print(f"    {module}: {found}")
         results[name] = outcome
-    flags = [*(FLAGS if arguments.flags else ()), *arguments.flag]
-    if flags:
-        with ThreadPoolExecutor(arguments.jobs) as pool:
-            outcomes = pool.map(lambda flag: compare_flag(flag, arguments.optimize, toolchain), flags)
-            for flag, verdicts in zip(flags, outcomes, strict=True):
-                print(f"{flag or '(none)':55} {'; '.join(dict.fromkeys(verdicts.values()))}", flush=True)
-                results[flag] = verdicts
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=2) + "\n")
+    flags = [*(FLAGS if options.flags else ()), *options.flag]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        outcomes = pool.map(lambda flag: compare_flag(flag, options.optimize, toolchain), flags)
+        for flag, verdicts in zip(flags, outcomes, strict=True):
+            print(f"{flag or '(none)':55} {'; '.join(dict.fromkeys(verdicts.values()))}", flush=True)
+            results[flag] = verdicts
+    write_json(options.json, results)
 
 
 if __name__ == "__main__":

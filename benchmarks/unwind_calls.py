@@ -1,9 +1,9 @@
-"""Forbid the inlining of every call that is only reached by unwinding, in the text of a module.
+"""Forbids inlining of the calls that only unwinding reaches, in the text of a module.
 
-The experiment behind an exception of `docs/exactness.md`. Where the inliner finds that a callee cannot throw, it makes
-the `invoke` a call, and nothing reaches the landing pad any more until the function is simplified. Clang's own inliner
-still inlines the calls there; the ML advisor neither inlines them nor asks (`getSkipAdviceIfUnreachableCallsite()` in
-LLVM's MLInlineAdvisor.cpp). With those calls forbidden to both, what is left of a difference has another cause.
+`benchmarks/own_choices.py` uses this to test one cause of exceptions. If the inliner finds that a callee cannot throw,
+it turns the `invoke` into a call, and the landing pad stays unreachable until the function is simplified. Clang's own
+inliner inlines the calls there; the ML advisor neither inlines them nor requests decisions
+(`getSkipAdviceIfUnreachableCallsite()` in LLVM's MLInlineAdvisor.cpp).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIRST_NEW = 1_000_000
 
 
 def forbid_unwind_calls(text: str) -> tuple[str, int]:
-    """Return the text of a module whose calls that are only reached by unwinding are `noinline`, and how many."""
+    """Make the calls that only unwinding reaches `noinline`; return the new text and the number of calls."""
     groups = dict(_GROUP.findall(text))
     renamed: dict[str, str] = {}
     count = 0
@@ -50,7 +50,7 @@ def forbid_unwind_calls(text: str) -> tuple[str, int]:
                 blocks.append((f"%{label[1]}", []))
             blocks[-1][1].append(line)
         reached = _reached(dict(blocks))
-        return "\n".join(line if name in reached else forbid(line) for name, own in blocks for line in own)
+        return "\n".join(line if name in reached else forbid(line) for name, block in blocks for line in block)
 
     changed = _DEFINITION.sub(change, text)
     attributes = (f"attributes {new} = {{ {groups.get(old, '')} noinline }}\n" for old, new in renamed.items())
@@ -58,31 +58,34 @@ def forbid_unwind_calls(text: str) -> tuple[str, int]:
 
 
 def _reached(blocks: dict[str, list[str]]) -> set[str]:
-    """Return the blocks that are reached from the entry, which has no name, without unwinding."""
+    """Return the blocks that the entry block, which has no name, reaches without unwinding."""
     reached: set[str] = set()
-    left = [""]
-    while left:
-        name = left.pop()
+    pending = [""]
+    while pending:
+        name = pending.pop()
         if name in reached or name not in blocks:
             continue
         reached.add(name)
-        left += _TARGET.findall(_UNWIND.sub("", "\n".join(blocks[name])))
+        pending += _TARGET.findall(_UNWIND.sub("", "\n".join(blocks[name])))
     return reached
 
 
 def forbid_in_bitcode(bitcode: Path, folder: Path, version: str) -> tuple[Path, int] | None:
-    """Return such a module as bitcode in a folder, and how many calls there are; None without LLVM's tools.
+    """Write a copy of a module with those calls forbidden.
 
     Args:
         bitcode: the module.
-        folder: where the other one is written.
-        version: which `llvm-dis-VERSION` and `llvm-as-VERSION` can read it.
+        folder: folder of the copy.
+        version: major version of the `llvm-dis-VERSION` and `llvm-as-VERSION` to run.
+
+    Returns:
+        The copy and the number of calls; None if one of the two tools is not installed.
     """
-    dis, made = (shutil.which(f"llvm-{tool}-{version}") for tool in ("dis", "as"))
-    if dis is None or made is None:
+    disassembler, assembler = (shutil.which(f"llvm-{tool}-{version}") for tool in ("dis", "as"))
+    if disassembler is None or assembler is None:
         return None
-    text = subprocess.run([dis, bitcode, "-o", "-"], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([disassembler, bitcode, "-o", "-"], capture_output=True, text=True, check=True).stdout
     changed, count = forbid_unwind_calls(text)
     path = folder / "forbidden.bc"
-    subprocess.run([made, "-", "-o", path], input=changed, text=True, check=True)
+    subprocess.run([assembler, "-", "-o", path], input=changed, text=True, check=True)
     return path, count

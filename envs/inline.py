@@ -8,16 +8,14 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.utils import EzPickle
-from typing_extensions import Unpack
 
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.options import EnvOptions
+from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.episode.probe import probe
-from mlgo_gym.llvm.advisors import INLINING, Advisor
+from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.feature_table import INLINING_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.tasks.measurement import Measurement
@@ -63,22 +61,22 @@ class InlineTask(Task):
         self.observation_space = self.layout.flat_space() if flat else self.layout.dict_space()
         self._see = self.layout.flat if flat else self.layout.tensors
         self._flat = flat
-        self._default = _offset(header, "inlining_default")
+        self._default = _offset(header, INLINING_DEFAULT)
         self._block_count = _offset(header, "callee_basic_block_count")
 
     def flags(self, toolchain: Toolchain) -> tuple[str, ...]:
-        """Return no flags, but find out whether this clang writes its own choice where the header says.
+        """Return no flags; detect whether this clang writes its own choice to the right feature.
 
         Before llvm/llvm-project#141453 it overwrote `callee_basic_block_count`, and `inlining_default` was always 0.
         """
         found = probe(toolchain, INLINING)
         # The call of the tiny module saves instructions: every clang inlines it.
-        offset = _offset(found.header, "inlining_default")
+        offset = _offset(found.header, INLINING_DEFAULT)
         self._misplaced = not any(found.first[offset : offset + _WIDTH])
         return ()
 
     def features(self, decision: Decision) -> bytes:
-        """Return the features with clang's own choice moved to its place, and 0 where it was written instead."""
+        """Return the features with clang's own choice in `inlining_default`, and 0 in the overwritten count."""
         payload = decision.payload
         if not self._misplaced:
             return payload
@@ -116,7 +114,7 @@ class InlineTask(Task):
         return _ADVICE[number] if number in (0, 1) and number == action else None
 
     def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
-        """Return the bytes that the decisions of one function saved, where an episode is that."""
+        """Return the bytes that the decisions of one function saved, with `scope="function"`."""
         if function is None:
             return {}
         assert measurement.sizes is not None, "an inlining compile goes to its end"
@@ -124,7 +122,7 @@ class InlineTask(Task):
         return {"saved": float(baseline.sizes.text - measurement.sizes.text)}
 
     def describe(self, decision: Decision) -> list[tuple[str, str]]:
-        """Return the features that say most about a call site."""
+        """Return the main features of a call site."""
         record = np.frombuffer(self.features(decision), self.layout.dtype)[0]
         values = {spec.name: record[spec.name].item() for spec in self.layout.header.features if spec.size == 1}
         return [(label, template.format_map(values)) for label, template in _MAIN_FEATURES]
@@ -150,18 +148,19 @@ class InlineEnv(CompilerEnv):
 
     ## Description
 
-    LLVM's inliner visits the call graph bottom-up and, for each direct call that may legally be inlined and that no
-    attribute decides (`always_inline`, `noinline`, recursion), asks whether to inline it. One episode is one compile
-    of one module.
+    LLVM's inliner visits the call graph bottom-up. It requests a decision for each direct call that may legally be
+    inlined and that no attribute decides (`always_inline`, `noinline`, recursion). One episode is one compile of one
+    module, or with `scope="function"` the decisions of one component of the call graph.
 
     ## Observation space
 
     With `observation="flat"` a `Box(-2**53, 2**53, (N,), float32)`, whose elements are named by `feature_names`; with
     `"dict"` the raw tensors, each `int64` of shape `(1,)`. N is 36 on clang 17 and 18, and 39 from clang 19 on. The
     features are those of llvm/Analysis/InlineModelFeatureMaps.h, `callee_basic_block_count` to `threshold` and the
-    like; the last, `inlining_default`, is what clang's own heuristic would do. All are counts, costs in LLVM's
-    inline-cost units (5 per instruction), or flags. Before llvm/llvm-project#141453 (clang 21) clang wrote its own
-    choice over `callee_basic_block_count`: there `inlining_default` is put right, and the lost count is 0.
+    like. The last one, `inlining_default`, is the choice of clang's own heuristic. All are counts, costs in LLVM's
+    inline-cost units (5 per instruction), or flags. Before llvm/llvm-project#141453 (clang 21) clang overwrote
+    `callee_basic_block_count` with its own choice; the environment corrects `inlining_default` there, and the count
+    is 0. With `callee_features=True` the 21 callee features follow.
 
     ## Action space
 
@@ -172,12 +171,12 @@ class InlineEnv(CompilerEnv):
     | 0 | keep the call |
     | 1 | inline it |
 
-    Both are always legal; a number outside the space is an illegal action.
+    Both are always legal. A number outside the space is an illegal action.
 
     ## Rewards
 
-    0 until the end; then by `reward` and `metric` the size of the object against a plain compile by the same clang
-    with the same flags. By default `1 - text / baseline_text`: 0.02 is 2 % smaller.
+    0 until the end. The last reward compares the size of the object with a plain compile by the same clang with the
+    same flags, as `reward` and `metric` define. Default: `1 - text / baseline_text`; 0.02 means 2 % smaller.
 
     ## Starting state
 
@@ -186,17 +185,17 @@ class InlineEnv(CompilerEnv):
 
     ## Episode end
 
-    `terminated` when clang has written the object file. `truncated` only when the compile failed; then `info["error"]`
-    says why and the reward is `error_reward`. The inliner stops asking when its estimate of the module's size has
-    doubled (`-ml-advisor-size-increase-threshold`).
+    `terminated` when clang has written the object file. `truncated` only if the compile failed, with the reward
+    `error_reward` and `info["error"]`. The inliner requests no more decisions when its estimate of the module's size
+    has doubled (`-ml-advisor-size-increase-threshold`).
 
     ## Info
 
-    Clang's own choice at each decision, `default_action`, is exact; at the end the sizes, each with its `baseline_…`.
+    `default_action`, clang's own choice, is exact. The last info has the sizes and their `baseline_…`.
 
     ## Arguments
 
-    Those of every environment; all but a `Corpus` object are plain JSON values.
+    All are JSON values, except a `Corpus` object.
 
     ```python
     import gymnasium as gym
@@ -210,10 +209,7 @@ class InlineEnv(CompilerEnv):
     """
 
     task_type = InlineTask
-
-    def __init__(self, **options: Unpack[EnvOptions]) -> None:
-        super().__init__(InlineTask(), **options)
-        EzPickle.__init__(self, **options)
+    options_type = InliningOptions
 
 
 class InlineVectorEnv(CompilerVectorEnv):

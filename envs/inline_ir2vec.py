@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
-from gymnasium.utils import EzPickle
-from typing_extensions import Unpack
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs.inline import InlineTask
-from mlgo_gym.episode.options import EnvOptions
+from mlgo_gym.episode.options import InliningOptions, option
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.ir2vec import ARGUMENTS, ENTITIES, OPCODES, TYPES, vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -18,7 +15,7 @@ from mlgo_gym.tasks.feature_table import EMBEDDINGS_TABLE, INLINING_TABLE, Featu
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 OLDEST_CLANG = 22
-"""clang 20 and 21 have the flags, but fail or crash with them."""
+"""Oldest clang with working embeddings; clang 20 and 21 fail or crash with the flags."""
 
 
 class InlineIR2VecTask(InlineTask):
@@ -30,11 +27,6 @@ class InlineIR2VecTask(InlineTask):
 
     name: ClassVar[str] = "inlining"
     tables: ClassVar[tuple[FeatureTable, ...]] = (INLINING_TABLE, EMBEDDINGS_TABLE)
-    arguments: ClassVar[Mapping[str, str]] = {
-        "vocabulary": 'the vocabulary of the embeddings: `"one-hot"`, or a JSON file with the keys `Opcodes`, `Types` '
-        "and `Arguments`, each a mapping from an entity of `llvm-ir2vec entities` to a list of numbers, equally many "
-        "for all",
-    }
 
     def __init__(self, vocabulary: str) -> None:
         self._vocabulary = vocabulary
@@ -48,8 +40,8 @@ class InlineIR2VecTask(InlineTask):
         """
         if toolchain.version[0] < OLDEST_CLANG:
             raise ToolchainError(
-                f"embeddings need clang {OLDEST_CLANG} or newer; {toolchain.command[0]} is {toolchain.version_text}, "
-                "and clang 20 and 21 fail or crash with them: use mlgo/Inline-v0, or the bundled compiler"
+                f"expected clang {OLDEST_CLANG} or newer for embeddings, got {toolchain.command[0]} "
+                f"{toolchain.version_text}; use mlgo/Inline-v0, or the bundled compiler"
             )
         path = vocabulary_file(self._vocabulary)
         return ("-mllvm", f"-ml-inliner-ir2vec-vocab-file={path}", "-mllvm", f"-ir2vec-vocab-path={path}")
@@ -70,20 +62,36 @@ class InlineIR2VecTask(InlineTask):
             self.feature_names = tuple(readable.get(name, name) for name in self.feature_names)
 
 
+@dataclass(frozen=True, slots=True)
+class InlineIR2VecOptions(InliningOptions):
+    """The arguments of `mlgo/InlineIR2Vec-v0`."""
+
+    vocabulary: str = option(
+        "one-hot",
+        """Vocabulary of the embeddings: `"one-hot"`, or a JSON file with the keys `Opcodes`, `Types` and `Arguments`,
+        each a mapping from an entity of `llvm-ir2vec entities` to a list of numbers of one length.""",
+    )
+
+    @property
+    def task_arguments(self) -> dict[str, Any]:
+        """The vocabulary."""
+        return {"vocabulary": self.vocabulary}
+
+
 class InlineIR2VecEnv(CompilerEnv):
-    """Decide, call by call, whether clang inlines, seeing what caller and callee are made of.
+    """Decide, call by call, whether clang inlines, with embeddings of caller and callee.
 
     ## Description
 
-    `mlgo/Inline-v0` with two more features: embeddings of the caller and the callee as they are at that moment, made
-    by LLVM's IR2Vec from a vocabulary. It needs clang 22 or newer.
+    `mlgo/Inline-v0` with two more features: embeddings of the current code of caller and callee by LLVM's IR2Vec, from
+    a vocabulary. It needs clang 22 or newer.
 
     ## Observation space
 
     That of `mlgo/Inline-v0`, and `callee_embedding` and `caller_embedding`, each `float32` of shape `(D,)`. With the
-    built-in vocabulary, `vocabulary="one-hot"`, D is 110 and they are exact histograms: how many instructions there
-    are of each opcode, of each result type, how many operands of each kind, and how many comparisons by each
-    predicate. A flat observation then has readable names, such as `callee_opcode_Load`, in `feature_names`.
+    built-in vocabulary, `vocabulary="one-hot"`, D is 110 and they are exact histograms: numbers of instructions by
+    opcode and by result type, of operands by kind, and of comparisons by predicate. `feature_names` has readable names
+    such as `callee_opcode_Load`.
 
     ## Action space
 
@@ -107,8 +115,7 @@ class InlineIR2VecEnv(CompilerEnv):
 
     ## Arguments
 
-    Those of every environment, and `vocabulary`: `"one-hot"`, or a JSON file with the keys `Opcodes`, `Types` and
-    `Arguments`, each a mapping from an entity of `llvm-ir2vec entities` to a list of D numbers.
+    Those of `mlgo/Inline-v0`, and `vocabulary`.
 
     ```python
     import gymnasium as gym
@@ -122,10 +129,7 @@ class InlineIR2VecEnv(CompilerEnv):
     """
 
     task_type = InlineIR2VecTask
-
-    def __init__(self, *, vocabulary: str = "one-hot", **options: Unpack[EnvOptions]) -> None:
-        super().__init__(InlineIR2VecTask(vocabulary), **options)
-        EzPickle.__init__(self, vocabulary=vocabulary, **options)
+    options_type = InlineIR2VecOptions
 
 
 class InlineIR2VecVectorEnv(CompilerVectorEnv):

@@ -8,24 +8,22 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
-from gymnasium.utils import EzPickle
-from typing_extensions import Unpack
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs.inline import InlineTask
 from mlgo_gym.envs.regalloc_evict import EvictTask
 from mlgo_gym.envs.regalloc_priority import SCALE, PriorityTask, size_order
-from mlgo_gym.episode.options import EnvOptions
+from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.llvm.advisors import ADVISORS, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.feature_table import EVICTION_TABLE, INLINING_TABLE, PRIORITY_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.tasks.task import Task
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 INLINING, EVICTION, PRIORITY = range(3)
-"""The index of each kind of decision, in the order in which clang comes to them."""
+"""Index of each kind of decision, in clang's order."""
 
 PRIORITY_CHOICES = (
     ("in the order of sizes", 1.0),
@@ -36,7 +34,7 @@ PRIORITY_CHOICES = (
     ("as if it had four times its size", 4.0),
     ("first", None),
 )
-"""What an action on a priority means: the factor on the live range's size, where it is one."""
+"""Meaning of each priority action, and the factor on the live range's size if there is one."""
 
 _FIRST = struct.pack("<f", SCALE)
 _LAST = struct.pack("<f", 0.0)
@@ -63,7 +61,7 @@ class JointTask(Task):
         self._tasks = tasks
         self._layouts = [
             FeatureLayout(self.headers[INLINING]),
-            FeatureLayout(self.headers[EVICTION], leave_out=("mask",)),
+            FeatureLayout(self.headers[EVICTION], exclude_features=("mask",)),
             FeatureLayout(self.headers[PRIORITY]),
         ]
         self._raw = [FeatureLayout(header) for header in self.headers]
@@ -95,7 +93,7 @@ class JointTask(Task):
             self.feature_names = (*kinds, *self.feature_names, *masks)
 
     def observe(self, decision: Decision) -> Any:
-        """Return which decision this is, its features, padded with zeros, and which actions are legal."""
+        """Return the kind of the decision, its features padded with zeros, and the mask."""
         inlining = decision.advisor == INLINING
         payload = self._inline.features(decision) if inlining else decision.payload
         return self._see(decision.advisor, payload, self.action_mask(decision))
@@ -120,13 +118,13 @@ class JointTask(Task):
         return observation
 
     def final_observation(self) -> Any:
-        """Return zeros; the mask allows action 0, for masked distributions need one."""
+        """Return zeros; the mask allows action 0, since masked distributions need a legal action."""
         mask = np.zeros(self.actions, np.int8)
         mask[0] = 1
         return self._see(INLINING, bytes(self._raw[INLINING].dtype.itemsize), mask)
 
     def action_mask(self, decision: Decision) -> npt.NDArray[np.int8]:
-        """Return which actions are legal: those of this kind of decision, and of them what clang allows."""
+        """Return the mask: the actions of this kind of decision that clang allows."""
         mask = np.zeros(self.actions, np.int8)
         start = self._starts[decision.advisor]
         if decision.advisor == EVICTION:
@@ -194,17 +192,17 @@ class JointEnv(CompilerEnv):
 
     ## Description
 
-    One episode is one compile of one module in which the inliner and both advisors of the register allocator ask. All
-    inlining decisions of the module come first; then, function by function, priorities and evictions interleave.
+    One episode is one compile of one module with the decisions of the inliner and of both advisors of the register
+    allocator. All inlining decisions come first. Priorities and evictions follow, interleaved, function by function.
 
     ## Observation space
 
     With `observation="flat"` a `Dict` of `task`, `Discrete(3)`: 0 inlining, 1 eviction, 2 priority; `observations`,
-    `Box(-2**53, 2**53, (N,), float32)`, the features of that kind of decision as its own environment gives them, padded
-    with zeros to the longest; and `action_mask`, `Box(0, 1, (A,), int8)`. `feature_names` names each element as
+    `Box(-2**53, 2**53, (N,), float32)`, the features of that kind of decision as in its own environment, padded with
+    zeros to the longest; and `action_mask`, `Box(0, 1, (A,), int8)`. `feature_names` names each element as
     `inlining | eviction | priority`. With `"dict"` the raw tensors below `inlining`, `eviction` and `priority`; those
-    of the other two are zero. With `"vector"` one `Box` for policies that take no `Dict`: three elements of which that
-    of the kind is 1, the features, and the mask.
+    of the other two kinds are zero. With `"vector"` one `Box` for policies without `Dict` support: the kind in one-hot
+    form (3 elements), the features, and the mask.
 
     ## Action space
 
@@ -219,33 +217,31 @@ class JointEnv(CompilerEnv):
     | 37, 38, 39, 40 | priority: as if the live range had ¼, ½, 2, 4 times its size |
     | 41 | priority: first |
 
-    A single `Discrete` space is what MaskablePPO and all libraries with discrete policies take. An action of another
-    kind of decision, or a masked column, is illegal: clang's own choice is taken and `info["illegal_action"]` is True,
-    or it raises with `strict=True`.
+    MaskablePPO and other libraries with discrete policies take a single `Discrete` space. An action of another kind of
+    decision, or a masked column, is illegal: clang's own choice replaces it and `info["illegal_action"]` is True, or
+    it raises with `strict=True`.
 
     ## Rewards
 
-    0 until the end; then by `reward` and `metric` the size of the object against a plain compile by the same clang.
-    By default `1 - text / baseline_text`.
+    0 until the end. The last reward compares the size of the object with a plain compile by the same clang, as `reward`
+    and `metric` define. Default: `1 - text / baseline_text`.
 
     ## Starting state
 
-    The first decision of a module, sampled uniformly from those of the corpus that have one, or named by
-    `reset(options={"module": name})`.
+    That of `mlgo/Inline-v0`.
 
     ## Episode end
 
-    `terminated` when clang has written the object file. `truncated` only when the compile failed; then `info["error"]`
-    says why and the reward is `error_reward`.
+    `terminated` and `truncated` as in `mlgo/Inline-v0`.
 
     ## Info
 
-    Because clang's own priorities cannot be reproduced from the features, an episode of default actions does not equal
-    the plain compile.
+    An episode of default actions differs from the plain compile, since the features do not determine clang's own
+    priorities.
 
     ## Arguments
 
-    Those of every environment.
+    Those of `mlgo/Inline-v0`; `scope` is `"module"`.
 
     ```python
     import gymnasium as gym
@@ -259,10 +255,7 @@ class JointEnv(CompilerEnv):
     """
 
     task_type = JointTask
-
-    def __init__(self, **options: Unpack[EnvOptions]) -> None:
-        super().__init__(JointTask(), **options)
-        EzPickle.__init__(self, **options)
+    options_type = InliningOptions
 
 
 class JointVectorEnv(CompilerVectorEnv):

@@ -1,4 +1,4 @@
-"""`mlgo/RegAllocEvict-v0`: which live range to evict for one that found no register."""
+"""`mlgo/RegAllocEvict-v0`: the live range to evict for one without a register."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.envs.allocation import AllocationEnv
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.options import AllocationOptions
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import EVICTION, Advisor
 from mlgo_gym.llvm.eviction_rule import default_eviction
-from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.allocation import AllocationTask
 from mlgo_gym.tasks.feature_table import EVICTION_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
@@ -34,16 +35,18 @@ class EvictTask(AllocationTask):
         header = self.headers[0]
         fields: Mapping[str, Any] = header.dtype.fields or {}
         if missing := [name for name in _RULE_FEATURES if name not in fields]:
-            raise ToolchainError(f"the eviction advisor was to have the features {missing}; it has {[*fields]}")
+            raise ToolchainError(
+                f"expected an eviction advisor with the features {missing}, got {[*fields]}; use another clang"
+            )
         self.columns = int(np.prod(header.dtype["mask"].shape))
         self._rule: list[tuple[struct.Struct, int]] = []
         for name in _RULE_FEATURES:
             kind = header.dtype[name].base.char
-            # struct's l is of the machine, q is of eight bytes.
+            # In struct, the size of l depends on the machine; q has eight bytes.
             self._rule.append((struct.Struct(f"<{self.columns}{'q' if kind == 'l' else kind}"), fields[name][1]))
         self._mask_offset = fields["mask"][1]
         self.layout = FeatureLayout(header)
-        self._features = FeatureLayout(header, leave_out=("mask",))
+        self._features = FeatureLayout(header, exclude_features=("mask",))
         self.feature_names = self._features.names
         self.action_space = gym.spaces.Discrete(self.columns)
         self._see: Callable[[bytes], Any] | None = None
@@ -58,13 +61,13 @@ class EvictTask(AllocationTask):
         self._advice = [struct.pack("<q", column) for column in range(self.columns)]
 
     def observe(self, decision: Decision) -> Any:
-        """Return the features of all columns, and which may be chosen."""
+        """Return the features of all columns and the mask."""
         if self._see is not None:
             return self._see(decision.payload)
         return {"observations": self._features.flat(decision.payload), "action_mask": self.action_mask(decision)}
 
     def final_observation(self) -> Any:
-        """Return zeros; the mask allows the last column, for masked distributions need one."""
+        """Return zeros; the mask allows the last column, since masked distributions need a legal action."""
         nothing = bytes(self.layout.dtype.itemsize)
         if self._see is not None:
             return self._see(nothing)
@@ -77,7 +80,7 @@ class EvictTask(AllocationTask):
         return np.frombuffer(decision.payload, "<i8", self.columns, self._mask_offset).astype(np.int8)
 
     def default_action(self, decision: Decision) -> int:
-        """Return LLVM's own choice, near-exactly: see `mlgo_gym.llvm.eviction_rule`."""
+        """Return LLVM's own choice as far as the features determine it (`mlgo_gym.llvm.eviction_rule`)."""
         payload = decision.payload
         return default_eviction(*(columns.unpack_from(payload, offset) for columns, offset in self._rule))
 
@@ -119,25 +122,25 @@ class EvictTask(AllocationTask):
         return "evict nothing" if column == self.columns - 1 else f"evict from column {column}"
 
 
-class RegAllocEvictEnv(AllocationEnv):
+class RegAllocEvictEnv(CompilerEnv):
     """Decide which live range loses its register.
 
     ## Description
 
-    LLVM's greedy register allocator takes live ranges from a queue. When one, the candidate, finds no free register,
-    the allocator may evict the live ranges that occupy one; they go back to the queue, to be assigned elsewhere, split
-    or spilled. At each such point it asks which register to free. One episode is one compile of one module, or, with
-    `scope="function"`, the allocation of one function of it.
+    LLVM's greedy register allocator takes live ranges from a queue. If a live range, the candidate, finds no free
+    register, the allocator may evict the live ranges of one register. They return to the queue, to be assigned
+    elsewhere, split or spilled. The decision is which register to free. One episode is one compile of one module, or
+    with `scope="function"` the allocation of one function of it.
 
     ## Observation space
 
     With `observation="flat"` a `Dict` of `observations`, `Box(-2**53, 2**53, (N,), float32)` whose elements are named
     by `feature_names` (N is 628 where there are 33 columns), and `action_mask`, `Box(0, 1, (33,), int8)`. With `"dict"`
-    the raw tensors, and with `"vector"` one `Box` of them all, from `mask[0]` on, for policies that take no `Dict`. The
-    number of columns comes from the compiler's header. Each feature but `progress` has one value
-    per column: columns 0 to 31 are positions in the allocation order, column 32 is the candidate itself. All floats
-    but `progress` are divided by their largest value among the columns (MLEvictAdvisor::tryFindEvictionCandidate); NaN
-    stands for an infinite weight and is shown as 0.
+    the raw tensors. With `"vector"` one `Box` of all features, `mask` included, for policies without `Dict` support.
+    The compiler's header defines the number of columns. Each feature except `progress` has one value per column:
+    columns 0 to 31 are positions in the allocation order, column 32 is the candidate itself. All floats except
+    `progress` are divided by their largest value among the columns (MLEvictAdvisor::tryFindEvictionCandidate). A NaN,
+    which means an infinite weight, becomes 0.
 
     ## Action space
 
@@ -148,35 +151,34 @@ class RegAllocEvictEnv(AllocationEnv):
     | 0 … 31 | evict what occupies this register of the allocation order |
     | 32 | evict nothing; legal unless the candidate must have a register |
 
-    An illegal index never reaches clang, which it would crash: with `strict=False` the default rule's choice is taken
-    and `info["illegal_action"]` is True; with `strict=True` it raises. `action_masks()` and `info["action_mask"]` give
-    the mask too.
+    An illegal index never reaches clang, which would crash. With `strict=False` the default action replaces it and
+    `info["illegal_action"]` is True; with `strict=True` it raises. `action_masks()` and `info["action_mask"]` also
+    return the mask.
 
     ## Rewards
 
-    0 until the end; then, by default (`reward="spill_cost"`), the relative change of the weighted cost of spills,
-    reloads, folded reloads and copies in clang's optimisation record, summed over functions, against a plain compile.
-    `"spill_count"` counts spills, reloads and folded reloads; `"text_size"` and the other sizes weigh the object. The
-    weights (`spill_weight` 1, `reload_weight` 4, `folded_reload_weight` 4, `copy_weight` 0.2) are those with which LLVM
-    scores allocations (llvm/lib/CodeGen/RegAllocScore.cpp).
+    0 until the end. The default metric `spill_cost` is the weighted cost of spills, reloads, folded reloads and copies
+    in clang's optimisation record, summed over functions; the reward is its relative change against a plain compile.
+    `spill_count` counts spills, reloads and folded reloads; `text` and the other sizes measure the object. LLVM scores
+    allocations with the same weights (llvm/lib/CodeGen/RegAllocScore.cpp); `cost_weights` changes them.
 
     ## Starting state
 
-    The first question of a module, sampled uniformly from those of the corpus that have one, or named by
-    `reset(options={"module": name})`; with `scope="function"` the first question of a function, sampled uniformly from
-    those of the sampled module that have one, or named by `"function"`.
+    The first decision of a module, sampled uniformly from those of the corpus that have one, or named by
+    `reset(options={"module": name})`. With `scope="function"` the first decision of a function, sampled uniformly from
+    those of the module that have one, or named by `"function"`.
 
     ## Episode end
 
-    `terminated` when clang has written the object file; with `scope="function"`, unless a size is rewarded, as soon as
-    the function's registers are allocated and clang has said what that costs, which are the numbers of its record.
-    `truncated` only when the compile failed; then `info["error"]` says why and the reward is `error_reward`.
+    `terminated` when clang has written the object file. With `scope="function"` and an allocation metric, as soon as
+    clang has reported the cost of the function, with the numbers of its record. `truncated` only if the compile failed,
+    with the reward `error_reward` and `info["error"]`.
 
     ## Default action
 
-    `default_action` comes from a rule that sees what the features show: `mlgo_gym.llvm.eviction_rule` says where that
-    is less than clang sees. Functions with questions whose code comes out byte for byte as plain clang's when the rule
-    answers, and modules where all do (`benchmarks/default_eviction.py`):
+    `default_action` is a rule over the features; `mlgo_gym.llvm.eviction_rule` lists the facts that only clang has. The
+    table counts the functions with decisions whose code equals plain clang's byte for byte when the rule decides, and
+    the modules in which all functions do:
 
     | clang | builtin | zstd | lz4 |
     |---|---|---|---|
@@ -185,18 +187,17 @@ class RegAllocEvictEnv(AllocationEnv):
 
     ## Info
 
-    At the end the costs of allocation and the sizes, each with its `baseline_…`; an episode that ended with its
+    The last info has the allocation costs and the sizes, and their `baseline_…`. An episode that ended with its
     function has no sizes.
 
     ## Arguments
 
-    Those of every environment, and the four weights. Modules are optimised once and episodes only generate code
-    (`preoptimize=True`).
+    Modules are optimised once and episodes only generate code (`preoptimize` in `compile_options`).
 
     ```python
     import gymnasium as gym
     import mlgo_gym
-    env = gym.make("mlgo/RegAllocEvict-v0", corpus="zstd", reward="spill_cost", scope="function")
+    env = gym.make("mlgo/RegAllocEvict-v0", corpus="zstd", metric="spill_cost", scope="function")
     ```
 
     ## Version history
@@ -204,7 +205,8 @@ class RegAllocEvictEnv(AllocationEnv):
     * v0: first version
     """
 
-    task_type: ClassVar[type[AllocationTask]] = EvictTask
+    task_type = EvictTask
+    options_type = AllocationOptions
 
 
 class RegAllocEvictVectorEnv(CompilerVectorEnv):

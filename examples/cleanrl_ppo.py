@@ -1,135 +1,142 @@
-"""PPO in one file, top to bottom, in the manner of CleanRL: four clangs at once, and a network for `mlp:FILE`.
+"""PPO in one file, in the manner of CleanRL: from random weights at -Os, some minutes on two cores.
 
-It starts from a network that has learned by imitation what clang does, takes small steps, and keeps the checkpoint
-that is best on validation modules, the start among them.
+Each decision has its own reward, its credit; decisions of episodes that end after a rollout are not learned from.
 
-pip install 'mlgo-gym[cli,mlp,training]'
-python cleanrl_ppo.py [CORPUS] [STEPS] [FILE]
-mlgo-gym evaluate mlgo/Inline-v0 --policy mlp:FILE
+It keeps the best checkpoint on validation modules, and compares it with clang and a rule on test modules.
+
+pip install 'mlgo-gym[cli,corpus,mlp,training]'
+python cleanrl_ppo.py [CORPUS] [STEPS] [FILE] [SEED]
+mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Os --split test --policy mlp:FILE
 """
 
 import sys
+import time
 
 import gymnasium as gym
+import numpy as np
 import torch
+from hyperparameters import CHECKPOINTS, CORPUS, HIDDEN_FEATURES, hyperparams
 from torch import distributions, nn
 
-from mlgo_gym.adapters.pytorch import read_sequential, sequential
-from mlgo_gym.corpus import open_corpus
-from mlgo_gym.evaluation import evaluate
-from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.training import BestCheckpoint, imitate
-from mlgo_gym.wrappers import vector
+from mlgo_gym import BestCheckpoint, evaluate, open_corpus
+from mlgo_gym.adapters.pytorch import read_sequential
+from mlgo_gym.wrappers import decision_rewards, fit_normalization, vector
 
-NUM_ENVS = 4
-ROLLOUT_STEPS = 256
-UPDATE_EPOCHS = 4
-MINIBATCHES = 4
-LEARNING_RATE = 1e-4  # small: what is good already is soon spoiled
-GAE_LAMBDA = 0.95
-CLIP = 0.2
-DOUBT = 0.05  # how often what has been imitated is not done: what is learned from
-CHECK = 4  # updates between two checkpoints
+SETTINGS = hyperparams["mlgo/Inline-v0"]
+NUM_ENVS, ROLLOUT_STEPS = SETTINGS["n_envs"], SETTINGS["n_steps"]
+CLIP, VALUE_WEIGHT, MAX_GRADIENT = 0.2, 0.5, 0.5
+LARGEST_REWARD = 5.0  # in standard deviations
 
 
-def mlp(inputs: int, outputs: int) -> nn.Sequential:
-    """Return a network with two hidden layers."""
-    return nn.Sequential(
-        nn.Linear(inputs, 64),
-        nn.Tanh(),
-        nn.Linear(64, 64),
-        nn.Tanh(),
-        nn.Linear(64, outputs),
-    )
+def layer(inputs: int, outputs: int, gain: float = 2**0.5) -> nn.Linear:
+    """Return a layer with orthogonal weights of a size, and biases of 0."""
+    made = nn.Linear(inputs, outputs)
+    nn.init.orthogonal_(made.weight, gain)
+    nn.init.zeros_(made.bias)
+    return made
 
 
-def main(corpus: str = "builtin", steps: str = "20000", file: str = "cleanrl_ppo.safetensors") -> None:
-    """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
-    modules = open_corpus(corpus, toolchain=find_toolchain())
+def mlp(inputs: int, outputs: int, gain: float) -> nn.Sequential:
+    """Return a network with two hidden layers, whose last layer has weights of a size."""
+    return nn.Sequential(layer(inputs, 64), nn.Tanh(), layer(64, 64), nn.Tanh(), layer(64, outputs, gain))
+
+
+def learn(
+    actor: nn.Sequential,
+    critic: nn.Sequential,
+    optimizer: torch.optim.Optimizer,
+    seen: torch.Tensor,
+    taken: torch.Tensor,
+    before: torch.Tensor,
+    rewards: torch.Tensor,
+) -> None:
+    """Update both networks on decisions, several times in random minibatches.
+
+    `seen` are observations, `taken` actions, and `before` their log probabilities when they were taken.
+    """
+    parameters = [*actor.parameters(), *critic.parameters()]
+    targets = (rewards / (rewards.std() + 1e-8)).clamp(-LARGEST_REWARD, LARGEST_REWARD)
+    with torch.no_grad():
+        gains = targets - critic(seen)[:, 0]
+    for _ in range(SETTINGS["n_epochs"]):
+        for batch in torch.randperm(len(seen)).split(SETTINGS["batch_size"]):
+            choice = distributions.Categorical(logits=actor(seen[batch]))
+            ratio = (choice.log_prob(taken[batch]) - before[batch]).exp()
+            gain = (gains[batch] - gains[batch].mean()) / (gains[batch].std() + 1e-8)
+            clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
+            policy_loss = -torch.min(ratio * gain, clipped * gain).mean()
+            value_loss = (critic(seen[batch])[:, 0] - targets[batch]).pow(2).mean()
+            entropy = choice.entropy().mean()
+            loss = policy_loss + VALUE_WEIGHT * value_loss - SETTINGS["ent_coef"] * entropy
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT)
+            optimizer.step()
+
+
+def main(
+    corpus: str = CORPUS,
+    steps: str = str(SETTINGS["n_timesteps"]),
+    file: str = "cleanrl_ppo.safetensors",
+    seed: str = "0",
+) -> None:
+    """Train for a number of decisions, and print a table of the best checkpoint, a rule, and clang."""
+    modules = open_corpus(corpus)
     train, valid, test = (modules.split(part) for part in ("fit", "valid", "test"))
-
-    single = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=train)
-    # It sees clang's own choice, so it is with clang everywhere; and it doubts, so it tries other things now and then.
-    clone = imitate(single, rounds=1, episodes=8, leave_out=(), doubt=DOUBT)
-    single.close()
-    normalization = clone.normalization
-    assert normalization is not None
+    with gym.make("mlgo/Inline-v0", corpus=train) as env:
+        normalization = fit_normalization(env, observations=min(20_000, int(steps)))
+    normalization = normalization.select([name for name in normalization.names if name not in HIDDEN_FEATURES])
     envs = vector.NormalizeFeatures(
-        gym.make_vec("mlgo/Inline-v0", num_envs=NUM_ENVS, corpus=train, autoreset_mode="SameStep"),
+        gym.make_vec("mlgo/Inline-v0", num_envs=NUM_ENVS, corpus=train, autoreset_mode="SameStep", credit=True),
         normalization,
     )
 
-    torch.manual_seed(0)
+    torch.manual_seed(int(seed))
     features = len(normalization.names)
-    actor, critic = sequential(clone), mlp(features, 1)
-    optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=LEARNING_RATE)
-
-    def save(name: str) -> str:
-        """Write the actor to a file, and return the policy's specification."""
-        read_sequential(actor, clone).save(name)
-        return f"mlp:{name}"
-
-    imitation = save(f"{file}.imitation")
+    actor, critic = mlp(features, 2, 0.01), mlp(features, 1, 1.0)
+    optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=SETTINGS["learning_rate"], eps=1e-5)
     best = BestCheckpoint("mlgo/Inline-v0", valid, file)
-    best.offer(imitation)
     rollout_steps = max(1, min(ROLLOUT_STEPS, int(steps) // NUM_ENVS))
     updates = max(1, int(steps) // (rollout_steps * NUM_ENVS))
-    first, _ = envs.reset(seed=0)
+    started = time.monotonic()
+    first, _ = envs.reset(seed=int(seed))
     observation = torch.from_numpy(first)
 
     for update in range(1, updates + 1):
         # Act, and keep what is needed to learn from it.
-        observations, actions, log_probs, values, rewards, ends = [], [], [], [], [], []
-        for _ in range(rollout_steps):
+        observations, actions, log_probs = [], [], []
+        rewards = torch.full((rollout_steps, NUM_ENVS), torch.nan)
+        for step in range(rollout_steps):
             with torch.no_grad():
                 choice = distributions.Categorical(logits=actor(observation))
-                value = critic(observation)[:, 0]
             action = choice.sample()
-            following, reward, terminated, truncated, _ = envs.step(action.numpy())
+            following, total, _, _, info = envs.step(action.numpy())
             observations.append(observation)
             actions.append(action)
             log_probs.append(choice.log_prob(action))
-            values.append(value)
-            rewards.append(torch.from_numpy(reward).float())
-            ends.append(torch.from_numpy(terminated | truncated).float())
+            # The credit of all decisions of an episode comes with its last step.
+            for row in np.flatnonzero(info.get("final_info", {}).get("_credit", ())):
+                last = {name: values[row] for name, values in info["final_info"].items()}
+                credit = torch.from_numpy(decision_rewards(last, total[row])[-step - 1 :]).float()
+                rewards[step + 1 - len(credit) : step + 1, row] = credit
             observation = torch.from_numpy(following)
 
-        # Generalized advantage estimation, undiscounted: rewards come at the end of an episode.
-        advantages = [torch.zeros(NUM_ENVS)] * rollout_steps
-        advantage = torch.zeros(NUM_ENVS)
-        with torch.no_grad():
-            next_value = critic(observation)[:, 0]
-        for step in reversed(range(rollout_steps)):
-            goes_on = 1 - ends[step]
-            delta = rewards[step] + goes_on * next_value - values[step]
-            advantage = delta + GAE_LAMBDA * goes_on * advantage
-            advantages[step] = advantage
-            next_value = values[step]
+        known = ~rewards.isnan().flatten()
+        seen, taken, before = (torch.cat(part)[known] for part in (observations, actions, log_probs))
+        learn(actor, critic, optimizer, seen, taken, before, rewards.flatten()[known])
 
-        # Learn from it, several times in random minibatches.
-        seen, taken, before = torch.cat(observations), torch.cat(actions), torch.cat(log_probs)
-        gains = torch.cat(advantages)
-        targets = gains + torch.cat(values)
-        for _ in range(UPDATE_EPOCHS):
-            for batch in torch.randperm(len(seen)).chunk(MINIBATCHES):
-                choice = distributions.Categorical(logits=actor(seen[batch]))
-                ratio = (choice.log_prob(taken[batch]) - before[batch]).exp()
-                gain = (gains[batch] - gains[batch].mean()) / (gains[batch].std() + 1e-8)
-                clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
-                policy_loss = -torch.min(ratio * gain, clipped * gain).mean()
-                value_loss = (critic(seen[batch])[:, 0] - targets[batch]).pow(2).mean() / 2
-                loss = policy_loss + value_loss
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-
-        if update % CHECK == 0 or update == updates:
-            change = best.offer(save(f"{file}.last"))
-            done = update * rollout_steps * NUM_ENVS
-            print(f"{done} decisions: {change:+.2%} on validation modules, best {best.change:+.2%}")
+        if update % max(1, updates // CHECKPOINTS) == 0 or update == updates:
+            read_sequential(actor, normalization).save(f"{file}.last")
+            change = best.offer(f"mlp:{file}.last")
+            minutes, done = (time.monotonic() - started) / 60, update * rollout_steps * NUM_ENVS
+            print(
+                f"{minutes:4.1f} min, {done:7,} decisions: {change:+.2%} on validation modules, "
+                f"best {best.change:+.2%}",
+                flush=True,
+            )
 
     envs.close()
-    policies = {"imitation": imitation, "trained": best.policy, "clang": "default"}
+    policies = {"trained": best.policy, "threshold": "threshold:5", "clang": "default"}
     print(evaluate("mlgo/Inline-v0", corpus=test, policies=policies))
 
 

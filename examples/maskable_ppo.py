@@ -15,13 +15,8 @@ from typing import Any
 import gymnasium as gym
 from sb3_contrib import MaskablePPO
 
-import mlgo_gym  # noqa: F401 - registers the environments
-from mlgo_gym.adapters.sb3_start import start_sb3
-from mlgo_gym.corpus import open_corpus
-from mlgo_gym.evaluation import evaluate
-from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.policies.sb3 import save_sb3
-from mlgo_gym.training import BestCheckpoint, imitate
+from mlgo_gym import BestCheckpoint, evaluate, imitate, open_corpus
+from mlgo_gym.adapters.sb3 import save_sb3, start_sb3
 from mlgo_gym.wrappers import NormalizeFeatures
 
 CHECK = 4
@@ -42,9 +37,9 @@ class CountIllegalActions(gym.Wrapper[Any, Any, Any, Any]):
 
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_ppo.zip") -> None:
     """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
-    modules = open_corpus(corpus, toolchain=find_toolchain())
+    modules = open_corpus(corpus)
     inner = gym.make("mlgo/RegAllocEvict-v0", corpus=modules.split("fit"), scope="function")
-    clone = imitate(inner, rounds=2, episodes=min(int(steps), 300), doubt=0.02)
+    clone = imitate(inner, rounds=2, episodes=min(int(steps), 300), label_smoothing=0.02)
     normalization = clone.normalization
     assert normalization is not None
     counter = CountIllegalActions(inner)

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from mlgo_gym.env import CompilerEnv
-from mlgo_gym.evaluation import evaluate
+from mlgo_gym import CompilerEnv, evaluate
 
 
 class OneBlock:

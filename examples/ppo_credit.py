@@ -19,11 +19,8 @@ import numpy as np
 import torch
 from torch import distributions, nn
 
+from mlgo_gym import BestCheckpoint, evaluate, imitate, open_corpus
 from mlgo_gym.adapters.pytorch import read_sequential, sequential
-from mlgo_gym.corpus import open_corpus
-from mlgo_gym.evaluation import evaluate
-from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.training import BestCheckpoint, imitate
 from mlgo_gym.wrappers import CreditRewards, NormalizeFeatures
 
 UPDATE_STEPS = 1024
@@ -31,7 +28,7 @@ UPDATE_EPOCHS = 4
 MINIBATCHES = 4
 LEARNING_RATE = 1e-4  # small: what is good already is soon spoiled
 CLIP = 0.2
-DOUBT = 0.05  # how often what has been imitated is not done: what is learned from
+LABEL_SMOOTHING = 0.05  # how often what has been imitated is not done: what is learned from
 CHECKS = 5  # checkpoints
 
 
@@ -43,12 +40,12 @@ def main(
     seed: str = "0",
 ) -> None:
     """Learn from clang, train for a number of compiles, and print a table of the policy before, after, and clang."""
-    modules = open_corpus(corpus, toolchain=find_toolchain())
+    modules = open_corpus(corpus)
     train, valid, test = (modules.split(part) for part in ("fit", "valid", "test"))
     with_credit = {"credit": True, "module": False}[reward]
     inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=train, credit=with_credit)
     # It sees clang's own choice, so it is with clang everywhere; and it doubts, so it tries other things now and then.
-    clone = imitate(inner, rounds=1, episodes=8, leave_out=(), doubt=DOUBT, seed=int(seed))
+    clone = imitate(inner, rounds=1, episodes=8, exclude_features=(), label_smoothing=LABEL_SMOOTHING, seed=int(seed))
     assert clone.normalization is not None
     env: gym.Env[Any, Any] = NormalizeFeatures(CreditRewards(inner) if with_credit else inner, clone.normalization)
 

@@ -1,103 +1,55 @@
-"""PPO in one file that waits for no slow module: eight clangs, and the four that are ready first are answered.
+"""PPO that waits for no slow module: 16 clangs, and the eight that are ready first get their actions.
 
-In lock step every environment waits for the slowest. Here `recv()` returns whoever is ready, in any order, and `send()`
-answers those; so each environment has a path of its own, and an update learns from the pieces of paths that are done.
-It starts from a network that has learned by imitation what clang does, and keeps the checkpoint that is best on
-validation modules, the start among them.
+In lock step every environment waits for the slowest. Here `recv()` returns the environments that are ready, in any
+order, and `send()` takes their actions. An update learns from whole episodes, from the credit of each decision. All
+else is as in `cleanrl_ppo.py`.
 
-pip install 'mlgo-gym[cli,mlp,training]'
-python ppo_send_recv.py [CORPUS] [STEPS] [FILE]
-mlgo-gym evaluate mlgo/Inline-v0 --policy mlp:FILE
+pip install 'mlgo-gym[cli,corpus,mlp,training]'
+python ppo_send_recv.py [CORPUS] [STEPS] [FILE] [SEED]
+mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Os --split test --policy mlp:FILE
 """
 
 import sys
+import time
 from dataclasses import dataclass, field
 
 import gymnasium as gym
 import numpy as np
 import torch
-from torch import distributions, nn
+from cleanrl_ppo import learn, mlp
+from hyperparameters import CHECKPOINTS, CORPUS, HIDDEN_FEATURES, hyperparams
+from torch import distributions
 
-from mlgo_gym.adapters.pytorch import read_sequential, sequential
-from mlgo_gym.corpus import open_corpus
-from mlgo_gym.evaluation import evaluate
-from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.training import BestCheckpoint, imitate
-from mlgo_gym.vector_env import as_vector
+from mlgo_gym import BestCheckpoint, as_vector, evaluate, open_corpus
+from mlgo_gym.adapters.pytorch import read_sequential
+from mlgo_gym.wrappers import decision_rewards, fit_normalization
 
-NUM_ENVS = 8
-BATCH_SIZE = 4
-UPDATE_STEPS = 1024
-UPDATE_EPOCHS = 4
-MINIBATCHES = 4
-LEARNING_RATE = 1e-4  # small: what is good already is soon spoiled
-GAE_LAMBDA = 0.95
-CLIP = 0.2
-DOUBT = 0.05  # how often what has been imitated is not done: what is learned from
-CHECK = 4  # updates between two checkpoints
+SETTINGS = hyperparams["mlgo/Inline-v0"]
+NUM_ENVS, BATCH_SIZE = 2 * SETTINGS["n_envs"], SETTINGS["n_envs"]
+UPDATE_STEPS = SETTINGS["n_steps"] * SETTINGS["n_envs"]
 
 
 @dataclass
-class Path:
-    """What one environment has gone through since the last update: its decisions, and one more that is pending.
-
-    An action is kept when it is sent, its reward when the environment is next received, after any number of others. So
-    `rewards` and `ends` are one shorter than the rest while an answer is awaited.
-    """
+class Episode:
+    """The decisions of the running episode of one environment."""
 
     observations: list[torch.Tensor] = field(default_factory=list)
     actions: list[torch.Tensor] = field(default_factory=list)
     log_probs: list[torch.Tensor] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-    rewards: list[float] = field(default_factory=list)
-    ends: list[bool] = field(default_factory=list)
-
-    def take_finished(
-        self,
-    ) -> tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor], list[float], list[float]]:
-        """Return observations, actions, their log probabilities, advantages and targets, and keep what is pending.
-
-        The value of the pending decision stands for all that follows the last reward.
-        """
-        count = len(self.rewards)
-        advantages = [0.0] * count
-        advantage = 0.0
-        for step in reversed(range(count)):
-            # Undiscounted: rewards come at the end of an episode.
-            goes_on = not self.ends[step]
-            following = self.values[step + 1] if goes_on else 0.0
-            delta = self.rewards[step] + following - self.values[step]
-            advantage = delta + goes_on * GAE_LAMBDA * advantage
-            advantages[step] = advantage
-        targets = [gain + value for gain, value in zip(advantages, self.values, strict=False)]
-        finished = self.observations[:count], self.actions[:count], self.log_probs[:count], advantages, targets
-        for column in (self.observations, self.actions, self.log_probs, self.values, self.rewards, self.ends):
-            del column[:count]
-        return finished
 
 
-def mlp(inputs: int, outputs: int) -> nn.Sequential:
-    """Return a network with two hidden layers."""
-    return nn.Sequential(
-        nn.Linear(inputs, 64),
-        nn.Tanh(),
-        nn.Linear(64, 64),
-        nn.Tanh(),
-        nn.Linear(64, outputs),
-    )
-
-
-def main(corpus: str = "builtin", steps: str = "20000", file: str = "ppo_send_recv.safetensors") -> None:
-    """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
-    modules = open_corpus(corpus, toolchain=find_toolchain())
+def main(
+    corpus: str = CORPUS,
+    steps: str = str(SETTINGS["n_timesteps"]),
+    file: str = "ppo_send_recv.safetensors",
+    seed: str = "0",
+) -> None:
+    """Train for a number of decisions, and print a table of the best checkpoint, a rule, and clang."""
+    modules = open_corpus(corpus)
     train, valid, test = (modules.split(part) for part in ("fit", "valid", "test"))
-
-    single = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=train)
-    # It sees clang's own choice, so it is with clang everywhere; and it doubts, so it tries other things now and then.
-    clone = imitate(single, rounds=1, episodes=8, leave_out=(), doubt=DOUBT)
-    single.close()
-    normalization = clone.normalization
-    assert normalization is not None
+    with gym.make("mlgo/Inline-v0", corpus=train) as env:
+        normalization = fit_normalization(env, observations=min(20_000, int(steps)))
+    normalization = normalization.select([name for name in normalization.names if name not in HIDDEN_FEATURES])
 
     # In SameStep mode the observation that comes with an episode's end is the next episode's first.
     envs = as_vector(
@@ -107,79 +59,64 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "ppo_send_re
             batch_size=BATCH_SIZE,
             corpus=train,
             autoreset_mode="SameStep",
+            credit=True,
         )
     )
     columns = normalization.columns(envs.feature_names)
 
-    torch.manual_seed(0)
+    torch.manual_seed(int(seed))
     features = len(normalization.names)
-    actor, critic = sequential(clone), mlp(features, 1)
-    optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=LEARNING_RATE)
-
-    def save(name: str) -> str:
-        """Write the actor to a file, and return the policy's specification."""
-        read_sequential(actor, clone).save(name)
-        return f"mlp:{name}"
-
-    imitation = save(f"{file}.imitation")
+    actor, critic = mlp(features, 2, 0.01), mlp(features, 1, 1.0)
+    optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=SETTINGS["learning_rate"], eps=1e-5)
     best = BestCheckpoint("mlgo/Inline-v0", valid, file)
-    best.offer(imitation)
+    started = time.monotonic()
     update_steps = min(UPDATE_STEPS, int(steps))
-    paths = [Path() for _ in range(NUM_ENVS)]
-    awaits_reward = np.zeros(NUM_ENVS, np.bool_)
-    envs.async_reset(seed=0)
+    running = [Episode() for _ in range(NUM_ENVS)]
+    envs.async_reset(seed=int(seed))
 
     updates = max(1, int(steps) // update_steps)
+    done = 0
     for update in range(1, updates + 1):
-        # Answer whoever is ready, until enough answers have their rewards.
-        while sum(len(path.rewards) for path in paths) < update_steps:
-            raw, rewards, terminated, truncated, info = envs.recv()
+        # Act where a decision is ready, until enough episodes have ended.
+        finished: list[tuple[Episode, torch.Tensor]] = []
+        while sum(len(credit) for _, credit in finished) < update_steps:
+            raw, totals, terminated, truncated, info = envs.recv()
             ready = info["env_id"]
-            for row, number in enumerate(ready):
-                if awaits_reward[number]:  # what came first after the reset answers nothing
-                    paths[number].rewards.append(float(rewards[row]))
-                    paths[number].ends.append(bool(terminated[row] or truncated[row]))
+            for row in np.flatnonzero(terminated | truncated).tolist():
+                last = {name: values[row] for name, values in info["final_info"].items()}
+                if terminated[row]:
+                    credit = decision_rewards(last, totals[row])
+                    finished.append((running[ready[row]], torch.from_numpy(credit).float()))
+                running[ready[row]] = Episode()
             observations = torch.from_numpy(normalization(raw[:, columns]))
             with torch.no_grad():
                 choice = distributions.Categorical(logits=actor(observations))
-                values = critic(observations)[:, 0].tolist()
             actions = choice.sample()
             log_probs = choice.log_prob(actions)
             for row, number in enumerate(ready):
-                path = paths[number]
-                path.observations.append(observations[row])
-                path.actions.append(actions[row])
-                path.log_probs.append(log_probs[row])
-                path.values.append(values[row])
-            awaits_reward[ready] = True
+                running[number].observations.append(observations[row])
+                running[number].actions.append(actions[row])
+                running[number].log_probs.append(log_probs[row])
             envs.send(actions.numpy(), ready)
 
-        # What is finished is learned from; what is pending stays for the next update, chosen by the policy before it.
-        finished = [path.take_finished() for path in paths]
-        seen = torch.stack([item for piece in finished for item in piece[0]])
-        taken = torch.stack([item for piece in finished for item in piece[1]])
-        before = torch.stack([item for piece in finished for item in piece[2]])
-        gains = torch.tensor([item for piece in finished for item in piece[3]])
-        targets = torch.tensor([item for piece in finished for item in piece[4]])
-        for _ in range(UPDATE_EPOCHS):
-            for batch in torch.randperm(len(seen)).chunk(MINIBATCHES):
-                choice = distributions.Categorical(logits=actor(seen[batch]))
-                ratio = (choice.log_prob(taken[batch]) - before[batch]).exp()
-                gain = (gains[batch] - gains[batch].mean()) / (gains[batch].std() + 1e-8)
-                clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
-                policy_loss = -torch.min(ratio * gain, clipped * gain).mean()
-                value_loss = (critic(seen[batch])[:, 0] - targets[batch]).pow(2).mean() / 2
-                loss = policy_loss + value_loss
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
+        seen = torch.stack([item for episode, _ in finished for item in episode.observations])
+        taken = torch.stack([item for episode, _ in finished for item in episode.actions])
+        before = torch.stack([item for episode, _ in finished for item in episode.log_probs])
+        learn(actor, critic, optimizer, seen, taken, before, torch.cat([credit for _, credit in finished]))
+        done += len(seen)
 
-        if update % CHECK == 0 or update == updates:
-            change = best.offer(save(f"{file}.last"))
-            print(f"{update * update_steps} decisions: {change:+.2%} on validation modules, best {best.change:+.2%}")
+        if update % max(1, updates // CHECKPOINTS) == 0 or update == updates:
+            read_sequential(actor, normalization).save(f"{file}.last")
+            change = best.offer(f"mlp:{file}.last")
+            minutes = (time.monotonic() - started) / 60
+            print(
+                f"{minutes:4.1f} min, {done:7,} decisions: {change:+.2%} on validation modules, "
+                f"best {best.change:+.2%}",
+                flush=True,
+            )
 
     envs.close()
-    policies = {"imitation": imitation, "trained": best.policy, "clang": "default"}
+    policies = {"trained": best.policy, "threshold": "threshold:5", "clang": "default"}
     print(evaluate("mlgo/Inline-v0", corpus=test, policies=policies))
 
 

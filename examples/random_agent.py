@@ -22,8 +22,8 @@ def main(corpus: str = "builtin") -> None:
     while not over:
         _, reward, terminated, truncated, info = env.step(env.action_space.sample())
         over = terminated or truncated
-    print(f"{info['decisions']} random decisions: {info['text_size']} bytes of code")
-    print(f"clang's own heuristic: {info['baseline_text_size']} bytes; reward {reward:+.3f}")
+    print(f"{info['decisions']} random decisions: {info['text']} bytes of code")
+    print(f"clang's own heuristic: {info['baseline_text']} bytes; reward {reward:+.3f}")
     env.close()
 
 

@@ -16,12 +16,8 @@ import ray
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.tune.registry import register_env
 
+from mlgo_gym import BestCheckpoint, Network, evaluate, imitate, open_corpus
 from mlgo_gym.adapters.rllib import read_rllib, rllib_model, start_rllib
-from mlgo_gym.corpus import open_corpus
-from mlgo_gym.evaluation import evaluate
-from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.policies.network import Network
-from mlgo_gym.training import BestCheckpoint, imitate
 from mlgo_gym.wrappers import NormalizeFeatures
 
 CHECK = 4
@@ -30,7 +26,7 @@ CHECK = 4
 
 def make(config: dict[str, Any]) -> gym.Env[Any, Any]:
     """Return the environment, in whatever process this is: it fetches nothing, and opens the corpus by its name."""
-    modules = open_corpus(config["corpus"], toolchain=find_toolchain()).split("fit")
+    modules = open_corpus(config["corpus"]).split("fit")
     return NormalizeFeatures(gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules), config["normalization"])
 
 
@@ -42,10 +38,10 @@ def save(algorithm: PPO, like: Network, file: str) -> str:
 
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "rllib_ppo.safetensors") -> None:
     """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
-    modules = open_corpus(corpus, toolchain=find_toolchain())
+    modules = open_corpus(corpus)
     inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("fit"))
     # It sees clang's own choice, so it is with clang everywhere; and it doubts, so it tries other things now and then.
-    clone = imitate(inner, rounds=1, episodes=8, leave_out=(), doubt=0.05)
+    clone = imitate(inner, rounds=1, episodes=8, exclude_features=(), label_smoothing=0.05)
     assert clone.normalization is not None
     register_env("inline", make)
     ray.init(num_cpus=3, include_dashboard=False)

@@ -20,11 +20,8 @@ from torchrl.modules import OneHotCategorical, ProbabilisticActor, ValueOperator
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
+from mlgo_gym import BestCheckpoint, evaluate, imitate, open_corpus
 from mlgo_gym.adapters.pytorch import read_sequential, sequential
-from mlgo_gym.corpus import open_corpus
-from mlgo_gym.evaluation import evaluate
-from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.training import BestCheckpoint, imitate
 from mlgo_gym.wrappers import NormalizeFeatures
 
 FRAMES, EPOCHS, BATCHES, STEP = 1024, 4, 4, 1e-4
@@ -33,10 +30,10 @@ CHECK = 4  # updates between two checkpoints
 
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "torchrl_ppo.safetensors") -> None:
     """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
-    modules = open_corpus(corpus, toolchain=find_toolchain())
+    modules = open_corpus(corpus)
     inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("fit"))
     # It sees clang's own choice, so it is with clang everywhere; and it doubts, so it tries other things now and then.
-    clone = imitate(inner, rounds=1, episodes=8, leave_out=(), doubt=0.05)
+    clone = imitate(inner, rounds=1, episodes=8, exclude_features=(), label_smoothing=0.05)
     assert clone.normalization is not None
     env = GymWrapper(NormalizeFeatures(inner, clone.normalization))
     torch.manual_seed(0)

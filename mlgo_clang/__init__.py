@@ -1,5 +1,6 @@
 """`mlgo-clang` and `mlgo-clang++`: a stock clang whose optimisation decisions a policy makes.
 
-A build starts these programs hundreds of times, so this package stands alone on the standard library, imports little of
-that, and never imports `mlgo_gym` on the way of an ordinary compile: see `docs/deploy.md` for what that costs.
+A build starts these programs hundreds of times, so the package uses little of the standard library and never imports
+`mlgo_gym`. Networks and searches need it: they run as programs of `mlgo_gym.deploy`, which `mlgo_clang.programs`
+starts. Only the commands of `mlgo_gym` import this package.
 """

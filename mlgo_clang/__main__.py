@@ -1,4 +1,4 @@
-"""The entry points: `python -m mlgo_clang` is `mlgo-clang`."""
+"""Entry points: `python -m mlgo_clang` is `mlgo-clang`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from mlgo_clang.driver import run
 
 
 def c() -> int:
-    """Run as `mlgo-clang`, for C."""
+    """Run `mlgo-clang`, for C."""
     return run("gcc", sys.argv[1:])
 
 
 def cxx() -> int:
-    """Run as `mlgo-clang++`, for C++."""
+    """Run `mlgo-clang++`, for C++."""
     return run("g++", sys.argv[1:])
 
 

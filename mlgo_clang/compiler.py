@@ -1,20 +1,29 @@
-"""The words that start the underlying clang."""
+"""The underlying clang: the words that start it, and the end of this process as that clang."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+FAILED = 1
+"""Exit status of a compile that failed."""
 
 
 class NoCompilerError(Exception):
-    """There is no such compiler."""
+    """The underlying clang does not exist."""
 
 
 def compiler_command(clang: str, mode: str) -> list[str]:
     """Return the words that start a clang's driver.
 
-    The bundled one is given the folder of its own headers, which it does not know, and this machine's libc for a
-    target; everything else it finds as any clang does: headers, libraries and linker are the machine's.
+    The bundled clang needs the folder of its own headers and a target with this machine's libc. It finds the machine's
+    headers, libraries and linker as any clang does.
 
     Args:
         clang: a path, a name on `PATH`, or `bundled`.
@@ -26,29 +35,17 @@ def compiler_command(clang: str, mode: str) -> list[str]:
     if clang != "bundled":
         found = _which(clang)
         if found is None:
-            raise NoCompilerError(f"there is no program {clang!r}; name a clang 17 or newer, or leave it out")
+            raise NoCompilerError(f"expected a clang 17 or newer, got {clang!r}, which is no program; name another")
         return [found] if mode == "gcc" else [found, f"--driver-mode={mode}"]
-    library = bundled_library()
-    target = getattr(sys.implementation, "_multiarch", "")
+    library = next(filter(os.path.isdir, (os.path.join(folder, "ziglang", "lib") for folder in sys.path)), None)
+    if library is None:
+        raise NoCompilerError("the bundled compiler is missing: pip install ziglang==0.17.0, or name another clang")
     words = [os.path.join(os.path.dirname(library), "zig"), "clang"]
     if mode != "gcc":
         words.append(f"--driver-mode={mode}")
-    if target:
+    if target := getattr(sys.implementation, "_multiarch", ""):
         words.append(f"--target={target}")
     return [*words, f"-resource-dir={library}"]
-
-
-def bundled_library() -> str:
-    """Return the folder `lib` of the `ziglang` wheel, in which its clang's headers are.
-
-    Raises:
-        NoCompilerError: the wheel is not installed.
-    """
-    for folder in sys.path:
-        library = os.path.join(folder, "ziglang", "lib")
-        if os.path.isdir(library):
-            return library
-    raise NoCompilerError("the bundled compiler is missing: pip install ziglang==0.17.0, or name another clang")
 
 
 def _which(program: str) -> str | None:
@@ -60,3 +57,20 @@ def _which(program: str) -> str | None:
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     return None
+
+
+def become(command: Sequence[str]) -> NoReturn:
+    """Replace this process by clang, so that the caller deals with clang itself."""
+    # Python ignores these signals, and clang would inherit that.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execv(command[0], list(command))  # noqa: S606 - a driver becomes the compiler
+    except OSError as error:
+        say(f"error: {command[0]} cannot be started: {error}")
+        sys.exit(FAILED)
+
+
+def say(message: str) -> None:
+    """Write a message of `mlgo-clang` to standard error."""
+    print(f"mlgo-clang: {message}", file=sys.stderr, flush=True)  # noqa: T201 - a compiler's messages

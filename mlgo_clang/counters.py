@@ -1,10 +1,10 @@
-"""How many compiles went which way: a small file of lines, each a number and what it counts."""
+"""Counters of compiles: a small file of lines, each a number and what it counts."""
 
 from __future__ import annotations
 
 import os
 
-from mlgo_clang.cache import cache_folder
+from mlgo_clang.folders import cache_folder
 
 _LARGEST = 1 << 16
 
@@ -15,31 +15,25 @@ def counters_path() -> str:
 
 
 def count(*names: str) -> None:
-    """Add one to each counter.
+    """Add one to each counter, whose name has no line break; without a writable cache nothing is counted.
 
-    Any number of compiles may do so at once; where it cannot be written, nothing is counted.
-
-    Args:
-        names: what happened, without a line break.
+    Several compiles may count at the same time.
     """
     import fcntl
 
     try:
         path = counters_path()
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             counters = parse(os.pread(descriptor, _LARGEST, 0))
             for name in names:
-                # The name of a file may have bytes that are no UTF-8.
+                # The name of a file may have bytes that are not UTF-8.
                 name = name.encode(errors="backslashreplace").decode()
                 counters[name] = counters.get(name, 0) + 1
             text = "".join(f"{number} {name}\n" for name, number in counters.items()).encode()
-            # Numbers only grow, so a shorter text never has to cut what is there.
+            # Numbers only grow, so the new text covers the old one.
             os.pwrite(descriptor, text[:_LARGEST], 0)
         finally:
             os.close(descriptor)
@@ -48,7 +42,7 @@ def count(*names: str) -> None:
 
 
 def parse(data: bytes) -> dict[str, int]:
-    """Return the counters in the contents of the file; lines of another form are left out."""
+    """Return the counters in the contents of the file; other lines are ignored."""
     counters = {}
     for line in data.decode(errors="replace").splitlines():
         number, blank, name = line.partition(" ")

@@ -1,31 +1,26 @@
-"""What one call of `mlgo-clang` does: it becomes clang, or compiles with a policy deciding."""
+"""One call of `mlgo-clang`: it becomes clang, or compiles with a policy."""
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
-from mlgo_clang.compiler import NoCompilerError, compiler_command
+from mlgo_clang.compiler import FAILED, NoCompilerError, become, compiler_command, say
 from mlgo_clang.counters import count
 from mlgo_clang.invocation import read_invocation
-from mlgo_clang.settings import UsageError, split_arguments
+from mlgo_clang.settings import BY_LEVEL, UsageError, split_arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import NoReturn
 
-
-FAILED = 1
+    from mlgo_clang.settings import Settings
 
 
 def run(mode: str, arguments: Sequence[str]) -> int:
-    """Do what a command line asks for and return the exit status; most often this process becomes clang.
+    """Run a command line and return the exit status; most often this process becomes clang.
 
-    Args:
-        mode: `gcc` or `g++`, the language that the driver assumes.
-        arguments: the words after the program's name.
+    The mode is `gcc` or `g++`, the language that the driver assumes.
     """
     try:
         settings, rest = split_arguments(arguments)
@@ -34,12 +29,10 @@ def run(mode: str, arguments: Sequence[str]) -> int:
         say(f"error: {error}")
         return FAILED
     command = [*compiler, *rest]
-    if settings.leaves_all_to_clang:
+    if settings.uses_clang_alone:
         become(command)
     if "--version" in rest:
-        from mlgo_clang.version import show_version
-
-        return show_version(settings, command)
+        return _show_version(settings, command)
     invocation = read_invocation(rest)
     if invocation.reason or invocation.level not in settings.levels:
         count("left to clang")
@@ -49,18 +42,31 @@ def run(mode: str, arguments: Sequence[str]) -> int:
     return compile_advised(settings, invocation, compiler, rest)
 
 
-def become(command: Sequence[str]) -> NoReturn:
-    """Replace this process by clang, so that nothing stands between clang and the caller."""
-    # Python ignores these, and clang would inherit that.
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
-    try:
-        os.execv(command[0], list(command))  # noqa: S606 - a driver becomes the compiler
-    except OSError as error:
-        say(f"error: {command[0]} cannot be started: {error}")
-        sys.exit(FAILED)
+def _show_version(settings: Settings, command: Sequence[str]) -> int:
+    """Print clang's version and a line for each policy, by which tools that cache objects tell policies apart."""
+    status = os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(command[0], list(command), os.environ), 0)[1])
+    policies = [("inlining", policy) for policy in settings.policies]
+    if settings.eviction_policy != "default":
+        policies.append(("eviction", settings.eviction_policy))
+    for kind, policy in policies:
+        for description in _describe(policy, settings.levels):
+            sys.stdout.write(f"mlgo-clang {kind} policy: {description}\n")
+    return status
 
 
-def say(message: str) -> None:
-    """Write a line of our own to standard error."""
-    print(f"mlgo-clang: {message}", file=sys.stderr, flush=True)  # noqa: T201 - a compiler's messages
+def _describe(policy: str, levels: Sequence[str]) -> list[str]:
+    """Return the policy's name, or the names and digests of its network files."""
+    import hashlib
+
+    from mlgo_clang.policies import network_file
+    from mlgo_clang.programs import PolicyError
+
+    descriptions = []
+    for level in levels if policy == BY_LEVEL else levels[:1]:
+        try:
+            path = network_file(policy, level)
+            with open(path, "rb") as file:
+                descriptions.append(f"{os.path.basename(path)} sha256:{hashlib.sha256(file.read()).hexdigest()}")
+        except (PolicyError, OSError):
+            descriptions.append(policy)
+    return list(dict.fromkeys(descriptions))

@@ -1,7 +1,7 @@
-"""The header of an interactive channel: where in the bytes of a question each feature lies.
+"""The header of an interactive channel: where in the bytes of an observation each feature lies.
 
-`mlgo_gym.llvm.training_log` reads all of LLVM's format; the `json` that it needs takes as long to import as a small
-file takes to compile, so this reads the one line that LLVM's `TrainingLogger` always writes alike.
+`mlgo_gym.llvm.training_log` reads all of LLVM's format. It needs `json`, whose import takes as long as the compile of a
+small file. This module reads the one line that LLVM's `TrainingLogger` always writes in the same form.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SIZES = {"int64_t": 8, "float": 4, "int32_t": 4, "double": 8, "uint8_t": 1, "int8_t": 1}
-
-
-_LARGEST_QUESTION = 1 << 24
+_LARGEST_OBSERVATION = 1 << 24
 
 
 class ProtocolError(Exception):
-    """What came over a channel does not follow the protocol."""
+    """Clang did not follow the protocol of the channel."""
 
 
 class Tensor:
-    """One feature: where it begins in a question, how many elements it has, and of which type."""
+    """One feature: its offset in an observation in bytes, its number of elements, and their type in C++."""
 
     __slots__ = ("count", "offset", "type")
 
@@ -35,8 +33,8 @@ class Header:
     """The features of an advisor.
 
     Attributes:
-        tensors: by name.
-        size: the number of bytes of a question.
+        tensors: the features by name.
+        size: bytes of an observation.
     """
 
     __slots__ = ("size", "tensors")
@@ -47,34 +45,34 @@ class Header:
 
 
 def read_header(line: bytes) -> Header:
-    """Return what the first line of a channel says.
+    """Return the header in the first line of a channel.
 
     Raises:
-        ProtocolError: it is of another form, or the advice is no single `int64_t`.
+        ProtocolError: the line has another form, or the advice is not one `int64_t`.
     """
     try:
         features, advice = line.decode("ascii").split('],"advice":')
-        if _field(advice, "type") != "int64_t" or _shape(advice) != 1:
+        if _field(advice, "type") != "int64_t" or _element_count(advice) != 1:
             raise ValueError(advice)
         tensors = {}
-        position = 0
+        offset = 0
         for text in features.split("{")[2:]:
             kind = _field(text, "type")
-            count = _shape(text)
-            tensors[_field(text, "name")] = Tensor(position, count, kind)
-            position += count * _SIZES[kind]
+            count = _element_count(text)
+            tensors[_field(text, "name")] = Tensor(offset, count, kind)
+            offset += count * _SIZES[kind]
     except (ValueError, LookupError) as error:
-        raise ProtocolError(f"a header of features and advice was wanted, found {line[:200]!r}") from error
-    if position > _LARGEST_QUESTION:
-        raise ProtocolError(f"a question of at most {_LARGEST_QUESTION} bytes was wanted, the header says {position}")
-    return Header(tensors, position)
+        raise ProtocolError(f"expected a header of features and advice, got {line[:200]!r}") from error
+    if offset > _LARGEST_OBSERVATION:
+        raise ProtocolError(f"expected observations of at most {_LARGEST_OBSERVATION} bytes, got a header for {offset}")
+    return Header(tensors, offset)
 
 
 def _field(text: str, name: str) -> str:
     return text.split(f'"{name}":"', 1)[1].split('"', 1)[0]
 
 
-def _shape(text: str) -> int:
+def _element_count(text: str) -> int:
     count = 1
     for extent in text.split('"shape":[', 1)[1].split("]", 1)[0].split(","):
         count *= int(extent)

@@ -1,4 +1,4 @@
-"""Which command lines of clang are ordinary compiles of one source to one object: only those go through a policy."""
+"""Command lines of clang: only an ordinary compile of one C or C++ source to one object uses a policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TAKE_A_VALUE = frozenset(
     --include-directory --define-macro --undefine-macro --include --output --language --config -B -current_version
     """.split()  # noqa: SIM905 - a word list
 )
-"""Options whose value is the next word, where it could be taken for an input."""
+"""Options whose value is the next word, which could otherwise be taken for an input."""
 
 _OTHER_WORK = frozenset(
     """
@@ -29,33 +29,25 @@ _OTHER_WORK = frozenset(
     --analyze -module-file-info --migrate -rewrite-objc -rewrite-legacy-objc -frecord-command-line
     -grecord-command-line -fembed-bitcode -fembed-bitcode-marker -fno-integrated-as -fno-integrated-cc1 -v
     --assemble --preprocess --precompile -extract-api -verify-pch -print-supported-cpus -fdriver-only -help -version
+    -ObjC -ObjC++
     """.split()  # noqa: SIM905 - a word list
 )
-_OTHER_WORK_JOINED = (
-    "-MJ",
-    "-save-temps",
-    "--save-temps",
-    "-flto",
-    "-fembed-bitcode=",
-    "-fthinlto-index",
-    "--help",
-    "--version",
+_OTHER_WORK_JOINED = tuple(
+    "-MJ -save-temps --save-temps -flto -fembed-bitcode= -fthinlto-index --help --version".split()  # noqa: SIM905 - likewise
 )
-"""Options with which clang does more or other than compiling to an object, or shows or keeps its own command line."""
-
-_NOT_FOR_OBJECTS = frozenset(("-ObjC", "-ObjC++"))
+"""Options that make clang do more or other work, or show or keep its own command line."""
 
 _ADVISORS = ("-enable-ml-inliner", "-regalloc-enable-")
 
 
 class Invocation:
-    """What a command line of clang asks for.
+    """The meaning of a command line of clang.
 
     Attributes:
-        source: the one source that is compiled to one object; empty where something else is asked for.
-        output: the object; empty where clang chooses its name.
-        level: the letters after the last `-O`, the one that counts; `0` if there is none.
-        reason: why it is no ordinary compile; empty if it is one.
+        source: the one source that is compiled to one object; empty for other work.
+        output: the object; empty if clang chooses its name.
+        level: the letters after the last `-O`; `0` without one.
+        reason: why the command line is no ordinary compile; empty if it is one.
     """
 
     __slots__ = ("level", "output", "reason", "source")
@@ -68,11 +60,7 @@ class Invocation:
 
 
 def read_invocation(arguments: Sequence[str]) -> Invocation:
-    """Return what a command line of clang asks for; in doubt it is not an ordinary compile.
-
-    Args:
-        arguments: all words but the program's.
-    """
+    """Return the meaning of the words after the program's name; an unclear command line is no ordinary compile."""
     language, cc1_level, level = "", "", "0"
     output = ""
     compiles = False
@@ -83,8 +71,8 @@ def read_invocation(arguments: Sequence[str]) -> Invocation:
             inputs += ((rest, language) for rest in words)
         elif word == "-c" or word == "--compile":
             compiles = True
-        elif word in _OTHER_WORK or word.startswith(_OTHER_WORK_JOINED) or word in _NOT_FOR_OBJECTS:
-            return Invocation("", "", level, f"{word} asks for something else than an object")
+        elif word in _OTHER_WORK or word.startswith(_OTHER_WORK_JOINED):
+            return Invocation("", "", level, f"{word} requests other work")
         elif word in _TAKE_A_VALUE:
             value = next(words, "")
             if word == "-o" or word == "--output":
@@ -94,9 +82,9 @@ def read_invocation(arguments: Sequence[str]) -> Invocation:
             elif word == "-Xclang" and value.startswith("-O"):
                 cc1_level = value[2:]
             elif (word == "-mllvm" and "interactive" in value) or value.startswith(_ADVISORS):
-                return Invocation("", "", level, "it names an advisor itself")
+                return Invocation("", "", level, "it selects an advisor")
             elif word == "-Xclang" and value in ("-disable-llvm-passes", "-disable-llvm-optzns"):
-                return Invocation("", "", level, "no optimisation is to run")
+                return Invocation("", "", level, "it switches optimisations off")
         elif word == "-" or not word.startswith("-"):
             inputs.append((word, language))
         elif word.startswith("-o"):
@@ -109,7 +97,7 @@ def read_invocation(arguments: Sequence[str]) -> Invocation:
             level = word[2:] or "1"
     level = cc1_level or level
     if not compiles:
-        return Invocation("", "", level, "it does not ask for an object")
+        return Invocation("", "", level, "it does not compile to an object")
     if len(inputs) != 1:
         return Invocation("", "", level, f"it has {len(inputs)} inputs")
     source, language = inputs[0]
@@ -121,12 +109,12 @@ def read_invocation(arguments: Sequence[str]) -> Invocation:
     elif language not in _LANGUAGES:
         return Invocation("", "", level, f"the language is {language}")
     if not os.path.isfile(source):
-        return Invocation("", "", level, "the input is no file that can be read twice")
+        return Invocation("", "", level, "the input is no regular file")
     return Invocation(source, output, level, "")
 
 
 def expand_response_files(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with the contents of response files in place of `@FILE`, as far as they can be read."""
+    """Return the arguments with each readable response file `@FILE` replaced by its contents."""
     if not any(argument.startswith("@") for argument in arguments):
         return list(arguments)
     import shlex
@@ -137,7 +125,7 @@ def expand_response_files(arguments: Sequence[str]) -> list[str]:
             try:
                 with open(argument[1:], encoding="utf-8", errors="surrogateescape") as file:
                     expanded += expand_response_files(shlex.split(file.read()))
-            except (OSError, ValueError):  # clang will say what is wrong with it
+            except (OSError, ValueError):  # clang reports the problem
                 expanded.append(argument)
         else:
             expanded.append(argument)

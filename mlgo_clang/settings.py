@@ -1,4 +1,4 @@
-"""What the user wants of `mlgo-clang` itself: its own options, and the environment where an option is not given."""
+"""Settings of `mlgo-clang` itself: its `--mlgo-…` options, and environment variables for options not given."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PREFIX = "--mlgo-"
-"""What each of our own options begins with; no option of clang does."""
+"""Prefix of the options; no option of clang starts so."""
 
 _VALUES = {
     "policy": "MLGO_POLICY",
@@ -21,64 +21,65 @@ _VALUES = {
     "timeout": "MLGO_TIMEOUT",
 }
 
-_DEFAULT_POLICY = "inline"
+BY_LEVEL = "inline-fast"
+"""The default policy: the bundled fast network of the level, `inline-os-fast` at -Os and `inline-oz-fast` at -Oz."""
 
-_SMALLEST = ("never", "threshold:0", "default", "inline")
-"""What `smallest` stands for. The last wins most often, and what is not last is compiled again when it wins."""
+_SMALLEST = ("never", "threshold:0", "default", BY_LEVEL)
+"""The policies of `smallest`. The last wins most often, and only another winner needs one more compile."""
 
 _DEFAULT_TIMEOUT = 1800.0
-"""What comes after the last question, code generation, is one long silence."""
+"""Seconds; clang writes nothing during the code generation after its last request."""
 
 
 class UsageError(Exception):
-    """One of our own options is not understood."""
+    """An option of `mlgo-clang` is unknown or malformed."""
 
 
 class Settings:
     """The options of `mlgo-clang` itself.
 
     Attributes:
-        policies: what decides on inlining: `default`, `never`, `always`, `threshold:N`, `mlp:FILE`, or a policy's name;
-            of several, in the order of their compiles, the one whose object is smallest. `smallest` is four of them.
-        eviction_policy: what decides on evictions; `default` is clang itself.
+        policies: inlining policies: `default`, `never`, `always`, `threshold:N`, `mlp:FILE`, `inline-fast`, or a
+            bundled policy's name. Several are compiled in order, and the smallest object is kept. `smallest` is four.
+        eviction_policy: the policy for evictions; `default` is clang's own.
         clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
-        levels: the optimisation levels whose compiles go through the policies, as the letters behind `-O`.
-        recipes: the folder with recipes, or an empty string.
-        search: how many compiles a search may take for a module without a recipe; 0 never searches.
-        timeout: for how long a clang that a policy answers may give no sign of life, in seconds.
-        strict: whether it is an error that a policy could not be followed; otherwise clang alone compiles.
+        levels: optimisation levels at which the policies decide, as the letters after `-O`.
+        recipes: folder with recipes, or an empty string.
+        search: number of compiles that a search may take for a module without a recipe; 0 never searches.
+        timeout: seconds without a sign of life after which a clang that requests decisions is stopped.
+        strict: whether the compile fails if its policy cannot be followed; otherwise clang compiles alone.
     """
 
     __slots__ = ("clang", "eviction_policy", "levels", "policies", "recipes", "search", "strict", "timeout")
 
     def __init__(self, values: Mapping[str, str], *, strict: bool) -> None:
-        named = [policy.strip() for policy in (values.get("policy") or _DEFAULT_POLICY).split(",")]
-        every = (each for policy in named if policy for each in (_SMALLEST if policy == "smallest" else (policy,)))
-        self.policies = tuple(dict.fromkeys(every))
+        named = [policy.strip() for policy in (values.get("policy") or BY_LEVEL).split(",")]
+        expanded = (each for policy in named if policy for each in (_SMALLEST if policy == "smallest" else (policy,)))
+        self.policies = tuple(dict.fromkeys(expanded))
         self.eviction_policy = values.get("eviction-policy") or "default"
         self.clang = values.get("clang") or "bundled"
         self.levels = tuple(level.strip().removeprefix("-O") for level in (values.get("levels") or "s,z").split(","))
         self.recipes = values.get("recipes") or ""
         self.strict = strict
         if not self.policies:
-            raise UsageError("--mlgo-policy takes the name of a policy, or several with commas between them")
+            raise UsageError(f"expected --mlgo-policy=NAME or a list NAME,NAME, got {values.get('policy')!r}")
         search = values.get("search") or "0"
         if not search.isdigit():
-            raise UsageError(f"--mlgo-search takes a number of compiles, found {search!r}")
+            raise UsageError(f"expected a number of compiles for --mlgo-search, got {search!r}")
         self.search = int(search)
         self.timeout = _seconds(values.get("timeout"))
         if self.search and not self.recipes:
-            raise UsageError("--mlgo-search keeps what it finds: name a folder with --mlgo-recipes=DIR")
+            raise UsageError("--mlgo-search needs a folder for its results; add --mlgo-recipes=DIR")
 
     @property
-    def leaves_decisions_to_clang(self) -> bool:
-        """Whether no policy decides anything."""
+    def decides_nothing(self) -> bool:
+        """Whether no policy makes any decision."""
         return self.policies == ("default",) and self.eviction_policy == "default"
 
     @property
-    def leaves_all_to_clang(self) -> bool:
-        """Whether nothing but clang ever decides, and no recipe either."""
-        return self.leaves_decisions_to_clang and not self.recipes
+    def uses_clang_alone(self) -> bool:
+        """Whether neither a policy nor a recipe makes any decision."""
+        return self.decides_nothing and not self.recipes
 
 
 def _seconds(text: str | None) -> float:
@@ -90,15 +91,15 @@ def _seconds(text: str | None) -> float:
         seconds = 0.0
     # poll(2) counts milliseconds in an int.
     if not 0 < seconds < 2e6:
-        raise UsageError(f"--mlgo-timeout takes a number of seconds above 0, found {text!r}")
+        raise UsageError(f"expected seconds above 0 for --mlgo-timeout, got {text!r}")
     return seconds
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
-    """Return our own settings, and clang's arguments.
+    """Return the settings of `mlgo-clang`, and clang's arguments.
 
     Raises:
-        UsageError: an option that begins with `--mlgo-` is unknown, or its value is malformed.
+        UsageError: an option with the prefix `--mlgo-` is unknown, or its value is malformed.
     """
     values = {option: os.environ[variable] for option, variable in _VALUES.items() if variable in os.environ}
     strict = os.environ.get("MLGO_STRICT", "") not in ("", "0")
@@ -114,5 +115,5 @@ def split_arguments(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
             values[option] = value
         else:
             known = ", ".join(f"{PREFIX}{name}=…" for name in _VALUES)
-            raise UsageError(f"there is no option {argument!r}; there are {known} and {PREFIX}strict")
+            raise UsageError(f"expected one of {known} or {PREFIX}strict, got {argument!r}")
     return Settings(values, strict=strict), kept

@@ -1,11 +1,43 @@
 """Gymnasium environments in which an agent makes the optimisation decisions of a stock, released clang.
 
-Importing this package registers them: see `ENVIRONMENTS`.
+Importing this package registers the environments in `ENVIRONMENTS`, and `mlgo/InlineBandit-v0`. The other public names
+are imported at first use: `import mlgo_gym` stays fast.
 """
 
+from importlib import import_module as _import_module
 from pathlib import Path as _Path
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as _gymnasium
+
+if TYPE_CHECKING:
+    from mlgo_gym.corpus import Corpus as Corpus
+    from mlgo_gym.corpus import open_corpus as open_corpus
+    from mlgo_gym.env import CompilerEnv as CompilerEnv
+    from mlgo_gym.errors import MlgoError as MlgoError
+    from mlgo_gym.evaluation import (
+        EvaluationResult as EvaluationResult,
+    )
+    from mlgo_gym.evaluation import (
+        evaluate as evaluate,
+    )
+    from mlgo_gym.evaluation import (
+        load_result as load_result,
+    )
+    from mlgo_gym.explanation import explain_module as explain_module
+    from mlgo_gym.policies import Policy as Policy
+    from mlgo_gym.policies import load_policy as load_policy
+    from mlgo_gym.policies.network import Network as Network
+    from mlgo_gym.scheduling import Execution as Execution
+    from mlgo_gym.search import search_module as search_module
+    from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES as CALLEE_FEATURES
+    from mlgo_gym.session.protocol.decision import DecisionSite as DecisionSite
+    from mlgo_gym.training import BestCheckpoint as BestCheckpoint
+    from mlgo_gym.training import imitate as imitate
+    from mlgo_gym.vector_env import CompilerVectorEnv as CompilerVectorEnv
+    from mlgo_gym.vector_env import as_vector as as_vector
+    from mlgo_gym.wrappers import CreditRewards as CreditRewards
+    from mlgo_gym.wrappers import NormalizeFeatures as NormalizeFeatures
 
 __version__ = "0.1.0"
 
@@ -16,13 +48,55 @@ ENVIRONMENTS = {
     "mlgo/RegAllocEvict-v0": "mlgo_gym.envs.regalloc_evict:RegAllocEvict",
     "mlgo/RegAllocPriority-v0": "mlgo_gym.envs.regalloc_priority:RegAllocPriority",
 }
-"""The registered environments: id, and where its classes are: this name with `Env`, and with `VectorEnv`."""
+"""The environments around a compiler by id: the module and the prefix of their two classes, `Env` and `VectorEnv`."""
 
-for _id, _stem in ENVIRONMENTS.items():
+_APPROXIMATIONS = {"mlgo/InlineBandit-v0": "mlgo_gym.training.bandit:InlineBandit"}
+"""The environments that run no compiler, in the same form."""
+
+_MODULES = {
+    "BestCheckpoint": "training",
+    "CALLEE_FEATURES": "session.protocol.callee_features",
+    "CompilerEnv": "env",
+    "CompilerVectorEnv": "vector_env",
+    "Corpus": "corpus",
+    "CreditRewards": "wrappers",
+    "DecisionSite": "session.protocol.decision",
+    "EvaluationResult": "evaluation",
+    "Execution": "scheduling",
+    "MlgoError": "errors",
+    "Network": "policies.network",
+    "NormalizeFeatures": "wrappers",
+    "Policy": "policies",
+    "as_vector": "vector_env",
+    "evaluate": "evaluation",
+    "explain_module": "explanation",
+    "imitate": "training",
+    "load_policy": "policies",
+    "load_result": "evaluation",
+    "open_corpus": "corpus",
+    "search_module": "search",
+}
+"""The modules of the public names, relative to this package."""
+
+__all__ = ["ENVIRONMENTS", *_MODULES]
+
+for _id, _stem in {**ENVIRONMENTS, **_APPROXIMATIONS}.items():
     if _id not in _gymnasium.registry:
         _gymnasium.register(id=_id, entry_point=f"{_stem}Env", vector_entry_point=f"{_stem}VectorEnv")
 
-# In a checkout the folder of `mlgo_gym.envs` lies beside this one: a Python started there finds it too.
+# In a checkout the folder of `mlgo_gym.envs` is a sibling of this folder: a Python started there finds it too.
 _here = _Path(__file__).parent
 if not (_here / "envs").exists():
     __path__.append(str(_here.parent))
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(_import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -1,46 +1,46 @@
 """The errors of mlgo-gym: a small tree with one root.
 
-Every message says what was wanted, what was found and what to do about it.
+Messages have the form "expected X, got Y; do Z".
 """
 
 from __future__ import annotations
 
 
 class MlgoError(Exception):
-    """The root of every error that mlgo-gym raises on purpose.
+    """The root of all errors of mlgo-gym.
 
     Attributes:
-        env_id: the number of the environment that cannot go on, where a vector environment raises it; else None.
+        env_id: Index of the failed environment if a vector environment raises the error; else None.
     """
 
     env_id: int | None = None
 
 
 class MlgoWarning(UserWarning):
-    """Something is done in a slower way than it was asked for, with the same result; the text says why."""
+    """A slower way is taken with the same result; the text gives the reason."""
 
 
 class ToolchainError(MlgoError):
-    """No usable clang, or one that cannot do what was asked."""
+    """No usable clang, or a clang without a required capability."""
 
 
 class CorpusError(MlgoError):
-    """A corpus, a module or a dataset that cannot be used as asked."""
+    """An unusable corpus, module or dataset."""
 
 
 class NoDecisionError(CorpusError):
-    """A module or a function in which there is nothing to decide."""
+    """A module or a function without a decision."""
 
 
 class UntrustedError(CorpusError):
-    """A corpus, or something else from a stranger, that asks for more than its purpose needs."""
+    """Untrusted input, such as a corpus, that requests more than its purpose needs."""
 
 
 class NothingCompiledError(CorpusError):
-    """A build that ended without a compile that can be recorded.
+    """A build without a compile that can be recorded.
 
     Attributes:
-        status: its exit status.
+        status: Exit status of the build.
     """
 
     def __init__(self, message: str, status: int) -> None:
@@ -52,11 +52,11 @@ class NothingCompiledError(CorpusError):
 
 
 class CorpusWarning(UserWarning):
-    """Something about a corpus that its user may not expect."""
+    """A property of a corpus that its user may not expect."""
 
 
 class UnreachableError(CorpusError):
-    """Sources that cannot be fetched because nothing answers where they ought to be."""
+    """Sources that cannot be fetched because their host does not answer."""
 
 
 class ActionError(MlgoError):
@@ -64,30 +64,30 @@ class ActionError(MlgoError):
 
 
 class PolicyError(MlgoError):
-    """A policy that cannot be found, loaded or used with the environment at hand."""
+    """A policy that is not found, cannot be loaded, or does not fit the environment."""
 
 
 class UnknownArgumentError(MlgoError, TypeError):
-    """An argument that an environment does not have; a `TypeError` too, as libraries that try arguments expect."""
+    """An unknown argument of an environment. Libraries that try arguments expect a `TypeError`."""
 
 
 class MissingExtraError(MlgoError):
-    """An optional dependency is not installed; the text names the extra that brings it."""
+    """A missing optional dependency; the text names the extra that installs it."""
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs the extra {extra!r}: pip install 'mlgo-gym[{extra}]'")
 
 
 class SnapshotError(MlgoError):
-    """A running clang that cannot be copied: not on this machine, or not in the state that it is in."""
+    """A running clang that cannot be copied on this machine or in its state."""
 
 
 class NotReproducedError(MlgoError):
-    """Results that did not come out again; the text names the modules."""
+    """Results that were not reproduced; the text names the modules."""
 
 
 class TrainingLogError(MlgoError):
-    """A training log, or what came over a channel, breaks LLVM's format.
+    """A training log or channel that breaks LLVM's format.
 
     `offset` is the position of the first offending byte, counted from the start of the log.
     """
@@ -105,14 +105,13 @@ class CompilerError(MlgoError):
     """A compile that failed.
 
     Attributes:
-        kind: `"exit"` (clang reported an error), `"signal"` (it crashed), `"timeout"` (a wait ran past its
-            deadline), `"limit"` (it needed more memory, output or processor time than it may have), `"protocol"` (what
-            it wrote is not the protocol), `"object"` (it ended well, and left no object file that can be measured), or
-            `"start"` (it could not be started).
-        exit_status: clang's exit status, negative for the number of a signal, None while it was running.
-        stderr: the tail of what clang wrote to standard error.
-        command: the command line, for running it again by hand.
-        reproducer: the folder that has all it takes to see a crash again; None where nothing was kept.
+        kind: The cause. `"exit"`: clang reported an error. `"signal"`: clang crashed. `"timeout"`: a wait passed its
+            deadline. `"limit"`: clang exceeded its limit of memory, output or CPU time. `"protocol"`: clang broke the
+            protocol. `"object"`: clang left no object file that can be measured. `"start"`: clang did not start.
+        exit_status: Clang's exit status; negative for a signal, None while clang runs.
+        stderr: The tail of clang's standard error.
+        command: The command line, for a run by hand.
+        reproducer: Folder from which `mlgo-gym reproduce` repeats a crash; None if nothing was kept.
     """
 
     reproducer: str | None = None
@@ -131,7 +130,7 @@ class CompilerError(MlgoError):
         stderr: str = "",
         command: tuple[str, ...] = (),
     ) -> None:
-        # Gymnasium's AsyncVectorEnv makes a worker's error anew, by its type, of the error itself.
+        # Gymnasium's AsyncVectorEnv constructs a worker's error from its type and the error itself.
         if isinstance(message, CompilerError):
             kind, exit_status, stderr, command = message.kind, message.exit_status, message.stderr, message.command
             message = message.message
@@ -141,12 +140,3 @@ class CompilerError(MlgoError):
         self.exit_status = exit_status
         self.stderr = stderr
         self.command = command
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_compiler_error, (self.message, self.kind, self.exit_status, self.stderr, self.command)
-
-
-def _rebuild_compiler_error(
-    message: str, kind: str, exit_status: int | None, stderr: str, command: tuple[str, ...]
-) -> CompilerError:
-    return CompilerError(message, kind=kind, exit_status=exit_status, stderr=stderr, command=command)

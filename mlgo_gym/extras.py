@@ -1,4 +1,4 @@
-"""Libraries that come with an extra alone: imported where they are needed, and their absence named."""
+"""Import of optional libraries, with an error that names the extra."""
 
 from __future__ import annotations
 
@@ -9,15 +9,10 @@ from mlgo_gym.errors import MissingExtraError
 
 
 def library(name: str, feature: str, extra: str) -> Any:
-    """Return a module of a library that need not be there.
-
-    Args:
-        name: the module, such as `"pyarrow.parquet"`.
-        feature: what needs it, as the beginning of a sentence.
-        extra: the extra that brings it.
+    """Return a module of an optional library; `feature` is what needs it, as the start of a sentence.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: the library is not installed.
     """
     try:
         return importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""What register allocation cost, by an independent reader of clang's optimisation record."""
+"""The costs of register allocation, by an independent reader of clang's optimisation record."""
 
 from __future__ import annotations
 

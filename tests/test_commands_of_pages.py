@@ -24,7 +24,7 @@ PROGRAMS = [*sorted((ROOT / "benchmarks").glob("*.py")), *sorted((ROOT / "exampl
 
 
 def code_of(path: Path) -> Iterator[str]:
-    """What is set as code on a page, or indented in the docstring of a program."""
+    """Return the code blocks of a page, or the indented lines of a program's docstring."""
     if path.suffix == ".py":
         text = ast.get_docstring(ast.parse(path.read_text())) or ""
     else:
@@ -147,5 +147,5 @@ def test_the_extras_that_pages_name_are_there() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     known = re.findall(r"^([a-z0-9-]+) = \[", text.partition("[project.optional-dependencies]")[2], re.MULTILINE)
     shown = sorted(set(extras_shown()))
-    assert ("docs/tutorial.md", "corpus") in shown
+    assert ("docs/tutorials/smaller_program.md", "corpus") in shown
     assert [each for each in shown if each[1] not in known] == []

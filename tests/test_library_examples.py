@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from tests.conftest import PROGRAMS, MakeBitcode
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 NEEDS = {
-    "sb3_ppo.py": ("stable_baselines3",),
+    "sb3_ppo.py": ("stable_baselines3", "tensorboard"),
     "maskable_ppo.py": ("sb3_contrib",),
     "cleanrl_ppo.py": ("torch", "safetensors"),
     "ppo_send_recv.py": ("torch", "safetensors"),
@@ -29,8 +30,8 @@ NEEDS = {
 }
 """The modules that each example imports beside ours."""
 
-TRAINED = {"sb3_ppo.py": {"single", "vector"}}
-"""The rows of trained policies in an example's table, where it is not one named `trained`."""
+FROM_RANDOM_WEIGHTS = ("sb3_ppo.py", "cleanrl_ppo.py", "ppo_send_recv.py")
+"""Examples that start from random weights and show a rule; the others show the imitation that they start from."""
 
 
 @pytest.fixture(scope="session")
@@ -68,19 +69,44 @@ def test_an_example_trains_and_compares_itself_with_clang(
     assert answer.returncode == 0, answer.stderr
     # Of several tables the first counts modules.
     rows = {words[0]: words for words in map(str.split, reversed(answer.stdout.splitlines())) if words}
-    trained = TRAINED.get(name, {"trained"})
+    beside = "threshold" if name in FROM_RANDOM_WEIGHTS else "imitation"
     tested = len(open_corpus(str(small), toolchain=toolchain).split("test"))
     assert 0 < tested < 16
-    assert {row: int(rows[row][1]) for row in ("imitation", *trained, "clang")} == dict.fromkeys(
-        ("imitation", *trained, "clang"), tested
+    assert {row: int(rows[row][1]) for row in (beside, "trained", "clang")} == dict.fromkeys(
+        (beside, "trained", "clang"), tested
     )
     files = [path for path in tmp_path.iterdir() if path.is_file()]
-    (first,) = (path for path in files if "imitation" in path.name)
     (last,) = (path for path in files if "last" in path.name)
-    assert _weights(first) != _weights(last)  # it has learned something, good or bad
-    assert len(files) == 2 + len(trained)  # what is best on validation modules is kept beside
+    if beside == "imitation":
+        (first,) = (path for path in files if "imitation" in path.name)
+        assert _weights(first) != _weights(last)  # it has learned something, good or bad
+    assert re.search(r"\d (decisions|compiles): [+-].*% on validation modules", answer.stdout)
+    assert len(files) == (3 if beside == "imitation" else 2)  # the best checkpoint on validation modules is a file too
+    if name == "sb3_ppo.py":
+        assert list((tmp_path / "runs" / "tensorboard").rglob("events.*"))
+        program = str(Path(sys.executable).with_name("mlgo-gym"))
+        words = [program, "evaluate", "mlgo/Inline-v0", "--corpus", "builtin@Os", "--split", "test", "--limit", "2"]
+        policies = ["--policy", "default,threshold:5,sb3:sb3_ppo.zip"]
+        answer = subprocess.run([*words, *policies], capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert answer.returncode == 0, answer.stderr
+        assert "sb3:sb3_ppo.zip" in answer.stdout
     if name == "maskable_ppo.py":
         assert "0 illegal actions in 64 steps" in answer.stdout
+
+
+@pytest.mark.libraries
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("algorithm", ["PPO", "DQN"])
+def test_the_bandit_example_learns_from_labels_and_is_judged_by_clang(
+    algorithm: str, small: Path, tmp_path: Path
+) -> None:
+    if importlib.util.find_spec("stable_baselines3") is None:
+        pytest.skip("stable_baselines3 is not installed")
+    command = [sys.executable, str(EXAMPLES / "bandit.py"), "Oz", algorithm, "model.zip", "2", "0", str(small)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert re.match(r"[\d,]+ labels in 2 s\n", answer.stdout)
+    assert re.search(r"^trained +4 ", answer.stdout, re.MULTILINE)
 
 
 def _weights(path: Path) -> bytes:

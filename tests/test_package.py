@@ -164,7 +164,7 @@ def test_importing_it_opens_nothing_that_a_feature_alone_needs() -> None:
 
 
 def test_a_plain_compile_does_not_load_what_copies_processes() -> None:
-    code = "import sys, mlgo_gym.episode.baseline; print('mlgo_gym.session.ptrace' in sys.modules)"
+    code = "import sys, mlgo_gym.episode.baseline; print('mlgo_gym.session.snapshots.ptrace' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
 
 

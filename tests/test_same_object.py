@@ -1,26 +1,22 @@
-"""The same answers make the same object, byte for byte, in every way that there is to give them.
+"""The same answers give the same object, byte for byte, in every way to answer.
 
-`benchmarks/same_object.py` does this for many modules; here it is a few.
+`benchmarks/same_object.py` compares many modules; these tests compare a few.
 """
 
 from __future__ import annotations
 
-import runpy
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from mlgo_gym.corpus.builtin import PROGRAMS
+from mlgo_gym.corpus.modules.builtin import PROGRAMS
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.session.snapshot_support import snapshot_support
+from tests import ways_to_answer
 from tests.conftest import MakeBitcode
-
-PROGRAM: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "same_object.py"))
-Ways = PROGRAM["Ways"]
-INLINE, EVICT, PRIORITY = (PROGRAM[name] for name in ("INLINE", "EVICT", "PRIORITY"))
+from tests.ways_to_answer import EVICT, INLINE, PRIORITY, Ways, answering_plugin, in_wrapper, policy_objects
 
 WAYS = ("vector", "forked", "warm", "ahead")
 
@@ -41,19 +37,19 @@ pytestmark = [
         (PRIORITY, "pressure.c"),
     ],
 )
-def test_in_a_vector_environment_in_forks_from_warm_starts_and_sent_ahead(
+def test_in_a_vector_environment_in_forks_after_forked_resets_and_sent_ahead(
     environment: str, program: str, make_bitcode: MakeBitcode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(Ways.__init__.__globals__, "MOST", 60)
+    monkeypatch.setattr(ways_to_answer, "MAX_RANDOM", 60)
     corpus = str(make_bitcode(program))
     ways = Ways(environment, corpus, Path(corpus).stem, seed=len(program))
     (first,) = ways.single()
     answers = ways.answers
     assert len(set(answers)) > 1
-    told = [*WAYS, *([] if environment == INLINE else ["preoptimized"])]
-    assert {name: set(getattr(ways, name)()) for name in told} == {name: {first} for name in told}
+    names = [*WAYS, *([] if environment == INLINE else ["preoptimized"])]
+    assert {name: set(getattr(ways, name)()) for name in names} == {name: {first} for name in names}
     assert ways.answers == answers
-    if environment != PRIORITY:  # whose order seldom matters in a module as small as these
+    if environment != PRIORITY:  # the order of live ranges seldom matters in such small modules
         others = [Ways(environment, corpus, Path(corpus).stem, seed=seed).single()[0] for seed in (100, 101)]
         assert {*others} != {first}
 
@@ -68,8 +64,22 @@ def test_by_function(program: str, make_bitcode: MakeBitcode) -> None:
 
 
 @pytest.mark.parametrize("name", ["c/btree.c", pytest.param("cpp/sorting.cpp", marks=pytest.mark.slow)])
-def test_in_the_driver(name: str) -> None:
-    assert len(set(PROGRAM["drive"](PROGRAMS / name))) == 1
+def test_in_the_wrapper(name: str) -> None:
+    assert len(set(in_wrapper(PROGRAMS / name))) == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "name"),
+    [
+        ("inline-oz", "cpp/variant_vm.cpp"),
+        pytest.param("inline-os", "c/btree.c", marks=pytest.mark.slow),
+        pytest.param("inline-oz-fast", "c/btree.c", marks=pytest.mark.slow),
+    ],
+)
+def test_a_policys_name_gives_one_object_in_every_way(policy: str, name: str) -> None:
+    objects = policy_objects(PROGRAMS / name, policy)
+    assert list(objects) == ["gym.make", "evaluate", "trace", "mlgo-clang"]
+    assert len(set(objects.values())) == 1
 
 
 @pytest.mark.slow
@@ -79,7 +89,7 @@ def test_in_a_plugin(
     major: int, make_bitcode: MakeBitcode, any_clang: Callable[[int], Toolchain], tmp_path: Path
 ) -> None:
     clang = any_clang(major)
-    library = PROGRAM["answering"](major, tmp_path)
+    library = answering_plugin(major, tmp_path)
     for program in ("many_calls.c", "families.c"):
         corpus = str(make_bitcode(program, compiler=clang, triple="x86_64-linux-gnu"))
         ways = Ways(INLINE, corpus, Path(corpus).stem, f"clang-{major}")

@@ -6,23 +6,23 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import mlgo_clang
 import mlgo_gym
 
 WITHOUT = {
-    "mlgo_gym/corpus/record.py": "the user's own build, which Ctrl-C and SIGTERM end",
-    "mlgo_gym/corpus/shim.py": "a compile of the user's own build, which nothing but the build limits",
-    "mlgo_gym/corpus/shim_compiles.py": "likewise",
-    "mlgo_gym/session/bounded_run.py": "it is what limits",
-    "mlgo_gym/session/process.py": "likewise",
+    "mlgo_gym/corpus/recording/record.py": "the user's own build, which Ctrl-C and SIGTERM end",
+    "mlgo_gym/corpus/recording/shim.py": "a compile of the user's own build, which nothing but the build limits",
+    "mlgo_gym/corpus/commands/shim_compiles.py": "likewise",
+    "mlgo_gym/session/process/bounded_run.py": "it is what limits",
+    "mlgo_gym/session/process/process.py": "likewise",
     "mlgo_gym/scheduling/processes.py": "workers of ours, which end with their parent",
     "mlgo_clang/advised.py": "a compile of the user's own build, which nothing but the build limits",
-    "mlgo_clang/calls.py": "a program of ours, whose compiles are limited",
-    "mlgo_clang/conversation.py": "a compile of the user's own build, which nothing but the build limits",
-    "mlgo_clang/driver.py": "it becomes the compiler of the user's own build",
-    "mlgo_clang/policies.py": "a program of ours, whose compiles are limited",
-    "mlgo_clang/recipes.py": "a program of ours, whose compiles are limited, and the front end of the user's own build",
-    "mlgo_clang/version.py": "clang says its version",
+    "mlgo_clang/compiler.py": "it becomes the compiler of the user's own build",
+    "mlgo_clang/driver.py": "clang prints its version",
+    "mlgo_clang/interactive.py": "a compile of the user's own build, which nothing but the build limits",
+    "mlgo_clang/programs.py": "the front end of the user's own build, and programs of ours, whose compiles are limited",
 }
 STARTERS = {
     "subprocess": ("run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"),
@@ -31,18 +31,57 @@ STARTERS = {
 }
 
 
-def unlimited(tree: ast.AST) -> Iterator[ast.Attribute]:
-    """Yield what starts a program or a process and is not called with a timeout."""
+def unlimited(tree: ast.AST) -> Iterator[ast.expr]:
+    """Yield each reference to a function that starts a program or a process, unless it is called with a timeout."""
     limited = {
         id(node.func)
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and "timeout" in [keyword.arg for keyword in node.keywords]
     }
+    modules = {name: name for name in STARTERS}
+    functions: dict[str, tuple[str, str]] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and id(node) not in limited:
-            module, name = node.value.id, node.attr
-            if name in STARTERS.get(module, ()):
-                yield node
+        if isinstance(node, ast.Import):
+            modules |= {each.asname or each.name: each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            functions |= {each.asname or each.name: (node.module or "", each.name) for each in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module, name = modules.get(node.value.id, ""), node.attr
+        elif isinstance(node, ast.Name):
+            module, name = functions.get(node.id, ("", ""))
+        else:
+            continue
+        if name in STARTERS.get(module, ()) and id(node) not in limited:
+            yield node
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import subprocess\nsubprocess.run(words)",
+        "import subprocess as programs\nprograms.run(words)",
+        "from subprocess import run\nrun(words)",
+        "from subprocess import run as start\nstart(words)",
+        "from os import execv\nexecv(path, words)",
+        "import os\nstart = os.posix_spawn",
+        "context = get_context('spawn')\ncontext.Process(target=main).start()",
+    ],
+)
+def test_a_program_without_a_limit_is_found_however_it_is_imported(source: str) -> None:
+    assert len(list(unlimited(ast.parse(source)))) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import subprocess\nsubprocess.run(words, timeout=1)",
+        "from subprocess import run\nrun(words, timeout=1)",
+        "from asyncio import run\nrun(main())",
+    ],
+)
+def test_a_program_with_a_limit_is_not_found(source: str) -> None:
+    assert not list(unlimited(ast.parse(source)))
 
 
 def test_every_program_that_is_started_has_limits_or_a_reason() -> None:

@@ -72,10 +72,11 @@ def test_an_impossible_argument_is_refused_by_name(arguments: dict[str, Any]) ->
 
 @pytest.mark.parametrize("mode", [*AutoresetMode, *(mode.value for mode in AutoresetMode)], ids=str)
 def test_the_autoreset_mode_is_declared(mode: AutoresetMode | str) -> None:
+    before = dict(InlineEnv.metadata)  # a library may have written a mode of its own there
     envs = InlineVectorEnv(autoreset_mode=mode)
     assert envs.autoreset_mode is AutoresetMode(mode)
     assert envs.metadata["autoreset_mode"] is AutoresetMode(mode)
-    assert "autoreset_mode" not in InlineEnv.metadata
+    assert InlineEnv.metadata == before
     envs.close()
 
 
@@ -92,7 +93,7 @@ def InlineVectorEnv(**options: Any) -> CompilerVectorEnv:  # noqa: N802 - it sta
 
 def test_another_vector_environment_is_not_taken_for_ours(varied: str) -> None:
     envs = gym.make_vec(INLINE, num_envs=1, vectorization_mode="sync", corpus=varied)
-    with pytest.raises(MlgoError, match="found SyncVectorEnv"):
+    with pytest.raises(MlgoError, match="got SyncVectorEnv"):
         as_vector(envs)
     envs.close()
 
@@ -121,10 +122,10 @@ def test_modules_are_named_for_all_or_one_by_one(envs: CompilerVectorEnv) -> Non
     ("options", "message"),
     [
         ({"module": "cals"}, "did you mean .*calls"),
-        ({"module": ["calls"]}, "one value per environment, 3; found 1"),
-        ({"modul": "calls"}, "found .*'modul'"),
+        ({"module": ["calls"]}, "with 3 values, one per environment, got 1"),
+        ({"modul": "calls"}, "got .*'modul'"),
         ({"module": "mixed", "function": "crowd"}, 'scope="function"'),
-        ({"function": "crowd"}, 'needs the option "module"'),
+        ({"function": "crowd"}, 'expected the option "module"'),
         ({"reset_mask": [True, False]}, r"booleans of shape \(3,\)"),
         ({"reset_mask": [0, 1, 0]}, "booleans"),
         ({"reset_mask": [False] * 3}, "at least one"),
@@ -137,7 +138,7 @@ def test_impossible_options_are_refused(envs: CompilerVectorEnv, options: dict[s
 
 
 def test_too_few_seeds_are_refused(envs: CompilerVectorEnv) -> None:
-    with pytest.raises(MlgoError, match="3 seeds were expected, one per environment; found 2"):
+    with pytest.raises(MlgoError, match="expected 3 seeds, one per environment, got 2"):
         envs.reset(seed=[1, 2])
 
 
@@ -150,11 +151,11 @@ def test_a_masked_reset_begins_episodes_in_those_environments_alone(envs: Compil
     assert [clang_of(envs, number) == pid for number, pid in enumerate(pids)] == [True, False, True]
     assert [np.array_equal(*rows) for rows in zip(before, after, strict=True)] == [True, False, True]
     *_, info = envs.step([0, 0, 0])
-    assert info["decision"].tolist() == [2, 1, 2]
+    assert info["decision_index"].tolist() == [2, 1, 2]
 
 
 def test_a_module_without_decisions_is_an_error_that_leaves_the_others_alone(envs: CompilerVectorEnv) -> None:
-    with pytest.raises(CorpusError, match=r"module 'leaf' of corpus .* has no inlining decision to learn from"):
+    with pytest.raises(CorpusError, match=r"expected a decision on inlining in module 'leaf' of corpus .*, got none"):
         envs.reset(options={"module": ["calls", "leaf", "calls"]})
     envs.async_reset(env_ids=[1], options={"module": "mixed"})
     *_, info = envs.recv()
@@ -164,7 +165,7 @@ def test_a_module_without_decisions_is_an_error_that_leaves_the_others_alone(env
 def test_a_corpus_without_any_decision_is_an_error(leaf: Any) -> None:
     envs = make(INLINE, str(leaf), 2)
     for _ in range(2):
-        with pytest.raises(CorpusError, match="none of the 1 modules"):
+        with pytest.raises(CorpusError, match="got none among the 1 modules"):
             envs.reset()
     envs.close()
 
@@ -174,14 +175,14 @@ def test_a_corpus_without_any_decision_is_an_error(leaf: Any) -> None:
 
 def test_batches_are_never_written_again(envs: CompilerVectorEnv) -> None:
     observations, info = envs.reset(seed=1)
-    kept = observations.copy(), info["decision"].copy()
+    kept = observations.copy(), info["decision_index"].copy()
     envs.step([1, 1, 1])
     assert np.array_equal(observations, kept[0])
-    assert np.array_equal(info["decision"], kept[1])
+    assert np.array_equal(info["decision_index"], kept[1])
 
 
 def test_a_step_needs_a_reset(envs: CompilerVectorEnv) -> None:
-    with pytest.raises(ActionError, match="environment 0 has no decision that waits for an action: reset it"):
+    with pytest.raises(ActionError, match="environment 0: expected a pending decision, got none; reset it"):
         envs.step([0, 0, 0])
 
 
@@ -189,7 +190,7 @@ def test_without_autoreset_an_ended_episode_takes_no_action(varied: str) -> None
     envs = make(INLINE, varied, 2, autoreset_mode="Disabled", max_decisions=1)
     envs.reset(seed=1)
     assert envs.step([0, 0])[2].all()
-    with pytest.raises(ActionError, match=r"environment 0 .*: reset it"):
+    with pytest.raises(ActionError, match=r"environment 0: .*reset it"):
         envs.step([0, 0])
     envs.reset(options={"reset_mask": np.array([True, True])})
     assert envs.step([0, 0])[2].all()
@@ -199,19 +200,19 @@ def test_without_autoreset_an_ended_episode_takes_no_action(varied: str) -> None
 @pytest.mark.parametrize("actions", [[0], [0] * 4, []], ids=str)
 def test_each_environment_needs_an_action(envs: CompilerVectorEnv, actions: list[int]) -> None:
     envs.reset()
-    with pytest.raises(MlgoError, match=f"3 actions were expected, one per environment; found {len(actions)}"):
+    with pytest.raises(MlgoError, match=f"expected 3 actions, one per environment, got {len(actions)}"):
         envs.step(actions)
-    assert envs.step([0, 0, 0])[4]["decision"].tolist() == [1, 1, 1]
+    assert envs.step([0, 0, 0])[4]["decision_index"].tolist() == [1, 1, 1]
 
 
 def test_a_strict_environment_raises_before_anything_is_sent(varied: str) -> None:
     envs = make(EVICT, varied, 2, strict=True)
     _, info = envs.reset(seed=1)
     illegal = int(np.flatnonzero(info["action_mask"][1] == 0)[0])
-    with pytest.raises(ActionError, match=f"environment 1: action {illegal} is not legal at this decision"):
+    with pytest.raises(ActionError, match=f"environment 1: expected a legal action among .*, got {illegal}"):
         envs.step([info["default_action"][0], illegal])
     *_, info = envs.step(info["default_action"])
-    assert info["decision"].tolist() == [1, 1]
+    assert info["decision_index"].tolist() == [1, 1]
     envs.close()
 
 
@@ -262,7 +263,7 @@ def test_numeric_infos_have_one_form(varied: str) -> None:
 
 
 def test_modules_come_in_turn_once_each_among_all_environments(varied: str) -> None:
-    envs = make(INLINE, varied, 2, max_decisions=1, order="cycle", autoreset_mode="SameStep")
+    envs = make(INLINE, varied, 2, max_decisions=1, module_order="cycle", autoreset_mode="SameStep")
     _, infos = envs.reset(seed=1)
     seen = [*infos["module"]]
     for _ in range(3):
@@ -323,7 +324,7 @@ def test_a_slow_environment_keeps_nobody_waiting(few: CompilerVectorEnv, varied:
         assert sorted(few.recv()[4]["env_id"]) == sorted(others)
     few.send([0, 0], first)
     *_, info = few.recv()
-    assert info["decision"].tolist() == [1, 1]
+    assert info["decision_index"].tolist() == [1, 1]
     assert sorted(info["env_id"]) == sorted(first)
 
 
@@ -336,25 +337,25 @@ def test_actions_are_for_those_that_came_last_unless_they_name_others(few: Compi
     assert sorted(few.recv()[4]["env_id"]) == sorted(second)
     *_, info = few.step([0, 0], env_ids=first)
     assert sorted(info["env_id"]) == sorted(first)
-    assert info["decision"].tolist() == [2, 2]
+    assert info["decision_index"].tolist() == [2, 2]
 
 
 def test_nothing_comes_of_nothing(few: CompilerVectorEnv) -> None:
-    with pytest.raises(MlgoError, match="waits for 2 environments, and only 0 are under way"):
+    with pytest.raises(MlgoError, match=r"expected 2 running environments for recv\(\), got 0"):
         few.recv()
     few.async_reset(env_ids=[3])
-    with pytest.raises(MlgoError, match="only 1 are under way"):
+    with pytest.raises(MlgoError, match="expected 2 running environments"):
         few.recv()
     few.async_reset(env_ids=[1])
     assert sorted(few.recv()[4]["env_id"]) == [1, 3]
-    with pytest.raises(MlgoError, match="only 0 are under way"):
+    with pytest.raises(MlgoError, match="expected 2 running environments"):
         few.recv()
 
 
 def test_nothing_can_be_sent_twice(few: CompilerVectorEnv) -> None:
     few.reset(seed=1)
     few.send([0, 0], [0, 1])
-    with pytest.raises(MlgoError, match="environment 1 is already under way"):
+    with pytest.raises(MlgoError, match="expected a ready environment, got 1"):
         few.send([0, 0], [2, 1])
     few.recv()
     few.send([0, 0], [1, 2])
@@ -364,20 +365,20 @@ def test_nothing_can_be_sent_twice(few: CompilerVectorEnv) -> None:
 @pytest.mark.parametrize("numbers", [[0, 4], [-1, 0], [1, 1]], ids=str)
 def test_environments_have_different_numbers_from_0_on(few: CompilerVectorEnv, numbers: list[int]) -> None:
     few.reset(seed=1)
-    with pytest.raises(MlgoError, match="different numbers of environments, from 0 to 3"):
+    with pytest.raises(MlgoError, match="expected env_ids as distinct indices from 0 to 3"):
         few.send([0, 0], numbers)
-    with pytest.raises(MlgoError, match="different numbers of environments, from 0 to 3"):
+    with pytest.raises(MlgoError, match="expected env_ids as distinct indices from 0 to 3"):
         few.async_reset(env_ids=numbers)
     few.send([0, 0], [0, 1])
-    assert few.recv()[4]["decision"].tolist() == [1, 1]
+    assert few.recv()[4]["decision_index"].tolist() == [1, 1]
 
 
 def test_a_reset_takes_back_what_is_under_way(few: CompilerVectorEnv) -> None:
     few.reset(seed=1)
     few.send([0, 0], [0, 1])
     _, info = few.reset(seed=1)
-    assert info["decision"].tolist() == [0] * 4
-    with pytest.raises(MlgoError, match="only 0 are under way"):
+    assert info["decision_index"].tolist() == [0] * 4
+    with pytest.raises(MlgoError, match="expected 2 running environments"):
         few.recv()
 
 
@@ -391,9 +392,9 @@ def test_closing_ends_every_compile_and_can_be_repeated(envs: CompilerVectorEnv)
     assert len(traces().children - before) == 6
     envs.close()
     envs.close()
-    assert traces().children == before
+    assert traces().children <= before
     for use in (envs.reset, envs.async_reset, lambda: envs.step([0] * 3)):
-        with pytest.raises(MlgoError, match="is closed"):
+        with pytest.raises(MlgoError, match="expected an open vector environment"):
             use()
 
 
@@ -402,7 +403,7 @@ def test_an_environment_that_is_forgotten_closes_itself(varied: str) -> None:
     envs = make(INLINE, varied)
     envs.reset()
     del envs
-    assert traces() == before
+    assert traces() <= before
 
 
 @pytest.mark.slow
@@ -425,4 +426,4 @@ def test_200_episodes_of_every_kind_leave_nothing(varied: str) -> None:
         else:
             envs.send([1, 0, 1])
     envs.close()
-    assert traces() == before
+    assert traces() <= before

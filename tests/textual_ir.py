@@ -1,4 +1,4 @@
-"""What a function is made of, counted in LLVM's textual IR."""
+"""Counts the parts of a function in LLVM's textual IR."""
 
 from __future__ import annotations
 

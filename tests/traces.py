@@ -1,4 +1,4 @@
-"""What this process holds: children, descriptors, scratch folders; to compare before and after."""
+"""Children, descriptors and scratch folders of this process, to compare before and after a test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import select
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.session.scratch import scratch_parent
+from mlgo_gym.session.process.scratch import scratch_parent
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,17 @@ class Traces:
     descriptors: int
     scratch: frozenset[str]
 
+    def __le__(self, before: Traces) -> bool:
+        """Whether nothing is left since `before`. Processes that ended meanwhile, such as Ray's, make no difference."""
+        return (
+            self.children <= before.children
+            and self.descriptors <= before.descriptors
+            and self.scratch <= before.scratch
+        )
+
 
 def traces() -> Traces:
-    """Return what this process holds now, garbage collected first."""
+    """Return the traces of this process after a garbage collection."""
     gc.collect()
     return Traces(children(), len(list(Path("/proc/self/fd").iterdir())), scratch_folders())
 

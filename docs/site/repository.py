@@ -1,7 +1,8 @@
 """What mkdocs needs to make a site of this repository: pages that lie outside docs/, and links between all of them.
 
-The README is the home page. Whatever else outside docs/ a page links to (the changelog, model cards, examples) becomes
-a page or a file of the site below `repository/`. The manual of the command line is what Typer writes of it.
+The README is the home page. Anything else outside docs/ that a page links to (the changelog, model cards, examples)
+becomes a page or a file of the site below `repository/`; a notebook becomes a page with its outputs. The manual of the
+command line is the output of Typer.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from docs.site.notebooks import as_markdown
+
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"(\]\()([^)#\s:]+)(?=[)#])")
+_PICTURE = re.compile(r'<picture><source [^>]*srcset="([^"]+)"><img alt="([^"]*)" src="([^"]+)"></picture>')
 _HOME, _MANUAL, _ELSEWHERE = "index.md", "manual.md", "repository/"
+_NOTEBOOK, _NOTEBOOK_PAGE = ".ipynb", ".ipynb.md"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -36,6 +41,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
                 continue
             if (ROOT / target).is_dir():
                 files.append(File.generated(config, uri, content=_listing(target)))
+            elif target.endswith(_NOTEBOOK):
+                files.append(File.generated(config, uri, content=as_markdown(ROOT / target)))
             elif (ROOT / target).is_file():
                 files.append(File.generated(config, uri, abs_src_path=str(ROOT / target)))
                 if uri.endswith(".md"):
@@ -44,9 +51,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Let links lead to where their targets are on the site."""
+    """Let links lead to where their targets are on the site, and figures follow its switch of colours."""
     here = page.file.src_uri
-    if here == _MANUAL or (here.startswith(_ELSEWHERE) and page.file.abs_src_path is None):
+    if here == _HOME:
+        page.meta["hide"] = ["toc"]
+    listing = here.startswith(_ELSEWHERE) and page.file.abs_src_path is None and not here.endswith(_NOTEBOOK_PAGE)
+    if here == _MANUAL or listing:
         return markdown
     source = posixpath.dirname(_source(here))
 
@@ -54,6 +64,8 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
         target = _uri(posixpath.normpath(posixpath.join(source, link[2])))
         return link[1] + posixpath.relpath(target, posixpath.dirname(here) or ".")
 
+    # GitHub chooses a figure by the browser's preference, the site by its own switch.
+    markdown = _PICTURE.sub(r"![\2](\3#only-light)\n![\2](\1#only-dark)", markdown)
     # What is code is no link.
     parts = re.split(r"(^```.*?^```|`[^`\n]*`)", markdown, flags=re.MULTILINE | re.DOTALL)
     return "".join(part if number % 2 else _LINK.sub(led, part) for number, part in enumerate(parts))
@@ -73,6 +85,8 @@ def _uri(path: str) -> str:
     if path.startswith("docs/"):
         within = path.removeprefix("docs/")
         return f"{within}/index.md" if (ROOT / path).is_dir() else within
+    if path.endswith(_NOTEBOOK):
+        return f"{_ELSEWHERE}{path.removesuffix(_NOTEBOOK)}{_NOTEBOOK_PAGE}"
     return f"{_ELSEWHERE}{path}/index.md" if (ROOT / path).is_dir() else f"{_ELSEWHERE}{path}"
 
 
@@ -89,6 +103,12 @@ def _manual() -> str:
     program = ["--app", "application", "mlgo_gym.cli.application", "utils", "docs", "--name", "mlgo-gym"]
     # Typer draws with colours where it thinks that somebody looks.
     plain = {**os.environ, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"}
-    return subprocess.run(
+    manual = subprocess.run(
         [sys.executable, "-m", "typer", *program], capture_output=True, text=True, check=True, env=plain
     ).stdout
+    # Typer cuts the summaries in lists of commands; the section of a command has the whole one.
+    for heading, summary in re.findall(r"^#+ `([^`]+)`\n\n(.+)$", manual, flags=re.MULTILINE):
+        group, _, name = heading.rpartition(" ")
+        cut = re.compile(rf"(^#+ `{group}`\n(?:(?!#).*\n)*?\* `{name}`: ).*\.\.\.$", flags=re.MULTILINE)
+        manual = cut.sub(lambda line, summary=summary: line[1] + summary, manual, count=1)
+    return manual

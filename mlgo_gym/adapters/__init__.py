@@ -1,1 +1,1 @@
-"""Our vector environment in the form that other libraries take; each file needs the library that it is named for."""
+"""Adapters to other libraries; each module needs the library that it is named after."""

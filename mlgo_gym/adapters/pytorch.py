@@ -1,4 +1,4 @@
-"""Networks as PyTorch's modules: where learning by trial starts, and how what was learned comes back."""
+"""Networks as PyTorch modules, for training that starts from a network, and back."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from mlgo_gym.errors import MissingExtraError, PolicyError
 from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.normalization import Normalization
 
 try:
     import torch
@@ -17,17 +18,14 @@ except ImportError as error:
     raise MissingExtraError("networks as PyTorch's modules", "training") from error
 
 ACTIVATIONS: dict[str, Any] = {"relu": nn.ReLU, "tanh": nn.Tanh, "elu": nn.ELU, "leaky_relu": nn.LeakyReLU}
-"""PyTorch's classes by the names that `Network` has for them."""
+"""PyTorch's classes by the names of `Network.activation`."""
 
 
 def sequential(network: Network) -> Any:
-    """Return a network as a `torch.nn.Sequential`, to be trained on: `Linear`, activation, …, `Linear`.
+    """Return a network as a trainable `torch.nn.Sequential`: `Linear`, activation, …, `Linear`.
 
-    Its inputs are normalized features, as `NormalizeFeatures(env, network.normalization)` gives them, and its outputs
-    the logits of the actions. A network with one output, the logit of yes, becomes one of two that decides alike.
-
-    Args:
-        network: what to start from.
+    Its inputs are normalized features, as from `NormalizeFeatures(env, network.normalization)`; its outputs are the
+    logits of the actions. A network with one output, the logit of yes, becomes an equivalent one with two.
     """
     network = two_outputs(network)
     layers: list[Any] = []
@@ -38,51 +36,56 @@ def sequential(network: Network) -> Any:
     return module
 
 
-def read_sequential(module: Any, like: Network) -> Network:
-    """Return the network that a `torch.nn.Sequential` has become, with the features and normalization of another.
+def read_sequential(module: Any, like: Network | Normalization) -> Network:
+    """Return a trained `torch.nn.Sequential` as a network.
 
     Args:
-        module: what `sequential(like)` gave, trained.
-        like: the network that it started from.
+        module: `Linear`, activation, …, `Linear`, trained; for instance the result of `sequential()`.
+        like: the initial network, whose features and normalization are kept; or the normalization of the features.
 
     Raises:
-        PolicyError: it takes another number of features.
+        PolicyError: the number of features differs.
     """
     state = {name: tensor.detach().cpu().numpy().copy() for name, tensor in module.state_dict().items()}
     layers = list(dict.fromkeys(name.partition(".")[0] for name in state))
-    return Network.from_state(
-        state, layers, like.features, activation=like.activation, normalization=like.normalization
-    )
+    if isinstance(like, Network):
+        return network_like(like, state, layers)
+    names = {kind: name for name, kind in ACTIVATIONS.items()}
+    activation = next((names[type(layer)] for layer in module if type(layer) in names), "tanh")
+    return Network.from_state(state, layers, like.names, activation=activation, normalization=like)
 
 
-def copy_layers(network: Network, layers: Sequence[Any], *, before: int = 0) -> None:
-    """Copy a network's weights and biases into PyTorch's `Linear`s.
+def network_like(like: Network, state: dict[str, Any], layers: list[str]) -> Network:
+    """Return a network of the layers of a state dictionary, with the features and normalization of another."""
+    activation, normalization = like.activation, like.normalization
+    return Network.from_state(state, layers, like.features, activation=activation, normalization=normalization)
 
-    Args:
-        network: where they come from.
-        layers: where they go, first to last.
-        before: the first layer takes so many inputs before the features, as an action mask; they get weights of 0.
+
+def copy_layers(network: Network, layers: Sequence[Any], *, extra_inputs: int = 0) -> None:
+    """Copy a network's weights and biases into PyTorch `Linear`s, first to last.
+
+    The first layer has `extra_inputs` before the features, for instance an action mask, with weights of 0.
 
     Raises:
-        PolicyError: the shapes are others.
+        PolicyError: the shapes differ.
     """
-    wanted = [weight.shape for weight in network.weights]
-    wanted[0] = (wanted[0][0] + before, wanted[0][1])
+    expected = [weight.shape for weight in network.weights]
+    expected[0] = (expected[0][0] + extra_inputs, expected[0][1])
     found = [(layer.in_features, layer.out_features) for layer in layers]
-    if found != wanted:
+    if found != expected:
         raise PolicyError(
-            f"layers of (inputs, outputs) {wanted} were wanted for the network, found {found}; give the model the "
-            "network's shape, and the environment its features"
+            f"expected layers of (inputs, outputs) {expected}, got {found}; give the model the network's shape, and "
+            "the environment its features"
         )
     with torch.no_grad():
         for number, (layer, weight, bias) in enumerate(zip(layers, network.weights, network.biases, strict=True)):
-            padded = np.concatenate([np.zeros((before, weight.shape[1]), np.float32), weight]) if not number else weight
-            layer.weight.copy_(torch.from_numpy(np.ascontiguousarray(padded.T)))
+            padding = np.zeros((0 if number else extra_inputs, weight.shape[1]), np.float32)
+            layer.weight.copy_(torch.from_numpy(np.ascontiguousarray(np.concatenate([padding, weight]).T)))
             layer.bias.copy_(torch.from_numpy(np.ascontiguousarray(bias)))
 
 
 def two_outputs(network: Network) -> Network:
-    """Return a network with an output for each action; one that has the logit of yes alone gets that of no, 0."""
+    """Return a network with an output per action; if it has the logit of yes only, that of no becomes 0."""
     if network.outputs > 1:
         return network
     weights = (*network.weights[:-1], np.pad(network.weights[-1], ((0, 0), (1, 0))))

@@ -1,4 +1,4 @@
-"""RLlib: an algorithm whose policy is a given network, and the network that it has become."""
+"""RLlib: algorithms that start from a network, and the trained network."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_gym.adapters.pytorch import hidden_widths, two_outputs
+from mlgo_gym.adapters.pytorch import hidden_widths, network_like, two_outputs
 from mlgo_gym.errors import MissingExtraError, PolicyError
 from mlgo_gym.policies.network import Network
 
@@ -18,60 +18,48 @@ except ImportError as error:
 
 
 def rllib_model(network: Network) -> Any:
-    """Return what `rl_module(model_config=…)` takes: layers for actor and critic each, of a network's shape.
-
-    Args:
-        network: what the algorithm is to start from.
-    """
-    return DefaultModelConfig(
-        fcnet_hiddens=hidden_widths(network), fcnet_activation=network.activation, vf_share_layers=False
-    )
+    """Return the `model_config` of `rl_module()`: a separate actor and critic of a network's shape."""
+    widths, activation = hidden_widths(network), network.activation
+    return DefaultModelConfig(fcnet_hiddens=widths, fcnet_activation=activation, vf_share_layers=False)
 
 
 def start_rllib(algorithm: Any, network: Network) -> None:
-    """Let an algorithm decide as a network does, and learn on from there; its remote workers too.
+    """Copy a network into the policy of an algorithm and of its remote workers.
 
     Args:
-        algorithm: an algorithm of actor and critic, as PPO, built with `rllib_model(network)`, in environments whose
-            observations are the network's features, as `NormalizeFeatures(env, network.normalization)` gives them.
-        network: what to start from; a network with one output, the logit of yes, does as well.
+        algorithm: an actor-critic algorithm such as PPO, built with `rllib_model(network)`. The observations of its
+            environments are the network's features, as from `NormalizeFeatures(env, network.normalization)`.
+        network: the initial network, with an output per action or the logit of yes.
 
     Raises:
-        PolicyError: its layers have other shapes.
+        PolicyError: the shapes of the layers differ.
     """
     network = two_outputs(network)
-    there = _actor(algorithm, network)
+    found = _actor(algorithm, network)
     state: dict[str, Any] = {}
     for layer, weight, bias in zip(_layers(network), network.weights, network.biases, strict=True):
         state |= {f"{layer}.weight": np.ascontiguousarray(weight.T), f"{layer}.bias": bias}
-    shapes = [{name: part.shape for name, part in each.items()} for each in (state, there)]
-    if shapes[0] != shapes[1]:
+    expected, shapes = ({name: part.shape for name, part in each.items()} for each in (state, found))
+    if shapes != expected:
         raise PolicyError(
-            f"layers of the shapes {shapes[0]} were wanted, found {shapes[1]}; build the algorithm with "
-            "rl_module(model_config=rllib_model(network)), and wrap the environment as "
-            "NormalizeFeatures(env, network.normalization)"
+            f"expected layers of the shapes {expected}, got {shapes}; build the algorithm with rl_module(model_config="
+            "rllib_model(network)), and wrap the environment as NormalizeFeatures(env, network.normalization)"
         )
     algorithm.learner_group.set_weights({DEFAULT_MODULE_ID: state})
     algorithm.env_runner_group.sync_weights(from_worker_or_learner_group=algorithm.learner_group, inference_only=True)
 
 
 def read_rllib(algorithm: Any, like: Network) -> Network:
-    """Return the network that an algorithm's policy has become.
+    """Return the policy of an algorithm as a network.
 
     Args:
-        algorithm: what `start_rllib()` has started, trained.
-        like: the network that it started from.
+        algorithm: an algorithm that `start_rllib()` started, trained.
+        like: the initial network; its features and normalization are kept.
 
     Raises:
-        PolicyError: it was built without `rllib_model()`.
+        PolicyError: the algorithm was built without `rllib_model()`.
     """
-    return Network.from_state(
-        _actor(algorithm, like),
-        _layers(like),
-        like.features,
-        activation=like.activation,
-        normalization=like.normalization,
-    )
+    return network_like(like, _actor(algorithm, like), _layers(like))
 
 
 def _layers(network: Network) -> list[str]:

@@ -1,63 +1,75 @@
-"""`VecEnvAdapter`: our vector environment as a `VecEnv` of stable-baselines3, sb3-contrib's masks included."""
+"""stable-baselines3 and sb3-contrib: vector environments, credit per decision, and models that start from a network."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
-from mlgo_gym.errors import MissingExtraError, MlgoError
+from mlgo_gym.errors import MissingExtraError, MlgoError, PolicyError
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.sb3 import save_sb3
 from mlgo_gym.vector.info_batch import unbatch_infos
-from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
+from mlgo_gym.vector_env import CompilerVectorEnv
+from mlgo_gym.wrappers.credit_rewards import decision_rewards
 
 try:
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
     from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
+    from torch import nn
 except ImportError as error:
     raise MissingExtraError("the adapter for stable-baselines3", "sb3") from error
 
-_MASKS = "action_masks"
+from mlgo_gym.adapters.pytorch import ACTIVATIONS, copy_layers, hidden_widths, two_outputs
+
+Model = TypeVar("Model")
+
+__all__ = ["CreditAdvantages", "VecEnvAdapter", "save_sb3", "start_sb3"]
 
 
 class VecEnvAdapter(VecEnv):
-    """A vector environment in the form that stable-baselines3 takes.
+    """A vector environment as a `VecEnv`, with the action masks of sb3-contrib.
 
     ```python
     envs = gym.make_vec("mlgo/RegAllocEvict-v0", num_envs=4, autoreset_mode="SameStep")
     model = MaskablePPO("MultiInputPolicy", VecMonitor(VecEnvAdapter(envs)))
     ```
 
-    At an episode's end the info is that of its last step, with `terminal_observation` and `TimeLimit.truncated`; the
-    info of the next episode's first decision is in `reset_infos`. `seed()` and `set_options()` are for the next
+    At the end of an episode the info is that of its last step, with `terminal_observation` and `TimeLimit.truncated`;
+    `reset_infos` has the info of the next episode's first decision. `seed()` and `set_options()` apply to the next
     `reset()`.
 
     Args:
-        envs: the vector environment, in Gymnasium's wrappers if it likes, with `autoreset_mode="SameStep"`.
+        envs: a vector environment with `autoreset_mode="SameStep"`, in Gymnasium's wrappers or not.
 
     Raises:
-        MlgoError: another kind of environment, another mode, or one that returns a part of its environments at a time.
+        MlgoError: it has another mode, or a smaller `batch_size`.
     """
 
     def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any]) -> None:
-        self._inner = as_vector(envs)
-        if self._inner.autoreset_mode is not AutoresetMode.SAME_STEP:
+        self._inner: Any = envs.unwrapped
+        mode = self._inner.metadata.get("autoreset_mode")
+        if mode is not AutoresetMode.SAME_STEP:
             raise MlgoError(
-                "stable-baselines3 needs the next episode in the same step: make the environment with "
-                f'autoreset_mode="SameStep", not {self._inner.autoreset_mode.value!r}'
+                f"expected autoreset_mode 'SameStep', got {getattr(mode, 'value', mode)!r}; make the environment with "
+                'autoreset_mode="SameStep"'
             )
-        if self._inner.batch_size != self._inner.num_envs:
+        if isinstance(self._inner, CompilerVectorEnv) and self._inner.batch_size != self._inner.num_envs:
             raise MlgoError(
-                f"stable-baselines3 steps all environments at once: leave batch_size={self._inner.batch_size} away"
+                f"expected batch_size {self._inner.num_envs}, got {self._inner.batch_size}; omit batch_size, since "
+                "stable-baselines3 steps all environments at once"
             )
         self.envs = cast("CompilerVectorEnv", envs)  # wrappers have its reset() and step()
         self._actions: npt.NDArray[Any] = np.empty(0)
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
 
     def reset(self) -> VecEnvObs:
-        """Begin an episode in every environment and return the first observations, one row for each."""
+        """Start an episode in every environment; return the first observations, one row each."""
         seed = self._seeds if any(each is not None for each in self._seeds) else None
         names = {name for options in self._options for name in options}
         options = {name: [each.get(name) for each in self._options] for name in names}
@@ -69,11 +81,11 @@ class VecEnvAdapter(VecEnv):
         return batch
 
     def step_async(self, actions: npt.NDArray[Any]) -> None:
-        """Keep the actions, one for each environment, for `step_wait()`."""
+        """Keep the actions, one per environment, for `step_wait()`."""
         self._actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Return observations, rewards (float32), whether an episode has ended (bool), and one info for each."""
+        """Return observations, rewards (float32), whether each episode has ended (bool), and one info each."""
         observations, rewards, terminations, truncations, info = self.envs.step(self._actions)
         dones = terminations | truncations
         infos = unbatch_infos(info, self.num_envs)
@@ -90,38 +102,122 @@ class VecEnvAdapter(VecEnv):
         self.envs.close()
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """Return an attribute of some environments, by default of all."""
+        """Return an attribute of some environments; default: all."""
         values = self._inner.get_attr(attr_name)
         return [values[index] for index in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Refuse to change an environment: they have what they are in common.
-
-        Raises:
-            MlgoError: always.
-        """
+        """Raise an MlgoError: the environments share their attributes."""
         del value, indices
-        raise MlgoError(f"{attr_name} was to be set, and environments cannot be changed: make them with it")
+        raise MlgoError(f"cannot set {attr_name!r} of an environment; make the environments with it")
 
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Return what a method of some environments returns; `action_masks` is all ones where all is legal."""
-        if method_name == _MASKS:
-            values: Sequence[Any] | npt.NDArray[np.int8] = self._masks()
-        else:
+        """Return the results of a method of some environments; `action_masks` is all ones if every action is legal."""
+        values: Any = None
+        if method_name != "action_masks":
             values = self._inner.call(method_name, *method_args, **method_kwargs)
+        elif (values := self._inner.action_masks()) is None:
+            raise MlgoError(f"expected discrete actions for action_masks, got {self.action_space}")
         return [values[index] for index in self._get_indices(indices)]
-
-    def _masks(self) -> npt.NDArray[np.int8]:
-        masks = self._inner.action_masks()
-        if masks is None:
-            raise MlgoError(f"masks are for discrete actions, and the action space is {self.action_space}")
-        return masks
 
     def env_is_wrapped(
         self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
     ) -> list[bool]:
-        """Return False for each environment: none has wrappers of its own."""
+        """Return False for each environment: none is wrapped."""
         del wrapper_class
         return [False for _ in self._get_indices(indices)]
+
+
+class CreditAdvantages(BaseCallback):
+    """Trains PPO or A2C on the credit of each decision instead of the reward at the end of an episode.
+
+    The environments are made with `credit=True`. After each rollout the callback sets the advantages of the decisions
+    of finished episodes to their credit minus the critic's value, without anything that follows later, and those of
+    unfinished episodes to 0.
+
+    ```python
+    envs = gym.make_vec("mlgo/Inline-v0", num_envs=8, autoreset_mode="SameStep", credit=True)
+    agent = PPO("MlpPolicy", VecEnvAdapter(envs))
+    agent.learn(100_000, callback=CreditAdvantages())
+    ```
+
+    Args:
+        clip: Largest absolute credit, in standard deviations of the credits of a rollout (> 0).
+    """
+
+    def __init__(self, clip: float = 5.0) -> None:
+        super().__init__()
+        self._clip = clip
+        self._credits: npt.NDArray[np.float32] = np.empty((0, 0), np.float32)
+        self._steps = 0
+
+    def _on_rollout_start(self) -> None:
+        buffer: Any = cast("OnPolicyAlgorithm", self.model).rollout_buffer
+        self._credits, self._steps = np.full((buffer.buffer_size, buffer.n_envs), np.nan, np.float32), 0
+
+    def _on_step(self) -> bool:
+        self._steps += 1
+        for row in np.flatnonzero(self.locals["dones"]).tolist():
+            info = self.locals["infos"][row]
+            if "credit" in info:
+                # The episode may have begun before this rollout.
+                credit = decision_rewards(info, float(self.locals["rewards"][row]))[-self._steps :]
+                self._credits[self._steps - len(credit) : self._steps, row] = credit
+        return True
+
+    def _on_rollout_end(self) -> None:
+        buffer: Any = cast("OnPolicyAlgorithm", self.model).rollout_buffer
+        known = ~np.isnan(self._credits)
+        deviation = float(self._credits[known].std()) if known.any() else 0.0
+        targets = np.clip(self._credits / max(deviation, 1e-8), -self._clip, self._clip)
+        buffer.returns = np.where(known, targets, buffer.values)
+        buffer.advantages = buffer.returns - buffer.values
+
+
+def start_sb3(algorithm: Callable[..., Model], env: Any, network: Network, **settings: Any) -> Model:
+    """Return a model whose policy is a given network; the critic has layers of the same widths and random weights.
+
+    Args:
+        algorithm: `PPO`, `A2C` or `MaskablePPO`.
+        env: an environment whose observations are the network's features, as from `NormalizeFeatures(env,
+            network.normalization)`, alone or in a Dict beside an action mask.
+        network: the initial network, with an output per action or the logit of yes.
+        settings: further arguments of the algorithm; `policy_kwargs` are added to those of the network.
+
+    Raises:
+        PolicyError: the environment's features or actions differ, or the policy has no separate actor.
+    """
+    network = two_outputs(network)
+    space = env.observation_space
+    masked = isinstance(space, gym.spaces.Dict)
+    flat = space["observations"] if masked else space
+    _check_features(env, network, int(flat.shape[0]))
+    widths = hidden_widths(network)
+    shape = {"net_arch": {"pi": widths, "vf": widths}, "activation_fn": ACTIVATIONS[network.activation]}
+    settings["policy_kwargs"] = {**shape, **settings.get("policy_kwargs", {})}
+    model = algorithm("MultiInputPolicy" if masked else "MlpPolicy", env, **settings)
+    mask = sum(int(part.shape[0]) for name, part in space.items() if name != "observations") if masked else 0
+    copy_layers(network, _actor_layers(model), extra_inputs=mask)
+    return model
+
+
+def _actor_layers(model: Any) -> list[Any]:
+    try:
+        layers = [*model.policy.mlp_extractor.policy_net, model.policy.action_net]
+    except AttributeError:
+        name = type(model).__name__
+        raise PolicyError(f"expected a model with an actor and a critic, got {name}; use PPO or A2C") from None
+    return [layer for layer in layers if isinstance(layer, nn.Linear)]
+
+
+def _check_features(env: Any, network: Network, count: int) -> None:
+    names = getattr(getattr(env, "envs", env), "feature_names", None)
+    if isinstance(env, gym.Env) and env.has_wrapper_attr("feature_names"):
+        names = env.get_wrapper_attr("feature_names")
+    if count != len(network.features) or (names is not None and tuple(names) != network.features):
+        raise PolicyError(
+            f"expected the {len(network.features)} features of the network, got {count} features, or others; wrap the "
+            "environment as NormalizeFeatures(env, network.normalization)"
+        )

@@ -1,7 +1,7 @@
-"""`SubprocVecEnv` of stable-baselines3, whose workers say why they fail.
+"""`SubprocVecEnv` of stable-baselines3 whose workers report their errors.
 
-The original's worker dies of an error, and all that the program hears is `ConnectionResetError`. `VecEnvAdapter` needs
-no workers and is faster; this is for environments in wrappers of one's own.
+The original's worker exits after an error, and the program only gets a `ConnectionResetError`. `VecEnvAdapter` is
+faster and needs no workers; this class is for environments in the user's own wrappers.
 """
 
 from __future__ import annotations
@@ -11,118 +11,73 @@ import shutil
 import tempfile
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, TypeVar
 
 import gymnasium as gym
-import numpy.typing as npt
 
 from mlgo_gym.errors import MissingExtraError, MlgoError
-from mlgo_gym.storage.leftovers import make_own_folder
+from mlgo_gym.storage.temporary_folders import make_process_folder
 
 try:
     from stable_baselines3.common import vec_env
-    from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 except ImportError as error:
     raise MissingExtraError("the adapter for stable-baselines3", "sb3") from error
 
-_CLOSING_SECONDS = 10.0
-"""How long a worker may take to end its compile and itself."""
+_CLOSING_SECONDS = 10.0  # in which a worker must end its compile and exit
 
 T = TypeVar("T")
-
 Env = gym.Env[Any, Any]
 
 
 class SubprocVecEnv(vec_env.SubprocVecEnv):
-    """Runs each environment in a process of its own, as its namesake does.
-
-    ```python
-    envs = make_vec_env("mlgo_gym:mlgo/Inline-v0", 4, vec_env_cls=SubprocVecEnv)
-    ```
+    """Runs each environment in a worker process: `make_vec_env(ENV_ID, 4, vec_env_cls=SubprocVecEnv)`.
 
     Args:
-        env_fns: functions that make the environments, for the workers to call.
-        start_method: how the processes are started, one of `multiprocessing.get_all_start_methods()`.
+        env_fns: functions that make the environments; the workers call them.
+        start_method: one of `multiprocessing.get_all_start_methods()`.
 
     Raises:
         MlgoError: a worker failed, here or in any method; the text has its number, its error and its traceback.
     """
 
-    # Said here for a type checker that does not see the library.
-    remotes: Any
+    remotes: Any  # type checkers without the library need both
     closed: bool
 
     def __init__(self, env_fns: list[Callable[[], Env]], start_method: str | None = None) -> None:
-        self._reports = make_own_folder(Path(tempfile.gettempdir()), "mlgo-gym-workers-")
+        self._reports = make_process_folder(Path(tempfile.gettempdir()), "mlgo-gym-workers-")
         weakref.finalize(self, shutil.rmtree, self._reports, ignore_errors=True)
-        makers: list[Callable[[], Env]] = [
-            functools.partial(_make, env_fn, self._report(number)) for number, env_fn in enumerate(env_fns)
-        ]
-        with self._told():
-            super().__init__(makers, start_method)
-        self.remotes = tuple(map(_Remote, self.remotes, self.processes))
-
-    def _report(self, number: int) -> Path:
-        return self._reports / f"{number}.txt"
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Say of a worker that is gone why it went."""
+        reports = [self._reports / f"{number}.txt" for number in range(len(env_fns))]
+        makers: list[Callable[[], Env]] = list(map(functools.partial, [_make] * len(env_fns), env_fns, reports))
         try:
-            yield
+            super().__init__(makers, start_method)
         except (EOFError, ConnectionError) as error:
-            self.waiting = False
-            for process in self.processes:
-                process.join(timeout=0.1 if process.is_alive() else None)
-            for number in range(len(self.processes)):
-                if self._report(number).exists():
-                    text = self._report(number).read_text(encoding="utf-8")
-                    raise MlgoError(f"the worker of environment {number} failed: {text}") from error
-            statuses = [process.exitcode for process in self.processes]
-            raise MlgoError(
-                f"a worker ended without a word; their exit statuses are {statuses}, and -9 mostly means that memory "
-                "ran out: run fewer at once"
-            ) from error
+            raise self._failure() from error
+        pairs = zip(self.remotes, self.processes, strict=True)
+        self.remotes = tuple(_Remote(connection, process, self._failure) for connection, process in pairs)
 
-    def step_async(self, actions: npt.NDArray[Any]) -> None:
-        """Send the actions, one for each environment."""
-        with self._told():
-            super().step_async(actions)
-
-    def step_wait(self) -> VecEnvStepReturn:
-        """Return observations, rewards (float32), whether an episode has ended (bool), and one info for each."""
-        with self._told():
-            return super().step_wait()
-
-    def reset(self) -> VecEnvObs:
-        """Begin an episode in every environment and return the first observations, one row for each."""
-        with self._told():
-            return super().reset()
-
-    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """Return an attribute of some environments, by default of all."""
-        with self._told():
-            attributes: list[Any] = super().get_attr(attr_name, indices)
-            return attributes
-
-    def env_method(
-        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
-    ) -> list[Any]:
-        """Return what a method of some environments returns."""
-        with self._told():
-            results: list[Any] = super().env_method(method_name, *method_args, indices=indices, **method_kwargs)
-            return results
+    def _failure(self) -> MlgoError:
+        """Return the error of the worker that failed."""
+        self.waiting = False
+        for process in self.processes:
+            process.join(timeout=0.1 if process.is_alive() else None)
+        for report in sorted(self._reports.glob("*.txt")):
+            text = report.read_text(encoding="utf-8")
+            return MlgoError(f"the worker of environment {report.stem} failed: {text}")
+        return MlgoError(
+            f"a worker exited without a report; the exit statuses are {[each.exitcode for each in self.processes]}. -9 "
+            "mostly means that memory ran out; run fewer environments"
+        )
 
     def close(self) -> None:
-        """End the workers, also after one has failed; one that does not end by itself is killed. Idempotent."""
+        """End the workers, also after a failure; kill those that do not exit. Idempotent."""
         if self.closed:
             return
         for remote in self.remotes:
-            with suppress(EOFError, OSError):
+            with suppress(MlgoError, EOFError, OSError):
                 if self.waiting:
                     remote.recv()
                 remote.send(("close", None))
@@ -135,52 +90,56 @@ class SubprocVecEnv(vec_env.SubprocVecEnv):
 
 
 class _Remote:
-    """The host's end of a pipe to a worker; that of a worker which is gone has an end.
+    """The host's end of the pipe to a worker; it notices when the worker exits.
 
-    Forked workers hold the ends of each other's pipes, so that the pipe alone does not tell.
+    Forked workers hold the ends of each other's pipes, so the pipe alone does not show an exit.
     """
 
-    def __init__(self, connection: Any, process: Any) -> None:
-        self._connection, self._process = connection, process
+    def __init__(self, connection: Any, process: Any, failure: Callable[[], MlgoError]) -> None:
+        self._connection, self._process, self._failure = connection, process, failure
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
 
+    def send(self, message: object) -> None:
+        try:
+            self._connection.send(message)
+        except ConnectionError as error:
+            raise self._failure() from error
+
     def recv(self) -> Any:
-        if self._connection not in wait([self._connection, self._process.sentinel]):
-            raise EOFError
-        return self._connection.recv()
+        try:
+            if self._connection not in wait([self._connection, self._process.sentinel]):
+                raise EOFError
+            return self._connection.recv()
+        except (EOFError, ConnectionError) as error:
+            raise self._failure() from error
 
 
-class _Tell(gym.Wrapper[Any, Any, Any, Any]):
-    """Writes down why a call failed."""
+class _Reporter(gym.Wrapper[Any, Any, Any, Any]):
+    """Writes the error of a failed call to a file."""
 
     def __init__(self, env: Env, report: Path) -> None:
         super().__init__(env)
         self._report = report
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        return _tell(self._report, lambda: self.env.reset(seed=seed, options=options))
+        return _reported(self._report, lambda: self.env.reset(seed=seed, options=options))
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        return _tell(self._report, lambda: self.env.step(action))
+        return _reported(self._report, lambda: self.env.step(action))
 
     def get_wrapper_attr(self, name: str) -> Any:
-        found = super().get_wrapper_attr(name)
-        if not callable(found):
+        if not callable(found := super().get_wrapper_attr(name)):
             return found
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return _tell(self._report, lambda: found(*args, **kwargs))
-
-        return call
+        return lambda *args, **kwargs: _reported(self._report, lambda: found(*args, **kwargs))
 
 
 def _make(env_fn: Callable[[], Env], report: Path) -> Env:
-    return _Tell(_tell(report, env_fn), report)
+    return _Reporter(_reported(report, env_fn), report)
 
 
-def _tell(report: Path, work: Callable[[], T]) -> T:
+def _reported(report: Path, work: Callable[[], T]) -> T:
     try:
         return work()
     except Exception as error:

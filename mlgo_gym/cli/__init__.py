@@ -6,51 +6,51 @@ import logging
 import signal
 import sys
 
-from mlgo_gym.cli.termination import INTERRUPTED, tidy_up_when_told_to_end
-from mlgo_gym.cli.visible import visible
+from mlgo_gym.cli.terminal import INTERRUPTED, escape_control_characters, exit_on_signals
+
+_USAGE_ERROR = 2
 
 
 def main() -> None:
-    """Run the command line; errors of mlgo-gym end it with one message and exit status 2."""
+    """Run the command line; an error of mlgo-gym is one message and exit status 2."""
     from mlgo_gym.errors import MissingExtraError, MlgoError
 
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
-        # Inherited of what started this; the kernel would forget how compilers and workers ended.
+        # Inherited from the parent; the kernel would discard the exit statuses of compilers and workers.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    tidy_up_when_told_to_end()
-    _say_what_takes_long()
+    exit_on_signals()
+    _log_to_standard_error()
     try:
         try:
             from mlgo_gym.cli.application import application
-            from mlgo_gym.cli.machines import with_addresses
+            from mlgo_gym.cli.options import fill_ray_value
         except ModuleNotFoundError as error:
             if error.name and error.name.split(".")[0] in {"typer", "rich", "click"}:
                 raise MissingExtraError("the command line", "cli") from error
             raise
-        application(with_addresses(sys.argv[1:]))
+        application(fill_ray_value(sys.argv[1:]))
     except KeyboardInterrupt as error:
-        # While the commands were still loaded; from then on a command has its own end.
+        # While commands are loading; a running command handles Ctrl-C itself.
         raise SystemExit(INTERRUPTED) from error
     except OSError as error:
         from mlgo_gym.storage.cache import UNWRITABLE
 
         if error.errno not in UNWRITABLE:
             raise
-        where = f"{error.filename}: " if error.filename else ""
-        advice = "make room, or name a folder that can be written"
-        print(visible(f"mlgo-gym: {where}{error.strerror}; {advice}"), file=sys.stderr)  # noqa: T201 - likewise below
-        raise SystemExit(2) from error
+        file = f"{error.filename}: " if error.filename else ""
+        _fail(f"{file}{error.strerror}; free some space, or name a writable folder", error)
     except RecursionError as error:
-        message = "a folder or a file is nested more deeply than Python follows; leave it out"
-        print(f"mlgo-gym: {message}", file=sys.stderr)  # noqa: T201 - likewise
-        raise SystemExit(2) from error
+        _fail("a folder or a file is nested too deeply for Python; exclude it", error)
     except MlgoError as error:
-        print(f"mlgo-gym: {visible(str(error))}", file=sys.stderr)  # noqa: T201 - the command line's own error output
-        raise SystemExit(2) from error
+        _fail(str(error), error)
 
 
-def _say_what_takes_long() -> None:
-    """Print what the library tells, such as that a dataset has to be made first."""
+def _fail(message: str, error: Exception) -> None:
+    print(f"mlgo-gym: {escape_control_characters(message)}", file=sys.stderr)  # noqa: T201 - error output of the command line
+    raise SystemExit(_USAGE_ERROR) from error
+
+
+def _log_to_standard_error() -> None:
     messages = logging.StreamHandler()
     messages.setFormatter(logging.Formatter("mlgo-gym: %(message)s"))
     log = logging.getLogger("mlgo_gym")

@@ -1,4 +1,4 @@
-"""What there is to know of an environment before it is made: spaces, features, arguments, `info`."""
+"""The card of an environment: spaces, reward, features, arguments, infos."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from textwrap import wrap
 from typing import Any
 
 from mlgo_gym import ENVIRONMENTS
-from mlgo_gym.cli.manual_arguments import arguments
-from mlgo_gym.cli.manual_pages import made, summary
+from mlgo_gym.cli.manual_pages import make_default, summary
+from mlgo_gym.episode.options import declared_arguments
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.toolchain import OLDEST_SUPPORTED
 from mlgo_gym.tasks.info_reference import info_keys
 
 _WIDTH = 80
@@ -24,34 +25,31 @@ def listed() -> list[dict[str, str]]:
 
 
 def list_text() -> str:
-    """Return the registered environments, a line or two for each."""
+    """Return ids and summaries of the registered environments as text."""
     return "\n".join(line for each in listed() for line in _item(each["id"], each["summary"]))
 
 
 def card(name: str) -> dict[str, Any]:
-    """Return what there is to know of an environment, as JSON-able data.
-
-    Args:
-        name: its id, with or without `mlgo_gym:` before it.
+    """Return the card of an environment as JSON-able data; the id may start with `mlgo_gym:`.
 
     Raises:
-        MlgoError: there is no such environment.
+        MlgoError: The id is unknown.
     """
-    known = name.removeprefix("mlgo_gym:")
-    if known not in ENVIRONMENTS:
-        close = get_close_matches(known, ENVIRONMENTS, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise MlgoError(f"there is no environment {name!r}; {hint}there are {', '.join(ENVIRONMENTS)}")
-    env = made(known)
+    env_id = name.removeprefix("mlgo_gym:")
+    if env_id not in ENVIRONMENTS:
+        close = get_close_matches(env_id, ENVIRONMENTS, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise MlgoError(f"expected one of {', '.join(ENVIRONMENTS)}, got {name!r}{hint}")
+    env = make_default(env_id)
     task = env.task
-    defaults = {each.name: each.default for each in arguments(env)}
+    arguments = list(declared_arguments(env.options_type))
     return {
-        "id": known,
-        "summary": summary(known),
+        "id": env_id,
+        "summary": summary(env_id),
         "observation_space": str(env.observation_space),
         "action_space": str(env.action_space),
         "masked": task.masked,
-        "reward": defaults["reward"],
+        "reward": next(each.default for each in arguments if each.name == "reward"),
         "metric": task.default_metric,
         "metrics": list(task.metrics),
         "render_modes": list(env.metadata["render_modes"]),
@@ -61,13 +59,13 @@ def card(name: str) -> dict[str, Any]:
             for table in task.tables
             for feature in table.features
         ],
-        "arguments": [{"name": each.name, "default": each.default, "meaning": each.meaning} for each in arguments(env)],
+        "arguments": [each._asdict() for each in arguments],
         "info": [asdict(key) for key in info_keys(task)],
     }
 
 
 def card_text(found: dict[str, Any]) -> str:
-    """Return a card in lines of at most 80 columns."""
+    """Return a card as text of at most 80 columns."""
     return "\n".join(_lines(found))
 
 
@@ -88,7 +86,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         yield from _filled(f"filled in by {source}", 2)
         for feature in features:
             shape = ", ".join(map(str, feature["shape"]))
-            since = f"; since clang {feature['since']}" if feature["since"] > 17 else ""
+            since = f"; since clang {feature['since']}" if feature["since"] > OLDEST_SUPPORTED else ""
             kind = "int64" if feature["type"] == "int64_t" else feature["type"]
             yield from _item(feature["name"], f"{feature['meaning']} ({kind}, {shape}{since})", 2)
     yield ""
@@ -103,7 +101,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _item(label: str, text: str, indent: int = 0) -> Sequence[str]:
-    """Return a label and a text beside it, or below it where the label is long."""
+    """Return a label and a text beside it; below it if the label is long."""
     start = " " * indent + label
     margin = " " * (_LABEL + indent)
     if len(start) >= _LABEL + indent:

@@ -1,4 +1,4 @@
-"""`mlgo-gym evaluate`: policies against the modules of a corpus."""
+"""`mlgo-gym evaluate`: runs policies on the modules of a corpus."""
 
 from __future__ import annotations
 
@@ -9,87 +9,89 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.chosen_modules import LimitOption
-from mlgo_gym.cli.compiler import CompilerOptions
-from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
-from mlgo_gym.cli.option_group import with_options
-from mlgo_gym.cli.output import FAILED, JsonOption, say
-from mlgo_gym.cli.smallest import SmallestOption, and_smallest
-from mlgo_gym.cli.termination import INTERRUPTED
-from mlgo_gym.corpus.sampling import Part
+from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, LimitOption, with_options
+from mlgo_gym.cli.output import FAILED, JsonOption, echo
+from mlgo_gym.cli.terminal import INTERRUPTED
+from mlgo_gym.corpus.modules.sampling import Part
 from mlgo_gym.errors import UnreachableError
 
 if TYPE_CHECKING:
     from mlgo_gym.evaluation import Evaluation
+    from mlgo_gym.scheduling import Execution
+
+EnvironmentArgument = Annotated[str, typer.Argument(help="Id of the environment, such as mlgo/Inline-v0.")]
+CorpusOption = Annotated[
+    str, typer.Option(help="builtin, a dataset, a folder, a .bc file, or several separated by commas.")
+]
+SeedOption = Annotated[int, typer.Option(help="Seed of random policies and of --limit.")]
+SmallestOption = Annotated[
+    bool, typer.Option("--smallest", help="Add a policy that takes the smallest object of all policies.")
+]
 
 
+@with_options("execution", ExecutionOptions)
 @with_options("compiler", CompilerOptions)
 def evaluate(
-    environment: Annotated[str, typer.Argument(help="The environment, for instance mlgo/Inline-v0.")],
+    environment: EnvironmentArgument,
     *,
-    corpus: Annotated[
-        str, typer.Option(help="builtin, a dataset, a folder, a .bc file, or several with commas between.")
-    ] = "builtin",
+    corpus: CorpusOption = "builtin",
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="A policy, or several with commas between; may be given again. What follows clang: is all flags.",
+            help="Policy, or several separated by commas; repeatable. All text after clang: is flags.",
             show_default="default",
         ),
     ] = None,
-    split: Annotated[
-        Part | None,
-        typer.Option(help="Take that part of the modules; their names decide, whatever else is in the corpus."),
-    ] = None,
-    jobs: JobsOption = None,
-    ray: RayOption = None,
+    split: Annotated[Part | None, typer.Option(help="Part of the modules, decided by their names.")] = None,
+    execution: ExecutionOptions,
     envs: Annotated[
-        int | None, typer.Option(min=1, help="How many episodes each process runs at once.", show_default="2")
+        int | None,
+        typer.Option(min=1, help="Number of episodes that each process runs at the same time.", show_default="2"),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="The folder for the results; what is there already is not made again.")
+        Path | None, typer.Option(help="Folder for the results. Finished episodes in it do not run again.")
     ] = None,
     compiler: CompilerOptions,
-    seed: Annotated[int, typer.Option(help="What random policies and --limit depend on.")] = 0,
-    metric: Annotated[str | None, typer.Option(help="What counts: text, llvm-size, object, spill_cost, ….")] = None,
-    reward: Annotated[str | None, typer.Option(help="The environment's reward: relative, bytes, log, ….")] = None,
-    max_decisions: Annotated[
-        int | None, typer.Option(min=1, help="So many decisions are the policy's, the others clang's own.")
+    seed: SeedOption = 0,
+    metric: Annotated[
+        str | None, typer.Option(help="Compared metric: text, llvm_size, object, or one of the environment.")
     ] = None,
-    timeout: Annotated[float | None, typer.Option(help="How long clang may be silent, in seconds.")] = None,
+    max_decisions: Annotated[
+        int | None, typer.Option(min=1, help="Number of decisions of the policy; clang takes all later ones.")
+    ] = None,
     limit: LimitOption = None,
     offline_corpus: Annotated[
-        str | None, typer.Option(help="The corpus to use when that one is to be fetched and the index is out of reach.")
+        str | None, typer.Option(help="Corpus to use if --corpus needs a download and the index cannot be reached.")
     ] = None,
     link: Annotated[
-        bool, typer.Option("--link", help="Also link what the recorded build linked, with each policy's objects.")
+        bool, typer.Option("--link", help="Also repeat the links of the recorded build with each policy's objects.")
     ] = False,
     smallest: SmallestOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run policies on the modules of a corpus, and compare what they achieve with plain clang.
+    """Run policies on the modules of a corpus, and compare them with plain clang.
 
-    Policies: default, random, and for the tasks that they fit never, always,
-    threshold:NUMBER, first_legal, never_evict, size_order; clang:FLAGS for a
-    plain clang with other flags, as in clang:-mllvm,-inline-threshold=20;
-    models: mlp:FILE (safetensors), sb3:FILE (stable-baselines3), onnx:FILE,
-    tflite:DIR (or the file); and your own, as package.module:Name or
-    path/to/file.py:Name.
+    Policies: default, random; for tasks that they fit never, always,
+    threshold:NUMBER, first_legal, never_evict, size_order; bundled policies
+    such as inline-oz; clang:FLAGS for plain clang with other flags, as in
+    clang:-mllvm,-inline-threshold=20; models: mlp:FILE (safetensors), sb3:FILE
+    (stable-baselines3), onnx:FILE, tflite:DIR (or the file); your own code, as
+    package.module:Name or path/to/file.py:Name.
 
-    With --link, for a corpus that `mlgo-gym corpus record` made of a build: the
-    final binaries too, linked by the recorded commands.
+    --link needs a corpus that `mlgo-gym corpus record` made of a build.
 
-    `mlgo-gym validate` makes the results again from the actions in them;
-    `mlgo-gym trace` writes every decision of a policy as LLVM's training logs,
-    and `mlgo-gym replay` checks those.
+    `mlgo-gym validate` reproduces the results by their recorded actions.
+    `mlgo-gym trace` writes every decision of a policy as LLVM training logs,
+    which `mlgo-gym replay` reproduces.
 
     Exit status 1: an episode or a link failed.
     """
     from mlgo_gym.cli.tables import print_result
     from mlgo_gym.evaluation import Evaluation
     from mlgo_gym.evaluation.evaluation import ENVS
+    from mlgo_gym.evaluation.smallest import with_smallest
 
-    given = {"metric": metric, "reward": reward, "max_decisions": max_decisions, "timeout": timeout}
+    given = {"metric": metric, "max_decisions": max_decisions}
     arguments = {name: value for name, value in given.items() if value is not None} | compiler.arguments()
     policies = split_policies(policy or ["default"])
 
@@ -110,45 +112,42 @@ def evaluate(
     except UnreachableError as error:
         if offline_corpus is None:
             raise
-        say(f"mlgo-gym: {error}\nmlgo-gym: going on with the corpus {offline_corpus} instead", err=True)
+        echo(f"mlgo-gym: {error}\nmlgo-gym: continuing with the corpus {offline_corpus}", err=True)
         elsewhere = None if output is None else output.with_name(f"{output.name}-{offline_corpus}")
         evaluation = prepare(offline_corpus, elsewhere)
     with evaluation:
-        interrupted = _run(evaluation, jobs, envs or ENVS, address_of(ray))
-        result = evaluation.result if interrupted else and_smallest(evaluation.result, wanted=smallest)
-        linked = list(evaluation.link(trust=bool(arguments.get("trust")))) if link and not interrupted else []
+        interrupted = _run(evaluation, execution.execution(), envs or ENVS)
+        result = with_smallest(evaluation.result) if smallest and not interrupted else evaluation.result
+        linked = list(evaluation.link(trust_flags=compiler.trust_flags)) if link and not interrupted else []
     print_result(result, as_json=as_json, linked=linked)
     if interrupted:
-        again = "the same command goes on from there" if output else "give --output to go on from there"
-        say(f"mlgo-gym: interrupted, {evaluation.remaining} to go; {again}", err=True)
+        remedy = "the same command continues" if output else "--output makes an evaluation resumable"
+        echo(f"mlgo-gym: interrupted with {evaluation.remaining} episodes left; {remedy}", err=True)
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(FAILED if result.failures or any(row.error for row in linked) else 0)
 
 
-def _run(evaluation: Evaluation, jobs: int | None, envs: int, ray: str | None) -> bool:
-    """Run the episodes; return whether Ctrl-C ended that."""
-    from mlgo_gym.cli.progress import progress_over
-    from mlgo_gym.cli.running import RunningChanges
+def _run(evaluation: Evaluation, execution: Execution, envs: int) -> bool:
+    """Run the episodes; return whether Ctrl-C interrupted them."""
+    from mlgo_gym.cli.progress import RunningChanges, progress_over
 
-    running = RunningChanges()
+    changes = RunningChanges()
+    metric = evaluation.configuration.metric
     try:
         with (
             progress_over(evaluation.remaining, "Episodes") as advance,
-            closing(evaluation.run(jobs, envs, ray=ray)) as episodes,
+            closing(evaluation.run(execution, envs=envs)) as episodes,
         ):
             for episode in episodes:
-                measured = next(iter(episode.measures.values()), None)
-                advance(str(running) if measured is None else running.add(episode.policy, *measured))
+                pair = episode.metrics.get(metric)
+                advance(str(changes) if pair is None else changes.add(episode.policy, *pair))
     except KeyboardInterrupt:
         return True
     return False
 
 
 def split_policies(texts: Iterable[str]) -> list[str]:
-    """Return the policies that several lists with commas name, each once.
-
-    What follows `clang:` are flags, which have commas between them too, up to the end of the list.
-    """
+    """Return the policies in lists separated by commas, each once; `clang:` takes the rest of its list as flags."""
     policies: list[str] = []
     for text in texts:
         names, clang, flags = text.partition("clang:")

@@ -1,86 +1,105 @@
-"""`mlgo-gym label`: what decisions are worth, as a data set to learn from."""
+"""`mlgo-gym label`: labels of decisions, as training data."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from mlgo_gym.cli.call_option import CallsOption, arguments_with
-from mlgo_gym.cli.chosen_modules import LargestOption, LimitOption
-from mlgo_gym.cli.compiler import CompilerOptions
-from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
-from mlgo_gym.cli.module_lines import collect, exit_status
-from mlgo_gym.cli.option_group import with_options
-from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, LargestOption, LimitOption, with_options
+from mlgo_gym.cli.output import FAILED, JsonOption, echo, show
+from mlgo_gym.cli.progress import progress_over
+from mlgo_gym.cli.training_options import CalleeFeaturesOption, environment_arguments
+
+PADDING = 16
+"""Difference in bytes that padding between functions can make."""
 
 
+@with_options("execution", ExecutionOptions)
 @with_options("compiler", CompilerOptions)
 def label(
-    corpus: Annotated[str, typer.Argument(help="A dataset, a folder, a .bc file, or several with commas between.")],
+    corpus: Annotated[str, typer.Argument(help="A dataset, a folder, a .bc file, or several separated by commas.")],
     *,
-    output: Annotated[Path, typer.Option(help="The folder of labels; what is there already is not made again.")],
-    policy: Annotated[str, typer.Option(help="The policy that the labels are taken around.")] = "default",
-    environment: Annotated[
-        str, typer.Option(help="mlgo/Inline-v0, or mlgo/InlineIR2Vec-v0 for histograms of opcodes too.")
-    ] = "mlgo/Inline-v0",
-    calls: CallsOption = False,
-    compiles: Annotated[int, typer.Option(min=1, help="The most compiles of each module.")] = 40,
-    seconds: Annotated[float | None, typer.Option(help="The most processor time of each module.")] = None,
-    jobs: JobsOption = None,
-    ray: RayOption = None,
-    seed: Annotated[int, typer.Option(help="What is flipped, and the order of the modules.")] = 0,
-    check: Annotated[int, typer.Option(min=0, help="Measure so many labels of each module again, alone.")] = 0,
+    output: Annotated[Path, typer.Option(help="Folder for the labels; finished modules are not labelled again.")],
+    policy: Annotated[str, typer.Option(help="Policy that the labels are taken around.")] = "default",
+    environment: Annotated[str, typer.Option(help="Id of the environment.")] = "mlgo/Inline-v0",
+    callee_features: CalleeFeaturesOption = False,
+    compiles: Annotated[int, typer.Option(min=1, help="Maximum number of compiles per module.")] = 40,
+    seconds: Annotated[float | None, typer.Option(help="Maximum CPU seconds per module.")] = None,
+    execution: ExecutionOptions,
+    seed: Annotated[int, typer.Option(help="Random seed of the decisions and of the order of the modules.")] = 0,
+    check: Annotated[int, typer.Option(min=0, help="Labels per module to measure again by a single flip.")] = 0,
     largest: LargestOption = None,
     limit: LimitOption = None,
     compiler: CompilerOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure the bytes of "inline" minus "do not" for many decisions around a policy.
+    """Measure the cost of other actions for many decisions around a policy.
 
-    One compile flips many decisions that have nothing to do with each other.
-    The same command goes on where it was ended. Learn from the labels with
-    `mlgo-gym train imitation`. With --calls they have features of the call too:
-    what is called, and what was decided before; around a policy that sees
-    calls they always have.
+    Inlining: one compile flips many independent decisions, and a label is the
+    change in bytes. Other tasks: each label is a fork of the compile in which
+    one action differs. The same command resumes an interrupted run. Train on
+    the labels with `mlgo-gym train imitation`.
 
     Exit status 1: a module failed.
     """
-    from mlgo_gym.training.labelling import Labelling
+    from mlgo_gym.training import Labelling
 
-    arguments = arguments_with(compiler, calls=calls)
-    labelling = Labelling(corpus, policy, environment, arguments, compiles, seconds, seed, check, largest, limit)
-    total = len(labelling.modules(labelling.make()))
-    lines = collect(labelling.run(output, jobs, ray=address_of(ray)), total, "labels", "labels")
+    arguments = environment_arguments(compiler, callee_features=callee_features)
+    labelling = Labelling(
+        corpus,
+        policy,
+        environment,
+        arguments,
+        compiles=compiles,
+        seconds=seconds,
+        seed=seed,
+        check=check,
+        largest=largest,
+        limit=limit,
+    )
+    total = len(labelling.modules(labelling.make().corpus))
+    lines = _collect(labelling.run(output, execution.execution()), total)
     _report(lines, as_json)
-    raise typer.Exit(exit_status(lines))
+    raise typer.Exit(FAILED if any("error" in line for line in lines) else 0)
+
+
+def _collect(lines: Iterable[dict[str, Any]], total: int) -> list[dict[str, Any]]:
+    """Return the line of each module, show progress, and print the errors of failed modules."""
+    found = []
+    labels = failed = 0
+    with progress_over(total, "Modules") as advance:
+        for line in lines:
+            found.append(line)
+            labels, failed = labels + line.get("labels", 0), failed + ("error" in line)
+            advance(f"{labels:,} labels" + (f", {failed} failed" if failed else ""))
+            if "error" in line:
+                echo(f"mlgo-gym: {line['module']} has no labels: {line['error'].splitlines()[0]}", err=True)
+    return found
 
 
 def _report(lines: list[dict[str, Any]], as_json: bool) -> None:
-    good = [line for line in lines if "error" not in line]
-    total = {
-        name: sum(line[name] for line in good)
-        for name in ("labels", "decisions", "compiles", "flips", "missed", "ambiguous", "unbalanced", "seconds")
-    }
-    said = [
-        f"{total['labels']} labels of {total['decisions']} decisions in {len(good)} modules",
-        f"{total['compiles']} compiles, {total['seconds']:.0f} s of processor time; {total['unbalanced']} thrown away",
-        f"{total['flips']} flips: {total['missed']} did not come up again, {total['ambiguous']} ambiguous",
+    labelled = [line for line in lines if "error" not in line]
+    names = ("labels", "decisions", "compiles", "seconds", "flips", "missed", "ambiguous", "unbalanced")
+    total = {name: sum(line.get(name, 0) for line in labelled) for name in names}
+    text = [
+        f"{total['labels']} labels of {total['decisions']} decisions in {len(labelled)} modules",
+        f"{total['compiles']} compiles, {total['seconds']:.0f} s of CPU time; {total['unbalanced']} without labels",
     ]
-    pairs = [pair for line in good for pair in line["checked"]]
+    if total["flips"]:
+        missed, ambiguous = total["missed"], total["ambiguous"]
+        text.append(f"{total['flips']} flips: {missed} did not occur again, {ambiguous} ambiguous")
+    pairs = [pair for line in labelled for pair in line.get("checked", ())]
     if pairs:
         exact = sum(label == alone for label, alone in pairs)
-        near = sum(abs(label - alone) <= NEAR for label, alone in pairs)
-        signs = [(label > 0) == (alone > 0) for label, alone in pairs if abs(label) > NEAR and abs(alone) > NEAR]
-        said.append(
+        near = sum(abs(label - alone) <= PADDING for label, alone in pairs)
+        signs = [(label > 0) == (alone > 0) for label, alone in pairs if min(abs(label), abs(alone)) > PADDING]
+        text.append(
             f"{len(pairs)} labels against single flips: {exact / len(pairs):.0%} exact, {near / len(pairs):.0%} within "
-            f"{NEAR} bytes"
-            + (f"; of {len(signs)} beyond that {sum(signs) / len(signs):.0%} of one sign" if signs else "")
+            f"{PADDING} bytes"
+            + (f"; of {len(signs)} beyond that {sum(signs) / len(signs):.0%} of the same sign" if signs else "")
         )
     failed = {line["module"]: line["error"] for line in lines if "error" in line}
-    show(as_json, {"modules": len(good), **total, "checked": pairs, "failed": failed}, "\n".join(said))
-
-
-NEAR = 16
-"""The bytes that padding between functions can make."""
+    show(as_json, {"modules": len(labelled), **total, "checked": pairs, "failed": failed}, "\n".join(text))

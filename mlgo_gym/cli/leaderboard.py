@@ -1,161 +1,146 @@
-"""`mlgo-gym leaderboard`: a folder of submissions, each made again before it counts."""
+"""`mlgo-gym leaderboard`: a folder of submissions, each reproduced before it counts."""
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.output import FAILED, JsonOption, NamingConsole, say, show
-from mlgo_gym.cli.trust import TrustOption
+from mlgo_gym.cli.options import TrustFlagsOption
+from mlgo_gym.cli.output import FAILED, JsonOption, echo, print_json, show
+from mlgo_gym.cli.report import FormatOption, print_tables
+from mlgo_gym.cli.reproduce import RecordedClangOption
 from mlgo_gym.errors import NotReproducedError
 
-leaderboard_commands = typer.Typer(help="Results of many, each made again before it counts.", no_args_is_help=True)
+leaderboard_commands = typer.Typer(help="Submissions, each reproduced before it counts.", no_args_is_help=True)
 
-BoardOption = Annotated[Path, typer.Option(help="The folder of submissions.")]
+BoardArgument = Annotated[Path, typer.Argument(help="Folder of submissions.")]
 SampleOption = Annotated[
     int | None,
-    typer.Option(min=1, help="Make so many modules again, drawn by the digest of the results.", show_default="all"),
+    typer.Option(min=1, help="Modules to reproduce, drawn by the digest of the results.", show_default="all"),
 ]
-ClangOption = Annotated[
-    str | None, typer.Option(help="The clang to use, of the version that is stated.", show_default="bundled")
-]
-
-
-class Format(str, Enum):
-    """How tables are written."""
-
-    TEXT = "text"
-    MARKDOWN = "markdown"
 
 
 @leaderboard_commands.command()
 def add(
-    run: Annotated[Path, typer.Argument(help="The --output of `evaluate`.")],
+    run: Annotated[Path, typer.Argument(help="Output of `evaluate`.")],
     *,
-    board: BoardOption,
-    name: Annotated[str, typer.Option(help="What the submission is called.")],
+    board: Annotated[Path, typer.Option(help="Folder of submissions.")],
+    name: Annotated[str, typer.Option(help="Name of the submission.")],
     policy: Annotated[
-        str | None, typer.Option(help="Which policy of the run.", show_default="the only one beside default")
+        str | None, typer.Option(help="Policy of the run.", show_default="the only one except default")
     ] = None,
-    authors: Annotated[str, typer.Option(help="Who made it.")] = "",
-    method: Annotated[str, typer.Option(help="How, in a line.")] = "",
-    budget: Annotated[str, typer.Option(help="What training took: compiles or labels, hours, machine.")] = "",
+    authors: Annotated[str, typer.Option(help="Names of the authors.")] = "",
+    method: Annotated[str, typer.Option(help="One-line description of the method.")] = "",
+    budget: Annotated[str, typer.Option(help="Training budget: compiles or labels, hours, machine.")] = "",
     policy_file: Annotated[
         Path | None,
         typer.Option(
-            help="The policy's file: its digest is kept, and what it says it was trained on.",
-            show_default="that of a policy in the box",
+            help="File of the policy: its digest and its training digests are kept.",
+            show_default="the file of a bundled policy",
         ),
     ] = None,
     training_digests: Annotated[
-        Path | None, typer.Option(help="What `leaderboard digests` printed for what was trained on.")
+        Path | None, typer.Option(help="Output of `leaderboard digests` for the training modules.")
     ] = None,
-    partial: Annotated[bool, typer.Option(help="Modules of the protocol may be missing; this is shown.")] = False,
+    partial: Annotated[bool, typer.Option(help="Accept missing modules of the protocol; they are flagged.")] = False,
     sample: SampleOption = None,
-    clang: ClangOption = None,
+    clang: RecordedClangOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take results of the benchmark's protocol into a board.
+    """Reproduce results of the benchmark protocol, and add them to a board.
 
-    Every compile is made again by its recorded decisions, with the compiler that
-    the results state; the policy is not needed. Where a size does not come out,
-    the module is named and nothing is added.
+    Every compile is reproduced by its recorded actions with the recorded
+    version of the compiler; the policy is not needed. If a size differs, the
+    module is named and nothing is added.
 
-    Exit status 1: a size did not come out again.
+    Exit status 1: a size was not reproduced.
     """
     from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.evaluation.result import load_result
-    from mlgo_gym.leaderboard.board import About
-    from mlgo_gym.leaderboard.board import add as take_in
+    from mlgo_gym.leaderboard.board import add as add_submission
     from mlgo_gym.leaderboard.standings import as_data, remarks
     from mlgo_gym.leaderboard.training_digests import read_digests
 
-    told = None if training_digests is None else read_digests(training_digests)
-    about = About(name, authors, method, budget, policy_file, told)
     modules = len({episode.module for episode in load_result(run).episodes})
     with progress_over(min(modules, sample or modules), "Modules") as advance:
         try:
-            added = take_in(
+            added = add_submission(
                 run,
                 board,
-                about,
+                name,
                 policy=policy,
+                authors=authors,
+                method=method,
+                budget=budget,
+                policy_file=policy_file,
+                training=None if training_digests is None else read_digests(training_digests),
                 partial=partial,
                 sample=sample,
                 clang=clang,
                 progress=lambda _: advance(),
             )
         except NotReproducedError as error:
-            say(str(error), err=True)
+            echo(str(error), err=True)
             raise typer.Exit(FAILED) from None
     data = as_data(added)
-    lines = [f"added {name}: {data['verified']} of {data['of']} modules came out as recorded", *remarks([added])]
+    lines = [f"added {name}: reproduced {data['verified']} of {data['of']} modules", *remarks([added])]
     show(as_json, data, "\n".join(lines))
 
 
 @leaderboard_commands.command("show")
 def show_board(
-    board: Annotated[Path, typer.Argument(help="The folder of submissions.")],
+    board: BoardArgument,
     *,
-    form: Annotated[Format, typer.Option("--format", help="How the tables are written.")] = Format.TEXT,
+    form: FormatOption = "text",
     as_json: JsonOption = False,
 ) -> None:
-    """Print the tables of a board, one for each level and compiler."""
-
-    from mlgo_gym.cli.tables import print_table
+    """Print the tables of a board, one per level and compiler."""
     from mlgo_gym.leaderboard.board import load_board
     from mlgo_gym.leaderboard.standings import as_data, remarks, standings
-    from mlgo_gym.reporting.paper import as_markdown
 
     submissions = load_board(board)
-    if as_json or form is Format.MARKDOWN:
-        text = "" if as_json else as_markdown(standings(submissions, narrow=False), remarks(submissions))
-        show(as_json, [as_data(each) for each in submissions], text)
-        return
-    console = NamingConsole(highlight=False, markup=False)
-    for table in standings(submissions):
-        print_table(console, table)
-    for line in remarks(submissions):
-        console.print(line, soft_wrap=True)
+    if as_json:
+        print_json([as_data(each) for each in submissions])
+    else:
+        print_tables(standings(submissions, narrow=form == "text"), remarks(submissions), form)
 
 
 @leaderboard_commands.command()
 def verify(
-    board: Annotated[Path, typer.Argument(help="The folder of submissions.")],
-    names: Annotated[list[str] | None, typer.Argument(help="Which ones.", show_default="all")] = None,
+    board: BoardArgument,
+    names: Annotated[list[str] | None, typer.Argument(help="Names of submissions.", show_default="all")] = None,
     *,
     sample: SampleOption = None,
-    clang: ClangOption = None,
+    clang: RecordedClangOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make submissions again, with the compiler that each states.
+    """Reproduce submissions with the recorded version of the compiler.
 
-    Exit status 1: a size did not come out; the module is named.
+    Exit status 1: a size was not reproduced; the module is named.
     """
     from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.leaderboard.board import RESULTS, load_board
     from mlgo_gym.leaderboard.manifest import VERIFICATION, write_record
-    from mlgo_gym.leaderboard.verification import make_again
+    from mlgo_gym.leaderboard.verification import reproduce
 
     data, lines = [], []
     for each in load_board(board, names or ()):
         name, total = each.manifest.name, len(each.result.episodes) - len(each.result.failures)
         with progress_over(min(total, sample or total), name) as advance:
-            remade = make_again(each.folder / RESULTS, clang=clang, sample=sample, progress=lambda _: advance())
-        for problem in remade.problems:
-            say(f"{name}: {problem.module}: {problem.problem}", err=True)
-        found = remade.verification
-        if remade.problems:
+            reproduction = reproduce(each.folder / RESULTS, clang=clang, sample=sample, progress=lambda _: advance())
+        for problem in reproduction.problems:
+            echo(f"{name}: {problem.module}: {problem.problem}", err=True)
+        found = reproduction.verification
+        if reproduction.problems:
             (each.folder / VERIFICATION).unlink(missing_ok=True)
         elif each.verification is None or found.modules >= each.verification.modules:
             write_record(each.folder / VERIFICATION, found)
-        same = found.modules - len(remade.problems)
-        lines.append(f"{name}: {same} of {found.modules} modules came out as recorded")
-        different = [{"module": problem.module, "problem": problem.problem} for problem in remade.problems]
-        data.append({"name": name, "modules": found.modules, "as_recorded": same, "different": different})
+        reproduced = found.modules - len(reproduction.problems)
+        lines.append(f"{name}: reproduced {reproduced} of {found.modules} modules")
+        different = [{"module": problem.module, "problem": problem.problem} for problem in reproduction.problems]
+        data.append({"name": name, "modules": found.modules, "reproduced": reproduced, "different": different})
     show(as_json, data, "\n".join(lines))
     if any(each["different"] for each in data):
         raise typer.Exit(FAILED)
@@ -163,16 +148,16 @@ def verify(
 
 @leaderboard_commands.command()
 def digests(
-    corpus: Annotated[str, typer.Argument(help="What a policy was trained on, such as zstd@Os:train.")],
+    corpus: Annotated[str, typer.Argument(help="Corpus that a policy was trained on, such as zstd@Os:train.")],
     *,
-    clang: ClangOption = None,
-    trust: TrustOption = False,
+    clang: RecordedClangOption = None,
+    trust_flags: TrustFlagsOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a digest of each module of a corpus, for --training-digests."""
-    from mlgo_gym.corpus.digests import digest_lines
+    """Print the digest of each module of a corpus, for --training-digests."""
+    from mlgo_gym.corpus.modules.training_digests import digest_lines
     from mlgo_gym.corpus.opening import open_corpus
     from mlgo_gym.llvm.toolchain import find_toolchain
 
-    lines = digest_lines(open_corpus(corpus, toolchain=find_toolchain(clang), trust=trust))
+    lines = digest_lines(open_corpus(corpus, toolchain=find_toolchain(clang), trust_flags=trust_flags))
     show(as_json, [line.partition(" ")[0] for line in lines], "\n".join(lines))

@@ -1,95 +1,63 @@
-"""Progress on standard error: a bar on a terminal, a line now and then elsewhere.
+"""Progress on standard error: a bar on a terminal, a line every few seconds elsewhere.
 
-Both say what is done, how far it is and how fast, how long it will take, and what has come out so far.
+Both show the title, the steps, the rate, the remaining time, and the result so far.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Protocol
 
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 
-from mlgo_gym.cli.output import NamingConsole
+from mlgo_gym.cli.output import SafeConsole
 
-BETWEEN_LINES = 5.0
-"""The seconds between two lines where standard error is no terminal: what takes less says nothing."""
-
-
-class Progress(Protocol):
-    """How far something is."""
-
-    def __call__(self, result: str = "") -> None:
-        """Move on by one step.
-
-        Args:
-            result: what has come out so far, in a few words; empty: what it was before.
-        """
-
-    def at(self, done: int, total: int | None = None, title: str = "", result: str = "") -> None:
-        """Be so far.
-
-        Args:
-            done: how many steps are done.
-            total: of how many; None: of as many as before.
-            title: what is being done now; another one begins anew. Empty: what it was before.
-            result: as above.
-        """
+LINE_SECONDS = 5.0
+"""Interval between two lines, in seconds; shorter work prints none."""
 
 
-@contextmanager
-def progress_over(total: int | None, title: str) -> Iterator[Progress]:
-    """Show how far the block is, and give what moves it on.
+class Progress:
+    """Displayed progress of titled work: each call of the instance advances by one step."""
 
-    Args:
-        total: how many steps there are; None if that is not known.
-        title: what is being done.
-    """
-    console = NamingConsole(stderr=True)
-    if not console.is_terminal:
-        yield _Lines(console, total, title)
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[said]}"))
-    # What is printed in between goes above the bar; into a pipe it goes as it is.
-    with Bars(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as bars:
-        yield _Bar(bars, total, title)
-
-
-class _Count:
-    """Counts steps, and says so."""
-
-    def __init__(self, total: int | None, title: str) -> None:
+    def __init__(self, total: int | None, title: str, display: Callable[[Progress], None]) -> None:
         self.total = total
         self.title = title
         self.done = 0
-        self.result = ""
+        self._display = display
+        self._result = ""
         self._started = time.monotonic()
 
     def __call__(self, result: str = "") -> None:
+        """Advance by one step; an empty result is unchanged."""
         self.at(self.done + 1, result=result)
 
     def at(self, done: int, total: int | None = None, title: str = "", result: str = "") -> None:
+        """Set the progress.
+
+        Args:
+            done: Number of finished steps.
+            total: Number of all steps. None: unchanged.
+            title: Title; a new title restarts the clock. Empty: unchanged.
+            result: Short result so far. Empty: unchanged.
+        """
         if title and title != self.title:
-            self.title, self.result, self._started = title, "", time.monotonic()
+            self.title, self._result, self._started = title, "", time.monotonic()
         self.done = done
         self.total = self.total if total is None else total
-        self.result = result or self.result
-        self._show(time.monotonic())
+        self._result = result or self._result
+        self._display(self)
 
-    def _show(self, now: float) -> None:
-        raise NotImplementedError
-
-    def said(self, now: float) -> str:
-        """Return how far it is, how fast, how long it will take, and what came out: `4 of 9, 2.0/s, 0:00:03 left`."""
+    def __str__(self) -> str:
+        """Return steps, rate, remaining time and result, such as `4 of 9, 2.0/s, 0:00:03 left`."""
         parts = [f"{self.done:,}" + ("" if self.total is None else f" of {self.total:,}")]
-        seconds = now - self._started
+        seconds = time.monotonic() - self._started
         if self.done and seconds > 0:
             rate = self.done / seconds
             parts.append(
@@ -97,32 +65,56 @@ class _Count:
             )
             if self.total is not None and self.done < self.total:
                 parts.append(f"{timedelta(seconds=round((self.total - self.done) / rate))} left")
-        return ", ".join(parts) + (f"; {self.result}" if self.result else "")
+        return ", ".join(parts) + (f"; {self._result}" if self._result else "")
 
 
-class _Bar(_Count):
-    def __init__(self, bars: Bars, total: int | None, title: str) -> None:
-        super().__init__(total, title)
-        self._bars = bars
-        self._task = bars.add_task(escape(title), total=total, said="")
+@contextmanager
+def progress_over(total: int | None, title: str) -> Iterator[Progress]:
+    """Show the progress of the block, whose number of steps may be unknown."""
+    console = SafeConsole(stderr=True)
+    if not console.is_terminal:
+        last = time.monotonic()
 
-    def _show(self, now: float) -> None:
-        self._bars.update(
-            self._task,
-            completed=self.done,
-            total=self.total,
-            description=escape(self.title),
-            said=escape(self.said(now)),
-        )
+        def print_line(progress: Progress) -> None:
+            nonlocal last
+            if time.monotonic() - last >= LINE_SECONDS:
+                last = time.monotonic()
+                console.print(f"{progress.title}: {progress}", highlight=False, markup=False, soft_wrap=True)
+
+        yield Progress(total, title, print_line)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"))
+    # Rich prints other output above the bar; a pipe gets it unchanged.
+    with Bars(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as bars:
+        task = bars.add_task(escape(title), total=total, text="")
+
+        def draw(progress: Progress) -> None:
+            description, text = escape(progress.title), escape(str(progress))
+            bars.update(task, completed=progress.done, total=progress.total, description=description, text=text)
+
+        yield Progress(total, title, draw)
 
 
-class _Lines(_Count):
-    def __init__(self, console: Console, total: int | None, title: str) -> None:
-        super().__init__(total, title)
-        self._console = console
-        self._last = self._started
+_MAX_SHOWN = 3
 
-    def _show(self, now: float) -> None:
-        if now - self._last >= BETWEEN_LINES:
-            self._last = now
-            self._console.print(f"{self.title}: {self.said(now)}", highlight=False, markup=False, soft_wrap=True)
+
+class RunningChanges:
+    """Running mean change against clang of several policies; negative is smaller code."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = defaultdict(float)
+        self._counts: dict[str, int] = defaultdict(int)
+
+    def add(self, name: str, value: float, baseline: float) -> str:
+        """Add a module, and return the geometric means so far, such as `inline-oz -1.10%`, of at most three policies.
+
+        The name of a single policy is empty.
+        """
+        self._sums[name] += math.log((1.0 + value) / (1.0 + baseline))
+        self._counts[name] += 1
+        return str(self)
+
+    def __str__(self) -> str:
+        shown = list(self._sums)[:_MAX_SHOWN]
+        text = ", ".join(f"{name} {math.expm1(self._sums[name] / self._counts[name]):+.2%}".strip() for name in shown)
+        return text + (", …" if len(self._sums) > _MAX_SHOWN else "")

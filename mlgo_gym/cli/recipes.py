@@ -1,4 +1,4 @@
-"""`mlgo-gym recipes`: what search found for the modules of builds."""
+"""`mlgo-gym recipes` and `mlgo-gym cc-stats`: recipes and outcome counters of `mlgo-clang`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.compiler import ClangOption
+from mlgo_gym.cli.options import ClangOption
 from mlgo_gym.cli.output import FAILED, JsonOption, show
 from mlgo_gym.cli.progress import progress_over
 
-recipes_commands = typer.Typer(name="recipes", help="What search found for builds.", no_args_is_help=True)
+recipes_commands = typer.Typer(name="recipes", help="Decisions that searches found.", no_args_is_help=True)
 
-Folder = Annotated[Path, typer.Argument(help="The folder, as in mlgo-clang's --mlgo-recipes=.")]
+Folder = Annotated[Path, typer.Argument(help="Folder of recipes, as for mlgo-clang --mlgo-recipes=.")]
 
 
 @recipes_commands.command("list")
 def list_recipes(folder: Folder, as_json: JsonOption = False) -> None:
-    """Show each recipe: bytes of clang alone, bytes by the recipe, decisions, and the compiles that it took to find."""
+    """List recipes: bytes of clang alone, bytes with the recipe, decisions, and compiles of the search."""
     from mlgo_gym.deploy.recipe_folder import stored_recipes
 
     lines = [f"{'digest':16} {'clang':>10} {'recipe':>10} {'change':>8} {'decisions':>9} {'compiles':>8}  module"]
@@ -32,32 +32,20 @@ def list_recipes(folder: Folder, as_json: JsonOption = False) -> None:
         clang, text = clang + recipe.baseline_text, text + recipe.text
         lines.append(
             f"{recipe.digest[:16]:16} {recipe.baseline_text:10} {recipe.text:10} "
-            f"{recipe.change:+8.2%} {len(recipe.answers):9} {recipe.compiles:8}  "
-            f"{recipe.module}"
+            f"{recipe.change:+8.2%} {len(recipe.answers):9} {recipe.compiles:8}  {recipe.module}"
         )
-        data.append(
-            {
-                "digest": recipe.digest,
-                "module": recipe.module,
-                "clang": recipe.baseline_text,
-                "recipe": recipe.text,
-                "decisions": len(recipe.answers),
-                "compiles": recipe.compiles,
-            }
-        )
+        sizes = {"clang": recipe.baseline_text, "recipe": recipe.text}
+        costs = {"decisions": len(recipe.answers), "compiles": recipe.compiles}
+        data.append({"digest": recipe.digest, "module": recipe.module, **sizes, **costs})
     lines.append(f"{'total':16} {clang:10} {text:10} {text / max(clang, 1) - 1:+8.2%}")
     show(as_json, data, "\n".join(lines))
 
 
 @recipes_commands.command("verify")
-def verify(
-    folder: Folder,
-    clang: ClangOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Compile each module by its recipe, and compare the bytes.
+def verify(folder: Folder, clang: ClangOption = None, as_json: JsonOption = False) -> None:
+    """Compile each module with its recipe, and compare the bytes.
 
-    A recipe whose flags may do more than shape code is not run. Exit status 1: one does not hold.
+    Recipes with flags that do more than shape code are not run. Exit status 1: a recipe failed.
     """
     from mlgo_gym.deploy.recipe_folder import stored_recipes, verify_recipe
     from mlgo_gym.llvm.toolchain import find_toolchain
@@ -67,24 +55,44 @@ def verify(
     problems: dict[str, str] = {}
     with progress_over(len(stored), "Recipes") as advance:
         for path, recipe in stored:
-            problem = "it is damaged" if recipe is None else verify_recipe(path, recipe, toolchain)
+            problem = "damaged" if recipe is None else verify_recipe(path, recipe, toolchain)
             if problem:
                 problems[path.stem] = problem
-            advance(f"{len(problems)} do not hold")
+            advance(f"{len(problems)} failed")
     lines = [f"{digest[:16]}: {problem}" for digest, problem in problems.items()]
-    lines.append(f"{len(stored) - len(problems)} recipes hold, {len(problems)} do not")
-    show(as_json, {"hold": len(stored) - len(problems), "problems": problems}, "\n".join(lines))
+    lines.append(f"{len(stored) - len(problems)} recipes verified, {len(problems)} failed")
+    show(as_json, {"verified": len(stored) - len(problems), "problems": problems}, "\n".join(lines))
     raise typer.Exit(FAILED if problems else 0)
 
 
 @recipes_commands.command("prune")
 def prune(
     folder: Folder,
-    days: Annotated[float, typer.Option(help="Remove what was not used for so many days.")] = 90,
+    days: Annotated[float, typer.Option(help="Age of the last use in days (≥ 0).")] = 90,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove recipes that are damaged, or were not used for a while."""
+    """Remove recipes that are damaged, or unused for a number of days."""
     from mlgo_gym.deploy.recipe_folder import prune_recipes
 
     removed = prune_recipes(folder, days)
     show(as_json, {"removed": removed}, f"{removed} recipes removed")
+
+
+def cc_stats(
+    *,
+    zero: Annotated[bool, typer.Option("--zero", help="Reset the counters.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how many compiles of mlgo-clang used a policy, and how many did not, by reason.
+
+    The counters are in the cache folder, one file for all builds.
+    """
+    from mlgo_clang.counters import counters_path, parse
+
+    path = Path(counters_path())
+    counters = parse(path.read_bytes()) if path.exists() else {}
+    ordered = sorted(counters.items(), key=lambda item: (item[0].startswith("because "), -item[1]))
+    lines = [f"{number:8}  {name}" for name, number in ordered]
+    show(as_json, dict(ordered), "\n".join(lines or ["mlgo-clang has compiled nothing"]))
+    if zero:
+        path.unlink(missing_ok=True)

@@ -1,94 +1,79 @@
-"""`mlgo-gym report`: what evaluations, trainings and searches have shown, from what they have left."""
+"""`mlgo-gym report` and `mlgo-gym compare`: reports on evaluations, trainings and searches."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mlgo_gym.cli.output import JsonOption, print_json, say
-from mlgo_gym.cli.smallest import SmallestOption, and_smallest
+from mlgo_gym.cli.evaluate import SmallestOption
+from mlgo_gym.cli.output import JsonOption, SafeConsole, echo, print_json
 from mlgo_gym.errors import MlgoError
 
 if TYPE_CHECKING:
-    from mlgo_gym.evaluation.result import EvaluationResult
+    from mlgo_gym.evaluation.table import Table
     from mlgo_gym.reporting.inputs import Inputs
 
 
-class Format(str, Enum):
-    """How tables are written."""
-
-    TEXT = "text"
-    MARKDOWN = "markdown"
-    LATEX = "latex"
+FormatOption = Annotated[Literal["text", "markdown", "latex"], typer.Option("--format", help="Format of the tables.")]
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="The --output of evaluations, trainings and searches.")],
+    runs: Annotated[list[Path], typer.Argument(help="Outputs of `evaluate`, `train` and `search`.")],
     *,
-    html: Annotated[Path | None, typer.Option(help="Write one page with tables and figures to this file.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Write each figure to this folder, as PNG and SVG.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="How the tables are written.")] = Format.TEXT,
+    html: Annotated[Path | None, typer.Option(help="File for an HTML page with tables and figures.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder for the figures as PNG and SVG.")] = None,
+    form: FormatOption = "text",
     as_json: JsonOption = False,
-    svg: Annotated[Path | None, typer.Option(help="Write the short tables to this file as a picture.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="File for a picture of the short tables.")] = None,
     smallest: SmallestOption = False,
 ) -> None:
-    """Print the tables of evaluations, with their intervals, wins and losses.
+    """Print the tables of evaluations, with intervals, wins and losses.
 
-    With --html also one page that loads nothing and runs nothing: tables,
-    figures, learning and search curves, and how to come to all of it again. The
-    page and the figures need the extra `report`. An evaluation need not be
-    finished. With --json, several evaluations are one object by their names.
+    --html writes one page without scripts and references: tables, figures,
+    curves of trainings and searches, and the commands that reproduce them. The
+    page and the figures need the extra `report`. Evaluations may be unfinished.
+    With --json, several evaluations are one object by their names.
     """
+    from mlgo_gym.cli.tables import draw_result
+    from mlgo_gym.evaluation.report import all_tables, as_data, notes
+    from mlgo_gym.evaluation.smallest import with_smallest
     from mlgo_gym.reporting.inputs import read_inputs
 
     inputs = read_inputs(runs)
-    evaluations = {name: and_smallest(result, wanted=smallest) for name, result in inputs.evaluations.items()}
-    inputs = replace(inputs, evaluations=evaluations)
-    if not inputs.evaluations and html is None and figures is None:
-        raise MlgoError("there are only curves, and curves are drawn: give --html FILE or --figures FOLDER")
+    if smallest:
+        combined = {name: with_smallest(result) for name, result in inputs.evaluations.items()}
+        inputs = replace(inputs, evaluations=combined)
+    evaluations = inputs.evaluations
+    if not evaluations and html is None and figures is None:
+        raise MlgoError("expected --html or --figures for curves, got neither; name a file or a folder")
     if as_json:
-        _print_json(inputs.evaluations)
-    for number, (name, result) in enumerate(inputs.evaluations.items()):
+        found = {name: as_data(result) for name, result in evaluations.items()}
+        print_json(next(iter(found.values())) if len(found) == 1 else found)
+    for number, (name, result) in enumerate(evaluations.items()):
         if not as_json:
-            if form is Format.TEXT and len(inputs.evaluations) > 1:
-                say(f"{chr(10) * bool(number)}== {name} ==\n")
-            _print(result, form)
+            if form == "text" and len(evaluations) > 1:
+                echo(f"{chr(10) * bool(number)}== {name} ==\n")
+            print_tables(all_tables(result, narrow=form == "text"), notes(result), form)
         if svg is not None:
-            _draw(result, svg, name, number)
+            path = svg if not number else svg.with_stem(f"{svg.stem}-{number + 1}")
+            draw_result(result, path, title=f"mlgo-gym report {name}")
     if html is not None or figures is not None:
         _write(inputs, html, figures)
 
 
-def _print_json(evaluations: Mapping[str, EvaluationResult]) -> None:
-    from mlgo_gym.evaluation.report import as_data
-
-    found = {name: as_data(result) for name, result in evaluations.items()}
-    print_json(next(iter(found.values())) if len(found) == 1 else found)
-
-
-def _print(result: EvaluationResult, form: Format) -> None:
-    from mlgo_gym.cli.tables import print_result
-    from mlgo_gym.evaluation.report import all_tables, notes
+def print_tables(tables: Sequence[Table], notes: Sequence[str], form: str = "text") -> None:
+    """Print tables and the notes below them; LaTeX has no notes."""
+    from mlgo_gym.cli.tables import print_text
     from mlgo_gym.reporting.paper import as_latex, as_markdown
 
-    if form is Format.TEXT:
-        print_result(result, everything=True)
-    elif form is Format.MARKDOWN:
-        say(as_markdown(all_tables(result, narrow=False), notes(result)))
+    if form == "text":
+        print_text(SafeConsole(highlight=False, markup=False), tables, notes)
     else:
-        say(as_latex(all_tables(result, narrow=False)))
-
-
-def _draw(result: EvaluationResult, svg: Path, name: str, number: int) -> None:
-    from mlgo_gym.cli.tables import draw_result
-
-    path = svg if not number else svg.with_stem(f"{svg.stem}-{number + 1}")
-    draw_result(result, path, title=f"mlgo-gym report {name}")
+        echo(as_latex(tables) if form == "latex" else as_markdown(tables, notes))
 
 
 def _write(inputs: Inputs, html: Path | None, folder: Path | None) -> None:
@@ -105,7 +90,30 @@ def _write(inputs: Inputs, html: Path | None, folder: Path | None) -> None:
         for name, each in drawn.evaluations.items():
             write_figures(each, folder / name.replace("/", "-") if several else folder)
         write_figures(drawn.curves, folder)
-        say(f"wrote {folder}", err=True)
+        echo(f"wrote {folder}", err=True)
     if html is not None:
         write_atomically(html, page(inputs, drawn).encode())
-        say(f"wrote {html}", err=True)
+        echo(f"wrote {html}", err=True)
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Outputs of `evaluate`; the first is the reference.")],
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the first evaluation with each of the others.
+
+    Policies of equal names are compared module by module, with 95 % intervals
+    over projects and modules. If two evaluations share no policy, each is
+    compared with each. Evaluations with other modules, flags or compilers are
+    refused; the message has the first difference.
+    """
+    from mlgo_gym.evaluation.result import load_result
+    from mlgo_gym.reporting.comparison import compare as compare_runs
+    from mlgo_gym.reporting.inputs import run_names
+
+    comparison = compare_runs({name: load_result(path) for name, path in run_names(runs).items()})
+    if as_json:
+        print_json(comparison.to_json())
+    else:
+        print_tables(comparison.tables(), comparison.notes)

@@ -1,4 +1,4 @@
-"""`mlgo-gym search`: look for the decisions of each module that cost least."""
+"""`mlgo-gym search`: search the decisions of each module with the least cost."""
 
 from __future__ import annotations
 
@@ -7,68 +7,74 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.compiler import CompilerOptions
-from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
-from mlgo_gym.cli.option_group import with_options
-from mlgo_gym.cli.output import FAILED, JsonOption, say, show
-from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.cli.running import RunningChanges
+from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, with_options
+from mlgo_gym.cli.output import FAILED, JsonOption, echo, show
+from mlgo_gym.cli.progress import RunningChanges, progress_over
 
 if TYPE_CHECKING:
     from mlgo_gym.search import SearchResult
 
 
+@with_options("execution", ExecutionOptions)
 @with_options("compiler", CompilerOptions)
 def search(
-    environment: Annotated[str, typer.Argument(help="The environment, for instance mlgo/Inline-v0.")],
+    environment: Annotated[str, typer.Argument(help="Environment, for instance mlgo/Inline-v0.")],
     *,
-    corpus: Annotated[str, typer.Option(help="builtin, a dataset, a folder, a .bc file, or several.")] = "builtin",
+    corpus: Annotated[
+        str, typer.Option(help="builtin, a dataset, a folder or a .bc file; several with commas.")
+    ] = "builtin",
     algorithm: Annotated[str, typer.Option(help="greedy, random, hill_climb, beam, mcts or bundles.")] = "greedy",
-    compiles: Annotated[int | None, typer.Option(min=1, help="The most compiles per module.")] = 50,
-    seconds: Annotated[float | None, typer.Option(help="The most time per module.")] = None,
-    module: Annotated[list[str] | None, typer.Option(help="Search this module alone; may be given again.")] = None,
-    start: Annotated[str, typer.Option(help="With bundles: the policy whose decisions it begins with.")] = "default",
-    recipes: Annotated[Path | None, typer.Option(help="A folder for recipes, one for each smaller module.")] = None,
-    jobs: JobsOption = None,
-    ray: RayOption = None,
-    seed: Annotated[int, typer.Option(help="The source of chance.")] = 0,
+    compiles: Annotated[int | None, typer.Option(min=1, help="Maximum number of compiles per module.")] = 50,
+    seconds: Annotated[float | None, typer.Option(help="Maximum time per module, in seconds.")] = None,
+    module: Annotated[list[str] | None, typer.Option(help="Module to search; repeatable. Default: all.")] = None,
+    start: Annotated[str, typer.Option(help="Policy to start from; bundles only.")] = "default",
+    recipes: Annotated[Path | None, typer.Option(help="Folder for a recipe of each module that gets smaller.")] = None,
+    execution: ExecutionOptions,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     compiler: CompilerOptions,
-    output: Annotated[Path | None, typer.Option(help="A file of JSON lines; the same command goes on with it.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File of JSON lines for the results; the same command resumes from it.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search the decisions of each module of a corpus for those that cost least.
+    """Search the decisions of each module of a corpus with the least cost.
 
-    Every result is verified by replaying its decisions in a fresh clang. A
-    recipe is a text file of a module's decisions: `replay` runs it again, and
-    builds with `mlgo-clang --mlgo-recipes=FOLDER` do. Exit status 1: a module
-    failed, or a replay cost something else.
+    A replay in a new compile verifies each result. A recipe is a text file with
+    the decisions of a module: `replay` repeats it, and `mlgo-clang
+    --mlgo-recipes=FOLDER` uses it in builds. Exit status 1: a module failed, or
+    a replay had another cost.
     """
     from mlgo_gym.search import CorpusSearch
 
-    arguments = {"corpus": corpus, **compiler.arguments()}
-    names = tuple(module or ())
-    search = CorpusSearch(environment, arguments, algorithm, compiles, seconds, seed, names, start, recipes)
+    campaign = CorpusSearch(
+        environment,
+        {"corpus": corpus, **compiler.arguments()},
+        algorithm,
+        compiles=compiles,
+        seconds=seconds,
+        seed=seed,
+        names=tuple(module or ()),
+        start=start,
+        recipes=recipes,
+    )
     results: list[SearchResult] = []
     running = RunningChanges()
     if not as_json:
-        say(f"{'decisions':>9} {'compiles':>8} {'clang':>10} {'found':>10} {'change':>8}  module")
-    with progress_over(len(search.modules()), "Modules") as advance:
-        for result in search.run(output, jobs, ray=address_of(ray)):
+        echo(f"{'decisions':>9} {'compiles':>8} {'clang':>10} {'found':>10} {'change':>8}  module")
+    with progress_over(len(campaign.modules()), "Modules") as advance:
+        for result in campaign.run(output, execution.execution()):
             results.append(result)
             if not as_json:
-                say(_row(result))
+                echo(_row(result))
             advance(running.add("", result.cost, result.baseline) if result.error is None else str(running))
-    good = [result for result in results if result.error is None]
-    total, baseline = sum(result.cost for result in good), sum(result.baseline for result in good)
-    compiled = sum(result.compiles for result in good)
-    show(
-        as_json,
-        [result.to_json() for result in results],
-        f"{len(good)} modules: total {total / max(baseline, 1) - 1:+.2%}, geometric mean {running}, {compiled} compiles"
-        if good
-        else "",
-    )
-    raise typer.Exit(0 if len(good) == len(results) and all(result.verified for result in good) else FAILED)
+    done = [result for result in results if result.error is None]
+    summary = ""
+    if done:
+        total = sum(result.cost for result in done) / max(sum(result.baseline for result in done), 1) - 1
+        compiled = sum(result.compiles for result in done)
+        summary = f"{len(done)} modules: total {total:+.2%}, geometric mean {running}, {compiled} compiles"
+    show(as_json, [result.to_json() for result in results], summary)
+    raise typer.Exit(0 if len(done) == len(results) and all(result.verified for result in done) else FAILED)
 
 
 def _row(result: SearchResult) -> str:

@@ -1,138 +1,267 @@
-"""`mlgo-gym train`: networks from labels, from other policies, from their own trials, and the whole road."""
+"""`mlgo-gym train`: networks from labels, from other policies, by evolution, and from nothing but a corpus."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mlgo_gym.cli.chosen_modules import LargestOption
-from mlgo_gym.cli.compiler import CompilerOptions
-from mlgo_gym.cli.machines import JobsOption, RayOption, address_of
-from mlgo_gym.cli.network_options import HiddenOption, OutputOption, SeedOption, StepsOption, widths
-from mlgo_gym.cli.option_group import with_options
+from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, LargestOption, LimitOption, with_options
 from mlgo_gym.cli.output import JsonOption, show
-from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.cli.train_best_of import best_of
-from mlgo_gym.cli.train_imitation import imitation
-from mlgo_gym.cli.train_policy import policy
+from mlgo_gym.cli.training_options import (
+    CalleeFeaturesOption,
+    HiddenOption,
+    MarginOption,
+    OutputOption,
+    SeedOption,
+    StepsOption,
+    TreeOptions,
+    environment_arguments,
+    margin_lines,
+    network_settings,
+    training_monitor,
+)
+from mlgo_gym.corpus.modules.sampling import PARTS
+from mlgo_gym.errors import MlgoError
 
 train_commands = typer.Typer(
-    help="Train policies: from labels, from other policies, by evolution, or the whole road.", no_args_is_help=True
+    help="Train policies: from labels, from other policies, by evolution, or from a corpus.", no_args_is_help=True
 )
 
-train_commands.command("best-of")(best_of)
-train_commands.command()(imitation)
-train_commands.command("policy")(policy)
+EnvironmentOption = Annotated[str, typer.Option(help="Id of the environment.")]
+
+BASES = {"Os": "threshold:5"}
+"""Default base by level: at -Os the rule of -Oz is better than clang's own choices."""
+
+EXTRA_LEVELS = {"Os": ["Oz"]}
+"""Other levels whose labels help, by level."""
 
 
 @train_commands.command()
+@with_options("trees", TreeOptions)
+@with_options("execution", ExecutionOptions)
+@with_options("compiler", CompilerOptions)
+def imitation(
+    labels: Annotated[list[Path], typer.Argument(help="Folders of mlgo-gym label, or Parquet files of labels.")],
+    *,
+    output: OutputOption,
+    margin: MarginOption = None,
+    validation: Annotated[
+        str | None, typer.Option(metavar="CORPUS", help="Choose the margin by compiles of these modules.")
+    ] = None,
+    validation_modules: Annotated[int, typer.Option(min=1, help="Number of them, drawn at random.")] = 120,
+    largest: LargestOption = 330_000,
+    environment: EnvironmentOption = "mlgo/Inline-v0",
+    trees: TreeOptions,
+    execution: ExecutionOptions,
+    compiler: CompilerOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a network on labels.
+
+    Labels of inlining: boosted trees, distilled into a small network. With
+    --validation the margin is chosen by compiles, with a network that is not
+    trained on these modules; OUTPUT.margins keeps them, and the same command
+    resumes. Other labels: classification of the best action.
+    """
+    from mlgo_gym.llvm.advisors import INLINING_DEFAULT
+    from mlgo_gym.make_env import make_environment
+    from mlgo_gym.training import Classification, MarginChoice, Pipeline, StoredLabels, read_labels
+    from mlgo_gym.training.checkpoint_choice import MARGINS
+    from mlgo_gym.training.label_collector import drawn_modules
+
+    if margin is not None and validation is not None:
+        raise MlgoError("expected --margin or --validation, got both; use one of them")
+    stored = StoredLabels(read_labels(labels))
+    folder, options = output.with_suffix(".margins"), execution.execution()
+    with training_monitor(output) as monitor:
+        if INLINING_DEFAULT not in stored.labels.features:
+            if margin is not None or validation is not None:
+                raise MlgoError("expected labels of inlining with --margin or --validation, got others; omit it")
+            settings = trees.fit(1).network
+            Pipeline(stored, Classification(settings, seed=trees.seed)).run(output, monitor)
+            show(as_json, {"output": output, "labels": len(stored.labels)}, f"wrote {output}")
+            return
+        fit = trees.fit(options.jobs, None if validation is None else folder)
+        choice = MarginChoice(fit, (margin or 0.0,))
+        if validation is not None:
+            arguments = compiler.arguments()
+            corpus = make_environment(environment, {**arguments, "corpus": validation}).corpus
+            valid = corpus.filter(names=drawn_modules(corpus, trees.seed, largest, validation_modules))
+            choice = MarginChoice(fit, MARGINS, valid, folder, environment, arguments, options)
+        Pipeline(stored, fit, choice).run(output, monitor)
+    facts, chosen = monitor.results["network"][0], monitor.results["margin"][0]
+    lines = [*margin_lines(chosen), f"{facts['labels']} labels of {facts['modules']} modules; change by the labels:"]
+    lines += [f"  {name:12} {change:+8.2%}" for name, change in facts["estimates"].items()]
+    lines.append(f"wrote {output}, margin {chosen['margin']:g}")
+    if stored.labels.trained_on is None:
+        lines.append("no list of training modules: some labels lack the digests of their modules")
+    show(as_json, {"output": output, **facts, **chosen}, "\n".join(lines))
+
+
+@train_commands.command()
+@with_options("execution", ExecutionOptions)
 @with_options("compiler", CompilerOptions)
 def clone(
     *,
     output: OutputOption,
-    environment: Annotated[str, typer.Option(help="The environment.")] = "mlgo/Inline-v0",
-    corpus: Annotated[str, typer.Option(help="What to play on.")] = "builtin",
-    expert: Annotated[str, typer.Option(help="The policy to imitate; default is clang.")] = "default",
-    rounds: Annotated[int, typer.Option(min=1, help="1 is behaviour cloning; more are DAgger.")] = 3,
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes of each round.")] = 16,
+    environment: EnvironmentOption = "mlgo/Inline-v0",
+    corpus: Annotated[str, typer.Option(help="Corpus of the episodes.")] = "builtin",
+    expert: Annotated[str, typer.Option(help="Policy to imitate; default is clang.")] = "default",
+    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds; 1 is behaviour cloning, more are DAgger.")] = 3,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes per round.")] = 16,
+    see_default: Annotated[bool, typer.Option(help="Let the network see clang's own choice.")] = False,
+    callee_features: CalleeFeaturesOption = False,
+    label_smoothing: Annotated[
+        float, typer.Option(min=0, max=1, help="Probability of the other actions in the targets, for exploration.")
+    ] = 0.0,
     hidden: HiddenOption = "64,32",
     steps: StepsOption = 2000,
-    see_default: Annotated[bool, typer.Option(help="Let the network see clang's own choice.")] = False,
-    doubt: Annotated[
-        float, typer.Option(min=0, max=1, help="How unsure the network is to be: what it explores.")
-    ] = 0.0,
-    jobs: JobsOption = None,
-    ray: RayOption = None,
+    execution: ExecutionOptions,
     compiler: CompilerOptions,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Imitate another policy, by behaviour cloning and DAgger: where learning by trial starts."""
-    from mlgo_gym.corpus.digests import write_sidecar
-    from mlgo_gym.evaluation.environment import make_environment
-    from mlgo_gym.training.cloning import Cloning
-    from mlgo_gym.training.distillation import NetworkSettings
-    from mlgo_gym.training.features import DEFAULT
+    """Imitate another policy by behaviour cloning and DAgger, as a start for reinforcement learning."""
+    from mlgo_gym.llvm.advisors import INLINING_DEFAULT
+    from mlgo_gym.make_env import make_environment
+    from mlgo_gym.policies.loading import with_callee_features
+    from mlgo_gym.training import imitate
 
-    arguments = {"corpus": corpus, **compiler.arguments()}
-
-    agreements: list[float] = []
-    with progress_over(rounds, "Rounds") as progress:
-
-        def note(number: int, agreement: float) -> None:
-            who = "the expert itself" if number == 0 else "the network"
-            agreements.append(agreement)
-            progress(f"{who} agreed on {agreement:.2%} of decisions")
-
-        cloning = Cloning(
-            environment,
-            arguments,
+    arguments = {"corpus": corpus, **environment_arguments(compiler, callee_features=callee_features)}
+    with training_monitor(output) as monitor:
+        imitate(
+            make_environment(environment, with_callee_features(arguments, [expert])),
             expert,
-            rounds,
-            episodes,
-            settings=NetworkSettings(widths(hidden), steps),
-            leave_out=() if see_default else (DEFAULT,),
-            doubt=doubt,
+            rounds=rounds,
+            episodes=episodes,
+            settings=network_settings(hidden, steps),
+            exclude_features=() if see_default else (INLINING_DEFAULT,),
+            label_smoothing=label_smoothing,
             seed=seed,
+            execution=execution.execution(),
+            output=output,
+            monitor=monitor,
         )
-        network = cloning.run(jobs, note, ray=address_of(ray))
-    network.save(output)
-    played = make_environment(environment, arguments).corpus
-    if not played.endless:
-        write_sidecar(output, played)
-    said = ", ".join(f"{agreement:.2%}" for agreement in agreements)
-    show(as_json, {"output": output, "agreement": agreements}, f"agreed, round by round: {said}\nwrote {output}")
+    agreement = [each["agreement"] for each in monitor.results["rollouts"]]
+    text = f"agreement with the expert by round: {', '.join(f'{each:.2%}' for each in agreement)}\nwrote {output}"
+    show(as_json, {"output": output, "agreement": agreement}, text)
 
 
 @train_commands.command()
+@with_options("execution", ExecutionOptions)
 @with_options("compiler", CompilerOptions)
 def evolve(
-    start: Annotated[Path, typer.Argument(help="The network to start from.")],
+    start: Annotated[Path, typer.Argument(help="File of the network to start from.")],
     *,
     output: OutputOption,
-    environment: Annotated[str, typer.Option(help="The environment.")] = "mlgo/Inline-v0",
-    corpus: Annotated[str, typer.Option(help="What to compile.")] = "builtin",
-    generations: Annotated[int, typer.Option(min=1, help="How many steps.")] = 100,
-    directions: Annotated[int, typer.Option(min=1, help="Directions of each, tried forth and back.")] = 8,
-    best: Annotated[int, typer.Option(min=1, help="So many of them count.")] = 4,
+    environment: EnvironmentOption = "mlgo/Inline-v0",
+    corpus: Annotated[str, typer.Option(help="Corpus to compile.")] = "builtin",
+    generations: Annotated[int, typer.Option(min=1, help="Number of generations.")] = 100,
+    directions: Annotated[int, typer.Option(min=1, help="Antithetic directions per generation.")] = 8,
+    best: Annotated[int, typer.Option(min=1, help="Number of best directions used for the update; adam.")] = 4,
     modules: Annotated[int, typer.Option(min=1, help="Modules that each sample compiles.")] = 8,
-    deviation: Annotated[float, typer.Option(help="How far samples are, in parts of the weights' spread.")] = 0.05,
-    step: Annotated[float, typer.Option(help="The size of a step of Adam.")] = 0.003,
-    optimiser: Annotated[str, typer.Option(help="adam, or cma for CMA-ES with a diagonal covariance.")] = "adam",
+    deviation: Annotated[
+        float, typer.Option(help="Distance of the samples, in standard deviations of the weights.")
+    ] = 0.05,
+    step: Annotated[float, typer.Option(help="Learning rate; adam.")] = 0.003,
+    optimiser: Annotated[str, typer.Option(help="adam, or cma: CMA-ES with a diagonal covariance.")] = "adam",
     largest: LargestOption = 60_000,
-    jobs: JobsOption = None,
-    ray: RayOption = None,
+    execution: ExecutionOptions,
     compiler: CompilerOptions,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a network's weights evolve against the real size of modules.
+    """Evolve the weights of a network against the size of whole modules.
 
-    The same command goes on where it was ended, to the same result.
+    The same command resumes an interrupted run, to the same result.
     """
-    from mlgo_gym.corpus.digests import write_sidecar
-    from mlgo_gym.evaluation.environment import make_environment
-    from mlgo_gym.policies.network import Network
-    from mlgo_gym.training.curves import curves
-    from mlgo_gym.training.evolution import Evolution
+    from mlgo_gym.training import Evolution
 
     arguments = {"corpus": corpus, **compiler.arguments()}
     evolution = Evolution(
-        environment, arguments, generations, directions, best, modules, deviation, step, largest, seed, optimiser
+        *(environment, arguments, generations, directions, best, modules, deviation, step, largest, seed, optimiser)
     )
-    changes: list[float] = []
-    with curves(output.with_suffix(".curves")) as curve, progress_over(generations, "Generations") as progress:
-
-        def note(generation: int, reduction: float) -> None:
-            curve("evolution/reduction", reduction, generation)
-            changes.append(-reduction)
-            progress.at(generation + 1, result=f"{-reduction:+.3%} against clang")
-
-        evolution.run(Network.load(start), output, jobs, note, ray=address_of(ray))
-    compiled = make_environment(environment, arguments).corpus
-    if not compiled.endless:
-        write_sidecar(output, compiled, start=start)
-    last = f"; the last generation {changes[-1]:+.3%} against clang" if changes else ""
+    with training_monitor(output) as monitor:
+        evolution.run(start, output, execution.execution(), monitor)
+    changes = [-each["reduction"] for each in monitor.results["evolution"]]
+    last = f"; change in the last generation {changes[-1]:+.3%}" if changes else ""
     show(as_json, {"output": output, "changes": changes}, f"wrote {output}{last}")
+
+
+@train_commands.command()
+@with_options("trees", TreeOptions)
+@with_options("execution", ExecutionOptions)
+@with_options("compiler", CompilerOptions)
+def policy(
+    *,
+    output: Annotated[Path, typer.Option(help="Folder for everything; the same command resumes from it.")],
+    corpus: Annotated[str, typer.Option(help="Corpus without a level.")] = "builtin:train,catalogue:train",
+    level: Annotated[str, typer.Option(help="Optimisation level that the policy is for.")] = "Oz",
+    callee_features: CalleeFeaturesOption = False,
+    extra_levels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--extra-level",
+            help="Another level to collect labels at; repeat for several. The policy's own level: no other.",
+            show_default="Oz for --level Os",
+        ),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of labels, each around the last network.")] = 4,
+    compiles: Annotated[int, typer.Option(min=1, help="Maximum number of compiles per module and round.")] = 40,
+    seconds: Annotated[float, typer.Option(help="Maximum CPU seconds per module and round.")] = 3.0,
+    largest: LargestOption = 330_000,
+    max_per_project: Annotated[int, typer.Option(min=1, help="Maximum number of modules per project (≥ 1).")] = 90,
+    limit: LimitOption = None,
+    margin: MarginOption = None,
+    trees: TreeOptions,
+    execution: ExecutionOptions,
+    compiler: CompilerOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a policy from a corpus: label, train, label around the new network, and so on.
+
+    The first labels are taken around the base. The margin is chosen by
+    compiles of the validation split, with a network that is not trained on
+    it. `OUTPUT/policy.safetensors` is the policy, `OUTPUT/policy.json` its
+    model card.
+    """
+    from mlgo_gym.training import Base, Labelling, PolicyTraining
+    from mlgo_gym.training.checkpoint_choice import MARGINS
+
+    parts = [part.strip() for part in corpus.split(",") if part.strip()]
+    if any("@" in part for part in parts):
+        raise MlgoError(f"expected --corpus without a level, got {corpus!r}; use --level")
+    levels = dict.fromkeys([level, *(EXTRA_LEVELS.get(level, []) if extra_levels is None else extra_levels)])
+    corpora = {each: ",".join(at_level(part, each) for part in parts) for each in levels}
+    base = Base.parse(trees.base or BASES.get(level, "default")).name
+    labelling = Labelling(
+        ",".join(dict.fromkeys(corpora.values())),
+        base,
+        arguments=environment_arguments(compiler, callee_features=callee_features),
+        compiles=compiles,
+        seconds=seconds,
+        seed=trees.seed,
+        largest=largest,
+        limit=limit,
+        max_per_project=max_per_project,
+    )
+    fit = replace(trees, base=base).fit(execution.jobs)
+    training = PolicyTraining(labelling, fit, rounds, MARGINS if margin is None else (margin,), corpora[level])
+    with training_monitor(output / "training") as monitor:
+        file = training.run(output, execution.execution(), monitor)
+    chosen = monitor.results["margin"][0]
+    text = "\n".join([*margin_lines(chosen), f"wrote {file}, margin {chosen['margin']:g}"])
+    show(as_json, {"output": file, **chosen}, text)
+
+
+def at_level(part: str, level: str) -> str:
+    """Return a part of a corpus at a level; `NAME:SPLIT` becomes `NAME@LEVEL:SPLIT`, a folder stays as it is."""
+    if Path(part).exists():
+        return part
+    name, colon, split = part.rpartition(":")
+    if colon and split.partition("-")[0] in PARTS:
+        return f"{name}@{level}:{split}"
+    return f"{part}@{level}"

@@ -1,4 +1,4 @@
-"""One bitcode module: where it lies and how it was compiled."""
+"""One bitcode module: its files and the flags that it was compiled with."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.storage.hashing import sha256_of
+from mlgo_gym.storage.untrusted_file import sha256_of
 
-LARGEST_MODULE = 1 << 31
-"""The most bytes of bitcode: whole programs linked into one module have less."""
+MAX_MODULE_BYTES = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +17,13 @@ class Module:
     """One unit of compilation.
 
     Attributes:
-        name: the name in its corpus, unique there, without `.bc`; may hold slashes.
-        bitcode: the bitcode file, recorded before optimisation.
-        flags: the recorded `-cc1` command line (its first element is `-cc1`; no `-o`, no `-x`, no input), or
-            driver flags when the first element is anything else, or None when nothing was recorded.
-        thinlto_index: the ThinLTO summary index `NAME.thinlto.bc`, for modules of a distributed ThinLTO build.
-        inputs: the files of its corpus that its flags have clang read, such as a profile.
-        trusted: whether its flags are run whatever they are; else only those that shape code, see SECURITY.md.
-        metadata: what else is known, by name: `source`, `source_sha256`, `language`, `optimize`, `project`, ….
+        name: name without `.bc`, unique in its corpus; may contain slashes.
+        bitcode: bitcode file, recorded before optimisation.
+        flags: recorded `-cc1` flags (first `-cc1`; no `-o`, `-x` or input); or driver flags; or None if not recorded.
+        thinlto_index: ThinLTO summary index `NAME.thinlto.bc` of a distributed ThinLTO build.
+        inputs: files of the corpus that the flags make clang read, such as profiles.
+        trusted: whether the flags are run unchecked; otherwise only allowed ones, see SECURITY.md.
+        metadata: further facts by name: `source`, `source_sha256`, `language`, `optimize`, `project`, ….
     """
 
     name: str
@@ -37,29 +35,24 @@ class Module:
     metadata: dict[str, object] = field(default_factory=dict, compare=False, hash=False)
 
     def digest(self) -> str:
-        """Return the SHA-256 of the bitcode, in hexadecimal. Read once per version of the file.
-
-        Raises:
-            CorpusError: the bitcode is gone, or there is more of it than of any module: it is a file with holes, or
-                none of bitcode.
-        """
+        """Return the SHA-256 of the bitcode in hexadecimal, cached per version of the file."""
         try:
             status = self.bitcode.stat()
         except FileNotFoundError as error:
-            raise gone(self.bitcode) from error
-        if status.st_size > LARGEST_MODULE:
+            raise missing_bitcode(self.bitcode) from error
+        if status.st_size > MAX_MODULE_BYTES:
             raise CorpusError(
-                f"{self.bitcode}: a module of {LARGEST_MODULE:,} bytes at most was wanted, and this has "
-                f"{status.st_size:,}; leave it out"
+                f"{self.bitcode}: expected a module of at most {MAX_MODULE_BYTES:,} bytes, got {status.st_size:,}; "
+                "remove it from the corpus"
             )
         return _digest(self.bitcode, status.st_mtime_ns, status.st_size)
 
 
-def gone(bitcode: Path) -> CorpusError:
-    """Return the error of a module whose bitcode was there when its corpus was opened, or made."""
+def missing_bitcode(bitcode: Path) -> CorpusError:
+    """Return the error for a module whose bitcode was deleted."""
     return CorpusError(
-        f"{bitcode}: the corpus lists this module, and its bitcode is missing; make it again, which of a dataset or "
-        "builtin the same command does"
+        f"{bitcode}: expected the bitcode of a module, got no such file; record or extract the corpus again (for a "
+        "dataset or builtin: open it again)"
     )
 
 

@@ -1,4 +1,4 @@
-"""From what a user writes to a corpus: builtin programs, datasets, packages, random programs, folders and files."""
+"""Corpora by name or path: builtin programs, datasets, packages, random programs, folders and files."""
 
 from __future__ import annotations
 
@@ -6,63 +6,107 @@ import os
 import re
 import warnings
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from mlgo_gym.corpus.builtin import builtin_corpus
-from mlgo_gym.corpus.catalogue import dataset_names
-from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus, join_corpora
-from mlgo_gym.corpus.csmith import csmith_corpus
-from mlgo_gym.corpus.dataset import fetch_dataset, incomplete
-from mlgo_gym.corpus.description import DESCRIPTION_FILE
-from mlgo_gym.corpus.folder import FolderModules
-from mlgo_gym.corpus.modules import SingleModule
-from mlgo_gym.corpus.sampling import PARTS, Part, is_part
+from mlgo_gym.corpus.datasets.catalogue import dataset_names, find_dataset
+from mlgo_gym.corpus.datasets.dataset import (
+    REPORT_FILE,
+    dataset_folder,
+    fetch_dataset,
+    missing_in_folder,
+    missing_parts,
+    read_report,
+)
+from mlgo_gym.corpus.modules.builtin import LEVELS, builtin_corpus, builtin_folder
+from mlgo_gym.corpus.modules.corpus import DEFAULT_LEVEL, Corpus, join_corpora
+from mlgo_gym.corpus.modules.csmith import csmith_corpus
+from mlgo_gym.corpus.modules.description import DESCRIPTION_FILE, read_description
+from mlgo_gym.corpus.modules.folder import FolderModules
+from mlgo_gym.corpus.modules.sampling import PARTS, Part, is_part
 from mlgo_gym.errors import CorpusError, CorpusWarning
-from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 CATALOGUE = "catalogue"
-"""The name of all datasets of the catalogue together."""
-
 _DATASET = "dataset:"
-"""What makes sure that a name is that of a dataset."""
-
 _PART = re.compile(rf"(.+):({'|'.join(PARTS)})(-projects)?", re.DOTALL)
 
 
 def open_corpus(
     spec: str | os.PathLike[str] | Corpus,
     *,
-    toolchain: Toolchain,
+    toolchain: Toolchain | None = None,
     flags: Sequence[str] | None = None,
-    trust: bool = False,
+    trust_flags: bool = False,
 ) -> Corpus:
     """Return the corpus that a specification names.
 
     Args:
-        spec: `builtin`; a dataset of the catalogue, fetched on first use, or `catalogue`, all of them;
-            `pypi:NAME==VERSION`, the C and C++ of a source distribution; `csmith:SEED` or `csmith:SEED:COUNT`, random
-            programs; the path of a folder with `corpus_description.json`, of any folder of `.bc` files, or of one
-            `.bc` file. All but paths take an optimisation level, as in `zstd@Os`. All take a part of `Corpus.split()`
-            at the end, as in `zstd@Os:train`, or of the split of whole projects, as in `catalogue:test-projects`.
-            Several of them with commas between are joined, with `CORPUS/` before the module names, whatever the part.
-            What has a slash or ends in `.bc` and exists is always a path. A corpus is returned as it is.
-        toolchain: the clang that makes the bitcode, where a corpus is not bitcode already.
-        flags: for modules without recorded flags. Without them such modules have None.
-        trust: whether recorded flags are run whatever they are; else only those that shape code, see SECURITY.md.
+        spec: one of the following, or several joined with commas; modules are then named `CORPUS/NAME`.
+
+            - `builtin`; a dataset of the catalogue, fetched on first use; or `catalogue`, all of them.
+            - `pypi:NAME==VERSION`, the C and C++ of a source distribution.
+            - `csmith:SEED` or `csmith:SEED:COUNT`, random programs.
+            - the path of a folder with `corpus_description.json` or with any `.bc` files, or of one `.bc` file. A text
+              with a slash or the suffix `.bc` that exists is always a path.
+            - a `Corpus`, which is returned unchanged.
+
+            Names take an optimisation level, as in `zstd@Os`. All take a part of `Corpus.split()`, as in
+            `zstd@Os:train`, or of the split by project, as in `catalogue:test-projects`.
+        toolchain: the clang that compiles sources to bitcode; by default `find_toolchain()`.
+        flags: flags for modules without recorded ones; without them their `Module.flags` is None.
+        trust_flags: whether recorded flags are run unchecked; otherwise only allowed ones, see SECURITY.md.
 
     Raises:
-        CorpusError: nothing goes by that name, or it cannot be used, or the part of it has no module.
+        CorpusError: there is no such corpus, it is broken, or the part has no module.
     """
     if isinstance(spec, Corpus):
-        return spec.trusted() if trust else spec
-    corpus = _open(spec, toolchain, flags)
-    if trust:
+        return spec.trusted() if trust_flags else spec
+    corpus = _open(spec, toolchain or find_toolchain(), flags)
+    if trust_flags:
         corpus = corpus.trusted()
     if not len(corpus):
-        raise CorpusError(f"{os.fspath(spec)} has no module: that part of the split is empty; choose a larger corpus")
+        raise CorpusError(f"expected modules in {os.fspath(spec)}, got none; choose a larger corpus to split")
     return corpus
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCorpus:
+    """A corpus that has a name.
+
+    Attributes:
+        name: value for `corpus=`.
+        summary: one-line description.
+        licence: licence of the sources.
+        folder: folder in the cache.
+        modules: number of modules, or None before the first use.
+        missing: modules and files that it lacks; the next use fetches them.
+    """
+
+    name: str
+    summary: str
+    licence: str
+    folder: Path
+    modules: int | None
+    missing: tuple[str, ...] = ()
+
+
+def named_corpora(toolchain: Toolchain, optimize: str) -> list[NamedCorpus]:
+    """Return the builtin corpus and the datasets of the catalogue for a clang and an optimisation level."""
+    entries = []
+    if optimize in LEVELS:
+        folder = builtin_folder(toolchain, optimize)
+        modules = len(read_description(folder).modules) if (folder / DESCRIPTION_FILE).exists() else None
+        entries.append(NamedCorpus("builtin", "programs of this package, C and C++", "Apache-2.0", folder, modules))
+    for name in dataset_names():
+        dataset = find_dataset(name)
+        folder = dataset_folder(dataset, optimize, toolchain)
+        modules = read_report(name, folder).modules if (folder / REPORT_FILE).exists() else None
+        summary = f"{dataset.summary} ({dataset.archive.package} {dataset.archive.version})"
+        missing = () if modules is None else tuple(missing_parts(dataset, folder))
+        entries.append(NamedCorpus(name, summary, dataset.licence, folder, modules, missing))
+    return entries
 
 
 def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[str] | None) -> Corpus:
@@ -74,8 +118,8 @@ def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[st
         return join_corpora([_open(part.strip(), toolchain, flags) for part in text.split(",") if part])
     divided = _PART.fullmatch(text)
     if divided is not None:
-        whole, part, projects = divided.groups(default="")
-        corpus = _open_part(whole, cast("Part", part), "project" if projects else "module", toolchain, flags)
+        base, part, projects = divided.groups(default="")
+        corpus = _open_part(base, cast("Part", part), "project" if projects else "module", toolchain, flags)
         return corpus.named(f"{corpus.name}:{part}{projects}")
     name, _, level = text.partition("@")
     if name == CATALOGUE:
@@ -84,12 +128,11 @@ def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[st
         return builtin_corpus(toolchain, optimize=level or DEFAULT_LEVEL)
     if name.startswith("csmith:"):
         return csmith_corpus(name.removeprefix("csmith:"), toolchain, optimize=level or DEFAULT_LEVEL)
-
     if name.startswith(("pypi:", _DATASET)) or name in dataset_names():
         if name in dataset_names() and (path / DESCRIPTION_FILE).exists():
             warnings.warn(
-                f"{name} is the dataset, and there is a corpus of that name in this folder too: write ./{name} for "
-                f"that, or {_DATASET}{name} for the dataset",
+                f"{name} names a dataset and a folder here; write ./{name} for the folder, or {_DATASET}{name} for the "
+                "dataset",
                 CorpusWarning,
                 stacklevel=4,
             )
@@ -97,33 +140,25 @@ def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[st
         folder = fetch_dataset(name, optimize=level or DEFAULT_LEVEL, toolchain=toolchain)
         _warn_if_incomplete(folder)
         project = name.removeprefix("pypi:").partition("==")[0]
-        return Corpus(text, FolderModules(folder, flags=flags), path=folder, origin=partial(_of_project, project))
+        return Corpus(text, FolderModules(folder, flags=flags), path=folder, origin=project)
     if text and path.exists():
         return _open_path(path, flags)
     raise CorpusError(
         f"there is no corpus {text!r}; give a folder with corpus_description.json, a folder of .bc files, a .bc file, "
         f"pypi:NAME==VERSION, csmith:SEED, or one of: {', '.join(['builtin', CATALOGUE, *dataset_names()])}; a level "
-        f"such as @Os may follow the name, and one of {', '.join(f':{part}' for part in PARTS)} that"
+        f"such as @Os may follow a name, and then one of {', '.join(f':{part}' for part in PARTS)}"
     )
 
 
-def _of_project(project: str, name: str) -> tuple[str, str]:
-    return project, name
-
-
 def _open_part(
-    whole: str,
-    part: Part,
-    by: Literal["module", "project"],
-    toolchain: Toolchain,
-    flags: Sequence[str] | None,
+    base: str, part: Part, by: Literal["module", "project"], toolchain: Toolchain, flags: Sequence[str] | None
 ) -> Corpus:
-    name, _, level = whole.partition("@")
+    name, _, level = base.partition("@")
     if name == CATALOGUE and by == "project":
-        # The others need not be fetched.
+        # Datasets of the other parts are not fetched.
         names = [name for name in dataset_names() if is_part(name, part)]
-        return _open_catalogue(names, level, toolchain).named(whole)
-    return _open(whole, toolchain, flags).split(part, by=by)
+        return _open_catalogue(names, level, toolchain).named(base)
+    return _open(base, toolchain, flags).split(part, by=by)
 
 
 def _open_catalogue(names: Sequence[str], level: str, toolchain: Toolchain) -> Corpus:
@@ -131,11 +166,11 @@ def _open_catalogue(names: Sequence[str], level: str, toolchain: Toolchain) -> C
 
 
 def _warn_if_incomplete(folder: Path) -> None:
-    lacks = incomplete(folder)
-    if lacks:
+    missing = missing_in_folder(folder)
+    if missing:
         warnings.warn(
-            f"{folder}: this dataset lacks {len(lacks)} of what it is to hold, {lacks[0]} first; mlgo-gym corpus fetch "
-            "makes it again",
+            f"{folder}: expected a complete dataset, got one that lacks {len(missing)} modules or files ({missing[0]} "
+            "first); run mlgo-gym corpus fetch",
             CorpusWarning,
             stacklevel=5,
         )
@@ -145,19 +180,17 @@ def _open_path(path: Path, flags: Sequence[str] | None) -> Corpus:
     if path.is_dir():
         _warn_if_incomplete(path)
         folder = FolderModules(path, flags=flags)
-        missing, looked_at = folder.missing_flags()
-        if 0 < missing < looked_at:
+        missing, checked = folder.missing_flags()
+        if 0 < missing < checked:
             warnings.warn(
-                f"{path}: {missing} of the first {looked_at} modules have no recorded flags, and are compiled at the "
-                "level that the attributes of their functions show; `mlgo-gym corpus verify` names them, and flags= "
-                "gives them",
+                f"{path}: {missing} of the first {checked} modules have no recorded flags, and are compiled at the "
+                "level that the attributes of their functions show; `mlgo-gym corpus verify` lists them, and flags= "
+                "sets them",
                 CorpusWarning,
                 stacklevel=4,
             )
-        project = folder.project
-        origin = None if project is None else partial(_of_project, project)
-        return Corpus(path.resolve().name, folder, path=path, origin=origin)
+        return Corpus(path.resolve().name, folder, path=path, origin=folder.project)
     if not path.is_file() or path.suffix != ".bc":
-        raise CorpusError(f"{path}: a corpus folder or a .bc file was wanted, found neither; check the path")
-    single = SingleModule(path, None if flags is None else tuple(flags))
-    return Corpus(single.names[0], single, path=path)
+        raise CorpusError(f"{path}: expected the folder of a corpus or a .bc file; check the path")
+    name = path.name.removesuffix(".bc")
+    return Corpus(name, FolderModules(path.parent, flags=flags, names=[name]), path=path)

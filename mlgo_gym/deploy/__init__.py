@@ -1,1 +1,1 @@
-"""Into an ordinary build: the policies of `mlgo-clang` as native code, plugins for clang, exports, recipes."""
+"""Policies in ordinary builds: native code for `mlgo-clang`, plugins for clang, exports, recipes."""

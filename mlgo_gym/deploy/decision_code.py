@@ -1,33 +1,24 @@
-"""An inlining policy as C: the features it reads, and a function that says yes or no.
-
-This is all that is exported of a policy; each way into a compiler puts its own few lines around it.
-"""
+"""The policy of an export: its network, or C code of its decision; and the file that the export writes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlgo_gym.deploy.network_code import forward_pass
-from mlgo_gym.errors import PolicyError
+from mlgo_gym.deploy.network_graph import check_outputs
+from mlgo_gym.errors import MlgoError, PolicyError
+from mlgo_gym.llvm.advisors import INLINING_DEFAULT
+from mlgo_gym.policies.bundled import bundled_file, or_use_fast
 from mlgo_gym.policies.network import Network
+from mlgo_gym.session.protocol.callee_features import uses_callee_features
+from mlgo_gym.storage.cache import write_atomically
 
+_RULES = ("default", "never", "always", "threshold")
 _UNSAFE = re.compile(r"[^A-Za-z0-9 ._:/@+=~-]")
-
-DEFAULT = "inlining_default"
-"""The feature that is clang's own decision; LLVM has it only in interactive mode."""
-
-DECLARATIONS = """#ifdef __cplusplus
-#include <math.h>
-#else
-double log1p(double);
-double tanh(double);
-double expm1(double);
-float copysignf(float, float);
-#endif
-"""
-"""What the code of a network takes from libm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +26,9 @@ class DecisionCode:
     """An inlining policy as C.
 
     Attributes:
-        name: what it is called.
-        features: the names of the raw features that it reads, in order.
-        code: C that is also C++: it defines `static int mlgo_yes(const float *features)`, and as C needs no header.
+        name: name of the policy.
+        features: names of the raw features, in order.
+        code: C that is also C++. It defines `static int mlgo_yes(const float *features)`, and as C needs no header.
     """
 
     name: str
@@ -46,58 +37,102 @@ class DecisionCode:
 
     @property
     def title(self) -> str:
-        """The name as it can stand in a comment and in a text of a program: it may be that of somebody else's file."""
+        """The name without characters that are unsafe in a comment or a string; it may be that of a user's file."""
         return _UNSAFE.sub("_", self.name)
 
 
-def decision_code(spec: str, network: Path | None = None) -> DecisionCode:
+def policy_network(policy: str, *, callee_features: bool = False) -> Network | None:
+    """Return the network of a bundled policy or of `mlp:FILE`; None for a rule.
+
+    Raises:
+        PolicyError: there is no such policy, its file is no network, or the network needs callee features and the
+            target does not compute them.
+    """
+    kind, colon, file = policy.partition(":")
+    if kind in _RULES:
+        return None
+    if colon and kind != "mlp":
+        raise PolicyError(f"expected a rule, mlp:FILE or a bundled policy, got {policy!r}")
+    network = Network.load(Path(file).expanduser() if colon else bundled_file(policy))
+    if not callee_features and uses_callee_features(network.features):
+        raise PolicyError(
+            f"{policy} needs callee features, which LLVM does not compute; export it with `mlgo-gym export plugin`"
+            f"{or_use_fast(policy)}"
+        )
+    return network
+
+
+def exported_network(policy: str) -> Network:
+    """Return the network of a policy for a target in which LLVM computes the inputs.
+
+    Raises:
+        PolicyError: as in `policy_network()`, or the policy is a rule.
+    """
+    network = policy_network(policy)
+    if network is None:
+        raise PolicyError(f"expected a network, got the rule {policy!r}; use a bundled policy, or mlp:FILE")
+    return network
+
+
+def decision_code(policy: str, *, callee_features: bool = False) -> DecisionCode:
     """Return the code of a policy.
 
     Args:
-        spec: `default`, `never`, `always` or `threshold:N`; anything else if `network` is given.
-        network: the file of a network.
+        policy: a bundled policy, `mlp:FILE`, `default`, `never`, `always` or `threshold:N`.
+        callee_features: whether the export target computes callee features.
 
     Raises:
-        MissingExtraError: safetensors is not installed.
-        PolicyError: there is no such policy, or its answers are not yes and no.
+        PolicyError: as in `policy_network()`, or the network does not choose between 0 and 1.
     """
+    network = policy_network(policy, callee_features=callee_features)
     if network is not None:
-        return network_decision_code(spec, Network.load(network))
-    name, _, argument = spec.partition(":")
-    rules = {"never": ("0", ()), "always": ("1", ()), "default": ("features[0] > 0", (DEFAULT,))}
-    if spec in rules:
-        expression, features = rules[spec]
-    elif name == "threshold":
+        return network_decision_code(policy, network)
+    name, _, argument = policy.partition(":")
+    rules: dict[str, tuple[str, tuple[str, ...]]] = {
+        "never": ("0", ()),
+        "always": ("1", ()),
+        "default": ("features[0] > 0", (INLINING_DEFAULT,)),
+    }
+    if name == "threshold":
         try:
             number = float(argument or 0)
         except ValueError:
-            raise PolicyError(f"threshold takes a number, found {argument!r}; write it as in threshold:20") from None
-        expression, features = f"(double)features[0] < {number!r}", ("cost_estimate",)
-    else:
-        raise PolicyError(f"a rule, a network (mlp:FILE) or a policy in the box was wanted, found {spec!r}")
+            raise PolicyError(f"expected threshold:NUMBER, got {policy!r}; write for instance threshold:20") from None
+        rules[policy] = f"(double)features[0] < {number!r}", ("cost_estimate",)
+    if policy not in rules:
+        raise PolicyError(f"the policy {name!r} takes no argument, got {argument!r}; remove it")
+    expression, features = rules[policy]
     code = f"static int mlgo_yes(const float *features) {{\n  (void)features;\n  return {expression};\n}}\n"
-    return DecisionCode(spec, tuple(features), code)
+    return DecisionCode(policy, features, code)
 
 
 def network_decision_code(name: str, network: Network) -> DecisionCode:
-    """Return the code of a network: a single output is the logit of yes; of two the larger decides, and a tie means no.
-
-    Args:
-        name: what it is called.
-        network: the network.
+    """Return the code of a network's decision: output > 0 for one output; for two the larger, and 0 for equal ones.
 
     Raises:
-        PolicyError: the network's answers are not yes and no.
+        PolicyError: the network does not choose between 0 and 1.
     """
-    decisions = {1: "outputs[0] > 0", 2: "outputs[1] > outputs[0]"}
-    if network.outputs not in decisions:
-        raise PolicyError(f"a network that says no or yes was wanted, and this one has {network.outputs} outputs")
-    yes = [
-        "static int mlgo_yes(const float *features) {",
-        "  float outputs[MLGO_OUTPUTS];",
-        "  mlgo_forward(features, outputs);",
-        f"  return {decisions[network.outputs]};",
-        "}",
-        "",
-    ]
-    return DecisionCode(name, network.features, DECLARATIONS + forward_pass(network) + "\n".join(yes))
+    check_outputs(network)
+    decides = "outputs[0] > 0" if network.outputs == 1 else "outputs[1] > outputs[0]"
+    yes = f"""static int mlgo_yes(const float *features) {{
+  float outputs[MLGO_OUTPUTS];
+  mlgo_forward(features, outputs);
+  return {decides};
+}}
+"""
+    return DecisionCode(name, network.features, forward_pass(network) + yes)
+
+
+@contextmanager
+def writing(output: Path) -> Iterator[None]:
+    """Raise an OSError of the block as the `MlgoError` of an export to `output`."""
+    try:
+        yield
+    except OSError as error:
+        raise MlgoError(f"the export to {output} failed: {error}; choose another path") from error
+
+
+def write_export(output: Path, data: bytes) -> None:
+    """Write an exported file, all of it or nothing, or raise an MlgoError."""
+    with writing(output):
+        write_atomically(output, data)

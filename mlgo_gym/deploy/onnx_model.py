@@ -7,41 +7,46 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.deploy.network_graph import DECISION, LOGITS, check_decides, forward
+from mlgo_gym.deploy.network_graph import DECISION, LOGITS, Binary, check_outputs, forward
 from mlgo_gym.extras import library
 from mlgo_gym.policies.network import Network
 
 _OPSET, _IR_VERSION = 17, 9
-"""Of 2022: whatever reads ONNX today reads these."""
+"""Versions of 2022, which today's readers of ONNX support."""
+
+_BINARY = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "minimum": "Min", "maximum": "Max"}
 
 
 def onnx_model(name: str, network: Network) -> bytes:
     """Return an ONNX model.
 
-    It has one input for each feature, named after it, int64 of shape (batch, 1), and two outputs: `inlining_decision`,
-    int64 of shape (batch, 1), and `logits`, float32 of shape (batch, outputs of the network).
+    It has one input for each feature with the feature's name, int64 of shape (batch, 1). Its outputs are
+    `inlining_decision`, int64 of shape (batch, 1), and `logits`, float32 of shape (batch, outputs of the network).
 
     Args:
-        name: what it is called.
-        network: a network that says no or yes.
+        name: name of the model.
+        network: a network with one output or two.
 
     Raises:
         MissingExtraError: onnx is not installed.
-        PolicyError: it decides something else.
+        PolicyError: the network has more outputs.
     """
-    check_decides(name, network)
-    graph = OnnxGraph()
-    raw = graph.node("Concat", *network.features, axis=1)
-    graph.forward(network, graph.cast(raw, "FLOAT"))
+    check_outputs(network)
+    graph = _OnnxGraph()
+    features = graph.cast(graph.node("Concat", *network.features, axis=1), "FLOAT")
+    logits = graph.node("Identity", forward(graph, network, features), output=LOGITS)
+    if network.outputs == 1:
+        yes = graph.node("Greater", logits, graph.constant(np.zeros(1, np.float32)))
+    else:
+        indices = (graph.constant(np.array([each])) for each in (0, 1))
+        no_logit, yes_logit = (graph.node("Gather", logits, index, axis=1) for index in indices)
+        yes = graph.node("Greater", yes_logit, no_logit)
+    graph.cast(yes, "INT64", DECISION)
     return graph.finish(name, network)
 
 
-class OnnxGraph:
-    """An ONNX graph in the making; a tensor is its name, and the first dimension is the batch.
-
-    Raises:
-        MissingExtraError: onnx is not installed.
-    """
+class _OnnxGraph:
+    """An ONNX graph under construction; a tensor is its name, and the first dimension is the batch."""
 
     def __init__(self) -> None:
         self._onnx = library("onnx", "an export to ONNX", "onnx")
@@ -49,49 +54,27 @@ class OnnxGraph:
         self._constants: list[Any] = []
 
     def node(self, operation: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        """Add an operation, and return its output."""
         output = output or f"t{len(self._nodes)}"
         self._nodes.append(self._onnx.helper.make_node(operation, list(inputs), [output], **attributes))
         return output
 
     def constant(self, values: npt.NDArray[Any]) -> str:
-        """Return a table that is part of the model, of any type."""
         name = f"c{len(self._constants)}"
         self._constants.append(self._onnx.numpy_helper.from_array(np.asarray(values, order="C"), name))
         return name
 
     def cast(self, values: str, kind: str, output: str | None = None) -> str:
-        """Return the numbers in another type of `onnx.TensorProto`."""
         return self.node("Cast", values, output=output, to=getattr(self._onnx.TensorProto, kind))
 
-    def add(self, left: str, right: str) -> str:
-        """Return the sum of each pair."""
-        return self.node("Add", left, right)
-
-    def subtract(self, left: str, right: str) -> str:
-        """Return the difference of each pair."""
-        return self.node("Sub", left, right)
-
-    def multiply(self, left: str, right: str) -> str:
-        """Return the product of each pair."""
-        return self.node("Mul", left, right)
-
-    def minimum(self, left: str, right: str) -> str:
-        """Return the lesser of each pair."""
-        return self.node("Min", left, right)
-
-    def maximum(self, left: str, right: str) -> str:
-        """Return the greater of each pair."""
-        return self.node("Max", left, right)
+    def binary(self, operation: Binary, left: str, right: str) -> str:
+        return self.node(_BINARY[operation], left, right)
 
     def signed_log(self, values: str) -> str:
-        """Return `sign(x) · log(1 + abs(x))`: the sum is exact for whole numbers of double precision."""
         more = self.node("Add", self.node("Abs", self.cast(values, "DOUBLE")), self.constant(np.ones(1)))
         logarithm = self.cast(self.node("Log", more), "FLOAT")
         return self._where_below_0(values, self.node("Neg", logarithm), logarithm)
 
     def rank(self, values: str, quantiles: npt.NDArray[np.float32]) -> str:
-        """Return how many of its feature's quantiles each is above, less how many it is below."""
         wide = self.node("Unsqueeze", values, self.constant(np.array([2])))
         table = self.constant(quantiles)
         above, below = (self.cast(self.node(kind, wide, table), "FLOAT") for kind in ("Greater", "Less"))
@@ -99,17 +82,16 @@ class OnnxGraph:
         return self.node("ReduceSum", sides, self.constant(np.array([2])), keepdims=0)
 
     def product(self, values: str, weight: npt.NDArray[np.float32]) -> str:
-        """Return the matrix product: the last row of a cumulative sum."""
+        # The last row of a cumulative sum.
         wide = self.node("Unsqueeze", values, self.constant(np.array([2])))
         sums = self.node("CumSum", self.node("Mul", wide, self.constant(weight)), self.constant(np.array(1)))
         return self.node("Gather", sums, self.constant(np.array(len(weight) - 1)), axis=1)
 
     def tanh(self, values: str) -> str:
-        """Return the hyperbolic tangent, of double precision, rounded."""
         return self.cast(self.node("Tanh", self.cast(values, "DOUBLE")), "FLOAT")
 
     def elu(self, values: str) -> str:
-        """Return `exp(x) - 1` below 0, where `tanh(x / 2) · (exp(x) + 1)` is the same without cancellation."""
+        # exp(x) - 1 is tanh(x / 2) · (exp(x) + 1) without cancellation.
         double = self.cast(values, "DOUBLE")
         below = self.node("Min", double, self.constant(np.zeros(1)))
         half = self.node("Tanh", self.node("Mul", below, self.constant(np.full(1, 0.5))))
@@ -119,18 +101,7 @@ class OnnxGraph:
     def _where_below_0(self, values: str, yes: str, no: str) -> str:
         return self.node("Where", self.node("Less", values, self.constant(np.zeros(1, np.float32))), yes, no)
 
-    def forward(self, network: Network, features: str) -> None:
-        """Add a network, and the decision that its outputs are."""
-        logits = self.node("Identity", forward(self, network, features), output=LOGITS)
-        if network.outputs == 1:
-            yes = self.node("Greater", logits, self.constant(np.zeros(1, np.float32)))
-        else:
-            against, for_it = (self.node("Gather", logits, self.constant(np.array([each])), axis=1) for each in (0, 1))
-            yes = self.node("Greater", for_it, against)
-        self.cast(yes, "INT64", DECISION)
-
     def finish(self, name: str, network: Network) -> bytes:
-        """Return the model."""
         helper, types = self._onnx.helper, self._onnx.TensorProto
         inputs = [helper.make_tensor_value_info(each, types.INT64, ["batch", 1]) for each in network.features]
         outputs = [

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
-from mlgo_gym.deploy.decision_code import DEFAULT, DecisionCode
-from mlgo_gym.deploy.exported_file import writing
-from mlgo_gym.deploy.network_code import FLAGS
+from mlgo_gym.deploy.decision_code import DecisionCode, writing
+from mlgo_gym.deploy.network_code import FLAGS, fill_template
+from mlgo_gym.deploy.program import output_of
 from mlgo_gym.errors import PolicyError, ToolchainError
-from mlgo_gym.policies.call_features import CALL_FEATURES, USED, are_of_calls
-from mlgo_gym.session.bounded_run import run_bounded
-from mlgo_gym.storage.leftovers import own_folder
+from mlgo_gym.llvm.advisors import INLINING_DEFAULT
+from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES, SOURCE_FEATURES, uses_callee_features
+from mlgo_gym.storage.temporary_folders import process_folder
 
 OLDEST = 19
 """The first LLVM with the advisor class that the plugin derives from."""
@@ -29,9 +27,9 @@ class InstalledLlvm:
     """An LLVM to build against.
 
     Attributes:
-        major: its major version.
-        includes: where its headers are.
-        programs: where its programs are.
+        major: major version.
+        includes: folder of its headers.
+        programs: folder of its programs.
         rtti: whether it was built with run-time type information.
     """
 
@@ -41,16 +39,12 @@ class InstalledLlvm:
     rtti: bool
 
     def features(self) -> tuple[str, ...]:
-        """Return the names of the features of its inlining advisor, in no particular order.
-
-        Raises:
-            ToolchainError: the header that names them is not there.
-        """
+        """Return the names of the features of its inlining advisor, in no particular order."""
         try:
             return tuple(_FEATURE.findall((self.includes / _FEATURE_MAPS).read_text(encoding="utf-8")))
         except OSError as error:
             raise ToolchainError(
-                f"the headers of LLVM {self.major} were wanted: {error}; install llvm-{self.major}-dev"
+                f"the headers of LLVM {self.major} are missing: {error}; install llvm-{self.major}-dev"
             ) from error
 
 
@@ -58,100 +52,77 @@ def installed_llvm(llvm_config: str) -> InstalledLlvm:
     """Return the LLVM that an `llvm-config` describes.
 
     Raises:
-        ToolchainError: there is no such program, or that LLVM is too old.
+        ToolchainError: there is no such program, or the LLVM is too old.
     """
     if shutil.which(llvm_config) is None:
         raise ToolchainError(
-            f"there is no program {llvm_config!r}; name the llvm-config of the LLVM that is to load the plugin, such "
-            "as llvm-config-22 (on Debian in llvm-22-dev)"
+            f"expected the llvm-config of the LLVM that loads the plugin, got {llvm_config!r}, which is no program; on "
+            "Debian llvm-config-22 is in llvm-22-dev"
         )
-    questions = ["--version", "--includedir", "--bindir", "--has-rtti"]
-    version, includes, programs, rtti = (_output([llvm_config, question]) for question in questions)
+    options = ["--version", "--includedir", "--bindir", "--has-rtti"]
+    version, includes, programs, rtti = (output_of([llvm_config, option]) for option in options)
     first = version.partition(".")[0]
     if not first.isdecimal():
-        raise ToolchainError(
-            f"{llvm_config} was to be an llvm-config, and says its version is {version[:40]!r}; name another"
-        )
+        raise ToolchainError(f"expected an llvm-config, got {llvm_config} with the version {version[:40]!r}")
     major = int(first)
     if major < OLDEST:
-        raise ToolchainError(f"LLVM {OLDEST} or newer was wanted for a plugin, and {llvm_config} is of {version}")
+        raise ToolchainError(f"expected LLVM {OLDEST} or newer for a plugin, got {version} from {llvm_config}")
     return InstalledLlvm(major, Path(includes), Path(programs), rtti == "YES")
 
 
 def plugin_code(policy: DecisionCode, llvm: InstalledLlvm) -> str:
     """Return the C++ of a plugin.
 
-    Args:
-        policy: what decides.
-        llvm: the LLVM that is to load it.
-
     Raises:
-        PolicyError: the policy reads features that this LLVM does not have.
-        ToolchainError: its headers are not there.
+        PolicyError: the policy uses features that this LLVM does not compute.
+        ToolchainError: the headers of LLVM are missing.
     """
-    known = llvm.features()
-    follows = are_of_calls(policy.features)
-    own = (DEFAULT, *CALL_FEATURES) if follows else (DEFAULT,)
-    missing = [name for name in (*policy.features, *(USED if follows else ())) if name not in (*known, *own)]
-    if missing:
+    available = llvm.features()
+    with_callees = uses_callee_features(policy.features)
+    # Features that the plugin itself computes.
+    own = (INLINING_DEFAULT, *CALLEE_FEATURES) if with_callees else (INLINING_DEFAULT,)
+    needed = (*policy.features, *(SOURCE_FEATURES if with_callees else ()))
+    if missing := [name for name in needed if name not in (*available, *own)]:
         raise PolicyError(
-            f"the policy {policy.name} reads {', '.join(missing)}, which the inlining advisor of LLVM {llvm.major} "
-            "does not have; build the plugin for the LLVM that the policy was trained with"
+            f"{policy.name} uses {', '.join(missing)}, which the inlining advisor of LLVM {llvm.major} does not "
+            "compute; build the plugin for the LLVM that the policy was trained with"
         )
-    positions = [f"~{own.index(name)}" if name in own else f"int(FeatureIndex::{name})" for name in policy.features]
+    indices = [f"~{own.index(name)}" if name in own else f"int(FeatureIndex::{name})" for name in policy.features]
+    callees = fill_template("callee_features.cpp", {"COUNT": str(len(CALLEE_FEATURES))}) if with_callees else ""
     values = {
         "NAME": policy.title,
         "MAJOR": str(llvm.major),
         "POLICY": policy.code,
-        "POSITIONS": ", ".join([*positions, "-1"]),
+        "INDICES": ", ".join([*indices, "-1"]),
         "COUNT": str(len(policy.features)),
-        "WANTS_DEFAULT": "true" if DEFAULT in policy.features else "false",
+        "USES_DEFAULT": "true" if INLINING_DEFAULT in policy.features else "false",
         "OWN": str(len(own)),
-        "CALLS": _template("inline_calls.cpp", {"SEEN": str(len(CALL_FEATURES))}) if follows else "",
-        "ADVISOR": "CallsAdvisor" if follows else "PolicyAdvisor<PolicyRunner>",
+        "CALLEES": callees,
+        "ADVISOR": "CalleeAdvisor" if with_callees else "PolicyAdvisor<PolicyRunner>",
     }
-    return _template("inline_plugin.cpp", values)
-
-
-def _template(name: str, values: Mapping[str, str]) -> str:
-    template = (files("mlgo_gym.deploy") / "templates" / name).read_text(encoding="utf-8")
-    return re.sub(r"@([A-Z_]+)@", lambda found: values[found[1]], template)
+    return fill_template("inline_plugin.cpp", values)
 
 
 def build_plugin(policy: DecisionCode, llvm: InstalledLlvm, output: Path, *, compiler: str | None = None) -> None:
-    """Build a plugin; the file appears complete or not at all.
+    """Build a plugin, complete or not at all.
 
-    Args:
-        policy: what decides.
-        llvm: the LLVM that is to load it.
-        output: where the library goes.
-        compiler: the C++ compiler, using the standard library that this LLVM was built with. None takes that LLVM's
-            `clang++`, or else `c++`.
+    The C++ compiler has the standard library that this LLVM was built with: None uses that LLVM's `clang++`, or `c++`.
 
     Raises:
-        PolicyError: the policy reads features that this LLVM does not have.
-        ToolchainError: its headers or a compiler are not there, or the plugin does not compile.
-        MlgoError: it cannot be written there.
+        PolicyError: the policy uses features that this LLVM does not compute.
+        ToolchainError: headers or a compiler are missing, or the plugin does not compile.
+        MlgoError: the library cannot be written.
     """
     code = plugin_code(policy, llvm)
     found = compiler or next(filter(shutil.which, (str(llvm.programs / "clang++"), "c++")), None)
     if found is None:
-        raise ToolchainError(
-            "a C++ compiler was wanted to build the plugin, and there is none; name one with --compiler"
-        )
+        raise ToolchainError("a plugin needs a C++ compiler, and none was found; name one with --compiler")
     with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
-        with own_folder(output.parent, f".{output.name}-") as folder:
+        with process_folder(output.parent, f".{output.name}-") as folder:
             source, library = folder / "plugin.cpp", folder / "plugin.so"
             source.write_text(code, encoding="utf-8")
             flags = [*FLAGS, "-std=c++17", "-fPIC", "-shared", "-w"]
             flags += [f"-I{llvm.includes}", *([] if llvm.rtti else ["-fno-rtti"])]
-            _output([found, *flags, str(source), "-o", str(library)])
+            output_of([found, *flags, str(source), "-o", str(library)])
             library.replace(output)
-
-
-def _output(command: Sequence[str]) -> str:
-    result = run_bounded(command, writable=None, name=command[0])
-    if result.returncode != 0:
-        raise ToolchainError(f"{command[0]} was to succeed, and said: {result.stderr.strip()[-2000:]}")
-    return result.stdout.strip()

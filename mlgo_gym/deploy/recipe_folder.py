@@ -1,4 +1,4 @@
-"""Recipes in a folder: listed, verified, pruned. Beside each lies its module's bitcode, for verification."""
+"""Recipes in a folder: list, verify and prune them. The bitcode beside each recipe is for verification."""
 
 from __future__ import annotations
 
@@ -7,28 +7,24 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlgo_clang.recipes import SUFFIX
-from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.attribution.recipe import SUFFIX, Recipe, read_recipe
+from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.deploy.program import SECONDS
 from mlgo_gym.errors import CorpusError, MlgoError, UntrustedError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.session import Session
-from mlgo_gym.storage.recipe import Recipe, read_recipe
-
-SECONDS = 600.0
-"""How long the clang of a verification may be silent."""
 
 
 def stored_recipes(folder: Path) -> Iterator[tuple[Path, Recipe | None]]:
-    """Yield the path of each recipe with what is in it; None where it is damaged, or of another module than its name.
+    """Yield the path and the contents of each recipe; None for a damaged one, or one with another module's name.
 
     Raises:
         CorpusError: there is no such folder.
     """
     if not folder.is_dir():
-        raise CorpusError(f"{folder} was to be a folder of recipes, and there is none; mlgo-clang makes it")
+        raise CorpusError(f"expected a folder of recipes, got {folder}; mlgo-clang --mlgo-recipes=DIR makes one")
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
             recipe = read_recipe(path)
@@ -38,57 +34,48 @@ def stored_recipes(folder: Path) -> Iterator[tuple[Path, Recipe | None]]:
 
 
 def verify_recipe(path: Path, recipe: Recipe, toolchain: Toolchain) -> str:
-    """Compile the module beside a recipe by its answers; return what is wrong, or nothing.
+    """Compile the module beside a recipe with its decisions; return the problem, or an empty string.
 
-    A recipe can be a stranger's, so its flags are run only if they do nothing but shape code.
-
-    Args:
-        path: the recipe's file.
-        recipe: what is in it.
-        toolchain: the compiler.
+    Recipes are untrusted input: flags that do more than shape code are not run.
 
     Raises:
         CompilerError: clang fails.
     """
     bitcode = path.with_suffix(".bc")
     if not bitcode.is_file():
-        return "its module is not there"
+        return "its module is missing"
     if hashlib.sha256(bitcode.read_bytes()).hexdigest() != recipe.digest:
-        return "its module is another"
+        return "its module has another digest"
     if toolchain.version_text != recipe.clang:
-        return f"it is of clang {recipe.clang}, and this is {toolchain.version_text}"
+        return f"expected clang {recipe.clang}, got {toolchain.version_text}"
     try:
         compilation = plan(Module(recipe.module, bitcode, recipe.flags), toolchain)
     except UntrustedError as error:
         return str(error)
-    answers = [answer.to_bytes(8, "little") for answer in recipe.answers]
-    with Session(
-        compilation.command, (INLINING,) if answers else (), confined=compilation.confined, limits=compilation.limits
-    ) as session:
-        asked = 0
+    remaining = list(recipe.answers)
+    with compilation.session((INLINING,) if remaining else ()) as session:
         while session.wait(SECONDS) is not None:
-            if asked == len(answers):
-                return f"the module asks more than {asked} questions"
-            session.advise(answers[asked])
-            asked += 1
+            if not remaining:
+                return f"expected {len(recipe.answers)} requests, got more"
+            session.advise(remaining.pop(0).to_bytes(8, "little"))
         text = object_sizes(session.finish(SECONDS).object_bytes).text
-    if asked != len(answers):
-        return f"the module asks {asked} questions, and it has {len(answers)} answers"
-    return "" if text == recipe.text else f"it makes {text} bytes, and was to make {recipe.text}"
+    if remaining:
+        return f"expected {len(recipe.answers)} requests, got {len(recipe.answers) - len(remaining)}"
+    return "" if text == recipe.text else f"expected {recipe.text} bytes, got {text}"
 
 
 def prune_recipes(folder: Path, days: float) -> int:
-    """Remove damaged recipes, those that were not used for so many days, and modules without a recipe.
+    """Remove damaged recipes, recipes unused for a number of days (≥ 0), and modules without a recipe.
 
     Returns:
-        How many recipes were removed.
+        Number of removed recipes.
 
     Raises:
         CorpusError: there is no such folder.
         MlgoError: the number of days is negative.
     """
     if days < 0:
-        raise MlgoError(f"recipes are kept for a number of days, found {days:g}")
+        raise MlgoError(f"expected a number of days ≥ 0, got {days:g}")
     oldest = time.time() - days * 86400
     removed = 0
     for path, recipe in list(stored_recipes(folder)):

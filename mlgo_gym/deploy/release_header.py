@@ -1,54 +1,39 @@
-"""A policy as the class that LLVM's release mode compiles in, with our own forward pass instead of TensorFlow's.
+"""A policy as the class that LLVM's release mode compiles in, without TensorFlow.
 
-LLVM's build takes it with `-DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=`: see
+LLVM's build takes the header with `-DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=`: see
 llvm/cmake/modules/TensorFlowCompile.cmake.
 """
 
 from __future__ import annotations
 
-import re
-from importlib.resources import files
-
-from mlgo_gym.deploy.clangs_choice import ClangsChoice, clangs_choice
 from mlgo_gym.deploy.decision_code import DecisionCode
-
-CLASS_NAME = "InlinerSizeModel"
-"""The class that llvm/lib/Analysis/MLInlineAdvisor.cpp looks for in namespace `llvm`."""
+from mlgo_gym.deploy.inlining_default import default_rule
+from mlgo_gym.deploy.network_code import fill_template
 
 
 def release_header(policy: DecisionCode, level: str | None = None) -> str:
-    """Return the header, which needs no object and no library beside it.
+    """Return the header, which needs no object and no library.
 
-    Clang's own decision is not among what release mode computes. Where the policy reads it, the class takes it from
-    LLVM if that has it after all, and else from the estimated cost.
-
-    Args:
-        policy: what decides.
-        level: `Oz` or `Os`, for a policy outside the box that reads clang's decision.
+    Release mode does not compute `inlining_default`. For a policy that uses it, the class computes the feature from the
+    estimated cost, unless an LLVM supplies it after all; its level is `Oz` or `Os`, or that of a bundled policy.
 
     Raises:
-        PolicyError: it reads clang's decision, and there is no level.
+        PolicyError: the policy uses `inlining_default`, and there is no level.
     """
-    choice = clangs_choice(policy.name, policy.features, level)
+    rule = default_rule(policy.name, policy.features, level)
     features = list(policy.features)
-    if choice is not None and choice.of not in features:
-        features.append(choice.of)
+    if rule is not None and rule.cost not in features:
+        features.append(rule.cost)
     values = {
         "NAME": policy.title,
-        "CLASS": CLASS_NAME,
         "POLICY": policy.code,
         "FEATURES": ", ".join([*(f'"feed_{name}"' for name in features), '""']),
         "COUNT": str(len(features)),
-        "DEFAULT": str(features.index(choice.feature) if choice is not None else -1),
-        "KNOW_DEFAULT": _know_default(features, choice),
+        "DEFAULT": "-1",
+        "SET_DEFAULT": "(void)DefaultGiven;",
     }
-    template = (files("mlgo_gym.deploy") / "templates" / "release_header.h").read_text(encoding="utf-8")
-    return re.sub(r"@([A-Z_]+)@", lambda found: values[found[1]], template)
-
-
-def _know_default(features: list[str], choice: ClangsChoice | None) -> str:
-    """Return the statement that sets clang's own decision where LLVM does not."""
-    if choice is None:
-        return "(void)DefaultGiven;"
-    place, of = features.index(choice.feature), features.index(choice.of)
-    return f"if (!DefaultGiven) // {choice}\n      Features[{place}] = Features[{of}] < {choice.below};"
+    if rule is not None:
+        place, cost = features.index(rule.feature), features.index(rule.cost)
+        replacement = f"Features[{place}] = Features[{cost}] < {rule.threshold};"
+        values |= {"DEFAULT": str(place), "SET_DEFAULT": f"if (!DefaultGiven) // {rule}\n      {replacement}"}
+    return fill_template("release_header.h", values)

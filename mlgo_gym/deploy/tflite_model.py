@@ -1,49 +1,69 @@
 """A network as a TensorFlow Lite model, in the folder that LLVM's `-ml-inliner-model-under-training` takes.
 
-What LLVM wants of it is in llvm/lib/Analysis/TFLiteUtils.cpp and DevelopmentModeInlineAdvisor.cpp: inputs
-`action_FEATURE:0`, int64 of one element, and an output that `output_spec.json` names. `tflite:FOLDER` reads it back.
+The rules are in llvm/lib/Analysis/TFLiteUtils.cpp and DevelopmentModeInlineAdvisor.cpp: inputs `action_FEATURE:0`,
+int64 of one element, and an output that `output_spec.json` names. `tflite:FOLDER` reads the folder back.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from mlgo_gym.deploy.clangs_choice import ClangsChoice
-from mlgo_gym.deploy.exported_file import write_export
-from mlgo_gym.deploy.network_graph import DECISION, LOGITS, check_decides, forward
-from mlgo_gym.deploy.tflite_graph import TfliteGraph
+import numpy as np
+import numpy.typing as npt
+
+from mlgo_gym.deploy.decision_code import write_export
+from mlgo_gym.deploy.inlining_default import DefaultRule
+from mlgo_gym.deploy.network_graph import DECISION, LOGITS, Binary, check_outputs, forward
+from mlgo_gym.extras import library
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.tflite import MODEL, OUTPUT_SPEC
 
+LOGARITHMS = 2**15
+"""Logarithms of whole numbers below this are in a table, because the format has none of double precision.
+
+No feature of the 111,724 bundled labels is above 15,130. The float32 logarithm of larger numbers may
+differ in the last bit.
+"""
+
 _PREFIX = "action_"
-"""What LLVM puts before each feature, unless `-ml-inliner-trained-model-feed-prefix` says something else."""
+"""LLVM's prefix of each feature, unless `-ml-inliner-trained-model-feed-prefix` names another."""
+
+_VERSION, _IDENTIFIER = 3, b"TFL3"
+
+_BINARY = {
+    "add": ("ADD", "Add"),
+    "subtract": ("SUB", "Sub"),
+    "multiply": ("MUL", "Mul"),
+    "minimum": ("MINIMUM", "MaximumMinimum"),
+    "maximum": ("MAXIMUM", "MaximumMinimum"),
+}
 
 
-def tflite_model(name: str, network: Network, choice: ClangsChoice | None = None) -> bytes:
+def tflite_model(name: str, network: Network, rule: DefaultRule | None = None) -> bytes:
     """Return a TensorFlow Lite model.
 
     It has one input for each feature, and two outputs: `inlining_decision:0`, int64, and `logits:0`, float32.
 
     Args:
-        name: what it is called.
-        network: a network that says no or yes.
-        choice: how clang's own decision is known where it is no input; None: it is an input.
+        name: name of the model.
+        network: a network with one output or two.
+        rule: replaces clang's own decision; None makes the decision an input.
 
     Raises:
         MissingExtraError: ai-edge-litert is not installed.
-        PolicyError: the network decides something else.
+        PolicyError: the network has more outputs.
     """
-    check_decides(name, network)
-    graph = TfliteGraph(name)
-    columns: dict[str, int] = {}
-    for feature in network.features:
-        if choice is None or feature != choice.feature:
-            columns[feature] = graph.input(f"{_PREFIX}{feature}:0")
-    if choice is not None and choice.feature in network.features:
-        if choice.of not in columns:
-            columns[choice.of] = graph.input(f"{_PREFIX}{choice.of}:0")
-        columns[choice.feature] = graph.below(columns[choice.of], choice.below)
+    check_outputs(network)
+    graph = _TfliteGraph(name)
+    inputs = list(network.features)
+    if rule is not None and rule.feature in inputs:
+        inputs.remove(rule.feature)
+        inputs += [] if rule.cost in inputs else [rule.cost]
+    columns = {feature: graph.input(f"{_PREFIX}{feature}:0") for feature in inputs}
+    if rule is not None and rule.feature in network.features:
+        columns[rule.feature] = graph.below(columns[rule.cost], rule.threshold)
     features = graph.as_float([columns[feature] for feature in network.features])
     logits = forward(graph, network, features)
     graph.output(logits, f"{LOGITS}:0")
@@ -58,10 +78,169 @@ def output_spec() -> str:
 
 
 def write_tflite_folder(folder: Path, model: bytes) -> None:
-    """Write the folder of a model.
-
-    Raises:
-        MlgoError: it cannot be written there.
-    """
+    """Write the folder of a model, or raise an MlgoError."""
     write_export(folder / MODEL, model)
     write_export(folder / OUTPUT_SPEC, output_spec().encode())
+
+
+class _TfliteGraph:
+    """A model of one subgraph under construction; a tensor is its number, and there is no batch."""
+
+    def __init__(self, name: str) -> None:
+        feature, extra = "an export to TensorFlow Lite", "tflite"
+        self._flatbuffers = library("flatbuffers", feature, extra)
+        self._schema = library("ai_edge_litert.schema_py_generated", feature, extra)
+        schema = self._schema
+        self._model, self._graph = schema.ModelT(), schema.SubGraphT()
+        self._model.version, self._model.description = _VERSION, f"{name}, by mlgo-gym"
+        # By convention the first buffer is empty and belongs to all tensors without contents.
+        self._model.buffers, self._model.operatorCodes, self._model.subgraphs = [schema.BufferT()], [], [self._graph]
+        self._graph.name = "main"
+        self._graph.tensors, self._graph.operators = [], []
+        self._graph.inputs, self._graph.outputs = [], []
+        self._codes: dict[int, int] = {}
+
+    def input(self, name: str) -> int:
+        number = self._tensor((1,), np.int64, name)
+        self._graph.inputs.append(number)
+        return number
+
+    def output(self, values: int, name: str, *, first: bool = False) -> None:
+        self._graph.tensors[values].name = name
+        self._graph.outputs.insert(0 if first else len(self._graph.outputs), values)
+
+    def constant(self, values: npt.NDArray[Any]) -> int:
+        table = np.asarray(values, order="C")
+        buffer = self._schema.BufferT()
+        buffer.data = np.frombuffer(table.tobytes(), np.uint8)
+        self._model.buffers.append(buffer)
+        number = self._tensor(table.shape, table.dtype, "")
+        self._graph.tensors[number].buffer = len(self._model.buffers) - 1
+        return number
+
+    def as_float(self, inputs: list[int]) -> int:
+        """Return tensors of one int64 each as one of float32."""
+        joined = self._operate("CONCATENATION", inputs, (len(inputs),), np.int64, "Concatenation", axis=0)
+        return self._cast(joined, np.float32)
+
+    def below(self, number: int, bound: int) -> int:
+        """Return as int64 whether an int64 is below a bound."""
+        less = self._operate("LESS", [number, self.constant(np.array([bound], np.int64))], (1,), np.bool_, "Less")
+        return self._cast(less, np.int64)
+
+    def binary(self, operation: Binary, left: int, right: int) -> int:
+        code, options = _BINARY[operation]
+        return self._operate(code, [left, right], self._joint_shape(left, right), np.float32, options)
+
+    def signed_log(self, values: int) -> int:
+        shape = self._shape(values)
+        size = self._operate("ABS", [values], shape, np.float32, "Abs")
+        table = np.log1p(np.arange(LOGARITHMS, dtype=np.float64)).astype(np.float32)
+        last = self.constant(np.full(1, LOGARITHMS - 1, np.float32))
+        index = self._cast(self.binary("minimum", size, last), np.int32)
+        near = self._operate("GATHER", [self.constant(table), index], shape, np.float32, "Gather", axis=0)
+        more = self.binary("add", size, self.constant(np.ones(1, np.float32)))
+        far = self._operate("LOG", [more], shape, np.float32)
+        logarithm = self._select(self._compare("GREATER", "Greater", size, last), far, near)
+        negative = self._operate("NEG", [logarithm], shape, np.float32, "Neg")
+        return self._select(self._below_0(values), negative, logarithm)
+
+    def rank(self, values: int, quantiles: npt.NDArray[np.float32]) -> int:
+        (size,) = self._shape(values)
+        wide, table = self._reshape(values, (size, 1)), self.constant(quantiles)
+        above = self._cast(self._compare("GREATER", "Greater", wide, table), np.float32)
+        under = self._cast(self._compare("LESS", "Less", wide, table), np.float32)
+        sides, axis = self.binary("subtract", above, under), self.constant(np.array([1], np.int32))
+        return self._operate("SUM", [sides, axis], (size,), np.float32, "Reducer", keepDims=False)
+
+    def product(self, values: int, weight: npt.NDArray[np.float32]) -> int:
+        # The last row of a cumulative sum.
+        inputs, outputs = weight.shape
+        products = self.binary("multiply", self._reshape(values, (inputs, 1)), self.constant(weight))
+        axis = self.constant(np.array(0, np.int32))
+        sums = self._operate("CUMSUM", [products, axis], (inputs, outputs), np.float32, "Cumsum")
+        last = self.constant(np.array(inputs - 1, np.int32))
+        return self._operate("GATHER", [sums, last], (outputs,), np.float32, "Gather", axis=0)
+
+    def tanh(self, values: int) -> int:
+        # Of float32: the last bit is the library's, as in elu.
+        return self._operate("TANH", [values], self._shape(values), np.float32)
+
+    def elu(self, values: int) -> int:
+        return self._operate("ELU", [values], self._shape(values), np.float32)
+
+    def decision(self, logits: int, outputs: int) -> int:
+        """Return the decision of a network's outputs, int64 of shape (1,); equal outputs give 0."""
+        if outputs == 1:
+            yes = self._compare("GREATER", "Greater", logits, self.constant(np.zeros(1, np.float32)))
+        else:
+            indices = (self.constant(np.array([each], np.int32)) for each in (0, 1))
+            no_logit, yes_logit = (
+                self._operate("GATHER", [logits, index], (1,), np.float32, "Gather", axis=0) for index in indices
+            )
+            yes = self._compare("GREATER", "Greater", yes_logit, no_logit)
+        return self._cast(yes, np.int64)
+
+    def finish(self) -> bytes:
+        for number, tensor in enumerate(self._graph.tensors):
+            tensor.name = tensor.name or f"t{number}"
+        builder = self._flatbuffers.Builder(1024)
+        builder.Finish(self._model.Pack(builder), _IDENTIFIER)
+        return bytes(builder.Output())
+
+    def _shape(self, number: int) -> tuple[int, ...]:
+        return tuple(self._graph.tensors[number].shape)
+
+    def _joint_shape(self, left: int, right: int) -> tuple[int, ...]:
+        return np.broadcast_shapes(self._shape(left), self._shape(right))
+
+    def _tensor(self, shape: tuple[int, ...], dtype: Any, name: str) -> int:
+        kinds = {"float32": "FLOAT32", "int64": "INT64", "int32": "INT32", "bool": "BOOL"}
+        tensor = self._schema.TensorT()
+        tensor.name, tensor.shape, tensor.buffer = name, list(shape), 0
+        tensor.type = getattr(self._schema.TensorType, kinds[np.dtype(dtype).name])
+        self._graph.tensors.append(tensor)
+        return len(self._graph.tensors) - 1
+
+    def _operate(
+        self, code: str, inputs: list[int], shape: tuple[int, ...], dtype: Any, options: str = "", **settings: Any
+    ) -> int:
+        """Add an operation with one output; its options are those of `schema.{options}Options`."""
+        schema = self._schema
+        builtin = getattr(schema.BuiltinOperator, code)
+        if builtin not in self._codes:
+            entry = schema.OperatorCodeT()
+            # Readers from before 2020 look at the deprecated field, which ends at 127.
+            entry.builtinCode, entry.deprecatedBuiltinCode, entry.version = builtin, min(builtin, 127), 1
+            self._codes[builtin] = len(self._model.operatorCodes)
+            self._model.operatorCodes.append(entry)
+        operator = schema.OperatorT()
+        operator.opcodeIndex = self._codes[builtin]
+        operator.inputs, operator.outputs = inputs, [self._tensor(shape, dtype, "")]
+        if options:
+            operator.builtinOptionsType = getattr(schema.BuiltinOptions, f"{options}Options")
+            operator.builtinOptions = getattr(schema, f"{options}OptionsT")()
+            for name, value in settings.items():
+                setattr(operator.builtinOptions, name, value)
+        self._graph.operators.append(operator)
+        return int(operator.outputs[0])
+
+    def _compare(self, code: str, options: str, left: int, right: int) -> int:
+        return self._operate(code, [left, right], self._joint_shape(left, right), np.bool_, options)
+
+    def _below_0(self, values: int) -> int:
+        return self._compare("LESS", "Less", values, self.constant(np.zeros(1, np.float32)))
+
+    def _select(self, condition: int, yes: int, no: int) -> int:
+        return self._operate("SELECT_V2", [condition, yes, no], self._shape(yes), np.float32, "SelectV2")
+
+    def _reshape(self, values: int, shape: tuple[int, ...]) -> int:
+        extents = self.constant(np.array(shape, np.int32))
+        return self._operate("RESHAPE", [values, extents], shape, np.float32, "Reshape", newShape=list(shape))
+
+    def _cast(self, values: int, dtype: Any) -> int:
+        before = self._graph.tensors[values]
+        number = self._operate("CAST", [values], self._shape(values), dtype, "Cast")
+        options = self._graph.operators[-1].builtinOptions
+        options.inDataType, options.outDataType = before.type, self._graph.tensors[number].type
+        return number

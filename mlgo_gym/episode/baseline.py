@@ -1,9 +1,8 @@
-"""What the compiler's own heuristic achieves: a plain compile, measured once and kept on disk."""
+"""The baseline: a plain compile by clang's own heuristic, measured once and kept on disk."""
 
 from __future__ import annotations
 
-from mlgo_gym.corpus.compilation import Compilation
-from mlgo_gym.session.session import Session
+from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.storage.cache import JsonCache
 from mlgo_gym.tasks.measurement import Measurement
 
@@ -13,13 +12,13 @@ _memory = JsonCache("baselines")
 def known_baseline(
     compilation: Compilation, *, optimization_record: bool = False, answered: bool = False
 ) -> Measurement | None:
-    """Return the measurement of the plain compile if it was made before, by any process.
+    """Return the measurement of the plain compile, or None if no process has measured it yet.
 
     Args:
-        compilation: the compile.
-        optimization_record: whether the register allocator's costs are needed too.
-        answered: whether the compile is wanted instead in which clang's own choice answers every question: rarely they
-            differ, since a clang that asks stops asking when its estimate of the module has grown too much.
+        compilation: The compile.
+        optimization_record: Include the costs of register allocation.
+        answered: Return the measurement of the compile whose decisions were all answered with clang's own choice. The
+            two rarely differ: over the channel clang stops requesting decisions when the module has grown too much.
     """
     value = _memory.get(_key(compilation, optimization_record, answered))
     if value is None:
@@ -27,40 +26,27 @@ def known_baseline(
     try:
         return Measurement.from_json(value)
     except (KeyError, TypeError):
-        return None  # a record of another release of ours: measure again
+        return None  # written by another release
 
 
 def keep_baseline(
     compilation: Compilation, measurement: Measurement, *, optimization_record: bool = False, answered: bool = False
 ) -> None:
-    """Remember the measurement of a plain compile; the arguments are those of `known_baseline()`."""
+    """Keep the measurement of a plain compile; arguments as in `known_baseline()`."""
     _memory.put(_key(compilation, optimization_record, answered), measurement.to_json())
 
 
-def baseline_session(compilation: Compilation, *, optimization_record: bool = False) -> Session:
-    """Start the plain compile: the same clang, the same flags, nobody asked."""
-    return Session(
-        compilation.command,
-        optimization_record=optimization_record,
-        confined=compilation.confined,
-        limits=compilation.limits,
-    )
-
-
 def measure_baseline(compilation: Compilation, timeout: float, *, optimization_record: bool = False) -> Measurement:
-    """Return what the compiler's own heuristic achieves, compiling only where it is not known yet.
+    """Return the measurement of the plain compile; compile only if it is not known.
 
-    Args:
-        compilation: the compile.
-        timeout: the longest wait for it, in seconds.
-        optimization_record: whether the register allocator's costs are needed too.
+    Clang may be silent for `timeout` seconds. The record adds the costs of register allocation.
 
     Raises:
         CompilerError: the plain compile fails.
     """
     measurement = known_baseline(compilation, optimization_record=optimization_record)
     if measurement is None:
-        with baseline_session(compilation, optimization_record=optimization_record) as session:
+        with compilation.session(optimization_record=optimization_record) as session:
             measurement = Measurement.of(session.finish(timeout))
         keep_baseline(compilation, measurement, optimization_record=optimization_record)
     return measurement

@@ -1,57 +1,105 @@
-"""How many decisions a module raises, in which functions: counted once and kept on disk."""
+"""Numbers of decisions of a module by context: counted once by a compile, and kept on disk."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from mlgo_gym.corpus.compilation import Compilation
-from mlgo_gym.session.session import Session
-from mlgo_gym.session.work import Work, complete
+from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.episode.baseline import keep_baseline, known_baseline
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.session.coroutine import CompilerCoroutine
+from mlgo_gym.session.protocol.connection import CompileResult
+from mlgo_gym.session.protocol.decision import functions_of
 from mlgo_gym.storage.cache import JsonCache
+from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.tasks.task import Task
 
-_memory = JsonCache("decisions")
+_decisions = JsonCache("decisions")
+_components = JsonCache("components")
 
 
 def known_decisions(compilation: Compilation, task: Task) -> dict[str, int] | None:
-    """Return the decisions per context when clang's own choices are taken, if they were counted before.
+    """Return the numbers of decisions by context under clang's own choices, or None if they are not counted yet.
 
-    The contexts are in the order in which clang comes to them.
+    Contexts are in the order in which clang visits them.
     """
-    record = _memory.get(compilation.key("decisions", task.name))
+    record = _decisions.get(compilation.key("decisions", task.name))
     counts = record.get("contexts") if record else None
     return dict(counts) if isinstance(counts, list) else None
 
 
 def keep_decisions(compilation: Compilation, task: Task, counts: Mapping[str, int]) -> None:
-    """Remember the decisions per context."""
-    _memory.put(compilation.key("decisions", task.name), {"contexts": list(counts.items())})
+    """Keep the numbers of decisions by context."""
+    _decisions.put(compilation.key("decisions", task.name), {"contexts": list(counts.items())})
 
 
-def count_decisions(compilation: Compilation, task: Task, timeout: float = 600.0) -> dict[str, int]:
-    """Return the decisions per context when clang's own choices are taken; compiles only where they are not known yet.
+def count(compilation: Compilation, task: Task) -> CompilerCoroutine[dict[str, int]]:
+    """Return, as a coroutine, the numbers of decisions by context under clang's own choices; compile if not known.
 
-    The context is a function for register allocation and empty for inlining. A context without a decision is left out.
+    The context is a function for register allocation and empty for inlining. Contexts without a decision are absent.
 
     Raises:
-        CompilerError: the compile fails, or clang is silent for longer than `timeout` seconds.
+        CompilerError: the compile fails.
     """
-    return complete(count(compilation, task), timeout)
-
-
-def count(compilation: Compilation, task: Task) -> Work[dict[str, int]]:
-    """Do what `count_decisions()` does, as work for an event loop too."""
     known = known_decisions(compilation, task)
     if known is not None:
         return known
+    counts, _ = yield from _count(compilation, task, contexts=False)
+    keep_decisions(compilation, task, counts)
+    return counts
+
+
+def _count(
+    compilation: Compilation, task: Task, *, contexts: bool
+) -> CompilerCoroutine[tuple[dict[str, int], CompileResult]]:
     counts: Counter[str] = Counter()
-    with Session(
-        compilation.command, task.advisors, confined=compilation.confined, limits=compilation.limits
-    ) as session:
+    with compilation.session(task.advisors, contexts=contexts, callees=False) as session:
         while (decision := (yield session)) is not None:
             session.advise(task.default_advice(decision))
             counts[decision.context] += 1
-        session.finish(0.0)
-    keep_decisions(compilation, task, counts)
-    return dict(counts)
+        return dict(counts), session.finish(0.0)
+
+
+class Components(NamedTuple):
+    """The inlining decisions of a compile whose decisions were all answered with clang's own choice.
+
+    Attributes:
+        decisions: Number of decisions of each component of the call graph, in the order of clang's first visits.
+        measurement: Measurement of the compile.
+    """
+
+    decisions: Mapping[str, int]
+    measurement: Measurement
+
+    def find(self, function: str) -> str | None:
+        """Return the component with the given name, or the only component with a function of that name.
+
+        Raises:
+            MlgoError: several components have the function.
+        """
+        if function in self.decisions:
+            return function
+        found = [component for component in self.decisions if function in functions_of(component)]
+        if len(found) > 1:
+            raise MlgoError(f"expected a function of one component, got {function!r}; name one of {found}")
+        return found[0] if found else None
+
+
+def count_components(compilation: Compilation, task: Task) -> CompilerCoroutine[Components]:
+    """Return the inlining decisions by component, as a coroutine; compile only if they are not known.
+
+    Raises:
+        CompilerError: the compile failed.
+        ToolchainError: clang does not print the components.
+    """
+    key = compilation.key("components", task.name)
+    record, measurement = _components.get(key), known_baseline(compilation, answered=True)
+    if record is not None and measurement is not None and isinstance(record.get("decisions"), list):
+        return Components(dict(record["decisions"]), measurement)
+    counts, compiled = yield from _count(compilation, task, contexts=True)
+    measurement = Measurement.of(compiled)
+    _components.put(key, {"decisions": list(counts.items())})
+    keep_baseline(compilation, measurement, answered=True)
+    return Components(counts, measurement)

@@ -7,23 +7,25 @@ from typing import NamedTuple
 import numpy as np
 
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.order import Turn
-from mlgo_gym.episode.component_count import count_components
-from mlgo_gym.episode.decision_count import count, known_decisions
+from mlgo_gym.corpus.modules.module_order import OrderCursor
+from mlgo_gym.episode.decision_count import count, count_components, known_decisions
 from mlgo_gym.episode.episode import Episode
-from mlgo_gym.episode.sampler import Sampler
+from mlgo_gym.episode.fork_pool import MAX_FUNCTIONS, MAX_MODULES, ForkPool
 from mlgo_gym.episode.setup import Setup
-from mlgo_gym.episode.warm_starts import MOST, MOST_FUNCTIONS, WarmStarts
-from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError
-from mlgo_gym.session.work import Work
+from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, NoDecisionError
+from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.session.coroutine import CompilerCoroutine
+
+_MAX_FAILURES = 10
+"""Number of failed modules after which sampling raises."""
 
 
-class Begun(NamedTuple):
-    """An episode that waits with its first decision.
+class StartedEpisode(NamedTuple):
+    """An episode that waits at its first decision.
 
     Attributes:
-        episode: the episode.
-        skipped: the modules that were passed over because the compiler failed on them, with the reason.
+        episode: The episode.
+        skipped: Reasons by name of the sampled modules on which the compiler failed.
     """
 
     episode: Episode
@@ -31,30 +33,32 @@ class Begun(NamedTuple):
 
 
 class EpisodeMaker:
-    """Starts episodes; remembers which modules have no decision, and keeps clangs waiting for further episodes.
+    """Starts episodes, remembers modules without decisions, and keeps clangs waiting for further episodes.
 
     Args:
-        setup: what all episodes have in common.
+        setup: Setup of the environment.
     """
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        self._warm_starts: WarmStarts | None = None
-        settings = setup.settings
-        if settings.resets_warm(setup.task) or (settings.warm_resets is None and setup.measures_functions_alone):
-            self._warm_starts = WarmStarts(MOST if settings.scope == "module" else MOST_FUNCTIONS)
-        self._places: dict[str, dict[str, int]] = {}
+        self._fork_pool: ForkPool | None = None
+        options = setup.options
+        unset = options.compile_options.fork_resets is None
+        if options.forks_resets(setup.task) or (unset and setup.measures_functions_alone):
+            self._fork_pool = ForkPool(MAX_MODULES if options.scope == "module" else MAX_FUNCTIONS)
+        self._function_order: dict[str, dict[str, int]] = {}
         self._empty: set[tuple[str, str | None]] = set()
 
     def check_choice(self, module: str | None, function: str | None) -> None:
-        """Check what a reset may ask for.
+        """Check the options of a reset.
 
         Raises:
-            MlgoError: a function was named without its module, or in an environment whose episodes are whole modules.
+            MlgoError: a function is named without its module, or with `scope="module"`.
         """
-        if function is not None and (module is None or self.setup.settings.scope != "function"):
+        if function is not None and (module is None or self.setup.options.scope != "function"):
             raise MlgoError(
-                'the option "function" needs the option "module" too, and an environment of scope="function"'
+                f'expected the option "module" and scope="function" with the option "function", got {function!r}; '
+                "name the module, and make the environment with that scope"
             )
 
     def begin(
@@ -62,43 +66,64 @@ class EpisodeMaker:
         np_random: np.random.Generator,
         module: Module | None = None,
         function: str | None = None,
-        turn: Turn | None = None,
-    ) -> Work[Begun]:
-        """Start an episode and go on to its first decision, passing over modules that have none or that clang fails on.
+        cursor: OrderCursor | None = None,
+    ) -> CompilerCoroutine[StartedEpisode]:
+        """Start an episode and continue to its first decision, as a coroutine.
 
-        The first time that a module is met, it also waits for what is made only once: the optimised bitcode, and the
-        count of the decisions in each function.
+        Sampling skips modules without decisions and modules on which clang fails. The first episode of a module also
+        waits for its optimised bitcode and its count of decisions.
 
         Args:
-            np_random: samples the module and the function where they are not named.
-            module: the module; None samples one with a decision.
-            function: the function, for episodes that are one function's; None samples one with a decision.
-            turn: how far the environment has come in the order of modules; advanced. Default: at its beginning.
+            np_random: Random generator for modules and functions that are not named.
+            module: Module; None samples one with a decision.
+            function: Function with `scope="function"`; None samples one with a decision.
+            cursor: Position of the environment in the order of modules; advanced. Default: the start.
 
         Raises:
-            NoDecisionError: the module, or the function, has no decision.
+            NoDecisionError: the module or the function has no decision.
             CorpusError: no module of the corpus has a decision.
-            CompilerError: the compiler fails on the module, or on too many that were sampled.
+            CompilerError: the compiler fails on the module, or on too many sampled ones.
         """
         if module is not None:
             episode = yield from self._first_decision(np_random, module, function)
             if episode is None:
                 raise self._no_decision(module.name, function)
-            return Begun(episode, {})
-        sampler = Sampler(self.setup, np_random, Turn() if turn is None else turn)
-        episode = yield from sampler.first(lambda drawn: self._first_decision(np_random, drawn, None))
-        return Begun(episode, sampler.skipped)
+            return StartedEpisode(episode, {})
+        return (yield from self._sample(np_random, OrderCursor() if cursor is None else cursor))
+
+    def _sample(self, np_random: np.random.Generator, cursor: OrderCursor) -> CompilerCoroutine[StartedEpisode]:
+        """Draw modules without replacement until one has a decision."""
+        setup, corpus = self.setup, self.setup.corpus
+        drawn: set[int] = set()
+        skipped: dict[str, str] = {}
+        while (position := setup.order.draw(np_random, cursor, drawn)) is not None:
+            drawn.add(position)
+            module = corpus[position]
+            try:
+                episode = yield from self._first_decision(np_random, module, None)
+            except (CompilerError, CorpusError) as error:
+                skipped[module.name] = str(error)
+                if setup.options.error_reward is None or len(skipped) >= min(_MAX_FAILURES, len(corpus)):
+                    raise
+                continue
+            if episode is not None:
+                return StartedEpisode(episode, skipped)
+        failures = f"; the compiler failed on {len(skipped)} of them" if skipped else ""
+        raise CorpusError(
+            f"expected a module with a decision on {setup.task.name}, got none among the {len(corpus)} modules "
+            f"of corpus {corpus.name!r}{failures}; choose another corpus"
+        )
 
     def _first_decision(
         self, np_random: np.random.Generator, module: Module, function: str | None
-    ) -> Work[Episode | None]:
+    ) -> CompilerCoroutine[Episode | None]:
         episode = yield from self._start(np_random, module, function)
         if episode is None:
             return None
         try:
             yield from episode.proceed()
             if episode.decision is not None:
-                self._keep_warm(episode)
+                self._keep_fork(episode)
                 return episode
         except BaseException as error:
             if isinstance(error, CompilerError):
@@ -109,14 +134,16 @@ class EpisodeMaker:
         episode.close()
         return None
 
-    def _start(self, np_random: np.random.Generator, module: Module, function: str | None) -> Work[Episode | None]:
-        """Start an episode, or return None when the module, or the function, is known to have no decision."""
+    def _start(
+        self, np_random: np.random.Generator, module: Module, function: str | None
+    ) -> CompilerCoroutine[Episode | None]:
+        """Start an episode; return None if the module or the function is known to have no decision."""
         if (module.name, function) in self._empty or (module.name, None) in self._empty:
             return None
         setup = self.setup
         compilation = yield from setup.plan(module)
         baseline = None
-        if setup.settings.scope == "function":
+        if setup.options.scope == "function":
             if setup.of_components:
                 components = yield from count_components(compilation, setup.task)
                 counts, baseline = dict(components.decisions), components.measurement
@@ -127,54 +154,54 @@ class EpisodeMaker:
             if function is None and functions:
                 function = functions[int(np_random.integers(len(functions)))]
             empty = function not in counts
-            self._places[module.name] = {name: place for place, name in enumerate(counts)}
+            self._function_order[module.name] = {name: place for place, name in enumerate(counts)}
         else:
             empty = known_decisions(compilation, setup.task) == {}
         if empty:
             self._empty.add((module.name, function))
             return None
-        if setup.settings.credit:
-            yield from setup.refer(compilation)
-        if self._warm_starts is not None:
-            place = self._place(module.name, function)
-            warm = self._warm_starts.copy(compilation.key("warm"), place, setup.settings.timeout)
-            if warm is not None:
-                # Another module may have the same bitcode, and be what the waiting clang was started for.
-                warm.compilation = compilation
-                if function is not None and warm.function != function:
-                    warm.turn_to(function)
-                return warm
+        if setup.options.credit:
+            yield from setup.reference(compilation)
+        if self._fork_pool is not None:
+            place = self._order_of(module.name, function)
+            fork = self._fork_pool.copy(compilation.key("fork"), place, setup.timeout)
+            if fork is not None:
+                # The waiting clang may have been started for another module with the same bitcode.
+                fork.compilation = compilation
+                if function is not None and fork.function != function:
+                    fork.switch_to(function)
+                return fork
         return Episode(
             compilation,
             setup.task,
-            max_decisions=setup.settings.max_decisions,
+            max_decisions=setup.options.max_decisions,
             function=function,
-            alone=setup.measures_functions_alone,
-            contexts=setup.settings.follows_inlining(setup.task),
-            credit=setup.settings.credit,
-            calls=setup.settings.calls,
-            baseline=baseline,
+            function_only=setup.measures_functions_alone,
+            contexts=setup.options.follows_sites and INLINING in setup.task.advisors,
+            credit=setup.options.credit,
+            callee_features=setup.options.callee_features,
+            given_baseline=baseline,
         )
 
     def _no_decision(self, module: str, function: str | None) -> NoDecisionError:
         where = f"function {function!r} of " if function is not None else ""
         return NoDecisionError(
-            f"{where}module {module!r} of corpus {self.setup.corpus.name!r} has no {self.setup.task.name} decision to "
-            "learn from: choose another, or let reset() sample one"
+            f"expected a decision on {self.setup.task.name} in {where}module {module!r} of corpus "
+            f"{self.setup.corpus.name!r}, got none; name another, or let reset() sample one"
         )
 
-    def _keep_warm(self, episode: Episode) -> None:
-        """Keep a copy of an episode that waits with its first decision, where further ones start from copies."""
-        if self._warm_starts is not None:
-            place = self._place(episode.compilation.module.name, episode.function)
-            key = episode.compilation.key("warm")
-            self._warm_starts.keep(key, place, episode, self.setup.settings.timeout)
+    def _keep_fork(self, episode: Episode) -> None:
+        """Keep a copy of an episode at its first decision if further episodes start from copies."""
+        if self._fork_pool is not None:
+            place = self._order_of(episode.compilation.module.name, episode.function)
+            key = episode.compilation.key("fork")
+            self._fork_pool.keep(key, place, episode, self.setup.timeout)
 
-    def _place(self, module: str, function: str | None) -> int:
-        """Return the place of a function in the order in which clang comes to the functions with decisions."""
-        return 0 if function is None else self._places[module][function]
+    def _order_of(self, module: str, function: str | None) -> int:
+        """Return the position of a function in clang's order of the functions with decisions."""
+        return 0 if function is None else self._function_order[module][function]
 
     def close(self) -> None:
-        """End the clangs that wait for further episodes. Idempotent."""
-        if self._warm_starts is not None:
-            self._warm_starts.close()
+        """End the waiting clangs. Idempotent."""
+        if self._fork_pool is not None:
+            self._fork_pool.close()

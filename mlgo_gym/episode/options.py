@@ -1,18 +1,24 @@
-"""The arguments that every environment takes, and their check."""
+"""The arguments of environments: each is declared here once, with its default and its documentation.
+
+Signatures, docstrings, the manual pages and the command line derive from these declarations.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any, TypedDict
+from typing import Any, NamedTuple
 
-from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.order import ORDERS
+from typing_extensions import Self
+
+from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.corpus.modules.module_order import ORDERS
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
-from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.session.limits import MEMORY_GIB, PROCESSOR_SECONDS, Limits
+from mlgo_gym.llvm.allocation_record import CostWeights
+from mlgo_gym.session.process.limits import CPU_SECONDS, MEMORY_GIB, Limits
 from mlgo_gym.tasks.reward import REWARDS
 from mlgo_gym.tasks.task import OBSERVATIONS, Task
 
@@ -21,174 +27,321 @@ RENDER_MODES = ("ansi", "rgb_array", "human")
 INFOS = ("full", "numeric")
 """The forms of an info."""
 
-
-class EnvOptions(TypedDict, total=False):
-    """The arguments that every environment takes; `CompilerEnv` says what they mean."""
-
-    corpus: str | Corpus
-    clang: str | None
-    observation: str
-    reward: str
-    metric: str | None
-    max_decisions: int | None
-    timeout: float
-    memory_limit: float | None
-    cpu_limit: float | None
-    strict: bool
-    on_error: str
-    error_reward: float
-    flags: Sequence[str] | None
-    extra_flags: Sequence[str]
-    echo_reply: bool
-    preoptimize: bool | None
-    verify_preoptimized: bool
-    scope: str
-    warm_resets: bool | None
-    contexts: bool
-    calls: bool
-    credit: bool
-    trust: bool
-    render_mode: str | None
-    order: str
-    module_weights: Mapping[str, float] | None
-    info: str
+COMPILE_OPTIONS = "compile_options"
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Checked arguments; the fields are those of `EnvOptions`."""
+class Argument(NamedTuple):
+    """A declared argument.
 
-    corpus: str | Corpus = "builtin"
-    clang: str | None = None
-    observation: str = "flat"
-    reward: str = "relative"
-    metric: str | None = None
-    max_decisions: int | None = None
-    timeout: float = 60.0
-    memory_limit: float | None = MEMORY_GIB
-    cpu_limit: float | None = PROCESSOR_SECONDS
-    strict: bool = False
-    on_error: str = "truncate"
-    error_reward: float = 0.0
-    flags: Sequence[str] | None = None
-    extra_flags: Sequence[str] = ()
-    echo_reply: bool = False
-    preoptimize: bool | None = None
-    verify_preoptimized: bool = False
-    scope: str = "module"
-    warm_resets: bool | None = None
-    contexts: bool = False
-    calls: bool = False
-    credit: bool = False
-    trust: bool = False
-    render_mode: str | None = None
-    order: str = "random"
-    module_weights: Mapping[str, float] | None = None
-    info: str = "full"
+    Attributes:
+        name: the name; entries of `compile_options` have that prefix and a dot.
+        default: the value where it is not given.
+        meaning: its documentation, one paragraph.
+    """
 
-    @classmethod
-    def of(cls, options: Mapping[str, Any], own: Iterable[str] = ()) -> Settings:
-        """Return settings with the given arguments.
+    name: str
+    default: Any
+    meaning: str
 
-        Args:
-            options: the arguments by name.
-            own: the names of further arguments that the environment takes.
 
-        Raises:
-            UnknownArgumentError: an argument has another name than those that there are.
-        """
-        names = [field.name for field in fields(cls)]
-        for name in options:
-            if name not in names:
-                known = sorted({*names, *own})
-                close = get_close_matches(name, known, n=1, cutoff=0.6)
-                hint = f": did you mean {close[0]}?" if close else ";"
-                # TorchRL tries `frameskip`, and looks for these words before it tries without.
-                raise UnknownArgumentError(
-                    f"unexpected keyword argument {name!r}{hint} The arguments are {', '.join(known)}"
-                )
-        return cls(**options)
-
-    def check(self, task: Task) -> None:
-        """Check every argument against what a task can do.
-
-        Raises:
-            MlgoError: an argument is none of those that are possible.
-        """
-        _check_choice("observation", self.observation, OBSERVATIONS)
-        _check_choice("reward", self.reward, (*REWARDS, *task.metrics))
-        _check_choice("metric", self.metric, (None, *task.metrics))
-        _check_choice("on_error", self.on_error, ("truncate", "raise"))
-        _check_choice("scope", self.scope, ("module", "function") if task.has_contexts else ("module",))
-        _check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
-        _check_choice("info", self.info, INFOS)
-        _check_choice("order", self.order, ORDERS)
-        self._check_weights()
-        if self.reward in task.metrics and self.metric not in (None, self.reward):
-            raise MlgoError(f"reward={self.reward!r} names a metric already, and metric={self.metric!r} another")
-        if self.max_decisions is not None and self.max_decisions < 1:
-            raise MlgoError(f"max_decisions must be at least 1 or None, found {self.max_decisions}")
-        if not self.timeout > 0:
-            raise MlgoError(f"timeout must be a positive number of seconds, found {self.timeout}")
-        for limit, most in (("memory_limit", self.memory_limit), ("cpu_limit", self.cpu_limit)):
-            if most is not None and not most > 0:
-                raise MlgoError(f"{limit} must be a positive number or None, found {most}")
-        for name, value in (("flags", self.flags), ("extra_flags", self.extra_flags)):
-            if isinstance(value, str):
-                raise MlgoError(f"{name} must be a list of words, found the string {value!r}: use {value.split()!r}")
-        if self.preoptimize and not task.after_optimization:
-            raise MlgoError(
-                f"preoptimize=True is for decisions that come after the optimiser; {task.name} decides within it"
-            )
-        for name, asked in (("credit", self.credit), ("calls", self.calls)):
-            if asked and INLINING not in task.advisors:
-                raise MlgoError(f"{name}=True is for environments in which calls are inlined; {task.name} has none")
-        if self.verify_preoptimized and not self.preoptimizes(task):
-            raise MlgoError("verify_preoptimized=True needs preoptimize=True")
-
-    @property
-    def limits(self) -> Limits:
-        """How much one compile may take."""
-        return Limits(self.memory_limit, self.cpu_limit)
-
-    def follows_inlining(self, task: Task) -> bool:
-        """Return whether sessions follow in which functions clang inlines."""
-        followed = self.contexts or self.calls or self.credit or self.scope == "function"
-        return followed and INLINING in task.advisors
-
-    def _check_weights(self) -> None:
-        weights = self.module_weights
-        if weights is None:
-            return
-        if self.order != "random":
-            raise MlgoError(
-                f"module_weights are for order='random'; with {self.order!r} each module comes once a round"
-            )
-        if not isinstance(weights, Mapping) or not all(
-            isinstance(weight, (int, float)) and weight >= 0 for weight in weights.values()
-        ):
-            raise MlgoError(f"module_weights must be numbers of at least 0 by globs of module names, found {weights!r}")
-
-    def resets_warm(self, task: Task) -> bool:
-        """Return whether clangs wait at the first decisions of modules, to be copied for further episodes.
-
-        That wins where most of a compile comes before its first decision, which optimising once takes away as well.
-        """
-        if self.warm_resets is not None:
-            return self.warm_resets
-        return task.after_optimization and not self.preoptimizes(task)
-
-    def preoptimizes(self, task: Task) -> bool:
-        """Return whether modules are optimised once, and episodes only generate code."""
-        return task.after_optimization if self.preoptimize is None else self.preoptimize
+def option(default: Any, meaning: str) -> Any:
+    """Declare an argument as a field of a dataclass."""
+    return field(default=default, metadata={"meaning": " ".join(meaning.split())})
 
 
 def _check_choice(name: str, value: object, choices: Iterable[object]) -> None:
     if value not in choices:
-        raise MlgoError(f"{name} must be one of {', '.join(map(repr, choices))}; found {value!r}")
+        raise MlgoError(f"expected {name} as one of {_listed(choices)}, got {value!r}")
 
 
-def keyword_arguments(env_type: type) -> list[str]:
-    """Return the names of the arguments that a kind of environment takes beside those that all take."""
-    parameters = inspect.signature(env_type).parameters.values()
-    return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+def _check_positive(name: str, value: float | None, *, optional: bool = True) -> None:
+    if (value is None and not optional) or (value is not None and not value > 0):
+        raise MlgoError(f"expected {name} > 0{' or None' if optional else ''}, got {value!r}")
+
+
+def _listed(choices: Iterable[object]) -> str:
+    return ", ".join(map(repr, choices))
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """The entries of `compile_options`: how each module is compiled."""
+
+    flags: Sequence[str] | None = option(
+        None,
+        """Flags for modules without recorded ones: driver flags, or `-cc1` and its flags. Default: `-fPIC` and the
+        level that the attributes of their functions show.""",
+    )
+    extra_flags: Sequence[str] = option((), "Further `-cc1` arguments for every compile, the baseline's included.")
+    timeout: float = option(60.0, "Longest silence of a computing clang, in seconds.")
+    memory_limit: float | None = option(MEMORY_GIB, "Address space and output of one compile, in GiB. None: no limit.")
+    cpu_limit: float | None = option(CPU_SECONDS, "CPU time of one compile, in seconds. None: no limit.")
+    preoptimize: bool | None = option(
+        None,
+        """Optimise each module once, keep the bitcode, and only generate code in episodes. Only for tasks whose
+        decisions follow the optimiser; on by default for those.""",
+    )
+    verify_preoptimized: bool = option(False, "Check once per module that `preoptimize` gives the same object.")
+    trust_flags: bool = option(
+        False,
+        """Run the recorded flags of the corpus without a check. By default flags that may do more than shape code are
+        refused, and compilers cannot write outside their scratch folder where the kernel supports it.""",
+    )
+    fork_resets: bool | None = option(
+        None,
+        """Start further episodes of a module from copies of a clang that waits at its first decision. At most 8
+        modules, or 32 functions, wait in 1 GiB together. Default: on for tasks whose decisions follow the optimiser
+        if `preoptimize` is off, and for `scope="function"` if the compile ends with its function.""",
+    )
+    echo_reply: bool = option(False, 'Let clang print the advice it received; the last `info["stderr"]` has it.')
+
+    def __post_init__(self) -> None:
+        _check_positive("timeout", self.timeout, optional=False)
+        _check_positive("memory_limit", self.memory_limit)
+        _check_positive("cpu_limit", self.cpu_limit)
+        for name, value in (("flags", self.flags), ("extra_flags", self.extra_flags)):
+            if isinstance(value, str):
+                raise MlgoError(f"expected {name} as a list of words, got the string {value!r}; use {value.split()!r}")
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of one compile."""
+        return Limits(self.memory_limit, self.cpu_limit)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentOptions:
+    """The arguments of every environment."""
+
+    corpus: str | Corpus = option(
+        "builtin",
+        """Modules to compile: `"builtin"`, a dataset's name, a folder, a `.bc` file, a part of one such as
+        `"zstd:train"`, several joined by commas (see `mlgo_gym.open_corpus`), or a `Corpus`.""",
+    )
+    clang: str | None = option(
+        None, "Compiler: a path or a name on `PATH`, version 17 or newer. Default: `$MLGO_CLANG`, else the bundled one."
+    )
+    observation: str = option(
+        "flat",
+        """Form of observations: `"flat"`, one float32 vector named by `feature_names`, beside an `action_mask` where
+        actions are masked; `"vector"`, one float32 vector that contains the mask; `"dict"`, raw tensors by name.""",
+    )
+    reward: str = option(
+        "relative",
+        """Function of cost and baseline cost: `"relative"`, `1 - cost / baseline`; `"bytes"`, `baseline - cost` in the
+        unit of the metric; `"log"`, the natural logarithm of `baseline / cost`.""",
+    )
+    metric: str | None = option(
+        None,
+        """Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of llvm-size;
+        `"object"`, bytes of the file; or a metric of the task. Default: the first metric of the task.""",
+    )
+    scope: str = option(
+        "module",
+        """Decisions of an episode: `"module"`, all of one compile; `"function"`, those of one function, rewarded by
+        their effect on the whole module for inlining and by the cost of that function alone for register allocation.
+        Clang decides all other functions. For inlining, a function is a component of the call graph. With an
+        allocation metric the compile ends with its function; with a size metric it runs to the end.""",
+    )
+    max_decisions: int | None = option(
+        None, "Number of decisions after which clang decides to the end of the compile (≥ 1). None: no limit."
+    )
+    strict: bool = option(
+        False,
+        """Raise `ActionError` on an illegal action. By default clang's own choice replaces it and
+        `info["illegal_action"]` is True.""",
+    )
+    error_reward: float | None = option(
+        0.0,
+        """Reward of an episode whose compile fails; it ends `truncated` with `info["error"]`. None: raise
+        `CompilerError` instead.""",
+    )
+    compile_options: CompileOptions = option(
+        CompileOptions(), "How modules are compiled: a dict with the entries below; the others keep their defaults."
+    )
+    module_order: str | Mapping[str, float] = option(
+        "random",
+        """Order of modules that `reset()` does not name: `"random"` draws uniformly each time; a dict draws with
+        weights ≥ 0 by glob of module names (`*` matches slashes, the first match counts, default 1); `"shuffle"` takes
+        each once and shuffles again; `"cycle"` keeps the order of the corpus. The last two skip modules without
+        decisions, restart with `reset(seed=…)`, and share the modules among vectorised environments.""",
+    )
+    info: str = option(
+        "full",
+        """Form of infos: `"full"`, or `"numeric"`, every key at each step as a number or an array of one shape, 0 where
+        it does not apply; `module` is then the position in `corpus.names` and `failed` marks a failed compile.""",
+    )
+    render_mode: str | None = option(
+        None,
+        """Result of `render()`: `"ansi"`, text; `"rgb_array"`, a picture (extra `render`); `"human"` prints the text at
+        each step; or None.""",
+    )
+
+    def __post_init__(self) -> None:
+        given = self.compile_options
+        if isinstance(given, Mapping):
+            object.__setattr__(self, COMPILE_OPTIONS, CompileOptions(**_known(CompileOptions, given)))
+        elif not isinstance(given, CompileOptions):
+            raise MlgoError(f"expected {COMPILE_OPTIONS} as a dict, got {given!r}")
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> Self:
+        """Return options with the given arguments.
+
+        Raises:
+            UnknownArgumentError: an argument is not declared.
+            MlgoError: an entry of `compile_options` is not possible.
+        """
+        return cls(**_known(cls, arguments))
+
+    def check(self, task: Task) -> None:
+        """Check every argument against the task.
+
+        Raises:
+            MlgoError: an argument is not possible.
+        """
+        _check_choice("observation", self.observation, OBSERVATIONS)
+        if self.reward in task.metrics:
+            raise MlgoError(f"expected reward as one of {_listed(REWARDS)}, got the metric; use metric={self.reward!r}")
+        _check_choice("reward", self.reward, REWARDS)
+        _check_choice("metric", self.metric, (None, *task.metrics))
+        _check_choice("scope", self.scope, ("module", "function") if task.has_contexts else ("module",))
+        _check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
+        _check_choice("info", self.info, INFOS)
+        self._check_order()
+        if self.max_decisions is not None and self.max_decisions < 1:
+            raise MlgoError(f"expected max_decisions ≥ 1 or None, got {self.max_decisions!r}")
+        if self.error_reward is not None and not isinstance(self.error_reward, (int, float)):
+            raise MlgoError(f"expected error_reward as a number or None, got {self.error_reward!r}")
+        if self.compile_options.preoptimize and not task.after_optimization:
+            raise MlgoError(
+                f"expected a task that decides after the optimiser for preoptimize=True, got {task.name}, which "
+                "decides within it; use preoptimize=None"
+            )
+        if self.compile_options.verify_preoptimized and not self.preoptimizes(task):
+            raise MlgoError("expected preoptimize=True with verify_preoptimized=True, got preoptimize=False")
+
+    def _check_order(self) -> None:
+        order = self.module_order
+        if isinstance(order, Mapping):
+            if not all(isinstance(weight, (int, float)) and weight >= 0 for weight in order.values()):
+                raise MlgoError(f"expected weights ≥ 0 by globs of module names in module_order, got {order!r}")
+        else:
+            _check_choice("module_order", order, ORDERS)
+
+    @property
+    def callee_features(self) -> bool:
+        """Whether observations have the features of `mlgo_gym.session.protocol.callee_features`."""
+        return False
+
+    @property
+    def credit(self) -> bool:
+        """Whether the last info has the bytes that each decision saved."""
+        return False
+
+    @property
+    def task_arguments(self) -> dict[str, Any]:
+        """The arguments of the task."""
+        return {}
+
+    @property
+    def follows_sites(self) -> bool:
+        """Whether sessions follow the site of each inlining decision."""
+        return self.callee_features or self.credit or self.scope == "function"
+
+    def preoptimizes(self, task: Task) -> bool:
+        """Return whether modules are optimised once and episodes only generate code."""
+        chosen = self.compile_options.preoptimize
+        return task.after_optimization if chosen is None else chosen
+
+    def forks_resets(self, task: Task) -> bool:
+        """Return whether clangs wait at the first decisions of modules, to be copied for further episodes.
+
+        That wins where most of a compile precedes its first decision, unless modules are optimised once.
+        """
+        chosen = self.compile_options.fork_resets
+        return task.after_optimization and not self.preoptimizes(task) if chosen is None else chosen
+
+
+@dataclass(frozen=True, slots=True)
+class InliningOptions(EnvironmentOptions):
+    """The arguments of environments with inlining decisions."""
+
+    callee_features: bool = option(
+        False,
+        """Add features of the predicted callee and of earlier decisions (`CALLEE_FEATURES`), and `info["callee"]`.
+        Costs 20 to 70 % of a compile.""",
+    )
+    credit: bool = option(
+        False,
+        """Add the bytes that each inlining decision saved, and those of each function, to the last `info`. Each `info`
+        has the site of its decision. Costs up to a third of a compile, and one more compile per module.""",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationOptions(EnvironmentOptions):
+    """The arguments of environments with register-allocation decisions."""
+
+    cost_weights: Mapping[str, float] | None = option(
+        None,
+        """Weights in the metric `spill_cost` by the keys `spill`, `reload`, `folded_reload` and `copy`. Defaults: 1, 4,
+        4 and 0.2, as in LLVM (llvm/lib/CodeGen/RegAllocScore.cpp).""",
+    )
+
+    @property
+    def task_arguments(self) -> dict[str, Any]:
+        """The weights in the metric `spill_cost`."""
+        given = dict(self.cost_weights or {})
+        known = [each.name for each in fields(CostWeights)]
+        if not set(given) <= set(known):
+            raise MlgoError(f"expected cost_weights with keys among {_listed(known)}, got {given!r}")
+        return {"weights": CostWeights(**given)}
+
+
+def declared_arguments(options_type: type[EnvironmentOptions]) -> Iterator[Argument]:
+    """Yield the arguments of an environment, then the entries of `compile_options`."""
+    for each in fields(options_type):
+        default = {} if each.name == COMPILE_OPTIONS else each.default
+        yield Argument(each.name, default, each.metadata["meaning"])
+    for each in fields(CompileOptions):
+        yield Argument(f"{COMPILE_OPTIONS}.{each.name}", each.default, each.metadata["meaning"])
+
+
+def document_arguments(environment: type, options_type: type[EnvironmentOptions]) -> None:
+    """Give an environment's class the signature and the documentation of its arguments."""
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+        for name, default, _ in declared_arguments(options_type)
+        if "." not in name
+    ]
+    environment.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # read by inspect.signature
+    if environment.__doc__ is not None and "\nArgs:\n" not in environment.__doc__:
+        entries = (
+            textwrap.fill(f"{name}: {meaning}", 100, initial_indent=" " * 4, subsequent_indent=" " * 8)
+            for name, _, meaning in declared_arguments(options_type)
+        )
+        environment.__doc__ = "\n".join([inspect.cleandoc(environment.__doc__), "", "Args:", *entries])
+
+
+def with_compile_options(arguments: Mapping[str, Any], **entries: Any) -> dict[str, Any]:
+    """Return the arguments of an environment with further entries in `compile_options`."""
+    return {**arguments, COMPILE_OPTIONS: {**arguments.get(COMPILE_OPTIONS, {}), **entries}}
+
+
+def _known(options_type: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    names = [each.name for each in fields(options_type)]
+    entries = [each.name for each in fields(CompileOptions)]
+    for name in arguments:
+        if name in names:
+            continue
+        # TorchRL tries `frameskip`, and searches the error for these words before it tries without.
+        unexpected = f"unexpected keyword argument {name!r}"
+        if name in entries:
+            raise UnknownArgumentError(
+                f"{unexpected}; it is an entry of compile_options: compile_options={{{name!r}: …}}"
+            )
+        close = get_close_matches(name, names, n=1, cutoff=0.6)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise UnknownArgumentError(f"{unexpected}; {hint}expected {', '.join(sorted(names))}")
+    return dict(arguments)

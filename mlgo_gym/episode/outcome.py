@@ -1,25 +1,26 @@
-"""How an episode ended: from the measurements of a compile, or from its failure, to a reward and an info."""
+"""The outcome of an episode: reward and last info from the measurements of a compile, or from its failure."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mlgo_gym.episode.credit import credit
+from mlgo_gym.attribution.credit import credit
+from mlgo_gym.attribution.inline_compile import InlineCompile
+from mlgo_gym.attribution.joint_credit import joint_credit, sizes_of_inlining
 from mlgo_gym.episode.episode import Episode
-from mlgo_gym.episode.joint_credit import joint_credit, sizes_of_inlining
-from mlgo_gym.episode.placed_compile import PlacedCompile
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError
+from mlgo_gym.session.coroutine import run_blocking
 from mlgo_gym.tasks.reward import REWARDS
 
 
-class Ending(NamedTuple):
-    """How an episode ended.
+class EpisodeOutcome(NamedTuple):
+    """The outcome of an episode.
 
     Attributes:
-        reward: the reward of its last step.
-        truncated: whether a failure of the compiler ended it.
-        info: the info of its last step.
+        reward: Reward of the last step.
+        truncated: Whether a failure of the compiler ended the episode.
+        info: Info of the last step.
     """
 
     reward: float
@@ -28,9 +29,9 @@ class Ending(NamedTuple):
 
 
 def costs(setup: Setup, episode: Episode) -> tuple[float, float]:
-    """Return what an episode that is over cost by its environment's metric, and what clang's own heuristic costs."""
-    assert episode.measurement is not None, "the compile is not over"
-    assert episode.baseline is not None, "the baseline is not there yet"
+    """Return the cost of a finished episode by the environment's metric, and the cost of the baseline."""
+    assert episode.measurement is not None, "the compile has not finished"
+    assert episode.baseline is not None, "the baseline is not measured yet"
     task, metric, function = setup.task, setup.metric, episode.function
     return (
         task.outcome(episode.measurement, metric, function),
@@ -38,8 +39,8 @@ def costs(setup: Setup, episode: Episode) -> tuple[float, float]:
     )
 
 
-def conclude(setup: Setup, episode: Episode) -> Ending:
-    """Return the ending of an episode whose compile is over."""
+def conclude(setup: Setup, episode: Episode) -> EpisodeOutcome:
+    """Return the outcome of an episode whose compile has finished."""
     measurement, baseline = episode.measurement, episode.baseline
     outcome, reference = costs(setup, episode)
     assert measurement is not None
@@ -47,54 +48,54 @@ def conclude(setup: Setup, episode: Episode) -> Ending:
     info = _counts(episode)
     if measurement.sizes is not None:
         for label, measured in (("", measurement), ("baseline_", baseline)):
-            info |= {f"{label}{name}": size for name, size in measured.named_sizes().items()}
+            info |= {f"{label}{name}": size for name, size in measured.sizes_by_metric().items()}
     info["reduction"] = REWARDS["relative"](outcome, reference)
     info |= setup.task.report(measurement, baseline, episode.function)
-    if episode.placed is not None and setup.settings.credit and episode.functions is None:
-        info |= _credit(setup, episode, episode.placed)
-    if setup.settings.echo_reply:
+    if episode.inline_compile is not None and setup.options.credit:
+        info |= _credit(setup, episode, episode.inline_compile)
+    if setup.options.compile_options.echo_reply:
         info["stderr"] = episode.session.stderr
-    return Ending(REWARDS[setup.reward](outcome, reference), False, info)
+    return EpisodeOutcome(REWARDS[setup.options.reward](outcome, reference), False, info)
 
 
-def _credit(setup: Setup, episode: Episode, placed: PlacedCompile) -> dict[str, Any]:
-    """Return the bytes of each function, and of each of the agent's decisions, against clang's own choices."""
-    reference = setup.reference(episode.compilation)
+def _credit(setup: Setup, episode: Episode, compiled: InlineCompile) -> dict[str, Any]:
+    """Return the bytes of each function, and the bytes that each decision of the agent saved."""
+    reference = run_blocking(setup.reference(episode.compilation), setup.timeout)
     assert episode.baseline is not None
     assert episode.baseline.sizes is not None
     if len(setup.task.advisors) == 1:
-        every = credit(reference, placed, episode.own).bytes
+        every = credit(reference, compiled, episode.agent_indices).bytes
     else:
-        made = episode.made
-        inlined = sizes_of_inlining(episode.compilation, made, setup.settings.timeout)
-        every = joint_credit(reference, placed, inlined, made, episode.own, setup.task)
-    saved = every[episode.own]
+        answered = episode.answered
+        inlined = sizes_of_inlining(episode.compilation, answered, setup.timeout)
+        every = joint_credit(reference, compiled, inlined, answered, episode.agent_indices, setup.task)
+    saved = every[episode.agent_indices]
     if len(saved):
-        # Rarely a plain compile is another than that of its own answers: that is no single decision's doing.
+        # The plain compile rarely differs from the compile of its own answers; no single decision caused that.
         saved += (episode.baseline.sizes.text - reference.text) / len(saved)
     return {
         "credit": tuple(saved.tolist()),
-        "function_sizes": placed.functions,
+        "function_sizes": compiled.functions,
         "baseline_function_sizes": reference.functions,
     }
 
 
-def fail(setup: Setup, episode: Episode, error: CompilerError) -> Ending:
-    """Return the ending of an episode whose compile failed."""
+def fail(setup: Setup, episode: Episode, error: CompilerError) -> EpisodeOutcome:
+    """Return the outcome of an episode whose compile failed."""
     info = _counts(episode)
     info["error"] = describe_failure(error)
-    return Ending(setup.settings.error_reward, True, info)
+    return EpisodeOutcome(setup.options.error_reward or 0.0, True, info)
 
 
 def describe_failure(error: CompilerError) -> dict[str, Any]:
-    """Return what `info["error"]` says of a compile that failed."""
-    told = {
+    """Return the entries of `info["error"]`."""
+    description = {
         "kind": error.kind,
         "message": error.message,
         "exit_status": error.exit_status,
         "stderr": error.stderr,
     }
-    return told if error.reproducer is None else {**told, "reproducer": error.reproducer}
+    return description if error.reproducer is None else {**description, "reproducer": error.reproducer}
 
 
 def _counts(episode: Episode) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a clang can do: its advisors, proven by compiling a tiny module with each, and remembered on disk."""
+"""The advisors of a clang, probed once by compiling a tiny module, and kept on disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session.session import Session
 from mlgo_gym.storage.cache import JsonCache, key_of
-from mlgo_gym.storage.leftovers import temporary_folder
+from mlgo_gym.storage.temporary_folders import temporary_folder
 
 _memory = JsonCache("probes")
 
@@ -22,12 +22,12 @@ _TIMEOUT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What an advisor of a clang said of itself.
+    """The result of probing an advisor of a clang.
 
     Attributes:
-        header: the header of its channel: features and advice.
-        decisions: how many questions the tiny module raised; all were answered and an object came out.
-        first: the features of the first of them, the bytes of one observation.
+        header: Header of its channel: features and advice.
+        decisions: Number of decisions in the tiny module (≥ 1).
+        first: Payload of the first decision: bytes of one observation.
     """
 
     header: LogHeader
@@ -37,15 +37,15 @@ class Probe:
 
 @lru_cache(maxsize=256)
 def probe(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...] = ()) -> Probe:
-    """Return what an advisor of a clang asks; measured once per compiler and remembered on disk.
+    """Return the probe of an advisor; made once per compiler and kept on disk.
 
     Args:
-        toolchain: the compiler.
-        advisor: which of its advisors.
-        flags: `-cc1` arguments that change what it asks, for instance a vocabulary of embeddings.
+        toolchain: The compiler.
+        advisor: The advisor.
+        flags: `-cc1` arguments that change its header, for instance a vocabulary of embeddings.
 
     Raises:
-        ToolchainError: this clang cannot be asked; the text holds clang's own words.
+        ToolchainError: this clang has no interactive mode for the advisor; the text contains clang's diagnostics.
     """
     key = key_of(toolchain.identity, advisor.name, advisor.flags("BASE"), flags)
     known = _memory.get(key)
@@ -54,7 +54,7 @@ def probe(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...] = ()) -
             header = LogHeader.from_json(known["header"])
             return Probe(header, int(known["decisions"]), bytes.fromhex(known["first"]))
         except (KeyError, TypeError, ValueError):
-            pass  # a record of another release of ours: measure again
+            pass  # written by another release
     result = _measure(toolchain, advisor, flags)
     _memory.put(key, {"header": result.header.to_json(), "decisions": result.decisions, "first": result.first.hex()})
     return result
@@ -72,26 +72,27 @@ def _measure(toolchain: Toolchain, advisor: Advisor, flags: tuple[str, ...]) -> 
                     decisions += 1
                     first = first or decision.payload
                     header = session.header()
-                    assert header is not None, "who asks has sent a header"
+                    assert header is not None, "a header precedes the first decision"
                     session.advise(advisor.answer(header, decision.payload))
                 header = session.header()
                 object_sizes(session.finish(_TIMEOUT).object_bytes)
         except MlgoError as error:
             status = f" ({error.kind})" if isinstance(error, CompilerError) else ""
             raise ToolchainError(
-                f"{toolchain.command[0]} (clang {toolchain.version_text}) was to compile a tiny module with its "
-                f"{advisor.name} advisor asking us, and did not{status}: {error}"
+                f"expected {toolchain.command[0]} (clang {toolchain.version_text}) to compile a tiny module with its "
+                f"{advisor.name} advisor in interactive mode, got an error{status}: {error}; choose another clang"
             ) from error
     if header is None or not decisions:
         raise ToolchainError(
-            f"{toolchain.command[0]} (clang {toolchain.version_text}) compiled a tiny module and its {advisor.name} "
-            "advisor never asked: this build lacks the interactive mode; choose another clang, or the bundled one"
+            f"expected decisions of the {advisor.name} advisor of {toolchain.command[0]} (clang "
+            f"{toolchain.version_text}), got none: this build has no interactive mode; choose another clang, or the "
+            "bundled one"
         )
     return Probe(header, decisions, first)
 
 
 def _tiny_module() -> str:
-    """Return textual IR that clang 17 to 22 read: one call to inline, and more live values than registers."""
+    """Return textual IR for clang 17 to 22 with calls to inline and more live values than registers."""
     loads = "\n".join(
         f"  %p{n} = getelementptr i64, ptr %p, i64 {n}\n  %v{n} = load volatile i64, ptr %p{n}"
         for n in range(_LIVE_VALUES)

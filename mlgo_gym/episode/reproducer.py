@@ -1,8 +1,8 @@
-"""What is kept of a compile that crashed, or whose object does something else: all that it takes to see it again.
+"""Reproducers: folders from which a crash or a wrong object can be repeated.
 
-A reproducer is a folder with the bitcode, `module.bc`, and `reproducer.json`: flags, decisions, what went wrong. Where
-at most one advisor asked, `answers.in` holds all answers as clang reads them, and `reproduce.sh` runs clang alone,
-without this package: a channel may be a regular file. That is what a report of a bug in LLVM needs.
+A reproducer contains the bitcode, `module.bc`, and `reproducer.json` with flags, answers and the failure. With at most
+one advisor it also has `answers.in`, all answers as clang reads them, and `reproduce.sh`, which runs clang without this
+package (a channel may be a regular file). A bug report to LLVM needs exactly these.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgo_gym.corpus.compilation import Compilation
+from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import ADVISORS, Advisor
-from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.session.session import Session
 from mlgo_gym.storage.cache import cache_directory, write_atomically
-from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.json_text import check_fields, parse_json
-from mlgo_gym.storage.leftovers import make_own_folder
+from mlgo_gym.storage.temporary_folders import make_process_folder
+from mlgo_gym.storage.untrusted_file import read_untrusted
 
 FORMAT = 1
 FILE = "reproducer.json"
@@ -35,33 +35,35 @@ MODULE = "module.bc"
 ANSWERS = "answers.in"
 SCRIPT = "reproduce.sh"
 FOLDER_VARIABLE = "MLGO_REPRODUCERS"
-"""The environment variable with the folder of kept crashes: else `reproducers` in the cache; empty: none are kept."""
+"""Environment variable with the folder of crashes. Default: `reproducers` in the cache; empty: keep none."""
 
-MOST = 100
-"""So many are kept in a folder; of a compiler that crashes all the time the first ones tell as much as all."""
+MAX_KEPT = 100
+"""Largest number of reproducers in a folder."""
 
 CRASH, WRONG = "crash", "wrong result"
-_OUR_DOING = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGXCPU, signal.SIGPIPE, signal.SIGHUP})
+_SENT_SIGNALS = frozenset(
+    {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGXCPU, signal.SIGPIPE, signal.SIGHUP}
+)
 _PADDING = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Reproducer:
-    """What went wrong in a compile, and how to see it again.
+    """A failed compile, with everything that repeats it.
 
     Attributes:
         kind: `CRASH` or `WRONG`.
-        module: the module's name.
-        clang: the compiler's version.
-        program: the compiler's command, as it was.
-        flags: the `-cc1` arguments, without channels, input and output.
-        advisors: the names of the advisors that asked.
-        answers: the answer to every question, in order: the bytes of the advice, in hexadecimal.
-        exit_status: how clang ended, negative for the number of a signal.
-        message: what went wrong, in words.
-        stderr: the tail of standard error.
-        test: for a wrong result: the words of a command that ends with 0 where an object is right; `{object}` in them
-            is replaced by its file, and it runs in the folder of the reproducer.
+        module: Name of the module.
+        clang: Version of the compiler.
+        program: Command of the compiler.
+        flags: `-cc1` arguments, without channels, input and output.
+        advisors: Names of the advisors.
+        answers: Advice to each decision, in order, as hexadecimal bytes.
+        exit_status: Exit status of clang; negative for a signal.
+        message: Description of the failure.
+        stderr: Tail of standard error.
+        test: For a wrong object: words of a command that exits with 0 for a correct object. `{object}` is replaced by
+            the object's path, and the command runs in the folder of the reproducer.
     """
 
     kind: str
@@ -80,28 +82,22 @@ class Reproducer:
 def keep_crash(
     compilation: Compilation, advisors: Sequence[Advisor], answers: Sequence[bytes], error: CompilerError
 ) -> Path | None:
-    """Keep what it takes to see a crash again, and return the folder; None where it was no crash of the compiler's own.
+    """Keep a crash and return its folder; None if the compiler did not crash by itself, for instance when killed.
 
-    A compiler that somebody killed has not crashed. Equal crashes (module, flags and answers) are kept once.
-
-    Args:
-        compilation: what was compiled.
-        advisors: who asked.
-        answers: the answers until it crashed.
-        error: how it ended.
+    Equal crashes (module, flags and answers) are kept once.
     """
-    ours = error.exit_status is None or -error.exit_status in _OUR_DOING
-    wanted = os.environ.get(FOLDER_VARIABLE, str(cache_directory() / "reproducers"))
-    if error.kind != "signal" or ours or not wanted or compilation.module.thinlto_index is not None:
+    sent = error.exit_status is None or -error.exit_status in _SENT_SIGNALS
+    place = os.environ.get(FOLDER_VARIABLE, str(cache_directory() / "reproducers"))
+    if error.kind != "signal" or sent or not place or compilation.module.thinlto_index is not None:
         return None
-    folder = Path(wanted)
+    folder = Path(place)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if sum(1 for _ in folder.iterdir()) >= MOST:
+        if sum(1 for _ in folder.iterdir()) >= MAX_KEPT:
             return None
-        said = {"exit_status": error.exit_status, "message": error.message, "stderr": error.stderr}
-        return keep_reproducer(folder, compilation, advisors, answers, kind=CRASH, **said)  # type: ignore[arg-type] # three types
-    except OSError:  # a full disk is no reason to end a training
+        failure = {"exit_status": error.exit_status, "message": error.message, "stderr": error.stderr}
+        return keep_reproducer(folder, compilation, advisors, answers, kind=CRASH, **failure)  # type: ignore[arg-type] # three types
+    except OSError:  # a full disk must not end a training
         return None
 
 
@@ -117,31 +113,19 @@ def keep_reproducer(
     stderr: str = "",
     test: Sequence[str] = (),
 ) -> Path:
-    """Write a reproducer below a folder, whole or not at all, and return where it is.
-
-    Args:
-        folder: where reproducers are.
-        compilation: what was compiled.
-        advisors: who asked.
-        answers: the answers to all questions, in order.
-        kind: `CRASH` or `WRONG`.
-        message: what went wrong, in words.
-        exit_status: how clang ended.
-        stderr: the tail of standard error.
-        test: what tells a right object from a wrong one, see `Reproducer`.
-    """
+    """Write a reproducer of a compile to a folder below `folder`, atomically, and return it; see `Reproducer`."""
     found = Reproducer(
-        kind,
-        compilation.module.name,
-        compilation.toolchain.version_text,
-        compilation.toolchain.command,
-        compilation.flags,
-        tuple(advisor.name for advisor in advisors),
-        tuple(answer.hex() for answer in answers),
-        exit_status,
-        message,
-        stderr,
-        tuple(test),
+        kind=kind,
+        module=compilation.module.name,
+        clang=compilation.toolchain.version_text,
+        program=compilation.toolchain.command,
+        flags=compilation.flags,
+        advisors=tuple(advisor.name for advisor in advisors),
+        answers=tuple(answer.hex() for answer in answers),
+        exit_status=exit_status,
+        message=message,
+        stderr=stderr,
+        test=tuple(test),
     )
     bitcode = compilation.module.bitcode.read_bytes()
     parts = (bitcode.hex(), found.flags, found.answers, found.clang)
@@ -149,7 +133,7 @@ def keep_reproducer(
     if target.exists():
         return target
     folder.mkdir(parents=True, exist_ok=True)
-    unfinished = make_own_folder(folder, ".unfinished-")
+    unfinished = make_process_folder(folder, ".unfinished-")
     try:
         write_atomically(unfinished / MODULE, bitcode)
         write_atomically(unfinished / FILE, (json.dumps({"format": FORMAT, **asdict(found)}, indent=1) + "\n").encode())
@@ -158,7 +142,7 @@ def keep_reproducer(
         unfinished.chmod(0o755)
         unfinished.rename(target)
     except OSError:
-        if not target.exists():  # else another process has kept the same
+        if not target.exists():  # else another process kept the same crash
             raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -166,7 +150,7 @@ def keep_reproducer(
 
 
 def _write_script(folder: Path, found: Reproducer, advisors: Sequence[Advisor]) -> None:
-    # Without an end of the answers clang would read nothing for ever; behind a crash none of these is read.
+    # Without padding clang would spin at the end of the answers; it never reads the padding behind a crash.
     (folder / ANSWERS).write_bytes(bytes.fromhex("".join(found.answers)) + bytes(_PADDING))
     channel = [word for advisor in advisors for word in advisor.flags("answers")]
     words = [*found.program, *found.flags, *channel, "-x", "ir", MODULE, "-o", "object.o"]
@@ -176,45 +160,45 @@ def _write_script(folder: Path, found: Reproducer, advisors: Sequence[Advisor]) 
         'cd "$(dirname "$0")" && rm -f answers.out',
         shlex.join(words),
         "status=$?",
-        'echo "clang ended with $status"; exit $status',
+        'echo "clang exited with $status"; exit $status',
     ]
     (folder / SCRIPT).write_text("\n".join(lines) + "\n")
     (folder / SCRIPT).chmod(0o755)
 
 
 def read_reproducer(folder: Path) -> Reproducer:
-    """Return what is in the folder of a reproducer.
+    """Return the reproducer in a folder.
 
     Raises:
-        MlgoError: it holds none.
+        MlgoError: the folder has no reproducer.
     """
     try:
-        value = check_fields(Reproducer, parse_json(read_foreign(folder / FILE)))
+        value = check_fields(Reproducer, parse_json(read_untrusted(folder / FILE)))
         if value.pop("format") != FORMAT:
-            raise ValueError("it is of another format")
+            raise ValueError(f"expected format {FORMAT}")
         bytes.fromhex("".join(value["answers"]))
         lists = {name: tuple(each) for name, each in value.items() if isinstance(each, list)}
         found = Reproducer(**{**value, **lists})
         if set(found.advisors) - {advisor.name for advisor in ADVISORS}:
             raise ValueError(f"unknown advisors {found.advisors}")
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise MlgoError(f"{folder} was to hold a reproducer, and does not: {error}; give one of its folders") from error
+        raise MlgoError(f"expected a reproducer in {folder}, got {error}; name the folder of one") from error
     return found
 
 
-def compile_again(
+def compile_reproducer(
     reproducer: Reproducer, compilation: Compilation, timeout: float, *, exact: bool = True
 ) -> tuple[bytes, int]:
-    """Compile with the answers of a reproducer; where they are used up with a legal one.
+    """Compile with the answers of a reproducer, and with legal answers after its last one.
 
     Args:
-        reproducer: whose answers; without advisors it is a plain compile.
-        compilation: the compile, of its module or of another.
-        timeout: for how long clang may give no sign of life, in seconds.
-        exact: give its answers whatever they are; else a legal one in the place of each that is illegal.
+        reproducer: The reproducer; without advisors this is a plain compile.
+        compilation: The compile, of its module or of another.
+        timeout: Longest silence of clang, in seconds.
+        exact: Give illegal answers too. If False, a legal answer replaces each of them.
 
     Returns:
-        The object file, and how many answers were not those of the reproducer.
+        The object file, and the number of answers that are not the reproducer's.
 
     Raises:
         CompilerError: the compile failed.
@@ -222,12 +206,12 @@ def compile_again(
     advisors = [advisor for advisor in ADVISORS if advisor.name in reproducer.advisors]
     answers = iter(reproducer.answers)
     others = 0
-    with Session(compilation.command, advisors, confined=compilation.confined) as session:
+    with compilation.session(advisors) as session:
         while (decision := session.wait(timeout)) is not None:
             advice = bytes.fromhex(next(answers, ""))
             if not (exact and advice) and not _fits(session, decision, advice):
                 header = session.header(decision.advisor)
-                assert header is not None  # it came before the question
+                assert header is not None  # it precedes the first decision
                 advice = advisors[decision.advisor].answer(header, decision.payload)
                 others += 1
             session.advise(advice)

@@ -1,4 +1,4 @@
-"""Whether what a reproducer keeps happens again, and its module made as small as it still does."""
+"""Repeat the failure of a reproducer, and reduce its module."""
 
 from __future__ import annotations
 
@@ -11,138 +11,131 @@ from pathlib import Path
 
 from typing_extensions import Self
 
-from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.episode.reproducer import CRASH, MODULE, Reproducer, compile_again, read_reproducer
+from mlgo_gym.episode.reproducer import CRASH, MODULE, Reproducer, compile_reproducer, read_reproducer
 from mlgo_gym.errors import CompilerError, MlgoError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.bounded_run import run_bounded
-from mlgo_gym.session.limits import Limits
-from mlgo_gym.storage.leftovers import temporary_folder
+from mlgo_gym.session.process.bounded_run import run_bounded
+from mlgo_gym.session.process.limits import Limits
+from mlgo_gym.storage.temporary_folders import temporary_folder
 
 REDUCED = "reduced.bc"
-# Asks this process, which has everything loaded: another Python for each of thousands of modules would take a second.
+# The test asks this process: a new Python for each of thousands of modules would take a second.
 _ASK = """#!/bin/sh
 echo "$1" > {asked}
 read -r status < {answered}
 exit "$status"
 """
-# Should this process be killed before what it has started is sure to end with it, nothing of that begins. What
-# llvm-reduce writes for the test is with the temporary files, and stays when it is killed.
+# llvm-reduce starts only after a line from this process, so it ends with this process even if that is killed early.
+# Its files for the test lie among the temporary files.
 _BEGIN = 'TMPDIR=$PWD; export TMPDIR; read -r go && exec "$@" < /dev/null'
-# The newest first: one that is older than the compiler does not read its bitcode.
+# The newest first: an older llvm-reduce does not read the compiler's bitcode.
 _REDUCERS = ("llvm-reduce-22", "llvm-reduce", "llvm-reduce-21", "llvm-reduce-20", "llvm-reduce-19")
 
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """What came of compiling a reproducer's module again.
+    """The result of repeating a reproducer.
 
     Attributes:
-        again: whether it went wrong as it did before.
-        what: what happened, in words.
+        reproduced: Whether the failure occurred as recorded.
+        description: The result in words.
     """
 
-    again: bool
-    what: str
+    reproduced: bool
+    description: str
 
 
 def reproduce(
-    folder: Path, toolchain: Toolchain, *, bitcode: Path | None = None, timeout: float = 60.0, trust: bool = False
+    folder: Path, toolchain: Toolchain, *, bitcode: Path | None = None, timeout: float = 60.0, trust_flags: bool = False
 ) -> Reproduction:
-    """Compile a reproducer's module again with its decisions.
+    """Compile the module of a reproducer with its answers, and compare the result with the recorded failure.
 
     Args:
-        folder: the reproducer.
-        toolchain: the compiler.
-        bitcode: another module in the place of its own, such as a smaller one.
-        timeout: for how long clang may give no sign of life, in seconds.
-        trust: run its flags and its test whatever they are.
+        folder: The reproducer.
+        toolchain: The compiler.
+        bitcode: Bitcode to compile instead of the recorded module, such as a reduced one.
+        timeout: Longest silence of clang, in seconds.
+        trust_flags: Run the recorded flags and the test command without a check.
 
     Raises:
-        MlgoError: it is no reproducer.
-        UntrustedError: it has flags that may do more than shape code, or a test, and is not trusted.
+        MlgoError: the folder has no reproducer.
+        UntrustedError: the flags may do more than shape code, or there is a test command, and it is not trusted.
     """
     reproducer = read_reproducer(folder)
-    if reproducer.kind != CRASH and not trust:
+    if reproducer.kind != CRASH and not trust_flags:
         raise UntrustedError(
-            f"{folder} tells a wrong object by a command, {' '.join(reproducer.test)}: read it, and if you know who "
-            "made this, say so: --trust"
+            f"expected trust to run the test command of {folder}, {' '.join(reproducer.test)!r}; read it, and pass "
+            "--trust-flags if you know its author"
         )
-    module = Module(reproducer.module, bitcode or folder / MODULE, ("-cc1", *reproducer.flags[1:]), trusted=trust)
+    module = Module(reproducer.module, bitcode or folder / MODULE, ("-cc1", *reproducer.flags[1:]), trusted=trust_flags)
     compilation = plan(module, toolchain)
     try:
-        made, others = compile_again(reproducer, compilation, timeout, exact=bitcode is None)
+        compiled, replaced = compile_reproducer(reproducer, compilation, timeout, exact=bitcode is None)
     except CompilerError as error:
         return Reproduction(reproducer.kind == CRASH and error.exit_status == reproducer.exit_status, error.message)
     if reproducer.kind == CRASH:
-        return Reproduction(False, f"clang {toolchain.version_text} made an object of {len(made)} bytes")
-    plain, _ = compile_again(replace(reproducer, advisors=(), answers=()), compilation, timeout)
-    wrong, right = _fails(reproducer, folder, made), not _fails(reproducer, folder, plain)
-    told = {True: "wrong", False: "right"}
+        return Reproduction(False, f"clang {toolchain.version_text} made an object of {len(compiled)} bytes")
+    plain, _ = compile_reproducer(replace(reproducer, advisors=(), answers=()), compilation, timeout)
+    fails, plain_fails = _fails(reproducer, folder, compiled), _fails(reproducer, folder, plain)
+    words = {True: "wrong", False: "correct"}
     return Reproduction(
-        wrong and right,
-        f"by the decisions (of which {others} had to be others) the object is {told[wrong]}, by clang alone "
-        f"{told[not right]}",
+        fails and not plain_fails,
+        f"the object is {words[fails]} with the recorded answers ({replaced} replaced) and {words[plain_fails]} with "
+        "plain clang",
     )
 
 
 def reduce_module(
-    folder: Path, toolchain: Toolchain, *, bitcode: Path | None = None, timeout: float = 60.0, trust: bool = False
+    folder: Path, toolchain: Toolchain, *, bitcode: Path | None = None, timeout: float = 60.0, trust_flags: bool = False
 ) -> Path:
-    """Make the module of a reproducer as small as it still goes wrong, and return the smaller one.
+    """Reduce the module of a reproducer with llvm-reduce while it still fails, and return the reduced bitcode.
 
-    Args:
-        folder: the reproducer; `reduced.bc` is written into it, each time that it has become smaller.
-        toolchain: the compiler; llvm-reduce has to read what it writes.
-        bitcode: the module to begin with in the place of its own, such as one that was made smaller already.
-        timeout: for how long clang may give no sign of life, in seconds.
-        trust: as for `reproduce()`.
-
-    However this process ends, llvm-reduce and all compilers end with it. What was killed leaves a temporary folder,
-    which goes with the next.
+    The arguments are those of `reproduce()`. Every smaller module is written to `reduced.bc` of the folder. llvm-reduce
+    must read the compiler's bitcode. It and all compilers end with this process, however that ends.
 
     Raises:
-        MlgoError: llvm-reduce is not installed, or fails; or the module does not go wrong as it is.
+        MlgoError: llvm-reduce is not installed or fails, or the module does not fail.
     """
     reducer = next((path for name in _REDUCERS if (path := shutil.which(name))), None)
     if reducer is None:
-        raise MlgoError("llvm-reduce makes modules smaller, and is not installed; it is part of LLVM (Debian: llvm)")
-    first = reproduce(folder, toolchain, bitcode=bitcode, timeout=timeout, trust=trust)
-    if not first.again:
-        raise MlgoError(f"{folder} was to go wrong before it is made smaller, and {first.what}")
+        raise MlgoError("expected llvm-reduce on PATH, got none; install LLVM's tools (Debian: llvm)")
+    first = reproduce(folder, toolchain, bitcode=bitcode, timeout=timeout, trust_flags=trust_flags)
+    if not first.reproduced:
+        raise MlgoError(f"expected {folder} to fail before its reduction, got: {first.description}; use its compiler")
     folder = folder.absolute()
-    begin, output = (bitcode or folder / MODULE).absolute(), folder / REDUCED
+    start, output = (bitcode or folder / MODULE).absolute(), folder / REDUCED
 
-    def still_wrong(bitcode: Path) -> bool:
+    def still_fails(bitcode: Path) -> bool:
         try:
-            return reproduce(folder, toolchain, bitcode=bitcode, timeout=timeout, trust=trust).again
+            return reproduce(folder, toolchain, bitcode=bitcode, timeout=timeout, trust_flags=trust_flags).reproduced
         except MlgoError:
             return False
 
-    with temporary_folder() as scratch, _Questions(scratch, still_wrong) as questions:
-        words = [f"--test={questions.program}", "-o", str(output), "--write-tmp-files-as-bitcode", str(begin)]
+    with temporary_folder() as scratch, _ReductionTest(scratch, still_fails) as test:
+        words = [f"--test={test.program}", "-o", str(output), "--write-tmp-files-as-bitcode", str(start)]
         result = run_bounded(
             ["/bin/sh", "-c", _BEGIN, "sh", reducer, *words],
             writable=None,
             folder=scratch,
             timeout=None,
-            limits=Limits(processor=None),
+            limits=Limits(cpu=None),
             name=reducer,
             first_line="go\n",
-            attended={questions.asked: questions.answer},
+            attended={test.asked: test.answer},
         )
     if result.returncode != 0 or not output.exists():
         raise MlgoError(f"{reducer} failed with exit status {result.returncode}: {result.stderr[-2000:]}")
     return output
 
 
-class _Questions:
-    """A program that exits with 0 where a question about the file that it is given is answered with yes.
+class _ReductionTest:
+    """A program that exits with 0 if this process answers yes to a question about its argument, a file.
 
     Attributes:
-        program: its path.
-        asked: a descriptor that can be read while it waits for an answer.
+        program: Path of the program.
+        asked: Descriptor that is readable while the program waits for an answer.
     """
 
     def __init__(self, scratch: Path, question: Callable[[Path], bool]) -> None:
@@ -154,26 +147,26 @@ class _Questions:
             os.mkfifo(pipe)
         self.program.write_text(_ASK.format(asked=shlex.quote(str(asked)), answered=shlex.quote(str(answered))))
         self.program.chmod(0o755)
-        # Open for both directions, a pipe never waits for its other end, which may have been killed.
-        self._asks, self._tells = (pipe.open("r+b", 0) for pipe in (asked, answered))
-        self.asked = self._asks.fileno()
+        # A pipe that is open in both directions never waits for its other end, which may have been killed.
+        self._questions, self._answers = (pipe.open("r+b", 0) for pipe in (asked, answered))
+        self.asked = self._questions.fileno()
 
     def answer(self) -> None:
-        """Answer the question that is asked."""
-        name = os.fsdecode(self._asks.readline().rstrip(b"\n"))
-        self._tells.write(b"0\n" if self._question(self._scratch / name) else b"1\n")
+        """Answer the pending question."""
+        name = os.fsdecode(self._questions.readline().rstrip(b"\n"))
+        self._answers.write(b"0\n" if self._question(self._scratch / name) else b"1\n")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._asks.close()
-        self._tells.close()
+        self._questions.close()
+        self._answers.close()
 
 
-def _fails(reproducer: Reproducer, folder: Path, made: bytes) -> bool:
+def _fails(reproducer: Reproducer, folder: Path, compiled: bytes) -> bool:
     with temporary_folder() as scratch:
         file = scratch / "object.o"
-        file.write_bytes(made)
+        file.write_bytes(compiled)
         words = [word.replace("{object}", str(file)) for word in reproducer.test]
         return run_bounded(words, writable=None, folder=folder, timeout=120, name="the test").returncode != 0

@@ -1,157 +1,152 @@
-"""What all episodes of an environment have in common: task and compiler, corpus, and how a module is compiled."""
+"""The setup of an environment: task, compiler, corpus and arguments, shared by all episodes."""
 
 from __future__ import annotations
 
 from functools import cached_property
 from typing import Any
 
-from mlgo_gym.corpus.compilation import Compilation, plan
-from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.attribution.inline_compile import InlineCompile, inline_compile_coroutine
+from mlgo_gym.corpus.commands.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.corpus.modules.module_order import ModuleOrder
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.order import ModuleOrder
-from mlgo_gym.episode.component_count import count_components
-from mlgo_gym.episode.decision_count import count_decisions
+from mlgo_gym.episode.decision_count import count, count_components
 from mlgo_gym.episode.numeric_infos import NumericInfos
-from mlgo_gym.episode.options import Settings
-from mlgo_gym.episode.placed_compile import PlacedCompile, placing
-from mlgo_gym.episode.preoptimization import preoptimize, prove
+from mlgo_gym.episode.options import EnvironmentOptions
+from mlgo_gym.episode.preoptimization import preoptimize, verify
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.session.work import Work, complete
+from mlgo_gym.session.coroutine import CompilerCoroutine, run_blocking
+from mlgo_gym.session.protocol.callee_features import with_callee_features
 from mlgo_gym.tasks.task import Task
 
 _ECHO = ("-mllvm", "-interactive-model-runner-echo-reply")
-"""Makes clang print the advice that it receives (llvm/lib/Analysis/InteractiveModelRunner.cpp)."""
+"""Make clang print the advice that it receives (llvm/lib/Analysis/InteractiveModelRunner.cpp)."""
 
-MOST_REFERENCES = 64
-"""How many modules' compiles of clang's own choices are kept for credit."""
+MAX_REFERENCES = 64
+"""Largest number of reference compiles that are kept for credit."""
 
 
 class Setup:
-    """A task, bound to a compiler, and the arguments of its environment.
+    """A task bound to a compiler, and the arguments of the environment.
 
     Args:
-        task: the task; it is bound to the compiler here.
-        settings: the arguments of the environment; they are checked here.
+        task: The task; bound to the compiler here.
+        options: The arguments; checked here.
 
     Attributes:
-        task: the bound task.
-        settings: the arguments.
-        toolchain: the compiler.
-        reward: the name of the reward among `REWARDS`.
-        metric: the name of the cost that is rewarded.
+        task: The bound task.
+        options: The arguments.
+        timeout: Longest silence of a computing clang, in seconds.
+        toolchain: The compiler.
+        metric: Name of the rewarded metric.
+        numeric_infos: Converts infos to numbers; None with full infos.
 
     Raises:
-        ToolchainError: no usable compiler, or one that cannot do this task.
-        MlgoError: an argument is none of those that are possible.
+        ToolchainError: no compiler is found, or it does not support the task.
+        MlgoError: an argument is not possible.
     """
 
-    def __init__(self, task: Task, settings: Settings) -> None:
-        settings.check(task)
-        self.settings = settings
+    def __init__(self, task: Task, options: EnvironmentOptions) -> None:
+        options.check(task)
+        self.options = options
+        self.timeout = options.compile_options.timeout
         self.task = task
-        self.toolchain = find_toolchain(settings.clang)
+        self.toolchain = find_toolchain(options.clang)
         task_flags = task.flags(self.toolchain)
-        task.bind(
-            [probe(self.toolchain, advisor, task_flags).header for advisor in task.advisors], settings.observation
-        )
-        echo = _ECHO if settings.echo_reply else ()
-        self._flags = (*task_flags, *settings.extra_flags, *echo)
-        named = settings.reward in task.metrics
-        self.reward = "relative" if named else settings.reward
-        self.metric = settings.reward if named else settings.metric or task.default_metric
-        self._numeric = NumericInfos(task) if settings.info == "numeric" else None
+        headers = [probe(self.toolchain, advisor, task_flags).header for advisor in task.advisors]
+        if options.callee_features:
+            headers = [
+                with_callee_features(header) if advisor is INLINING else header
+                for header, advisor in zip(headers, task.advisors, strict=True)
+            ]
+        task.bind(headers, options.observation)
+        echo = _ECHO if options.compile_options.echo_reply else ()
+        self._flags = (*task_flags, *options.compile_options.extra_flags, *echo)
+        self.metric = options.metric or task.default_metric
+        self.numeric_infos = NumericInfos(task) if options.info == "numeric" else None
         self._verified: set[str] = set()
-        self._references: dict[str, PlacedCompile] = {}
+        self._references: dict[str, InlineCompile] = {}
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The modules that episodes are sampled from; opened, and fetched or compiled, at first use."""
-        flags = self.settings.flags
+        """The modules that episodes are sampled from; opened, and if need be fetched and compiled, at first use."""
+        chosen = self.options.compile_options
         return open_corpus(
-            self.settings.corpus,
+            self.options.corpus,
             toolchain=self.toolchain,
-            flags=None if flags is None else tuple(flags),
-            trust=self.settings.trust,
+            flags=None if chosen.flags is None else tuple(chosen.flags),
+            trust_flags=chosen.trust_flags,
         )
 
     @cached_property
     def order(self) -> ModuleOrder:
-        """In which order episodes take the modules.
+        """The order in which episodes take the modules.
 
         Raises:
-            CorpusError: the corpus cannot be gone through in that order.
+            CorpusError: the corpus does not support the order.
         """
-        return ModuleOrder(self.corpus.names, self.settings.order, self.settings.module_weights)
-
-    @property
-    def numeric(self) -> bool:
-        """Whether infos contain nothing but numbers."""
-        return self._numeric is not None
+        return ModuleOrder(self.corpus.names, self.options.module_order)
 
     def info(self, info: dict[str, Any]) -> dict[str, Any]:
-        """Return an episode's info in the form that the environment gives it."""
-        return info if self._numeric is None else self._numeric.of(info, self.corpus)
+        """Return an info in the form that the arguments choose."""
+        return info if self.numeric_infos is None else self.numeric_infos.of(info, self.corpus)
 
     @property
     def measures_functions_alone(self) -> bool:
-        """Whether an episode is one function and ends with it, long before there is an object file."""
-        return self.settings.scope == "function" and self.metric in self.task.function_metrics
+        """Whether an episode is one function and the compile ends with that function, before there is an object."""
+        return self.options.scope == "function" and self.metric in self.task.function_metrics
 
     @property
     def of_components(self) -> bool:
-        """Whether an episode is one component of the call graph that the inliner comes to."""
-        return self.settings.scope == "function" and INLINING in self.task.advisors
+        """Whether an episode is one component of the call graph."""
+        return self.options.scope == "function" and INLINING in self.task.advisors
 
     def compilation(self, module: Module) -> Compilation:
-        """Return how a module is compiled, but for channels and output; optimises it first where that is done once.
+        """Return the compile of a module; preoptimise the module first if the arguments say so.
 
         Raises:
             CompilerError: the compiler fails on the module.
         """
-        return complete(self.plan(module), self.settings.timeout)
+        return run_blocking(self.plan(module), self.timeout)
 
-    def reference(self, compilation: Compilation) -> PlacedCompile:
-        """Return the compile of clang's own choices, with places and bytes by function; made once and kept.
+    def reference(self, compilation: Compilation) -> CompilerCoroutine[InlineCompile]:
+        """Return, as a coroutine, the compile of clang's own choices, with sites and bytes by function; kept in memory.
 
         Raises:
             CompilerError: the compile failed.
         """
-        return complete(self.refer(compilation), self.settings.timeout)
-
-    def refer(self, compilation: Compilation) -> Work[PlacedCompile]:
-        """Do what `reference()` does, as work for an event loop too."""
         key = compilation.key("reference")
         if key not in self._references:
             own = self.task.default_action
-            made = yield from placing(compilation, self.task, lambda decision: int(own(decision)))
-            while len(self._references) >= MOST_REFERENCES:
+            compiled = yield from inline_compile_coroutine(compilation, self.task, lambda decision: int(own(decision)))
+            while len(self._references) >= MAX_REFERENCES:
                 self._references.pop(next(iter(self._references)))
-            self._references[key] = made
+            self._references[key] = compiled
         return self._references[key]
 
-    def plan(self, module: Module) -> Work[Compilation]:
-        """Do what `compilation()` does, as work for an event loop too."""
-        full = plan(module, self.toolchain, self._flags, self.settings.limits)
-        if not self.settings.preoptimizes(self.task):
+    def plan(self, module: Module) -> CompilerCoroutine[Compilation]:
+        """Run `compilation()` as a coroutine."""
+        full = plan(module, self.toolchain, self._flags, self.options.compile_options.limits)
+        if not self.options.preoptimizes(self.task):
             return full
         optimized = yield from preoptimize(full)
-        if self.settings.verify_preoptimized and module.name not in self._verified:
-            yield from prove(full, optimized)
+        if self.options.compile_options.verify_preoptimized and module.name not in self._verified:
+            yield from verify(full, optimized)
             self._verified.add(module.name)
         return optimized
 
     def decisions(self, module: Module) -> dict[str, int]:
-        """Return how many decisions a module raises in each context, counted once and kept on disk.
+        """Return the number of decisions of a module by context; counted once and kept on disk.
 
-        For inlining the contexts are components with the scope of a function, and else one that is empty.
+        For inlining, contexts are components with `scope="function"`; otherwise there is one empty context.
 
         Raises:
             CompilerError: the compiler fails on the module.
         """
         compilation = self.compilation(module)
         if self.of_components:
-            return dict(complete(count_components(compilation, self.task), self.settings.timeout).decisions)
-        return count_decisions(compilation, self.task, self.settings.timeout)
+            return dict(run_blocking(count_components(compilation, self.task), self.timeout).decisions)
+        return run_blocking(count(compilation, self.task), self.timeout)

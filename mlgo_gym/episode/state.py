@@ -1,4 +1,4 @@
-"""Where an episode is, as a value that can be saved, compared and returned to."""
+"""The state of an episode as a value, for saving, comparing and restoring."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from mlgo_gym.errors import MlgoError
 
 @dataclass(frozen=True, slots=True)
 class EpisodeState:
-    """What leads to a decision: clang is deterministic, so the same actions lead there again.
+    """The actions that lead to a decision: clang is deterministic, so the same actions lead there again.
 
-    States are equal if they came about by the same actions. A state can be the key of a dictionary.
+    States of equal actions are equal and hashable.
 
     Attributes:
-        module: the module's name.
-        digest: the SHA-256 of its bitcode, in hexadecimal.
-        function: the function, where an episode is one function's.
-        actions: the actions that were taken, each an int, or a float where actions are continuous; where an illegal one
-            was replaced, what took its place.
-        clang: the compiler's version.
+        module: Name of the module.
+        digest: SHA-256 of its bitcode, in hexadecimal.
+        function: Function with `scope="function"`, else None.
+        actions: Actions in order, each an int, or a float where actions are continuous. Clang's own choice replaces an
+            illegal action.
+        clang: Version of the compiler.
     """
 
     module: str
@@ -39,25 +39,22 @@ class EpisodeState:
         """Build a state from the data of `to_json()`.
 
         Raises:
-            MlgoError: the data are of another form.
+            MlgoError: the data have another form.
         """
         try:
             return cls(**{**value, "actions": tuple(value["actions"])})
         except (TypeError, KeyError) as error:
-            raise MlgoError(f"the data of a state were wanted, as state().to_json() has them: {error}") from error
+            message = f"expected the data of state().to_json(), got {dict(value)!r}: {error}; save the state again"
+            raise MlgoError(message) from error
 
     def check(self, digest: str, clang: str) -> None:
-        """Check that the same actions lead to the same place here.
-
-        Args:
-            digest: the digest of the module's bitcode now.
-            clang: the version of the compiler now.
+        """Check that the digest of the module's bitcode and the version of the compiler are those of the state.
 
         Raises:
-            MlgoError: module or compiler is another.
+            MlgoError: the module or the compiler differs.
         """
         if (self.digest, self.clang) != (digest, clang):
             raise MlgoError(
-                f"the state is one of module {self.module!r} with digest {self.digest[:12]} on clang {self.clang}, and "
-                f"here it has {digest[:12]}, and clang is {clang}: use the same corpus and compiler"
+                f"expected module {self.module!r} with digest {self.digest[:12]} and clang {self.clang}, got "
+                f"{digest[:12]} and {clang}; use the corpus and the compiler of the state"
             )

@@ -1,29 +1,29 @@
-"""The one rule of a step: encode, refuse or replace an illegal action, answer, wait, conclude or fail."""
+"""A step of an episode: encode, refuse or replace an illegal action, answer, wait, conclude or fail."""
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from typing import Any, NamedTuple
 
 from mlgo_gym.episode.episode import Episode
-from mlgo_gym.episode.episode_maker import Begun
-from mlgo_gym.episode.outcome import Ending, conclude, fail
+from mlgo_gym.episode.episode_maker import StartedEpisode
+from mlgo_gym.episode.outcome import EpisodeOutcome, conclude, fail
 from mlgo_gym.episode.setup import Setup
-from mlgo_gym.episode.twin import twin_of
 from mlgo_gym.errors import ActionError, CompilerError
-from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.action import read_action
 from mlgo_gym.tasks.render_picture import EpisodePicture
 
 
 class Answer(NamedTuple):
-    """An action at a decision.
+    """An encoded action.
 
     Attributes:
-        action: the action that is taken, as a number.
-        advice: its bytes for clang.
-        illegal: whether it takes the place of an illegal one.
+        action: The action that is taken.
+        advice: Its bytes for clang.
+        illegal: Whether it replaces an illegal action.
     """
 
     action: int | float
@@ -32,76 +32,78 @@ class Answer(NamedTuple):
 
 
 class Stepper:
-    """Takes an agent through an episode: `encode()` an action, `answer()` with it, then `wait()` or `poll()`.
+    """Steps through an episode: `encode()` an action, `answer()` with it, then `wait()` or `poll()`.
 
-    Then either `decision` is set, or the episode is over and `ending` tells how it ended.
+    After that either `decision` is set, or the episode is over and `outcome` is set.
 
     Args:
-        setup: what all episodes of the environment have in common.
-        begun: an episode that waits with its first decision.
-        strict: whether an illegal action raises; None takes the environment's setting.
-        on_error: what a failing compile does, `"truncate"` or `"raise"`; None takes the environment's setting.
+        setup: Setup of the environment.
+        started: An episode that waits at its first decision.
+        strict: Whether an illegal action raises; None: as the environment.
+        raises: Whether a failing compile raises; None: as the environment.
 
     Attributes:
-        episode: the episode.
-        ending: how it ended; None until then.
-        outcome: the full info of the end, whatever form infos have.
-        actions: the actions that were taken, including those that replaced illegal ones.
-        picture: what `render_mode="rgb_array"` shows; None in other modes.
-        illegal: whether the agent's last action was illegal.
-        deadline: when the compiler will have been silent for too long, on the monotonic clock.
+        episode: The episode.
+        outcome: Its outcome; None while it runs.
+        full_info: The full last info, whatever form infos have.
+        actions: The actions that were taken, replacements of illegal ones included.
+        picture: The picture for `render_mode="rgb_array"`; None in other modes.
+        illegal: Whether the agent's last action was illegal.
+        deadline: End of the compiler's allowed silence, on the monotonic clock.
     """
 
-    def __init__(self, setup: Setup, begun: Begun, *, strict: bool | None = None, on_error: str | None = None) -> None:
-        settings = setup.settings
-        self.episode: Episode = begun.episode
-        self.ending: Ending | None = None
-        self.outcome: dict[str, Any] = {}
+    def __init__(
+        self, setup: Setup, started: StartedEpisode, *, strict: bool | None = None, raises: bool | None = None
+    ) -> None:
+        options = setup.options
+        self.episode: Episode = started.episode
+        self.outcome: EpisodeOutcome | None = None
+        self.full_info: dict[str, Any] = {}
         self.actions: list[int | float] = []
         self.illegal = False
         self.deadline = math.inf
         self._setup = setup
         self._task = setup.task
-        self._skipped = begun.skipped
-        self._strict = settings.strict if strict is None else strict
-        self._raises = (on_error or settings.on_error) == "raise"
-        self._timeout = settings.timeout
+        self._skipped = started.skipped
+        self._strict = options.strict if strict is None else strict
+        self._raises = options.error_reward is None if raises is None else raises
+        self._timeout = setup.timeout
         self.picture: EpisodePicture | None = None
-        if settings.render_mode == "rgb_array":
+        if options.render_mode == "rgb_array":
             self.picture = EpisodePicture(setup.task)
-            self.picture.begin(begun.episode.compilation.module.name)
+            self.picture.begin(started.episode.compilation.module.name)
 
     @property
     def decision(self) -> Decision | None:
-        """The decision that waits for an action; None while clang computes, and when the episode is over."""
+        """The pending decision; None while clang computes and when the episode is over."""
         return self.episode.decision
 
     @property
-    def has_only_asked(self) -> bool:
-        """Whether there is nothing to report but the next decision: no illegal action, no beginning of an episode."""
+    def has_plain_info(self) -> bool:
+        """Whether the info has only the keys of every decision: not the first one, and no illegal action before it."""
         return self.episode.decisions > 0 and not self.illegal
 
     def observe(self) -> Any:
-        """Return the observation of the decision that waits."""
+        """Return the observation of the pending decision."""
         decision = self.episode.decision
         assert decision is not None
         return self._task.observe(decision)
 
     def info(self) -> dict[str, Any]:
-        """Return the info of the decision that waits."""
+        """Return the info of the pending decision."""
         episode, task = self.episode, self._task
         decision = episode.decision
         assert decision is not None
-        info = {
+        info: dict[str, Any] = {
             "module": episode.compilation.module.name,
             "context": decision.context,
-            "decision": episode.decisions,
+            "decision_index": episode.decisions,
             "default_action": task.default_action(decision),
         }
         if episode.contexts and decision.context:
-            info |= {"visit": decision.visit, "position": decision.number}
-        if decision.call is not None:
-            info["call"] = decision.call
+            info["site"] = decision.site
+        if decision.callee is not None:
+            info["callee"] = decision.callee
         mask = task.action_mask(decision)
         if mask is not None:
             info["action_mask"] = mask
@@ -112,13 +114,13 @@ class Stepper:
         return self._setup.info(info)
 
     def encode(self, action: Any) -> Answer:
-        """Return an action as the answer to the decision that waits; clang's own choice replaces an illegal action.
+        """Encode an action for the pending decision; clang's own choice replaces an illegal action.
 
         Args:
-            action: a number, or an array of one.
+            action: A number, or an array of one element.
 
         Raises:
-            ActionError: it is no action at all; or it is illegal, and `strict` is on.
+            ActionError: the action is not a number, or it is illegal with `strict`.
         """
         decision, task = self.episode.decision, self._task
         assert decision is not None
@@ -127,7 +129,9 @@ class Stepper:
         if advice is not None:
             return Answer(number, advice, False)
         if self._strict:
-            raise ActionError(f"action {number!r} is not legal at this decision; legal are {self._legal(decision)}")
+            raise ActionError(
+                f"expected a legal action among {self._legal(decision)}, got {number!r}; use action_masks()"
+            )
         default = read_action(task.default_action(decision), task.action_space)
         return Answer(default, task.default_advice(decision), True)
 
@@ -136,7 +140,7 @@ class Stepper:
         return self._task.action_space if mask is None else mask.nonzero()[0].tolist()
 
     def answer(self, answer: Answer) -> None:
-        """Answer the decision, and return at once."""
+        """Answer the pending decision and return at once."""
         if self.picture is not None and self.episode.decision is not None:
             self.picture.decide(self.episode.decision, answer.action, illegal=answer.illegal)
         self.actions.append(answer.action)
@@ -145,11 +149,11 @@ class Stepper:
         self.deadline = time.monotonic() + self._timeout
 
     def wait(self) -> None:
-        """Wait for the next decision, or for the ending.
+        """Wait for the next decision or the end.
 
         Raises:
-            CompilerError: the compile failed, and failures raise.
-            ToolchainError: clang asks for other features than it did when it was probed.
+            CompilerError: the compile failed and failures raise.
+            ToolchainError: clang's header differs from that of its probe.
         """
         try:
             self.episode.wait(self._timeout)
@@ -160,7 +164,7 @@ class Stepper:
                 self._end(conclude(self._setup, self.episode))
 
     def poll(self) -> bool:
-        """Do what `wait()` does without waiting; return whether it has come to a decision or to the ending."""
+        """Do what `wait()` does without blocking; return whether a decision or the end was reached."""
         episode = self.episode
         try:
             while True:
@@ -181,7 +185,7 @@ class Stepper:
     def time_out(self) -> bool:
         """End a compile that was silent for too long; return whether it was ended.
 
-        Where clang could not compute for want of a processor the deadline is moved on instead.
+        The deadline is extended instead if clang was not scheduled on a CPU.
 
         Raises:
             CompilerError: failures raise.
@@ -189,7 +193,7 @@ class Stepper:
         if grace := self.episode.current.grace(self._timeout):
             self.deadline = time.monotonic() + grace
             return False
-        self._fail(self.episode.current.timed_out(self._timeout))
+        self._fail(self.episode.current.timeout_error(self._timeout))
         return True
 
     def _fail(self, error: CompilerError) -> None:
@@ -199,27 +203,27 @@ class Stepper:
             raise error
         self._end(fail(self._setup, self.episode, error))
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, outcome: EpisodeOutcome) -> None:
         self.close()
         if self.illegal:
-            ending.info["illegal_action"] = True
+            outcome.info["illegal_action"] = True
         if self.picture is not None:
-            self.picture.end(ending.info)
-        self.outcome = ending.info
-        self.ending = ending._replace(info=self._setup.info(ending.info))
+            self.picture.end(outcome.info)
+        self.full_info = outcome.info
+        self.outcome = outcome._replace(info=self._setup.info(outcome.info))
 
     def fork(self) -> Stepper:
         """Return an independent copy that waits at the same decision.
 
         Raises:
-            CompilerError: the compile failed when it was replayed.
-            SnapshotError: a replay of the same decisions came to another one.
+            CompilerError: the replay failed.
+            SnapshotError: the replay came to another decision.
         """
-        twin = twin_of(self)
-        twin.actions = self.actions.copy()
-        twin.picture = None if self.picture is None else self.picture.copy()
-        twin.episode = self.episode.fork(self._timeout)
-        return twin
+        copied = copy.copy(self)
+        copied.actions = self.actions.copy()
+        copied.picture = None if self.picture is None else self.picture.copy()
+        copied.episode = self.episode.fork(self._timeout)
+        return copied
 
     def close(self) -> None:
         """End the compile if it still runs. Idempotent."""

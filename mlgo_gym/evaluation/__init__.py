@@ -1,4 +1,4 @@
-"""Evaluation: policies against the modules of a corpus, their results on disk, and what they add up to."""
+"""Evaluation: policies on the modules of a corpus, results on disk, statistics, tables."""
 
 from mlgo_gym.evaluation.evaluation import Evaluation, evaluate
 from mlgo_gym.evaluation.result import EvaluationResult, load_result

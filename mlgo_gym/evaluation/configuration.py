@@ -1,4 +1,4 @@
-"""What results depend on, so that results of different evaluations are never mixed."""
+"""The settings that results depend on. Results of different settings are never mixed."""
 
 from __future__ import annotations
 
@@ -6,29 +6,44 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mlgo_gym.episode.options import COMPILE_OPTIONS
 from mlgo_gym.storage.json_text import check_fields
 
-FORMAT = 2
+FORMAT = 3
+
+_WITHOUT_EFFECT = frozenset({"clang", "info", "module_order", "render_mode"})
+"""Arguments of environments that change no result; of the compiler, results record the version."""
+
+_EFFECTIVE_COMPILE_OPTIONS = frozenset({"extra_flags", "flags"})
+"""Entries of `compile_options` that change results. Limits only change failures, which run again."""
+
+
+def effective_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an environment that results depend on."""
+    kept = {name: value for name, value in arguments.items() if name not in _WITHOUT_EFFECT}
+    entries = kept.pop(COMPILE_OPTIONS, {})
+    entries = {name: value for name, value in entries.items() if name in _EFFECTIVE_COMPILE_OPTIONS}
+    return {**kept, COMPILE_OPTIONS: entries} if entries else kept
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the results of an evaluation depend on.
+    """The settings that the results of an evaluation depend on.
 
     Attributes:
-        environment: the environment's id.
-        arguments: its arguments, but for corpus and compiler.
-        metric: the name of the measure that counts, such as `text_size`.
-        corpus: the corpus as it was named.
-        modules: how many of its modules are evaluated.
-        modules_digest: a digest of their names, bitcode and flags.
-        levels: for each corpus, how many of them have functions of which optimisation level, as their attributes show.
-        clang: the compiler's version.
-        mlgo_gym: the version of this package.
-        seed: what random policies depend on.
-        policies: what tells each policy from others of its name, by name.
-        split: which part of the corpus the modules are of; None for all of it.
-        limit: how many of them were drawn at random; None where all were taken.
+        environment: Id of the environment.
+        arguments: Its arguments that results depend on, without the corpus.
+        metric: Name of the compared metric, such as `text`.
+        corpus: Corpus, as it was given; the name of a `Corpus`.
+        modules: Number of evaluated modules.
+        modules_digest: Digest of their names, bitcode and flags.
+        levels: Number of modules per optimisation level of their functions, for each corpus.
+        clang: Version of the compiler.
+        mlgo_gym: Version of this package.
+        seed: Seed of random policies and of `limit`.
+        policies: Identity of each policy, by name.
+        split: Part of the corpus; None for all of it.
+        limit: Number of modules that were drawn at random; None for all of them.
     """
 
     environment: str
@@ -46,15 +61,16 @@ class Configuration:
     limit: int | None = None
 
     def differences(self, other: Configuration) -> list[str]:
-        """Return why another configuration would give other results for the same policies, a line for each reason."""
+        """Return the reasons why results under another configuration must not be added to these, one line each."""
         lines = [
-            f"{name}: {getattr(self, name)} there, {getattr(other, name)} now"
+            f"{name}: recorded {getattr(self, name)}, requested {getattr(other, name)}"
             for name in ("environment", "arguments", "split", "clang", "seed")
             if getattr(self, name) != getattr(other, name)
         ]
         if self.modules_digest != other.modules_digest:
-            there, here = (f"{each.modules} modules of {each.corpus}" for each in (self, other))
-            lines.append(f"corpus: {there} there, {here} now{' with other contents' * (there == here)}")
+            recorded, requested = (f"{each.modules} modules of {each.corpus}" for each in (self, other))
+            same_names = " with other contents" * (recorded == requested)
+            lines.append(f"corpus: recorded {recorded}, requested {requested}{same_names}")
         lines += [
             f"policy {name}: its file has changed"
             for name, identity in self.policies.items()
@@ -71,7 +87,7 @@ class Configuration:
         """Build a configuration from the data of `to_json()`.
 
         Raises:
-            TypeError, KeyError, ValueError: the data are of another form.
+            TypeError, KeyError, ValueError: The data have another form or format.
         """
         rest = dict(check_fields(cls, value))
         if rest.pop("format") != FORMAT:

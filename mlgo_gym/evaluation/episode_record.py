@@ -1,4 +1,4 @@
-"""An episode of an evaluation on its way, and the line of results that becomes of it."""
+"""The record of a running episode, from which its result is made."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ import gymnasium as gym
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation.actions import pack_actions
 from mlgo_gym.evaluation.episode_result import DONE, FAILED, EpisodeResult
+from mlgo_gym.policies import Policy
+from mlgo_gym.tasks.measurement import Measurement
+from mlgo_gym.tasks.task import Task
 
 _BASELINE = "baseline_"
 
 
 class Assignment(NamedTuple):
-    """One policy on one module, and the project that this belongs to."""
+    """One policy on one module, with the project of the module."""
 
     policy: str
     module: str
@@ -25,53 +28,50 @@ class Assignment(NamedTuple):
 
 
 class EpisodeRecord:
-    """Collects what happens in an episode, from its start to its result.
-
-    Args:
-        assignment: whose episode it is; it starts now.
+    """The record of a running episode; it starts when it is made.
 
     Attributes:
-        assignment: as given.
-        policy_seconds: the processor time that the policy has taken so far.
+        assignment: Policy and module.
+        policy: The policy object of the episode.
+        info: The info of the pending decision; empty before the first.
+        policy_seconds: CPU time of the policy so far.
     """
 
-    def __init__(self, assignment: Assignment) -> None:
+    def __init__(self, assignment: Assignment, policy: Policy) -> None:
         self.assignment = assignment
+        self.policy = policy
+        self.info: Mapping[str, Any] = {}
         self.policy_seconds = 0.0
         self._started = time.perf_counter()
         self._actions: list[Any] = []
-        self._default: Any = None
-        self._total = 0.0
+        self._reward = 0.0
         self._illegal = 0
 
-    def answer(self, action: Any, info: Mapping[str, Any]) -> None:
-        """Record the policy's action at a decision, and that decision's info."""
+    def add_action(self, action: Any) -> None:
+        """Record the action of the pending decision."""
         self._actions.append(action)
-        self._default = info["default_action"]
 
-    def note(self, reward: float, info: Mapping[str, Any]) -> None:
-        """Record what the last action led to: a reward, and the next info."""
-        self._total += reward
-        if info.get("illegal_action", False):
+    def add_info(self, info: Mapping[str, Any], reward: float) -> None:
+        """Record the info and the reward that followed the last action; the reward of a reset does not count."""
+        if self.info:
+            self._reward += reward
+        if self.info and info.get("illegal_action", False):
             self._illegal += 1
-            self._actions[-1] = self._default
+            self._actions[-1] = self.info["default_action"]
+        self.info = info
 
-    def result(self, info: Mapping[str, Any], actions: gym.Space[Any]) -> EpisodeResult:
-        """Return the result of the episode.
-
-        Args:
-            info: its last info.
-            actions: the action space.
-        """
+    def result(self, action_space: gym.Space[Any]) -> EpisodeResult:
+        """Return the result of the finished episode."""
+        info = self.info
         return EpisodeResult(
             *self.assignment,
             FAILED if "error" in info else DONE,
-            measures=measures_of(info),
-            reward=self._total,
+            metrics=metrics_of(info),
+            reward=self._reward,
             decisions=info["decisions"],
             handed_over=info["handed_over"],
             illegal_actions=self._illegal,
-            actions=pack_actions(self._actions, actions),
+            actions=pack_actions(self._actions, action_space),
             seconds=round(time.perf_counter() - self._started, 6),
             error=info.get("error"),
             policy_seconds=round(self.policy_seconds, 6),
@@ -79,18 +79,26 @@ class EpisodeRecord:
 
 
 def failure(assignment: Assignment, error: Exception) -> EpisodeResult:
-    """Return the result of an episode that an exception has ended: the compiler's, another of ours, or the policy's."""
+    """Return the result of an episode that an exception of the compiler, this package or the policy ended."""
+    details: dict[str, Any]
     if isinstance(error, CompilerError):
-        told = {"kind": error.kind, "message": error.message, "exit_status": error.exit_status, "stderr": error.stderr}
+        details = {name: getattr(error, name) for name in ("kind", "message", "exit_status", "stderr")}
     elif isinstance(error, MlgoError):
-        told = {"kind": type(error).__name__, "message": str(error)}
+        details = {"kind": type(error).__name__, "message": str(error)}
     else:
         lines = "".join(traceback.format_exception(error))
-        told = {"kind": "policy", "message": f"{type(error).__name__}: {error}", "traceback": lines}
-    return EpisodeResult(*assignment, FAILED, error=told)
+        details = {"kind": "policy", "message": f"{type(error).__name__}: {error}", "traceback": lines}
+    return EpisodeResult(*assignment, FAILED, error=details)
 
 
-def measures_of(info: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Return every measure in an episode's last info that is a number and has a baseline, each with that."""
+def metrics_of(info: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Return the metrics in an episode's last info, each with its baseline."""
     pairs = {name: (info[name], info[_BASELINE + name]) for name in info if _BASELINE + name in info}
     return {name: pair for name, pair in pairs.items() if isinstance(pair[0], (int, float))}
+
+
+def compile_metrics(task: Task, measurement: Measurement, baseline: Measurement) -> dict[str, tuple[float, float]]:
+    """Return the metrics of a compile, each with its baseline, as an episode's last info has them."""
+    sizes, baseline_sizes = measurement.sizes_by_metric(), baseline.sizes_by_metric()
+    metrics: dict[str, tuple[float, float]] = {name: (sizes[name], baseline_sizes[name]) for name in sizes}
+    return metrics | metrics_of(task.report(measurement, baseline))

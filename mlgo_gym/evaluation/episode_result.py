@@ -1,4 +1,4 @@
-"""What one policy did on one module: one line of a result file."""
+"""The result of one policy on one module: one line of a result file."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ FAILED = "failed"
 
 @dataclass(frozen=True, slots=True)
 class EpisodeResult:
-    """What one policy did on one module.
+    """The result of one policy on one module.
 
     Attributes:
-        policy: the policy's name.
-        module: the module's name.
-        project: the project that it belongs to.
-        status: `DONE`; `NO_DECISIONS`, when there was nothing to decide; or `FAILED`.
-        measures: what was measured, by name, such as `text_size`: the policy's value and that of plain clang.
-        reward: the sum of the rewards; None for a plain compile, which has none.
-        decisions: how many decisions the policy took.
-        handed_over: how many clang took because the budget was spent.
-        illegal_actions: how many of the policy's actions were illegal and replaced by clang's own choice.
-        actions: those actions, as `mlgo_gym.evaluation.actions` packs them; None for a plain compile.
-        seconds: the time from the start of the episode to its end, with that of the baseline where this was not known.
-            Where several run at once in a process they share it.
-        policy_seconds: the processor time in which the policy answered, without that of clang and of the environment.
-            Decisions that were answered together share it.
-        error: what went wrong, when `FAILED`: `kind` and `message`, and `exit_status` and `stderr` where known.
+        policy: Name of the policy.
+        module: Name of the module.
+        project: Project of the module.
+        status: `DONE`; `NO_DECISIONS` if the module has none; or `FAILED`.
+        metrics: Value of the policy and of plain clang, by metric.
+        reward: Sum of the rewards; None for a plain compile.
+        decisions: Number of decisions that the policy took.
+        handed_over: Number of decisions that clang took after `max_decisions`.
+        illegal_actions: Number of illegal actions, which clang's own choice replaced.
+        actions: Actions of the episode as `pack_actions()` packs them; None for a plain compile.
+        seconds: Duration of the episode, including the baseline if it had to be compiled. Episodes that run at the
+            same time in a process share the time.
+        error: Description of a failure: `kind` and `message`, where known `exit_status` and `stderr`.
+        policy_seconds: CPU time of the policy. Decisions of one batch share its time.
     """
 
     policy: str
     module: str
     project: str
     status: str
-    measures: dict[str, tuple[float, float]] = field(default_factory=dict)
+    metrics: dict[str, tuple[float, float]] = field(default_factory=dict)
     reward: float | None = None
     decisions: int = 0
     handed_over: int = 0
@@ -57,12 +56,12 @@ class EpisodeResult:
         """Build a result from the data of `to_json()`.
 
         Raises:
-            KeyError, TypeError, ValueError: the data are of another form.
+            KeyError, TypeError, ValueError: The data have another form.
         """
         check_fields(cls, value)
         if value["status"] not in (DONE, NO_DECISIONS, FAILED):
-            raise ValueError(f"the status {value['status'][:80]!r}")
-        if any(number < 0 for pair in value["measures"].values() for number in pair):
-            raise ValueError("a measure is a number of at least 0")
-        measures = {name: (pair[0], pair[1]) for name, pair in value["measures"].items()}
-        return cls(**{**value, "measures": measures})
+            raise ValueError(f"status {value['status'][:80]!r}")
+        if any(number < 0 for pair in value["metrics"].values() for number in pair):
+            raise ValueError("a negative metric")
+        metrics = {name: (pair[0], pair[1]) for name, pair in value["metrics"].items()}
+        return cls(**{**value, "metrics": metrics})

@@ -1,119 +1,95 @@
-"""Episodes of an evaluation in one process, as many at once as wanted, with policies that are asked in batches."""
+"""Runs episodes at the same time in this process, a worker process or a remote one; policies decide in batches."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from mlgo_gym.corpus.modules.remote_modules import pack_module
+from mlgo_gym.environment_work import RemoteEnvironment
 from mlgo_gym.errors import MlgoError, NoDecisionError
-from mlgo_gym.evaluation.contestants import Contestants
 from mlgo_gym.evaluation.episode_record import Assignment, EpisodeRecord, failure
-from mlgo_gym.evaluation.episode_result import NO_DECISIONS, EpisodeResult
-from mlgo_gym.evaluation.policy_pool import PolicyPool
-from mlgo_gym.policies import Policy, act_batch
-from mlgo_gym.policies.batching import is_batched, rows
+from mlgo_gym.evaluation.episode_result import FAILED, NO_DECISIONS, EpisodeResult
+from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, PolicyPool, RunnerSettings
+from mlgo_gym.policies import act_batch
+from mlgo_gym.policies.model_files import unpack_policy
+from mlgo_gym.policies.protocol import is_batched, rows
+from mlgo_gym.scheduling import FileStore, RemoteWork, WorkerFailure
 from mlgo_gym.vector.info_batch import unbatch_infos
 from mlgo_gym.vector_env import as_vector
 
-
-@dataclass(slots=True)
-class _Running:
-    """What one of the environments is busy with."""
-
-    record: EpisodeRecord
-    policy: Policy
-    info: dict[str, Any] | None = None
-
-    @property
-    def assignment(self) -> Assignment:
-        return self.record.assignment
+Finished = tuple[Assignment, EpisodeResult]
 
 
 class EpisodeRunner:
-    """Runs episodes in this process, as many at once as wanted, as if each were alone.
+    """Runs episodes in this process, with the results that each has alone.
 
-    Decisions are answered as they come; while a policy with a batched form is among those that decide, half of the
-    environments are waited for, so that it has something to batch. Plain compiles hold all others up.
-
-    Args:
-        contestants: the environment, the policies and the plain compiles.
-        envs: how many episodes at once.
+    Policies decide as soon as a decision arrives. While a policy with a batched form is running, the runner waits for
+    half of the `envs` environments, so that batches form. A plain compile blocks the other episodes.
     """
 
-    def __init__(self, contestants: Contestants, envs: int) -> None:
-        settings = contestants.settings
-        self._contestants = contestants
-        self._pool = PolicyPool(contestants)
+    def __init__(self, evaluated: EvaluatedPolicies, envs: int) -> None:
+        settings = evaluated.settings
+        self._evaluated = evaluated
+        self._pool = PolicyPool(evaluated)
         self._size = envs
         self._envs = as_vector(
             gym.make_vec(
                 settings.environment,
                 num_envs=envs,
-                **{**settings.arguments, "corpus": contestants.env.corpus},
+                **{**settings.arguments, "corpus": evaluated.env.corpus},
                 autoreset_mode=AutoresetMode.DISABLED,
                 batch_size=1,
                 prefetch=0,
             )
         )
         self._idle = list(range(envs))
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, EpisodeRecord] = {}
         self._waiting: deque[Assignment] = deque()
 
-    @property
-    def room(self) -> int:
-        """How many more assignments there is room for."""
-        return self._size - len(self._running) - len(self._waiting)
-
-    def take(self, assignment: Assignment) -> None:
-        """Take an assignment, to be begun by `go_on()`."""
+    def submit(self, assignment: Assignment) -> None:
+        """Submit an assignment; `collect()` starts it."""
         self._waiting.append(assignment)
 
-    def go_on(self) -> list[EpisodeResult]:
-        """Begin what waits, answer decisions until an episode is over, and return the results.
+    def collect(self) -> list[Finished]:
+        """Start the submitted assignments, decide until an episode ends, and return the results."""
+        finished = self._start()
+        while self._running and not finished:
+            finished = self._step()
+        return finished
 
-        There are none where nothing was taken.
-        """
-        results = self._begin()
-        while self._running and not results:
-            results = self._turn()
-        return results
-
-    def _begin(self) -> list[EpisodeResult]:
-        """Begin what waits, but for episodes of a policy that is busy with another one."""
-        results = []
+    def _start(self) -> list[Finished]:
+        """Start the submitted assignments, except those of a policy whose only object is in use."""
+        finished = []
         for assignment in list(self._waiting):
-            if self._contestants.is_plain_compile(assignment):
+            if self._evaluated.is_plain_compile(assignment):
                 self._waiting.remove(assignment)
-                results.append(self._contestants.compile(assignment))
+                finished.append((assignment, self._evaluated.compile(assignment)))
                 continue
             policy = self._pool.take(assignment.policy)
             if policy is None:
                 continue
             self._waiting.remove(assignment)
             number = self._idle.pop()
-            self._running[number] = _Running(EpisodeRecord(assignment), policy)
-            result = self._reset(number, assignment.module)
-            if result is not None:
-                results.append(result)
-        return results
+            self._running[number] = EpisodeRecord(assignment, policy)
+            names = [assignment.module if each == number else None for each in range(self._size)]
+            try:
+                self._envs.async_reset(options={"module": names}, env_ids=[number])
+            except MlgoError as error:
+                finished.append(self._fail(number, error))
+        return finished
 
-    def _reset(self, number: int, module: str) -> EpisodeResult | None:
-        names = [module if each == number else None for each in range(self._size)]
-        try:
-            self._envs.async_reset(options={"module": names}, env_ids=[number])
-        except MlgoError as error:
-            return self._fail(number, error)
-        return None
-
-    def _turn(self) -> list[EpisodeResult]:
-        """Take in what some environments have come to, and answer their decisions."""
+    def _step(self) -> list[Finished]:
+        """Receive the decisions of some environments, and answer them."""
         batched = any(is_batched(running.policy) for running in self._running.values())
         self._envs.batch_size = max(1, len(self._running) // 2) if batched else 1
         try:
@@ -123,73 +99,107 @@ class EpisodeRunner:
                 raise
             return [self._fail(error.env_id, error)]
         numbers = infos.pop("env_id").tolist()
-        results = []
-        asking: dict[int, list[int]] = {}
+        finished = []
+        pending: dict[int, list[int]] = {}
         for row, (number, info) in enumerate(zip(numbers, unbatch_infos(infos, len(numbers)), strict=True)):
             running = self._running[number]
-            last, running.info = running.info, _as_single(info)
-            if last is not None:
-                running.record.note(float(rewards[row]), running.info)
+            running.add_info(_as_single(info), float(rewards[row]))
             if terminations[row] or truncations[row]:
-                results.append(self._end(number, running.record.result(running.info, self._envs.single_action_space)))
+                finished.append(self._end(number, running.result(self._envs.single_action_space)))
             else:
-                asking.setdefault(id(running.policy), []).append(row)
-        for askers in asking.values():
-            results += self._answer([numbers[row] for row in askers], rows(observations, askers))
-        return results
+                pending.setdefault(id(running.policy), []).append(row)
+        for batch in pending.values():
+            finished += self._decide([numbers[row] for row in batch], rows(observations, batch))
+        return finished
 
-    def _answer(self, numbers: list[int], observations: Any) -> list[EpisodeResult]:
-        """Answer decisions by the policy that they share; what goes wrong concerns that episode alone."""
-        infos = [self._running[number].info or {} for number in numbers]
-        begun = time.process_time()
+    def _decide(self, numbers: list[int], observations: Any) -> list[Finished]:
+        """Answer decisions by the policy that they share; if it raises, each decision is tried alone."""
+        infos = [self._running[number].info for number in numbers]
+        started = time.process_time()
         try:
             actions = act_batch(self._running[numbers[0]].policy, observations, infos)
             if len(actions) != len(numbers):
-                raise MlgoError(f"{len(numbers)} actions were wanted of act_batch(), found {len(actions)}")
-        except Exception as error:  # noqa: BLE001 - a policy may raise anything; the other episodes go on
+                raise MlgoError(f"expected {len(numbers)} actions of act_batch(), got {len(actions)}")
+        except Exception as error:  # noqa: BLE001 - a policy may raise anything; the other episodes continue
             if len(numbers) == 1:
                 return [self._fail(numbers[0], error)]
-            each = [self._answer([number], rows(observations, [place])) for place, number in enumerate(numbers)]
+            each = [self._decide([number], rows(observations, [row])) for row, number in enumerate(numbers)]
             return [result for results in each for result in results]
-        share = (time.process_time() - begun) / len(numbers)
+        share = (time.process_time() - started) / len(numbers)
         for number in numbers:
-            self._running[number].record.policy_seconds += share
-        sent = map(self._send, numbers, actions, infos)
+            self._running[number].policy_seconds += share
+        sent = map(self._send, numbers, actions)
         return [result for result in sent if result is not None]
 
-    def _send(self, number: int, action: Any, info: Mapping[str, Any]) -> EpisodeResult | None:
+    def _send(self, number: int, action: Any) -> Finished | None:
         try:
             self._envs.send([action], [number])
         except Exception as error:  # noqa: BLE001 - the action may be anything
             return self._fail(number, error)
-        self._running[number].record.answer(action, info)
+        self._running[number].add_action(action)
         return None
 
-    def _fail(self, number: int, error: Exception) -> EpisodeResult:
-        """End an episode by an exception; one that could not even begin may have nothing to decide."""
+    def _fail(self, number: int, error: Exception) -> Finished:
         assignment = self._running[number].assignment
         if isinstance(error, NoDecisionError):
             return self._end(number, EpisodeResult(*assignment, NO_DECISIONS))
         return self._end(number, failure(assignment, error))
 
-    def _end(self, number: int, result: EpisodeResult) -> EpisodeResult:
+    def _end(self, number: int, result: EpisodeResult) -> Finished:
         running = self._running.pop(number)
         self._pool.give_back(running.assignment.policy, running.policy)
         self._idle.append(number)
-        return result
+        return running.assignment, result
 
     def close(self) -> None:
         """End all episodes. Idempotent."""
         self._envs.close()
-        self._contestants.close()
+        self._evaluated.close()
 
 
 def _as_single(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an info of a vector environment as a single one gives it: with Python's numbers."""
-    return {name: _as_python(value) for name, value in info.items()}
+    """Return an info of a vector environment with the Python numbers that a single environment gives."""
+    return {
+        name: _as_single(value) if isinstance(value, dict) else value.item() if isinstance(value, np.generic) else value
+        for name, value in info.items()
+    }
 
 
-def _as_python(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    return _as_single(value) if isinstance(value, dict) else value
+def episode_runner(settings: RunnerSettings, evaluated: EvaluatedPolicies | None, capacity: int) -> EpisodeRunner:
+    """Return a runner of `capacity` episodes at the same time; a worker process makes the environment of `settings`."""
+    return EpisodeRunner(evaluated or EvaluatedPolicies(settings), capacity)
+
+
+def remote_episodes(evaluated: EvaluatedPolicies) -> RemoteWork[Assignment, EpisodeResult]:
+    """Return the work as remote machines need it.
+
+    Raises:
+        MlgoError: The corpus is infinite, or a policy file cannot be read.
+    """
+    settings, env = evaluated.settings, evaluated.env
+    remote = RemoteEnvironment.of(settings.environment, settings.arguments, env)
+    files = remote.stored_files([policy for policy in settings.policies.values() if isinstance(policy, str)])
+    # The corpus and the arguments travel in `remote`.
+    sent = replace(settings, corpus="", arguments={})
+    start = partial(_start_remotely, remote, sent)
+    return RemoteWork(start, attrgetter("module"), partial(pack_module, env.corpus), files)
+
+
+def _start_remotely(
+    remote: RemoteEnvironment, settings: RunnerSettings, capacity: int, store: FileStore
+) -> EpisodeRunner:
+    arguments = remote.arguments_on(store)
+    corpus = arguments.pop("corpus")
+    policies = {
+        name: unpack_policy(policy, store) if isinstance(policy, str) else policy
+        for name, policy in settings.policies.items()
+    }
+    return episode_runner(replace(settings, corpus=corpus, arguments=arguments, policies=policies), None, capacity)
+
+
+def result_of(assignment: Assignment, result: EpisodeResult | WorkerFailure) -> EpisodeResult:
+    """Return the result of an episode; a failure if its worker died."""
+    if not isinstance(result, WorkerFailure):
+        return result
+    error = {"kind": "worker", "message": f"the worker process died: {result.how}", "exit_status": result.status}
+    return EpisodeResult(*assignment, FAILED, error=error)

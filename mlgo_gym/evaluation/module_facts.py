@@ -1,4 +1,4 @@
-"""What an evaluation keeps of its modules: enough to tell what two runs have in common, and their languages."""
+"""Facts about the modules of an evaluation, by which two evaluations are compared: digests, language, flags."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from mlgo_gym.storage.json_text import check_fields
 
 MODULES = "modules.jsonl"
 UNKNOWN = "unknown"
-"""The language of a module that does not say."""
+"""Language of a module whose bitcode and build do not tell it."""
 
 _facts = JsonCache("bitcode-facts")
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleFacts:
-    """A module of an evaluation.
+    """Facts about a module of an evaluation.
 
     Attributes:
-        module: its name.
-        digest: the SHA-256 of its bitcode.
-        source: the SHA-256 of its source, where the corpus knows it.
-        language: what it was written in, or `UNKNOWN`.
-        flags: its recorded command line; None where there is none.
+        module: Name of the module.
+        digest: SHA-256 of its bitcode.
+        source: SHA-256 of its source; None if the corpus does not record it.
+        language: Source language, or `UNKNOWN`.
+        flags: Recorded flags; None if the module has none.
     """
 
     module: str
@@ -43,51 +43,48 @@ class ModuleFacts:
 
     @classmethod
     def of(cls, module: Module) -> ModuleFacts:
-        """Return what is kept of a module."""
+        """Return the facts about a module."""
         source = module.metadata.get("source_sha256")
         flags = None if module.flags is None else tuple(module.flags)
         return cls(module.name, module.digest(), source if isinstance(source, str) else None, language(module), flags)
 
 
 def bitcode_facts(module: Module) -> BitcodeFacts:
-    """Return what a module's bitcode says of itself; read once and kept on disk."""
+    """Return the facts in a module's bitcode; they are read once and cached on disk."""
     return _facts_of(module.bitcode, module.digest())
 
 
 @lru_cache(maxsize=8)
 def _facts_of(bitcode: Path, key: str) -> BitcodeFacts:
-    known = _facts.get(key)
-    if known is not None:
-        try:
-            return BitcodeFacts(**known)
-        except TypeError:
-            pass  # a record of another release of ours: read again
-    facts = read_bitcode(bitcode)
-    _facts.put(key, asdict(facts))
-    return facts
+    try:
+        return BitcodeFacts(**(_facts.get(key) or {}))
+    except TypeError:  # not in the cache, or written by another release
+        facts = read_bitcode(bitcode)
+        _facts.put(key, asdict(facts))
+        return facts
 
 
 def language(module: Module) -> str:
-    """Return what a module was written in.
+    """Return the source language of a module, or `UNKNOWN`.
 
-    The recorded build knows it (`language` in its `.json`); else the name of the source, the compiler that wrote the
-    bitcode and the mangling of its functions' names tell, in this order.
+    The recorded build has it as `language` in the module's `.json`. Otherwise the source's name, the compiler that
+    wrote the bitcode and the mangling of its functions' names are consulted, in this order.
     """
     recorded = module.metadata.get("language")
     return str(recorded or bitcode_facts(module).language or UNKNOWN)
 
 
 def write_modules(folder: Path, modules: Iterable[ModuleFacts]) -> None:
-    """Write what is kept of modules, a line of JSON for each, in the place of what was there."""
+    """Write facts about modules to `modules.jsonl`, one line each; an existing file is replaced."""
     lines = (json.dumps(asdict(module)) + "\n" for module in modules)
     write_atomically(folder / MODULES, "".join(lines).encode())
 
 
 def read_modules(folder: Path) -> dict[str, ModuleFacts]:
-    """Return what is kept of modules by name; nothing where an older release made the folder.
+    """Return the facts about modules by name; empty if the folder has no `modules.jsonl`.
 
     Raises:
-        MlgoError: a line is of another form.
+        MlgoError: A line has another form.
     """
     path = folder / MODULES
     if not path.exists():
@@ -96,7 +93,9 @@ def read_modules(folder: Path) -> dict[str, ModuleFacts]:
         facts = [_parse(value) for _, value in read_json_lines(path)]
         return {each.module: each for each in facts}
     except (KeyError, TypeError, ValueError) as error:
-        raise MlgoError(f"{path} was to be about modules, and a line is not: {error!r}; evaluate again") from error
+        raise MlgoError(
+            f"{path}: expected facts about modules, got another form ({error!r}); evaluate again"
+        ) from error
 
 
 def _parse(value: Mapping[str, Any]) -> ModuleFacts:

@@ -1,4 +1,4 @@
-"""The protocol of docs/benchmark.md: what every method is measured on, so that tables of different people compare."""
+"""The protocol of docs/results/benchmark.md: one environment, fixed datasets, levels, split and search modules."""
 
 from __future__ import annotations
 
@@ -6,57 +6,48 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable
 
-from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.sampling import Part
+from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.corpus.modules.sampling import Part
 
 VERSION = 1
-"""What a change of anything below raises."""
+"""Version of the protocol; any change of the constants below raises it."""
 
 ENVIRONMENT = "mlgo/Inline-v0"
-"""Inlining, and `.text` against a plain compile by the same clang with the same flags."""
+"""Inlining; the metric is `text` against a plain compile by the same clang with the same flags."""
 
 LEVELS = ("Oz", "Os")
-"""The optimisation levels: two problems, two tables."""
+"""Optimisation levels; each is a problem with a table of its own."""
 
 SPLIT: Part = "test"
-"""What is measured; `train` is for learning, and its part `valid` for choosing."""
+"""The evaluated part of each dataset. Policies learn on `train` and choose checkpoints on its part `valid`."""
 
 DATASETS = (
     "builtin", "zstd", "lz4", "brotli", "zopfli", "ujson", "hiredis", "httptools", "pyclipper", "box2d-py", "fasttext",
     "blosc", "pillow", "lupa", "pycryptodome", "pysimdjson", "jsonnet", "sentencepiece", "snappy", "lightgbm",
 )  # fmt: skip
-"""The datasets of the catalogue that the modules come from."""
 
 SEEDS = (0, 1, 2)
-"""Whatever depends on chance is done with each."""
+"""Seeds of random methods; each is run."""
 
 SEARCH_BUDGETS = (10, 50)
-"""How many compiles of a module a search may take."""
+"""Compiles per module that a search may use."""
 
 SEARCH_MODULES = 24
-_SEARCH_LARGEST = 60_000
-_SEARCH_MOST = 2
+_SEARCH_MAX_BYTES = 60_000
+_SEARCH_MAX_PER_DATASET = 2
 _SEARCH_SEED = "search"
 
 
 def protocol_corpus(level: str) -> str:
-    """Return the corpus of a level, as `open_corpus` takes it; its split `SPLIT` is what is measured.
-
-    Args:
-        level: one of `LEVELS`.
-    """
+    """Return the corpus of one of `LEVELS`, as `open_corpus` takes it; `SPLIT` is the evaluated part."""
     return ",".join(name if level == "Oz" else f"{name}@{level}" for name in DATASETS)
 
 
-def search_modules(corpus: Corpus, decides: Callable[[str], bool]) -> list[str]:
-    """Return the modules that searches are measured on, the same ones for everybody.
+def search_modules(corpus: Corpus, has_decisions: Callable[[str], bool]) -> list[str]:
+    """Return the names of the modules on which searches are evaluated.
 
-    They are the first `SEARCH_MODULES` with a decision in the order of SHA-256 of `search:DATASET/MODULE`, at most two
-    of a dataset, none of more than 60,000 bytes of bitcode: a search takes a hundred compiles of each.
-
-    Args:
-        corpus: the split of a level.
-        decides: whether a module, by its name, has a decision.
+    They are the first `SEARCH_MODULES` with decisions in the order of SHA-256 of `search:DATASET/MODULE`. At most two
+    are of one dataset, and none has more than 60,000 bytes of bitcode: a search compiles each a hundred times.
     """
     taken: Counter[str] = Counter()
     chosen: list[str] = []
@@ -64,7 +55,8 @@ def search_modules(corpus: Corpus, decides: Callable[[str], bool]) -> list[str]:
         dataset = _dataset(name)
         if len(chosen) == SEARCH_MODULES:
             break
-        if taken[dataset] < _SEARCH_MOST and corpus.size(name) <= _SEARCH_LARGEST and decides(name):
+        suitable = taken[dataset] < _SEARCH_MAX_PER_DATASET and corpus.size(name) <= _SEARCH_MAX_BYTES
+        if suitable and has_decisions(name):
             taken[dataset] += 1
             chosen.append(name)
     return chosen
@@ -75,6 +67,6 @@ def _dataset(name: str) -> str:
 
 
 def _search_order(name: str) -> str:
-    # The level stands in the name, and is left out, so that both levels have the same order.
+    # The key has no level, so both levels have the same order.
     key = f"{_SEARCH_SEED}:{_dataset(name)}/{name.partition('/')[2]}"
     return hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()

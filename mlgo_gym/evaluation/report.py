@@ -1,82 +1,93 @@
-"""An evaluation for a person to read: tables of plain texts, and what has to be said beside them."""
+"""Report of an evaluation as tables and notes, or as JSON-able data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlgo_gym.evaluation.episode_result import EpisodeResult
-from mlgo_gym.evaluation.extremes import best, worst
 from mlgo_gym.evaluation.intervals import estimates
-from mlgo_gym.evaluation.summary import Change, Summary
+from mlgo_gym.evaluation.number_format import count
+from mlgo_gym.evaluation.result import EvaluationResult
+from mlgo_gym.evaluation.summary import Change, Summary, extremes
 from mlgo_gym.evaluation.table import Table
-from mlgo_gym.evaluation.tables import (
-    between_policies,
-    by_language,
-    by_project,
-    certainty,
-    overview,
-    wins_and_losses,
-)
-from mlgo_gym.evaluation.wording import count
+from mlgo_gym.evaluation.tables import DEFAULT, between_policies, by_group, certainty, overview, wins_and_losses
 
-if TYPE_CHECKING:
-    from mlgo_gym.evaluation.result import EvaluationResult
+_MAX_LISTED = 10
 
-_MOST_LISTED = 10
+
+def by_project(result: EvaluationResult) -> Table | None:
+    """Return one row per project; None for a single project, and if each module is a project."""
+    projects = result.projects
+    if len(projects) < 2 or len(projects) == len({episode.module for episode in result.episodes}):
+        return None
+    return by_group("project", result.configuration.metric, {name: result.summaries(name) for name in projects})
+
+
+def by_language(result: EvaluationResult) -> Table | None:
+    """Return one row per source language; None for a single language."""
+    groups = {name: result.summaries(language=name) for name in result.languages}
+    return by_group("language", result.configuration.metric, groups) if len(groups) > 1 else None
 
 
 def short_tables(result: EvaluationResult) -> list[Table]:
-    """Return what is shown when an evaluation is over: a row for each policy, twice, and one for each project."""
-    tables = (overview(result), certainty(result), by_project(result))
-    return [table for table in tables if table is not None]
+    """Return the tables that `evaluate` prints: sums, intervals, and changes by project."""
+    return present(*_first_tables(result), by_project(result))
 
 
 def all_tables(result: EvaluationResult, *, narrow: bool = True) -> list[Table]:
-    """Return every table: also languages, policies against each other, and the modules with the largest changes.
+    """Return every table; `narrow` shortens long names, so that a table fits a page of text."""
+    extremes = wins_and_losses(result.configuration.metric, result.summaries(), narrow=narrow)
+    groups = by_language(result), by_project(result)
+    return present(*_first_tables(result), between_policies(result.pairs), *groups, *extremes)
 
-    Args:
-        result: the evaluation.
-        narrow: whether long names are shortened, so that a table fits a page of text.
-    """
-    tables = (overview(result), certainty(result), between_policies(result), by_language(result), by_project(result))
-    return [*(table for table in tables if table is not None), *wins_and_losses(result, narrow=narrow)]
+
+def _first_tables(result: EvaluationResult) -> tuple[Table, Table]:
+    summaries = result.summaries()
+    return overview(result.configuration, summaries), certainty(result.configuration.metric, summaries)
+
+
+def present(*tables: Table | None) -> list[Table]:
+    """Return the tables that are not None."""
+    return [table for table in tables if table is not None]
 
 
 def notes(result: EvaluationResult) -> list[str]:
-    """Return what has to be said beside the tables: what was left out, what failed, what differs."""
+    """Return the notes below the tables: arguments, times, exclusions, deviations, failures."""
+    summaries = result.summaries()
     lines = []
     if result.configuration.arguments:
         given = ", ".join(f"{name}={value!r}" for name, value in sorted(result.configuration.arguments.items()))
         lines.append(f"Arguments: {given}")
-    if taken := [f"{each.policy} {each.seconds:,.1f} s" for each in result.summaries() if each.seconds]:
-        lines.append(f"Compile time (of the first policy with that of plain clang): {', '.join(taken)}")
-    if answered := [_pace(each) for each in result.summaries() if each.decisions]:
-        lines.append(f"Processor time of policies, for each decision: {', '.join(answered)}")
-    if without := result.without_decisions:
-        lines.append(f"Without a decision, and in no sum: {count(len(without), 'module')}: {_some(without)}")
-    if any(episode.policy == "default" for episode in result.episodes):
+    if times := [f"{each.policy} {each.seconds:,.1f} s" for each in summaries if each.seconds]:
+        lines.append(f"Compile time (the first policy's includes plain clang's): {', '.join(times)}")
+    if times := [
+        f"{each.policy} {1e6 * each.policy_seconds / each.decisions:,.1f} µs" for each in summaries if each.decisions
+    ]:
+        lines.append(f"CPU time of policies per decision: {', '.join(times)}")
+    if excluded := result.without_decisions:
+        lines.append(f"Excluded for lack of decisions: {count(len(excluded), 'module')}: {_some(excluded)}")
+    if any(episode.policy == DEFAULT for episode in result.episodes):
         deviations = result.deviations
         lines.append(
-            "Every module of `default` ended exactly as with plain clang."
+            f"`{DEFAULT}` equals plain clang on every module."
             if not deviations
-            else f"`default` differs from plain clang in {count(len(deviations), 'module')}: "
-            + _some([f"{each.module} ({_differences(each, result.measures)})" for each in deviations])
+            else f"`{DEFAULT}` differs from plain clang in {count(len(deviations), 'module')}: "
+            + _some([f"{each.module} ({_differences(each, result.metrics)})" for each in deviations])
         )
     lines += [
         f"{summary.policy}: {count(summary.illegal_actions, 'illegal action')}, replaced by clang's own choice"
-        for summary in result.summaries()
+        for summary in summaries
         if summary.illegal_actions
     ]
     if failures := result.failures:
         lines.append(f"Failed: {count(len(failures), 'episode')}:")
         lines += [
             f"  {each.policy} on {each.module}: {_first_line((each.error or {}).get('message', ''))}"
-            for each in failures[:_MOST_LISTED]
+            for each in failures[:_MAX_LISTED]
         ]
-        if len(failures) > _MOST_LISTED:
-            lines.append(f"  and {len(failures) - _MOST_LISTED} more: see the result file")
+        if len(failures) > _MAX_LISTED:
+            lines.append(f"  and {len(failures) - _MAX_LISTED} more: see the result file")
     return lines
 
 
@@ -86,19 +97,15 @@ def as_text(result: EvaluationResult) -> str:
 
 
 def as_data(result: EvaluationResult) -> dict[str, Any]:
-    """Return what tables and notes say, as JSON-able data."""
+    """Return the content of tables and notes as JSON-able data."""
     metric = result.configuration.metric
     return {
         "configuration": result.configuration.to_json(),
         "policies": [
-            {
-                **_summary_data(summary),
-                "best": [each.to_json() for each in best(summary.names, summary.changes[metric])],
-                "worst": [each.to_json() for each in worst(summary.names, summary.changes[metric])],
-            }
+            _summary_data(summary) | extremes_data(summary.names, summary.changes[metric])
             for summary in result.summaries()
         ],
-        "pairs": [result.pair(*names).to_json() for names in combinations(reversed(result.policies), 2)],
+        "pairs": [pair.to_json() for pair in result.pairs],
         "languages": {name: _all_data(result.summaries(language=name)) for name in result.languages},
         "projects": {name: _all_data(result.summaries(name)) for name in result.projects},
         "without_decisions": result.without_decisions,
@@ -107,44 +114,36 @@ def as_data(result: EvaluationResult) -> dict[str, Any]:
     }
 
 
+def extremes_data(modules: Sequence[str], change: Change) -> dict[str, Any]:
+    """Return the largest changes of a policy as JSON-able data, by `best` and `worst`."""
+    found = zip(("best", "worst"), extremes(modules, change), strict=True)
+    return {name: [each.to_json() for each in rows] for name, rows in found}
+
+
 def _all_data(summaries: Iterable[Summary]) -> list[dict[str, Any]]:
     return [_summary_data(summary) for summary in summaries]
 
 
 def _summary_data(summary: Summary) -> dict[str, Any]:
-    return {
-        "policy": summary.policy,
-        "modules": summary.modules,
-        "failures": summary.failures,
-        "illegal_actions": summary.illegal_actions,
-        "seconds": summary.seconds,
-        "policy_seconds": summary.policy_seconds,
-        "decisions": summary.decisions,
-        "changes": {name: _change_data(change) for name, change in summary.changes.items()},
+    counts = ("policy", "modules", "failures", "illegal_actions", "seconds", "policy_seconds", "decisions")
+    changes = {
+        name: {
+            **{each: getattr(change, each) for each in ("value", "baseline", "better", "worse", "equal")},
+            **estimates(change).to_json(),
+        }
+        for name, change in summary.changes.items()
     }
+    return {**{name: getattr(summary, name) for name in counts}, "changes": changes}
 
 
-def _change_data(change: Change) -> dict[str, Any]:
-    data: dict[str, Any] = {name: getattr(change, name) for name in ("value", "baseline", "better", "worse", "equal")}
-    found = estimates(change)
-    for name in ("total", "mean", "interquartile"):
-        estimate = getattr(found, name)
-        data |= {name: estimate.value, f"{name}_interval": estimate.interval}
-    return data
-
-
-def _pace(summary: Summary) -> str:
-    return f"{summary.policy} {1e6 * summary.policy_seconds / summary.decisions:,.1f} µs"
-
-
-def _differences(episode: EpisodeResult, measures: Iterable[str]) -> str:
-    differences = {name: episode.measures[name][0] - episode.measures[name][1] for name in measures}
+def _differences(episode: EpisodeResult, metrics: Iterable[str]) -> str:
+    differences = {name: episode.metrics[name][0] - episode.metrics[name][1] for name in metrics}
     return ", ".join(f"{name} {difference:+g}" for name, difference in differences.items() if difference)
 
 
 def _some(items: Sequence[str]) -> str:
-    more = len(items) - _MOST_LISTED
-    return ", ".join(items[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+    more = len(items) - _MAX_LISTED
+    return ", ".join(items[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _first_line(text: str) -> str:

@@ -1,34 +1,24 @@
-"""A table of texts, and how it fits a narrow page."""
+"""A table of texts, laid out for a narrow page."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-PAGE = 80
-"""The columns of a page on which tables of plain text fit."""
-
+PAGE_COLUMNS = 80
 _GAP = 2
-"""The spaces between columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of texts.
-
-    Attributes:
-        title: what it shows.
-        columns: the headings; the first column is text, the others are numbers.
-        rows: the cells.
-    """
+    """A table of texts with headings. The first column is text, the others are numbers."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
-    def as_text(self, width: int | None = PAGE) -> str:
-        """Return the table with aligned columns; those that do not fit the width go below the others."""
-        whole = [list(range(len(self.columns)))]
-        tables = whole if width is None else fitting_columns(self, width, _GAP)
+    def as_text(self, width: int | None = PAGE_COLUMNS) -> str:
+        """Return the table with aligned columns; columns that do not fit `width` go below the others."""
+        tables = [list(range(len(self.columns)))] if width is None else fitting_columns(self, width, _GAP)
         return "\n\n".join([self.title, *map(self._aligned, tables)])
 
     def _aligned(self, columns: list[int]) -> str:
@@ -42,12 +32,9 @@ class Table:
 
 
 def fitting_columns(table: Table, width: int, gap: int) -> list[list[int]]:
-    """Return the columns of each of the narrower tables that show a table; all have its first column.
+    """Return the column numbers of tables of at most `width` characters that together show a table.
 
-    Args:
-        table: the table.
-        width: the columns of the page.
-        gap: what a column takes beyond its text.
+    Each has the first column. A column takes `gap` characters beyond its text.
     """
     first, *widths = (max(map(len, cells)) for cells in zip(table.columns, *table.rows, strict=True))
     tables: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""Why two policies make different code of a module, and what a policy listens to."""
+"""Explanations: why two policies make different code of a module, and which features a policy depends on."""
 
 from mlgo_gym.explanation.explanation import Explanation, explain_module
 

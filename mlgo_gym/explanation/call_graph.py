@@ -6,139 +6,119 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mlgo_gym.attribution.inline_compile import answers_by_call_site
 from mlgo_gym.explanation.explanation import Explanation
+from mlgo_gym.session.protocol.decision import context_of, functions_of
 
-MOST_NODES = 30
-"""The most functions of a picture that can still be read."""
+MAX_NODES = 30
+"""Maximum number of nodes in a readable picture."""
 
-MOST_EDGES = 60
-"""And the most edges; beyond that, those on which both agree are left out where others tie a node to the rest."""
+MAX_EDGES = 60
+"""Maximum number of edges; above it, an edge on which both policies agree is shown only to connect a node."""
 
 BOTH_KEEP, BOTH_INLINE, FIRST_INLINES, SECOND_INLINES = "both-keep", "both-inline", "first-inlines", "second-inlines"
-"""What became of the calls of an edge; the later ones are shown where calls of one edge have different fates."""
+"""Outcomes of a call; an edge has the last of these that occurs among its calls."""
 
-_ORDER = (BOTH_KEEP, BOTH_INLINE, FIRST_INLINES, SECOND_INLINES)
+_OUTCOMES = (BOTH_KEEP, BOTH_INLINE, FIRST_INLINES, SECOND_INLINES)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A function, or several that call each other.
+    """A strongly connected component of the call graph, usually one function, with its bytes under both policies."""
 
-    Attributes:
-        component: its symbol, or their symbols with `", "` between.
-        first: its bytes as the first policy decides; 0 where no code of its own is left.
-        second: its bytes as the second decides.
-    """
-
-    component: str
+    context: str
     first: int
     second: int
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The calls from one node in another.
-
-    Attributes:
-        caller: the number of the calling node.
-        callee: the number of the called one.
-        fate: what became of them.
-        calls: how many there are of that fate.
-    """
+    """The calls of one node, by its index, in another; `calls` have the outcome."""
 
     caller: int
     callee: int
-    fate: str
+    outcome: str
     calls: int
 
 
 @dataclass(frozen=True, slots=True)
 class CallGraph:
-    """A part of a call graph.
-
-    Attributes:
-        nodes: the functions.
-        edges: the calls among them.
-        left_out: how many functions in which something differs are not in it, for want of room.
-        calls_left_out: how many edges on which both agree are not in it, for want of room.
-    """
+    """A part of a call graph, and the number of differing nodes and of edges between its nodes that are not shown."""
 
     nodes: list[Node]
     edges: list[Edge]
-    left_out: int
-    calls_left_out: int
+    hidden_nodes: int
+    hidden_edges: int
 
 
-def call_graph(explanation: Explanation, most: int = MOST_NODES) -> CallGraph:
-    """Return the functions in which two policies differ, by their decisions or in bytes, and the calls among them."""
-    first, second = explanation.first, explanation.second
-    decisions = (*first.decisions, *second.decisions)
-    components = _components({each.component for each in decisions})
+def call_graph(explanation: Explanation, limit: int = MAX_NODES) -> CallGraph:
+    """Return the nodes in which two policies differ, by decisions or bytes, and the calls between them."""
+    compiles = explanation.first, explanation.second
+    contexts = _merged_contexts({each.context for made in compiles for each in made.decisions})
+    changed = {change.symbol: (change.first, change.second) for change in explanation.functions}
     sizes: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for name in {*compiles[0].functions.functions, *compiles[1].functions.functions, *changed}:
+        pair = changed.get(name) or [made.functions.size(name) for made in compiles]
+        total = sizes[contexts.get(name, name)]
+        total[0], total[1] = total[0] + pair[0], total[1] + pair[1]
     weight: dict[str, float] = defaultdict(float)
     for change in explanation.functions:
-        weight[components.get(change.symbol, change.symbol)] += abs(change.change)
-    changed = {change.symbol: (change.first, change.second) for change in explanation.functions}
-    names = {*first.functions.functions, *second.functions.functions, *changed}
-    for name in names:
-        pair = changed.get(name, (first.functions.size(name), second.functions.size(name)))
-        total = sizes[components.get(name, name)]
-        total[0], total[1] = total[0] + pair[0], total[1] + pair[1]
+        weight[contexts.get(change.symbol, change.symbol)] += abs(change.change)
     for each in explanation.differences:
-        bytes_of = 1.0 + abs(each.credited if each.measured is None else each.measured)
-        weight[components[each.decision.functions[0]]] += bytes_of
+        effect = 1.0 + abs(each.credited if each.measured is None else each.measured)
+        weight[contexts[each.decision.functions[0]]] += effect
         if each.decision.callee:
-            weight[components.get(each.decision.callee, each.decision.callee)] += bytes_of
+            weight[contexts.get(each.decision.callee, each.decision.callee)] += effect
     ranked = sorted(weight, key=lambda name: (-weight[name], name))
-    chosen = {name: number for number, name in enumerate(ranked[:most])}
-    nodes = [Node(name, sizes[name][0], sizes[name][1]) for name in chosen]
-    edges = _edges(explanation, components, chosen)
-    shown = _readable_number(edges)
-    return CallGraph(nodes, shown, max(0, len(ranked) - most), len(edges) - len(shown))
+    shown = {name: index for index, name in enumerate(ranked[:limit])}
+    edges = _edges(explanation, contexts, shown)
+    shown_edges = _shown_edges(edges)
+    nodes = [Node(name, *sizes[name]) for name in shown]
+    return CallGraph(nodes, shown_edges, max(0, len(ranked) - limit), len(edges) - len(shown_edges))
 
 
-def _components(named: Iterable[str]) -> dict[str, str]:
-    """Return the node of each function: those that call each other in one of the compiles share one."""
+def _merged_contexts(contexts: Iterable[str]) -> dict[str, str]:
+    """Return the node of each function; contexts that overlap, in different compiles, are one node."""
     members: dict[str, set[str]] = {}
-    for component in named:
-        together = set(component.split(", "))
-        for name in tuple(together):
-            together |= members.get(name, set())
-        members.update(dict.fromkeys(together, together))
-    return {name: ", ".join(sorted(together)) for name, together in members.items()}
+    for context in contexts:
+        merged = set(functions_of(context))
+        for name in tuple(merged):
+            merged |= members.get(name, set())
+        members.update(dict.fromkeys(merged, merged))
+    return {name: context_of(merged) for name, merged in members.items()}
 
 
-def _readable_number(edges: Sequence[Edge]) -> list[Edge]:
-    """Return all edges, or where those are too many the differing ones and what ties the other nodes to the rest."""
-    if len(edges) <= MOST_EDGES:
+def _shown_edges(edges: Sequence[Edge]) -> list[Edge]:
+    """Return all edges; if there are too many, the differing ones and those that connect another node."""
+    if len(edges) <= MAX_EDGES:
         return list(edges)
-    differing = [edge for edge in edges if edge.fate in (FIRST_INLINES, SECOND_INLINES)]
-    tied = {end for edge in differing for end in (edge.caller, edge.callee)}
-    shown = list(differing)
+    shown = [edge for edge in edges if edge.outcome in (FIRST_INLINES, SECOND_INLINES)]
+    connected = {node for edge in shown for node in (edge.caller, edge.callee)}
     for edge in edges:
-        if edge not in differing and not {edge.caller, edge.callee} <= tied:
+        if edge not in shown and not {edge.caller, edge.callee} <= connected:
             shown.append(edge)
-            tied |= {edge.caller, edge.callee}
+            connected |= {edge.caller, edge.callee}
     return shown
 
 
-def _edges(explanation: Explanation, components: Mapping[str, str], chosen: Mapping[str, int]) -> list[Edge]:
-    answers = [
-        {(*each[:3], each.callee): each.answer for each in made.decisions}
-        for made in (explanation.first, explanation.second)
-    ]
+def _edges(explanation: Explanation, contexts: Mapping[str, str], shown: Mapping[str, int]) -> list[Edge]:
+    first, second = (answers_by_call_site(made.decisions) for made in (explanation.first, explanation.second))
     counts: dict[tuple[int, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for place in answers[0].keys() | answers[1].keys():
-        component, callee = components[place[0].partition(", ")[0]], components.get(place[3], place[3])
-        if component not in chosen or callee not in chosen or component == callee:
+    for call_site in first.keys() | second.keys():
+        site, name = call_site
+        caller, callee = contexts[site.functions[0]], contexts.get(name, name)
+        if caller not in shown or callee not in shown or caller == callee:
             continue
-        before, after = answers[0].get(place), answers[1].get(place)
-        # Where one was never asked, the call came with code that the other inlined.
-        before, after = (after if before is None else before), (before if after is None else after)
-        fate = (BOTH_INLINE if after else BOTH_KEEP) if before == after else FIRST_INLINES if before else SECOND_INLINES
-        counts[chosen[component], chosen[callee]][fate] += 1
+        # A call that only one policy decided is part of code that the other inlined.
+        before = first.get(call_site, second.get(call_site))
+        after = second.get(call_site, before)
+        if before == after:
+            outcome = BOTH_INLINE if after else BOTH_KEEP
+        else:
+            outcome = FIRST_INLINES if before else SECOND_INLINES
+        counts[shown[caller], shown[callee]][outcome] += 1
     edges = []
-    for (start, end), fates in sorted(counts.items()):
-        fate = max(fates, key=_ORDER.index)
-        edges.append(Edge(start, end, fate, fates[fate]))
+    for (start, end), outcomes in sorted(counts.items()):
+        outcome = max(outcomes, key=_OUTCOMES.index)
+        edges.append(Edge(start, end, outcome, outcomes[outcome]))
     return edges

@@ -1,39 +1,37 @@
-"""One module, compiled as two policies decide: where they differ, and what came of it."""
+"""Compares the compiles of one module under two policies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from mlgo_gym.attribution.credit import credit, merge_split_parts
+from mlgo_gym.attribution.inline_compile import (
+    InlineCompile,
+    InlineDecision,
+    answers_by_call_site,
+    differing,
+    run_inline_compile,
+)
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
-from mlgo_gym.episode.credit import with_parts
-from mlgo_gym.episode.placed_compile import PlacedCompile, compile_placed
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.explanation.call_sites import Agreement, Difference, agreement, differences
-from mlgo_gym.explanation.leading_features import FeatureReader, LeadingFeature
+from mlgo_gym.explanation.feature_effects import FeatureEffect, FeatureEffects
 from mlgo_gym.explanation.names import readable
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.policies import Policy, load_policy
-from mlgo_gym.policies.answers import Answers
+from mlgo_gym.policies import load_policy
+from mlgo_gym.policies.session_policy import SessionPolicy
 
 MEASURED = 10
-"""How many differences are measured exactly, by default: a compile for each."""
+"""Default number of measured differences, one compile each."""
 
-_STEPS = 4
-"""Two compiles, measuring, and asking the policies again."""
+_STEPS = 4  # two compiles, the measured differences, the features
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionChange:
-    """What one function weighs in the two compiles.
-
-    Attributes:
-        symbol: its symbol; what the compiler cut off it counts with it.
-        first: its bytes as the first policy decides; 0 where it is not there.
-        second: its bytes as the second decides.
-    """
+    """The bytes of one function, with its split-off parts, in both compiles; 0 if absent."""
 
     symbol: str
     first: int
@@ -41,23 +39,52 @@ class FunctionChange:
 
     @property
     def change(self) -> int:
-        """By how many bytes it is larger with the second policy."""
+        """Growth in bytes under the second policy."""
         return self.second - self.first
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A difference that was looked at closely.
+class Difference:
+    """A decision of the second policy that differs from the first policy's.
 
     Attributes:
-        difference: the difference, with its exact bytes.
-        features: what led to it, the features that decide first.
-        unsteady: the policies that answer the same question in two ways.
+        decision_index: Index of the decision in the second policy's compile.
+        decision: The decision of the second policy.
+        first: Answer of the first policy at the same call site. None: the call is part of code that only the second
+            policy inlined, and the second policy's answer is not clang's own choice.
+        credited: Growth of the second policy's module in bytes due to the decision, estimated by credit.
+        exact: Whether no other difference reaches the functions of the credit.
+        measured: Growth in bytes against a compile with this decision flipped; None without that compile.
+        features: The features to show, decisive ones first; empty unless measured.
+        random_policies: Policies that answer the same call in two ways; their features are unknown.
     """
 
-    difference: Difference
-    features: Sequence[LeadingFeature]
-    unsteady: Sequence[str]
+    decision_index: int
+    decision: InlineDecision
+    first: int | None
+    credited: float
+    exact: bool
+    measured: int | None = None
+    features: Sequence[FeatureEffect] = ()
+    random_policies: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON-able data, with symbols and readable names."""
+        return {
+            "caller": [readable(name) for name in self.decision.functions],
+            "callee": readable(self.decision.callee),
+            **self.decision.site._asdict(),
+            "symbol": self.decision.callee,
+            "decision_index": self.decision_index,
+            "first": self.first,
+            "second": self.decision.answer,
+            "clang": self.decision.default,
+            "credited_bytes": self.credited,
+            "exact": self.exact,
+            "measured_bytes": self.measured,
+            "features": [asdict(feature) for feature in self.features],
+            "random_policies": list(self.random_policies),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,38 +92,44 @@ class Explanation:
     """Why two policies make different code of a module.
 
     Attributes:
-        module: the module's name.
-        clang: the compiler's version.
-        policies: the two, as they were named.
-        baseline: the bytes of the executable sections by clang alone.
-        first: the compile as the first policy decides.
-        second: that of the second.
-        differences: all of them, those with most bytes first.
-        shown: the first of them, measured and with their features.
-        functions: those that changed, by how much they did.
-        only_first: how many questions only the first policy was asked, of which its answer is not clang's own.
-        agreement: how near credit came to what was measured.
+        module: Name of the module.
+        clang: Version of the compiler.
+        policies: Names of the two policies.
+        baseline: Bytes of the executable sections of a plain compile.
+        first: The compile under the first policy.
+        second: The compile under the second policy.
+        differences: All differences, those with the largest credit first; the first ones are measured.
+        functions: The functions that changed, those with the largest change first.
+        only_first: Number of calls that only the first policy decided, against clang's own choice.
     """
 
     module: str
     clang: str
     policies: tuple[str, str]
     baseline: int
-    first: PlacedCompile
-    second: PlacedCompile
+    first: InlineCompile
+    second: InlineCompile
     differences: Sequence[Difference]
-    shown: Sequence[Shown]
     functions: Sequence[FunctionChange]
     only_first: int
-    agreement: Agreement
 
     @property
     def change(self) -> int:
-        """By how many bytes the module is larger with the second policy."""
+        """Growth of the module in bytes under the second policy."""
         return self.second.text - self.first.text
 
+    @property
+    def measured(self) -> Sequence[Difference]:
+        """The differences that were measured."""
+        return [each for each in self.differences if each.measured is not None]
+
+    @property
+    def unmeasured(self) -> Sequence[Difference]:
+        """The differences that were not measured."""
+        return [each for each in self.differences if each.measured is None]
+
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON data; functions by symbol and by their readable name."""
+        """Return the explanation as JSON data, with symbols and readable names."""
         return {
             "module": self.module,
             "clang": self.clang,
@@ -104,34 +137,11 @@ class Explanation:
             "text": {"clang": self.baseline, "first": self.first.text, "second": self.second.text},
             "decisions": {"first": len(self.first.decisions), "second": len(self.second.decisions)},
             "only_first": self.only_first,
-            "agreement": asdict(self.agreement),
-            "differences": [self._difference(each) for each in self.differences],
+            "differences": [each.to_json() for each in self.differences],
             "functions": [
                 {"symbol": each.symbol, "name": readable(each.symbol), "first": each.first, "second": each.second}
                 for each in self.functions
             ],
-        }
-
-    def _difference(self, each: Difference) -> dict[str, Any]:
-        decision = each.decision
-        shown = next((shown for shown in self.shown if shown.difference.number == each.number), None)
-        features = [] if shown is None else [asdict(feature) for feature in shown.features]
-        return {
-            "caller": [readable(name) for name in decision.functions],
-            "callee": readable(decision.callee),
-            "context": decision.component,
-            "visit": decision.visit,
-            "position": decision.position,
-            "symbol": decision.callee,
-            "decision": each.number,
-            "first": each.first,
-            "second": decision.answer,
-            "clang": decision.default,
-            "credited_bytes": each.credited,
-            "alone": each.alone,
-            "measured_bytes": each.measured,
-            "features": features,
-            "unsteady": [] if shown is None else list(shown.unsteady),
         }
 
 
@@ -144,94 +154,90 @@ def explain_module(
     seed: int = 0,
     note: Callable[[int, int, str], object] = lambda _done, _steps, _found: None,
 ) -> Explanation:
-    """Compile a module as two policies decide, and find out why what comes out differs.
+    """Compile a module under two policies, and attribute the difference in bytes to decisions.
 
-    It takes a compile for each policy, and where they differ one for each difference that is measured, and two.
+    Takes two compiles, one more for credit, and one for each measured difference.
 
     Args:
-        env: an environment of inlining, with flat observations, and calls where a policy sees them.
-        module: the module's name in its corpus.
-        policies: the two, as `load_policy` takes them.
-        measured: how many differences are measured exactly, those first to which most is credited.
-        seed: what random policies depend on.
-        note: called with how many steps are done, of how many, and what was found.
+        env: An inlining environment with flat observations; with callee features if a policy uses them.
+        module: Name of the module in the corpus.
+        policies: The two policies, as in `load_policy()`.
+        measured: Maximum number of measured differences, those with the largest credit first.
+        seed: Seed of random policies.
+        note: Called with the number of finished steps, the number of steps, and a result in words.
 
     Raises:
-        CorpusError: the corpus has no such module.
-        PolicyError: there is no such policy, or it answers other decisions.
-        CompilerError: a compile failed.
-        MlgoError: others ask than the inliner.
+        CorpusError: The corpus has no such module.
+        PolicyError: A policy is unknown or does not fit the environment.
+        CompilerError: A compile failed.
+        MlgoError: The task is not inlining alone.
     """
     if env.task.advisors != (INLINING,):
-        raise MlgoError(
-            f"calls are explained where inlining is decided, and this is {env.task.name}: use mlgo/Inline-v0"
-        )
-    found = env.corpus.module(module)
-    compilation = env.compilation(found)
-    timeout = env.setup.settings.timeout
+        raise MlgoError(f"expected an environment of inlining, got {env.task.name}; use mlgo/Inline-v0")
+    compilation = env.compilation(env.corpus.module(module))
+    timeout = env.setup.timeout
     loaded = {name: load_policy(name, env, seed=seed) for name in policies}
-    compiled = []
-    for number, name in enumerate(policies):
-        note(number, _STEPS, "")
-        answers = Answers(env.task, loaded[name], module)
-        compiled.append(compile_placed(compilation, env.task, answers, timeout, foretell=env.setup.settings.calls))
-    first, second = compiled
-    every = differences(first, second)
-    note(2, _STEPS, f"{len(every)} calls differ, {min(measured, len(every))} are measured")
-    exact = _measure(env, module, second, every[:measured])
-    note(3, _STEPS, "the features")
-    asked = {(*decision[:3], decision.callee) for decision in second.decisions}
+    compiles = []
+    for step, name in enumerate(policies):
+        note(step, _STEPS, "")
+        answers = SessionPolicy(env.task, loaded[name], module)
+        compiles.append(run_inline_compile(compilation, env.task, answers, timeout))
+    first, second = compiles
+    found = differences(first, second)
+    note(2, _STEPS, f"{len(found)} calls differ, {min(measured, len(found))} are measured")
+    exact = _measure(env, module, second, found[:measured])
+    note(3, _STEPS, "features")
+    if exact:
+        effects = FeatureEffects(env, loaded, second.decisions)
+        shown = [effects.of(each.decision) for each in exact]
+        exact = [
+            replace(each, features=features, random_policies=random)
+            for each, (features, random) in zip(exact, shown, strict=True)
+        ]
+    baseline = measure_baseline(compilation, timeout).sizes
+    assert baseline is not None, "a plain compile makes an object"
+    decided = {decision.call_site for decision in second.decisions}
     return Explanation(
-        module,
-        env.toolchain.version_text,
-        policies,
-        _baseline(env, module),
-        first,
-        second,
-        [*exact, *every[measured:]],
-        _look_closely(env, loaded, module, second, exact),
-        _changes(first, second),
-        sum(
-            decision.answer != decision.default and (*decision[:3], decision.callee) not in asked
-            for decision in first.decisions
-        ),
-        agreement(exact),
+        module=module,
+        clang=env.toolchain.version_text,
+        policies=policies,
+        baseline=baseline.text,
+        first=first,
+        second=second,
+        differences=[*exact, *found[measured:]],
+        functions=_changes(first, second),
+        only_first=sum(each.answer != each.default and each.call_site not in decided for each in first.decisions),
     )
 
 
-def _baseline(env: CompilerEnv, module: str) -> int:
-    compilation = env.compilation(env.corpus.module(module))
-    sizes = measure_baseline(compilation, env.setup.settings.timeout).sizes
-    assert sizes is not None, "a plain compile goes to its end"
-    return sizes.text
+def differences(first: InlineCompile, second: InlineCompile) -> list[Difference]:
+    """Return the differing decisions of two compiles, the largest credit first.
+
+    The credits add up to `second.text - first.text`.
+    """
+    given = credit(first, second)
+    answers = answers_by_call_site(first.decisions)
+    found = []
+    for index in differing(first.decisions, second.decisions):
+        decision = second.decisions[index]
+        answer = answers.get(decision.call_site)
+        found.append(Difference(index, decision, answer, -float(given.bytes[index]), bool(given.exact[index])))
+    return sorted(found, key=lambda each: (-abs(each.credited), each.decision_index))
 
 
-def _measure(env: CompilerEnv, module: str, second: PlacedCompile, wanted: Sequence[Difference]) -> list[Difference]:
-    """Return differences with their exact bytes: the second policy's episode, each of them made otherwise in turn."""
-    if not wanted:
+def _measure(env: CompilerEnv, module: str, second: InlineCompile, found: Sequence[Difference]) -> list[Difference]:
+    """Return differences with their measured bytes, by counterfactuals of the second policy's episode."""
+    if not found:
         return []
     env.reset(options={"module": module})
     for answer in second.answers:
         env.step(answer)
-    found = env.counterfactual(*(each.place for each in wanted))
-    return [replace(each, measured=round(-made.saved)) for each, made in zip(wanted, found, strict=True)]
+    flipped = env.counterfactual(*(each.decision.site for each in found))
+    return [replace(each, measured=round(-made.saved)) for each, made in zip(found, flipped, strict=True)]
 
 
-def _look_closely(
-    env: CompilerEnv,
-    policies: Mapping[str, Policy],
-    module: str,
-    second: PlacedCompile,
-    found: Sequence[Difference],
-) -> list[Shown]:
-    if not found:
-        return []
-    reader = FeatureReader(env, policies, second.decisions)
-    return [Shown(each, *reader.of(each.decision, module, each.number)) for each in found]
-
-
-def _changes(first: PlacedCompile, second: PlacedCompile) -> list[FunctionChange]:
-    known = {name for made in (first, second) for each in made.decisions for name in (*each.functions, each.callee)}
-    before, after = (with_parts(made.functions.functions, known) for made in (first, second))
+def _changes(first: InlineCompile, second: InlineCompile) -> list[FunctionChange]:
+    names = {name for made in (first, second) for each in made.decisions for name in (*each.functions, each.callee)}
+    before, after = (merge_split_parts(made.functions.functions, names) for made in (first, second))
     changes = [FunctionChange(name, before.get(name, 0), after.get(name, 0)) for name in before.keys() | after.keys()]
     return sorted((each for each in changes if each.change), key=lambda each: (-abs(each.change), each.symbol))

@@ -1,14 +1,31 @@
-"""A call graph as an SVG picture that a page holds; its colours are those of the page."""
+"""A call graph as an SVG picture, callers to the left of their callees; the page's style sheet gives its colours."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
-from mlgo_gym.explanation.call_graph import CallGraph, Edge, Node
-from mlgo_gym.explanation.graph_layout import Place, layered
-from mlgo_gym.explanation.names import readable_component, short_component
+from mlgo_gym.explanation.call_graph import (
+    BOTH_INLINE,
+    BOTH_KEEP,
+    FIRST_INLINES,
+    SECOND_INLINES,
+    CallGraph,
+    Edge,
+    Node,
+)
+from mlgo_gym.explanation.names import readable_context, short_context
 from mlgo_gym.explanation.text import signed
+from mlgo_gym.extras import library
 
+Position = tuple[float, float]
+"""Layer, from 0 on the left, and height in rows."""
+
+_MAX_ITERATIONS = 500
+
+# Sizes in pixels, and the width of a name in characters.
 _WIDTH, _HEIGHT = 196, 40
 _COLUMN, _ROW = 268, 54
 _MARGIN = 12
@@ -16,90 +33,115 @@ _CHARACTERS = 23
 
 
 def picture(graph: CallGraph, policies: tuple[str, str]) -> str:
-    """Return a call graph as SVG, callers to the left of what they call.
+    """Return a call graph as SVG, callers to the left of their callees.
 
-    Classes name what is shown: `node grown`, `shrunk` and `same`; `edge` and the fate of its calls. Each node and edge
-    has a title, which browsers show where the pointer is.
+    Nodes have the classes `node` and `grown`, `shrunk` or `same`; edges have `edge` and their outcome. Each has a
+    title, which browsers show at the pointer.
 
     Raises:
         MissingExtraError: igraph is not installed.
     """
-    layout = layered(len(graph.nodes), [(edge.caller, edge.callee) for edge in graph.edges])
-    every = [place for path in layout.edges for place in path] + layout.nodes
-    width = max((column for column, _ in every), default=0) * _COLUMN + _WIDTH + 2 * _MARGIN
-    height = max((row for _, row in every), default=0) * _ROW + _HEIGHT + 2 * _MARGIN
+    layout = layered_layout(len(graph.nodes), [(edge.caller, edge.callee) for edge in graph.edges])
+    positions = [position for path in layout.edges for position in path] + layout.nodes
+    width = max((column for column, _ in positions), default=0) * _COLUMN + _WIDTH + 2 * _MARGIN
+    height = max((row for _, row in positions), default=0) * _ROW + _HEIGHT + 2 * _MARGIN
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
     drawn = [
         f'<svg class="graph" xmlns="http://www.w3.org/2000/svg" role="img" {size}>',
-        f"<title>{escape(f'Calls among {len(graph.nodes)} functions')}</title>",
+        f"<title>{escape(f'Calls between {len(graph.nodes)} functions')}</title>",
     ]
-    # What differs lies on top.
-    edges = sorted(
-        zip(graph.edges, layout.edges, strict=True), key=lambda pair: pair[0].fate.startswith("both"), reverse=True
-    )
-    drawn += [_edge(graph, edge, path, policies) for edge, path in edges]
-    drawn += [_node(node, place, policies) for node, place in zip(graph.nodes, layout.nodes, strict=True)]
+    # Differing edges are drawn last, on top.
+    pairs = zip(graph.edges, layout.edges, strict=True)
+    ordered = sorted(pairs, key=lambda pair: pair[0].outcome in (FIRST_INLINES, SECOND_INLINES))
+    drawn += [_edge(graph, edge, path, policies) for edge, path in ordered]
+    drawn += [_node(node, position, policies) for node, position in zip(graph.nodes, layout.nodes, strict=True)]
     return "\n".join((*drawn, "</svg>"))
 
 
-def _corner(place: Place) -> tuple[float, float]:
-    return _MARGIN + place[0] * _COLUMN, _MARGIN + place[1] * _ROW
+def _corner(position: Position) -> tuple[float, float]:
+    return _MARGIN + position[0] * _COLUMN, _MARGIN + position[1] * _ROW
 
 
-def _node(node: Node, place: Place, policies: tuple[str, str]) -> str:
-    left, top = _corner(place)
+def _node(node: Node, position: Position, policies: tuple[str, str]) -> str:
+    left, top = _corner(position)
     change = node.second - node.first
     kind = "grown" if change > 0 else "shrunk" if change < 0 else "same"
-    if not node.first and not node.second:
-        below = "no code of its own"
-    elif not node.second:
-        below = f"{node.first:,} → gone"
-    elif not node.first:
-        below = f"new → {node.second:,}"
+    if change:
+        first, second = f"{node.first:,}" if node.first else "new", f"{node.second:,}" if node.second else "removed"
+        sizes = f"{first} → {second}"
     else:
-        below = f"{node.first:,} → {node.second:,}" if change else f"{node.first:,}"
-    title = (
-        f"{readable_component(node.component)}: {node.first:,} bytes by {policies[0]}, {node.second:,} by {policies[1]}"
-    )
+        sizes = f"{node.first:,}" if node.first else "no code of its own"
+    title = f"{readable_context(node.context)}: {node.first:,} bytes, {node.second:,} under {policies[1]}"
     return (
         f'<g class="node {kind}"><title>{escape(title)}</title>'
         f'<rect x="{left:.0f}" y="{top:.0f}" width="{_WIDTH}" height="{_HEIGHT}" rx="5"/>'
-        f'<text x="{left + 9:.0f}" y="{top + 17:.0f}">{escape(short_component(node.component, _CHARACTERS))}</text>'
-        f'<text class="bytes" x="{left + 9:.0f}" y="{top + 32:.0f}">{below}</text>'
+        f'<text x="{left + 9:.0f}" y="{top + 17:.0f}">{escape(short_context(node.context, _CHARACTERS))}</text>'
+        f'<text class="bytes" x="{left + 9:.0f}" y="{top + 32:.0f}">{sizes}</text>'
         f'<text class="bytes change" x="{left + _WIDTH - 9:.0f}" y="{top + 32:.0f}">{signed(change) if change else ""}'
         "</text></g>"
     )
 
 
-def _edge(graph: CallGraph, edge: Edge, path: list[Place], policies: tuple[str, str]) -> str:
-    points = []
-    for place in path:
-        left, top = _corner(place)
-        points += [(left, top + _HEIGHT / 2), (left + _WIDTH, top + _HEIGHT / 2)]
-    forward = path[-1][0] >= path[0][0]
-    if not forward:
-        points = [pair for at in range(0, len(points), 2) for pair in (points[at + 1], points[at])]
+def _edge(graph: CallGraph, edge: Edge, path: list[Position], policies: tuple[str, str]) -> str:
+    is_forward = path[-1][0] >= path[0][0]
+    points: list[Position] = []
+    for position in path:
+        left, top = _corner(position)
+        ends = [(left, top + _HEIGHT / 2), (left + _WIDTH, top + _HEIGHT / 2)]
+        points += ends if is_forward else reversed(ends)
     points = points[1:-1]
     x, y = points[0]
     line = f"M{x:.0f},{y:.0f}"
-    bend = (_COLUMN - _WIDTH) * (0.5 if forward else -0.5)
-    for number, (nx, ny) in enumerate(points[1:]):
-        # Straight on beside the nodes of a layer, and curved from one layer to the next.
+    bend = (_COLUMN - _WIDTH) * (0.5 if is_forward else -0.5)
+    for index, (nx, ny) in enumerate(points[1:]):
+        # Straight through a layer, curved between layers.
         curve = f"C{x + bend:.0f},{y:.0f} {nx - bend:.0f},{ny:.0f} "
-        line += f"{'L' if number % 2 else curve}{nx:.0f},{ny:.0f}"
+        line += f"{'L' if index % 2 else curve}{nx:.0f},{ny:.0f}"
         x, y = nx, ny
-    fates = {
-        "both-keep": "kept by both",
-        "both-inline": "inlined by both",
-        "first-inlines": f"inlined by {policies[0]} alone",
-        "second-inlines": f"inlined by {policies[1]} alone",
+    outcomes = {
+        BOTH_KEEP: "kept by both",
+        BOTH_INLINE: "inlined by both",
+        FIRST_INLINES: f"inlined by {policies[0]} alone",
+        SECOND_INLINES: f"inlined by {policies[1]} alone",
     }
-    caller, callee = (readable_component(graph.nodes[number].component) for number in (edge.caller, edge.callee))
+    caller, callee = (readable_context(graph.nodes[node].context) for node in (edge.caller, edge.callee))
     calls = f"{edge.calls} calls" if edge.calls > 1 else "call"
-    title = f"{caller} → {callee}: {calls} {fates[edge.fate]}"
-    tip, back = points[-1], (-7 if forward else 7)
-    arrow = f"M{tip[0]:.0f},{tip[1]:.0f}l{back},-4v8z"
+    title = f"{caller} → {callee}: {calls} {outcomes[edge.outcome]}"
+    arrow = f"M{x:.0f},{y:.0f}l{-7 if is_forward else 7},-4v8z"
     return (
-        f'<g class="edge {edge.fate}"><title>{escape(title)}</title><path class="line" d="{line}"/>'
+        f'<g class="edge {edge.outcome}"><title>{escape(title)}</title><path class="line" d="{line}"/>'
         f'<path class="tip" d="{arrow}"/></g>'
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Position of each node of a layered graph, and positions along each edge, one for each layer that it crosses."""
+
+    nodes: list[Position]
+    edges: list[list[Position]]
+
+
+def layered_layout(count: int, edges: Sequence[tuple[int, int]]) -> Layout:
+    """Return the layout of a graph of `count` nodes by Sugiyama's method; edges are indices of caller and callee.
+
+    Raises:
+        MissingExtraError: igraph is not installed.
+    """
+    igraph = library("igraph", "the picture of the call graph", "explain")
+    graph = igraph.Graph(n=count, edges=list(edges), directed=True)
+    layers = [round(layer) for _, layer in graph.layout_sugiyama().coords]
+    paths, pieces = [], []
+    for caller, callee in edges:
+        # A node in each layer between them lets a long edge pass between the other nodes.
+        step = 1 if layers[callee] > layers[caller] else -1
+        between = range(layers[caller] + step, layers[callee], step)
+        path = [caller, *range(len(layers), len(layers) + len(between)), callee]
+        layers += between
+        paths.append(path)
+        pieces += [pair if step > 0 else pair[::-1] for pair in pairwise(path)]
+    graph = igraph.Graph(n=len(layers), edges=pieces, directed=True)
+    heights = [height for height, _ in graph.layout_sugiyama(layers=layers, maxiter=_MAX_ITERATIONS).coords]
+    top = min(heights, default=0.0)
+    positions = [(layer, height - top) for layer, height in zip(layers, heights, strict=True)]
+    return Layout(positions[:count], [[positions[node] for node in path] for path in paths])

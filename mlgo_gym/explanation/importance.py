@@ -1,126 +1,126 @@
-"""Which features a policy listens to: what changes where it is shown those of another decision (Breiman 2001).
+"""Permutation importance of a policy's features (Breiman, 2001).
 
-Permutation importance on decisions says how many of its answers a feature has a part in; on bytes, how much smaller the
-code is because the policy sees it, by compiles in which it does not. Features that say nearly the same, as estimates of
-one thing do, stand in for each other, so that each alone looks less important than both.
+Each feature gets the values of other decisions. On recorded decisions this gives the share of actions that change; in
+compiles it gives the change of the cost. Features with nearly the same information replace each other, so each of them
+looks less important than both together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, NoDecisionError
-from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.intervals import estimates
 from mlgo_gym.evaluation.summary import Change
-from mlgo_gym.explanation.played import (
-    Blindfolded,
-    Seen,
-    answers,
+from mlgo_gym.explanation.recorded_decisions import (
+    PermutedPolicy,
+    RecordedDecision,
+    Rows,
+    actions_on,
+    default_column,
     feature_groups,
-    meanings,
-    own_choice,
-    seen_groups,
+    feature_meanings,
 )
 from mlgo_gym.explanation.shapley import shapley_values
+from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import Policy, load_policy
-from mlgo_gym.policies.call_features import CALL_FEATURES
-from mlgo_gym.policies.loading import with_calls
-from mlgo_gym.scheduling import Backlog, EachAlone, Lost, workers
+from mlgo_gym.policies.loading import with_callee_features
+from mlgo_gym.scheduling import Execution, ItemQueue, SequentialRunner, WorkerFailure
 
-_REPEATS = 3
-_MOST_DECISIONS = 4000
-_WHOLE = ""
+_REPEATS = 3  # permutations of each feature
+_MAX_DECISIONS = 4000
+_UNPERMUTED = ""
 
 Item = tuple[str, str]
-"""A module, and the feature that the policy does not see there; empty: it sees all."""
+"""A module and the permuted feature; empty without permutation."""
+
+Episode = tuple[float, list[RecordedDecision]]
+"""Cost relative to clang's own, and the decisions; none with a permuted feature."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureImportance:
-    """How much a policy depends on one feature.
+    """The importance of one feature.
 
     Attributes:
-        name: the feature; the name of its tensor where it has several columns.
-        meaning: what it says, with its unit; empty where that is not known.
-        decisions: the share of the decisions that come out otherwise with the feature of another decision.
-        cost: the change of the geometric mean of the metric where the policy does not see the feature; None where that
-            was not compiled. 0.02 is 2 % more.
-        cost_interval: its 95 % interval; None where there are fewer than two modules.
-        shap: the mean of the absolute Shapley values; None without.
+        name: Name of the feature; a tensor with several columns is one feature.
+        meaning: Meaning with its unit; empty if unknown.
+        changed: Share of actions that change with the value of another decision.
+        cost: Relative change of the geometric mean cost with permuted values: 0.02 is 2 % more. None if not measured.
+        cost_interval: 95 % interval of `cost`; None with fewer than two modules.
+        shap: Mean absolute Shapley value; None without.
     """
 
     name: str
     meaning: str
-    decisions: float
+    changed: float
     cost: float | None = None
     cost_interval: tuple[float, float] | None = None
     shap: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Importances:
-    """What a policy listens to.
+class ImportanceResult:
+    """The importance of all features of a policy.
 
     Attributes:
-        features: each feature, the most important first.
-        modules: how many modules the policy decided in.
-        decisions: how many decisions it made there.
-        asked: about how many of these it was asked again, drawn at random.
-        failed: the modules on which it failed, with the reason.
+        features: The features, the most important first.
+        modules: Number of modules with decisions.
+        decisions: Number of decisions in them.
+        sampled: Number of these decisions that were permuted, drawn at random.
+        failed: Error message of each module on which the policy failed.
     """
 
     features: list[FeatureImportance]
     modules: int
     decisions: int
-    asked: int
+    sampled: int
     failed: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Importance:
-    """What is to be found out.
+    """Measures the importance of a policy's features.
 
     Attributes:
-        corpus: what `open_corpus` takes.
-        policy: what `load_policy` takes; it answers equal observations alike.
-        environment: the environment's id.
-        arguments: its other arguments.
-        compiled: for how many features modules are compiled without them, those first that decide most.
-        shap: over how many decisions Shapley values are taken; 0 for none.
-        seed: the source of chance.
-        limit: take so many modules, drawn at random.
-        largest: leave out modules with more bytes of bitcode.
+        corpus: The corpus, as in `open_corpus()`.
+        policy: A deterministic policy, as in `load_policy()`.
+        environment: Id of the environment.
+        arguments: Further arguments of the environment.
+        cost_features: Number of features whose cost is measured by compiles, those with the most changed actions first.
+        shap: Number of decisions with Shapley values; 0 for none.
+        seed: Seed of the random generator.
+        limit: Maximum number of modules, drawn at random.
+        largest: Maximum size of a module in bytes of bitcode.
     """
 
     corpus: str
     policy: str
     environment: str = "mlgo/Inline-v0"
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    compiled: int = 6
+    cost_features: int = 6
     shap: int = 0
     seed: int = 0
     limit: int | None = None
     largest: int | None = None
-    _pool: npt.NDArray[np.float32] | None = None
+    _pool: Rows | None = None
 
     def make(self) -> CompilerEnv:
         """Return the environment.
 
         Raises:
-            MlgoError: it cannot be made, or its observations are not flat.
+            MlgoError: The environment cannot be made, or its observations are not flat.
         """
-        arguments = with_calls({**self.arguments, "corpus": self.corpus}, [self.policy])
+        arguments = with_callee_features({**self.arguments, "corpus": self.corpus}, [self.policy])
         env = make_environment(self.environment, arguments)
-        if env.setup.settings.observation != "flat":
-            raise MlgoError("the features of flat observations are permuted; leave observation= out")
+        if env.setup.options.observation != "flat":
+            raise MlgoError(f"expected observation='flat', got {env.setup.options.observation!r}; omit the argument")
         return env
 
     def modules(self, env: CompilerEnv) -> list[str]:
@@ -130,144 +130,131 @@ class Importance:
         return names[: self.limit]
 
     def steps(self, env: CompilerEnv) -> int:
-        """Return how many episodes there will be, at most."""
-        of_calls = len(CALL_FEATURES) if env.setup.settings.calls else 0
-        features = len(feature_groups(env.feature_names)) + of_calls
-        return len(self.modules(env)) * (1 + min(self.compiled, features))
+        """Return the maximum number of episodes."""
+        return len(self.modules(env)) * (1 + min(self.cost_features, len(feature_groups(env.feature_names))))
 
-    def find(self, jobs: int = 1, note: Callable[[], None] = lambda: None) -> Importances:
-        """Return what the policy listens to.
+    def run(self, execution: Execution = Execution(), note: Callable[[], None] = lambda: None) -> ImportanceResult:
+        """Measure the importance of each feature.
 
         Args:
-            jobs: how many processes compile.
-            note: called after each episode.
+            execution: Worker processes of this machine. Default: this process.
+            note: Called after each episode.
 
         Raises:
-            MlgoError: the environment or the policy cannot be made, no module has a decision, or the policy answers
-                the same question in two ways.
-            MissingExtraError: Shapley values are wanted, and shap is not installed.
+            MlgoError: The environment or the policy cannot be made, no module has a decision, or the policy is random.
+            MissingExtraError: shap is not installed, and Shapley values are requested.
         """
         env = self.make()
         policy = load_policy(self.policy, env, seed=self.seed)
         names = self.modules(env)
-        episodes, failed = self._run([(name, _WHOLE) for name in names], jobs, note)
-        costs = {name: cost for (name, _), (cost, _) in episodes.items()}
-        every = [seen for name in names if (name, _WHOLE) in episodes for seen in episodes[name, _WHOLE][1]]
+        episodes, failed = self._run([(name, _UNPERMUTED) for name in names], execution, note)
+        recorded = {name: episodes[name, _UNPERMUTED][1] for name in names if (name, _UNPERMUTED) in episodes}
+        every = [decision for decisions in recorded.values() for decision in decisions]
         if not every:
-            raise MlgoError(
-                f"decisions of {self.policy} were wanted, and no module of {self.corpus} gave one: {failed}"
-            )
+            raise MlgoError(f"expected decisions of {self.policy} in {self.corpus}, got none; failures: {failed}")
         generator = np.random.default_rng(self.seed)
-        drawn = generator.permutation(len(every))[:_MOST_DECISIONS]
-        asked = [every[number] for number in drawn]
-        found = self._on_decisions(env, policy, asked, generator)
+        sampled = [every[index] for index in generator.permutation(len(every))[:_MAX_DECISIONS]]
+        pool = np.stack([decision.row for decision in sampled])
+        found = self._changed_actions(env, policy, sampled, pool, generator)
         if self.shap:
-            pool = np.stack([each.row for each in asked])
             values = shapley_values(env, policy, pool, self.shap, self.seed)
-            found = _with_shapley(found, values, seen_groups(env, policy))
-        found.sort(key=lambda each: -each.decisions)
-        hidden = [each.name for each in found[: self.compiled] if each.decisions]
-        blind = replace(self, _pool=np.stack([each.row for each in asked]))
-        with_decisions = [name for name in names if episodes.get((name, _WHOLE), (0.0, []))[1]]
-        hid, more = blind._run([(name, feature) for feature in hidden for name in with_decisions], jobs, note)
-        found = [self._on_cost(env, each, costs, hid) if each.name in hidden else each for each in found]
-        found.sort(key=lambda each: (each.cost is None, -(each.cost or 0.0), -each.decisions))
-        return Importances(found, len(with_decisions), len(every), len(asked), failed | more)
+            groups = feature_groups(env.feature_names)
+            shares = {name: np.abs(values[:, columns].sum(axis=1)).mean() for name, columns in groups.items()}
+            found = [replace(each, shap=float(shares[each.name])) for each in found]
+        found.sort(key=lambda each: -each.changed)
+        chosen = [each.name for each in found[: self.cost_features] if each.changed]
+        modules = [name for name, decisions in recorded.items() if decisions]
+        permuting = replace(self, _pool=pool)
+        items = [(name, feature) for feature in chosen for name in modules]
+        permuted, more_failed = permuting._run(items, execution, note)
+        costs = {name: cost for (name, _), (cost, _) in episodes.items()}
+        found = [self._with_cost(env, each, costs, permuted) if each.name in chosen else each for each in found]
+        found.sort(key=lambda each: (each.cost is None, -(each.cost or 0.0), -each.changed))
+        return ImportanceResult(found, len(modules), len(every), len(sampled), failed | more_failed)
 
-    def _on_decisions(
-        self, env: CompilerEnv, policy: Policy, asked: Sequence[Seen], generator: np.random.Generator
-    ) -> list[FeatureImportance]:
-        own = own_choice(env)
-        rows = np.stack([each.row for each in asked])
-        before = answers(policy, asked, rows, own)
-        if answers(policy, asked, rows, own) != before:
-            raise MlgoError(f"{self.policy} answers the same question in two ways, so no feature of it can be weighed")
-        means = meanings(env)
-        found = []
-        for name, columns in seen_groups(env, policy).items():
-            changed = 0
-            for _ in range(_REPEATS):
-                shuffled = rows.copy()
-                shuffled[:, columns] = rows[generator.permutation(len(rows))][:, columns]
-                # Whoever is shown what it was shown before answers the same.
-                other = np.flatnonzero((shuffled != rows).any(axis=1))
-                if len(other):
-                    after = answers(policy, [asked[int(number)] for number in other], shuffled[other], own)
-                    changed += sum(answer != before[number] for number, answer in zip(other, after, strict=True))
-            found.append(FeatureImportance(name, means.get(name, ""), float(changed) / (_REPEATS * len(rows))))
-        return found
-
-    def _on_cost(
+    def _changed_actions(
         self,
         env: CompilerEnv,
-        each: FeatureImportance,
-        costs: Mapping[str, float],
-        hidden: Mapping[Item, tuple[float, list[Seen]]],
+        policy: Policy,
+        sampled: Sequence[RecordedDecision],
+        rows: Rows,
+        generator: np.random.Generator,
+    ) -> list[FeatureImportance]:
+        column = default_column(env)
+        before = actions_on(policy, sampled, rows, column)
+        if actions_on(policy, sampled, rows, column) != before:
+            raise MlgoError(
+                f"expected a deterministic policy, got {self.policy}, which answers equal decisions in two ways"
+            )
+        meanings = feature_meanings(env)
+        found = []
+        for name, columns in feature_groups(env.feature_names).items():
+            changed = 0
+            for _ in range(_REPEATS):
+                permuted = rows.copy()
+                permuted[:, columns] = rows[generator.permutation(len(rows))][:, columns]
+                others = np.flatnonzero((permuted != rows).any(axis=1)).tolist()
+                if others:
+                    after = actions_on(policy, [sampled[index] for index in others], permuted[others], column)
+                    changed += sum(action != before[index] for index, action in zip(others, after, strict=True))
+            found.append(FeatureImportance(name, meanings.get(name, ""), float(changed) / (_REPEATS * len(rows))))
+        return found
+
+    def _with_cost(
+        self, env: CompilerEnv, each: FeatureImportance, costs: Mapping[str, float], permuted: Mapping[Item, Episode]
     ) -> FeatureImportance:
-        there = [name for name, feature in hidden if feature == each.name]
-        pairs = tuple((hidden[name, each.name][0], costs[name]) for name in there)
-        mean = estimates(Change(pairs, tuple(env.corpus.project(name) for name in there))).mean
-        return replace(each, cost=mean.value, cost_interval=mean.interval) if pairs else each
+        names = [name for name, feature in permuted if feature == each.name]
+        if not names:
+            return each
+        pairs = tuple((permuted[name, each.name][0], costs[name]) for name in names)
+        mean = estimates(Change(pairs, tuple(env.corpus.project(name) for name in names))).mean
+        return replace(each, cost=mean.value, cost_interval=mean.interval)
 
     def _run(
-        self, items: Sequence[Item], jobs: int, note: Callable[[], None]
-    ) -> tuple[dict[Item, tuple[float, list[Seen]]], dict[str, str]]:
-        """Return the cost of each episode and its decisions, and why others failed."""
-        done: dict[Item, tuple[float, list[Seen]]] = {}
+        self, items: Sequence[Item], execution: Execution, note: Callable[[], None]
+    ) -> tuple[dict[Item, Episode], dict[str, str]]:
+        """Return the finished episodes, and the errors of the others by module."""
+        done: dict[Item, Episode] = {}
         failed: dict[str, str] = {}
-        for item, result in self._results(items, jobs):
-            if isinstance(result, Lost):
-                failed[item[0]] = str(result)
-            elif isinstance(result, str):
-                failed[item[0]] = result
-            elif result is not None:
-                done[item] = result
-            note()
+        with execution.workers(self.runner) as running, closing(running.run(ItemQueue(items))) as results:
+            for item, result in results:
+                if isinstance(result, WorkerFailure | str):
+                    failed[item[0]] = str(result)
+                elif result is not None:
+                    done[item] = result
+                note()
         return done, failed
 
-    def _results(
-        self, items: Sequence[Item], jobs: int
-    ) -> Generator[tuple[Item, tuple[float, list[Seen]] | str | Lost | None], None, None]:
-        with workers(self.runner, jobs) as running, closing(running.run(Backlog(items))) as results:
-            yield from results
-
-    def runner(self, room: int) -> EachAlone[Item, tuple[float, list[Seen]] | str | None]:
-        """Return what runs episodes, one after the other."""
+    def runner(self, room: int) -> SequentialRunner[Item, Episode | str | None]:
+        """Return the runner of episodes, for a worker."""
         del room
         env = self.make()
         policy = load_policy(self.policy, env, seed=self.seed)
-        return EachAlone(lambda item: self._episode(env, policy, item))
+        return SequentialRunner(lambda item: self._episode(env, policy, item))
 
-    def _episode(self, env: CompilerEnv, policy: Policy, item: Item) -> tuple[float, list[Seen]] | str | None:
-        """Return cost and decisions of an episode, why it failed, or None where the module has no decision."""
-        name, hidden = item
-        if hidden:
+    def _episode(self, env: CompilerEnv, policy: Policy, item: Item) -> Episode | str | None:
+        """Return an episode, its error message, or None for a module without decisions."""
+        name, feature = item
+        if feature:
             assert self._pool is not None
-            columns = seen_groups(env, policy)[hidden]
-            policy = Blindfolded(policy, columns, self._pool, own_choice(env), self.seed)
+            columns = feature_groups(env.feature_names)[feature]
+            policy = PermutedPolicy(policy, columns, self._pool, default_column(env), self.seed)
         try:
             observation, info = env.reset(options={"module": name})
         except NoDecisionError:
             return None
         except MlgoError as error:
             return str(error)
-        seen = []
-        over = False
-        while not over:
-            if hidden:
+        recorded = []
+        is_over = False
+        while not is_over:
+            if feature:
                 action = policy.act(observation, info)
             else:
-                seen.append(Seen.of(policy, observation, info))
-                action = seen[-1].answer(policy, seen[-1].row, info)
+                recorded.append(RecordedDecision.of(observation, info))
+                action = recorded[-1].act(policy, recorded[-1].row, info)
             observation, _, terminated, truncated, info = env.step(action)
-            over = terminated or truncated
+            is_over = terminated or truncated
         if "error" in info:
             return str(info["error"]["message"])
-        return 1.0 - float(info["reduction"]), seen
-
-
-def _with_shapley(
-    found: Sequence[FeatureImportance], values: npt.NDArray[np.float64], groups: Mapping[str, Sequence[int]]
-) -> list[FeatureImportance]:
-    """Return importances with the mean of the absolute Shapley values, those of a feature's columns together."""
-    return [replace(each, shap=float(np.abs(values[:, groups[each.name]].sum(axis=1)).mean())) for each in found]
+        return 1.0 - float(info["reduction"]), recorded

@@ -1,81 +1,67 @@
-"""Symbols as a person reads them."""
+"""Readable names of functions."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 
-from mlgo_gym.errors import MissingExtraError, MlgoError
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.extras import library
+from mlgo_gym.session.protocol.decision import functions_of
 
+# ABI tags, and the inline namespaces of standard libraries.
 _NOISE = re.compile(r"\[abi:\w+\]|(?<=std::)__\w+::")
-"""What a person does not look for in a name: ABI tags, and the inline namespaces of standard libraries."""
 
 _PARTS = re.compile(r"operator(?:\(\)|<=>|<<=?|>>=?|->\*?|<=?|>=?)|\(anonymous namespace\)|[<>()]")
 
-
-@lru_cache(maxsize=1)
-def _demangler() -> Callable[[str], str]:
-    """Return the C++ runtime's own demangler.
-
-    Raises:
-        MissingExtraError: cxxfilt is not installed.
-        MlgoError: there is no C++ runtime on this machine.
-    """
-    try:
-        import cxxfilt
-    except ImportError as error:
-        raise MissingExtraError("showing names of C++ functions", "explain") from error
-    invalid, missing = cxxfilt.InvalidName, cxxfilt.LibraryNotFound
-    try:
-        cxxfilt.demangle("_Z1fv")
-    except missing as error:
-        raise MlgoError(
-            f"the C++ runtime's demangler was wanted, and there is none ({error}): install libstdc++ or libc++abi"
-        ) from error
-
-    def demangle(symbol: str) -> str:
-        try:
-            name: str = cxxfilt.demangle(symbol)
-        except invalid:
-            return symbol
-        return name
-
-    return demangle
+_MORE = "..."
+"""Name that clang prints instead of the eleventh function of a context and those after it."""
 
 
 @lru_cache(maxsize=65536)
 def readable(symbol: str) -> str:
-    """Return a function's symbol as its source has it: `_Z1fv` is `f()`. What is not mangled is returned as it is.
-
-    ABI tags and inline namespaces of standard libraries, as in `std::__1::string`, are left out.
+    """Return the demangled name of a symbol, without ABI tags and inline namespaces: `_Z1fv` is `f()`.
 
     Raises:
-        MissingExtraError: the symbol is mangled, and cxxfilt is not installed.
-        MlgoError: the symbol is mangled, and this machine has no C++ runtime.
+        MissingExtraError: The symbol is mangled, and cxxfilt is not installed.
+        MlgoError: The symbol is mangled, and the machine has no C++ runtime.
     """
-    return _NOISE.sub("", _demangler()(symbol)) if symbol.startswith(("_Z", "__Z")) else symbol
+    if not symbol.startswith(("_Z", "__Z")):
+        return symbol
+    cxxfilt = library("cxxfilt", "showing names of C++ functions", "explain")
+    try:
+        return _NOISE.sub("", cxxfilt.demangle(symbol))
+    except cxxfilt.InvalidName:
+        return symbol
+    except cxxfilt.LibraryNotFound as error:
+        raise MlgoError(f"expected a C++ runtime to demangle names, got none ({error}); install libstdc++") from error
 
 
-def readable_component(component: str) -> str:
-    """Return a component of the call graph, symbols with `", "` between, as a person reads it."""
-    first, *others = component.split(", ")
-    return readable(first) + (f" and {len(others)} more that call each other" if others else "")
+def _first_and_others(context: str) -> tuple[str, str]:
+    """Return the first function of a context and the number of others, with a `+` if clang printed only some."""
+    named = [function for function in functions_of(context) if function != _MORE]
+    others = f"{len(named) - 1}{'+' if _MORE in functions_of(context) else ''}"
+    return readable(named[0]), "" if others == "0" else others
 
 
-def short_component(component: str, most: int) -> str:
-    """Return a component in at most so many characters: its first function, and how many others there are."""
-    first, *others = component.split(", ")
-    more = f" +{len(others)}" if others else ""
-    return shortened(readable(first), most - len(more)) + more
+def readable_context(context: str) -> str:
+    """Return a readable name of a context."""
+    first, others = _first_and_others(context)
+    return first + (f" and {others} more that call each other" if others else "")
 
 
-def shortened(name: str, most: int) -> str:
-    """Return a readable name in at most so many characters: without template arguments and parameters.
+def short_context(context: str, width: int) -> str:
+    """Return the first function of a context and the number of others, in at most `width` characters."""
+    first, others = _first_and_others(context)
+    suffix = f" +{others}" if others else ""
+    return shortened(first, width - len(suffix)) + suffix
 
-    Where that is too long, scopes are left out from the left, and then the end of what is left.
 
-    `std::vector<int>::push_back(int const&)` is `std::vector::push_back`.
+def shortened(name: str, width: int) -> str:
+    """Return a readable name in at most `width` characters, without template arguments and parameters.
+
+    A longer name loses scopes from the left, then its end. `std::vector<int>::push_back(int const&)` becomes
+    `std::vector::push_back`.
     """
     plain: list[str] = []
     depth = 0
@@ -94,10 +80,10 @@ def shortened(name: str, most: int) -> str:
     if depth == 0:
         plain.append(name[at:])
     text = "".join(plain).strip()
-    # A template's name comes after its return type.
+    # The name of a template follows its return type.
     text = text if " operator" in f" {text}" else text.removesuffix(" const").split(" ")[-1] or text
     scopes = text.split("::")
-    while len(text) > most and len(scopes) > 1:
+    while len(text) > width and len(scopes) > 1:
         del scopes[0]
         text = "::".join(scopes)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -1,4 +1,4 @@
-"""Shapley values of a policy's features, by the library SHAP (Lundberg and Lee 2017)."""
+"""Shapley values of a policy's features, by the library SHAP (Lundberg and Lee, 2017)."""
 
 from __future__ import annotations
 
@@ -9,48 +9,36 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import MissingExtraError, MlgoError
-from mlgo_gym.explanation.played import Seen, answers, own_choice, preferences
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.explanation.recorded_decisions import RecordedDecision, Rows, actions_on, default_column, logits_on
+from mlgo_gym.extras import library
 from mlgo_gym.policies import Policy
 
-_BACKGROUND = 50
+_BACKGROUND = 50  # decisions that stand for the average
 
 
-def shapley_values(
-    env: CompilerEnv, policy: Policy, pool: npt.NDArray[np.float32], decisions: int, seed: int
-) -> npt.NDArray[np.float64]:
-    """Return what each feature adds to a policy's preference for action 1, against what it sees on the average.
+def shapley_values(env: CompilerEnv, policy: Policy, pool: Rows, decisions: int, seed: int) -> npt.NDArray[np.float64]:
+    """Return the Shapley values of the features for a policy's preference for action 1.
 
-    The preference is the logit of a network, and of any other policy its answer, 0 or 1.
-
-    Args:
-        env: the environment; its actions are no and yes.
-        policy: the policy.
-        pool: float32 of shape (at least 2, features): decisions.
-        decisions: of so many of them values are taken.
-        seed: the source of chance.
-
-    Returns:
-        float64 of shape (decisions, features).
+    The preference is the logit of a network, and the action of any other policy. The pool has at least two decisions;
+    the values are float64 of shape (decisions, features).
 
     Raises:
         MissingExtraError: shap is not installed.
-        MlgoError: there are other actions.
+        MlgoError: The environment has other actions.
     """
     if not isinstance(env.action_space, gym.spaces.Discrete) or env.action_space.n != 2:
-        raise MlgoError(f"Shapley values are of a yes or no, and the actions are {env.action_space}: leave --shap out")
-    try:
-        import shap
-    except ImportError as error:
-        raise MissingExtraError("Shapley values", "shap") from error
-    own = own_choice(env)
+        raise MlgoError(f"expected two actions for Shapley values, got {env.action_space}; use --shap 0")
+    shap = library("shap", "Shapley values", "shap")
+    column = default_column(env)
 
     def preference(rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         narrow = np.asarray(rows, np.float32)
-        logits = preferences(policy, narrow)
+        logits = logits_on(policy, narrow)
         if logits is not None:
             return np.asarray(logits, float)
-        return np.array(answers(policy, [Seen(row, None, 0, "") for row in narrow], narrow, own), float)
+        decisions = [RecordedDecision(row, None, 0, "") for row in narrow]
+        return np.array(actions_on(policy, decisions, narrow, column), float)
 
     chosen = np.random.default_rng(seed).permutation(len(pool))
     masker = shap.maskers.Independent(pool[chosen[:_BACKGROUND]], max_samples=_BACKGROUND)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from mlgo_gym.explanation.call_sites import Difference
-from mlgo_gym.explanation.explanation import Explanation, Shown
-from mlgo_gym.explanation.leading_features import LeadingFeature
-from mlgo_gym.explanation.names import readable, short_component, shortened
+from mlgo_gym.explanation.explanation import Difference, Explanation
+from mlgo_gym.explanation.feature_effects import FeatureEffect
+from mlgo_gym.explanation.names import readable, short_context, shortened
 
 WIDTH = 80
-_FUNCTIONS = 12
-_MOST_FEATURES = 6
-_MOST_DECIDING = 3
+_MAX_FUNCTIONS = 12
+_MAX_FEATURES = 6
+_MAX_DECISIVE = 3
 
 
 def as_text(explanation: Explanation) -> str:
@@ -25,95 +24,78 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     first, second = explanation.policies
     yield f"{explanation.module}, clang {explanation.clang}: {second} against {first}"
     yield ""
-    width = max(len("clang alone"), len(first), len(second))
-    rows = (("clang alone", explanation.baseline), (first, explanation.first.text), (second, explanation.second.text))
-    for name, text in rows:
-        change = text / max(explanation.baseline, 1) - 1
-        yield f"  {name:<{width}} {text:>11,} bytes" + (f" {change:+8.2%}" if name != "clang alone" else "")
+    width = max(len("plain clang"), len(first), len(second))
+    yield f"  {'plain clang':<{width}} {explanation.baseline:>11,} bytes"
+    for name, text in ((first, explanation.first.text), (second, explanation.second.text)):
+        yield f"  {name:<{width}} {text:>11,} bytes {text / max(explanation.baseline, 1) - 1:+8.2%}"
     yield ""
     if not explanation.differences:
-        yield from _filled(f"The two decide alike about all {len(explanation.second.decisions)} calls.")
+        yield from _filled(f"Both policies give the same answers to all {len(explanation.second.decisions)} calls.")
         return
     yield from _filled(overview(explanation))
     yield ""
-    yield f"Calls decided differently, {second} against {first}; bytes by credit, and measured"
-    for number, shown in enumerate(explanation.shown, start=1):
+    yield f"Calls with different answers, {second} against {first}"
+    for number, measured in enumerate(explanation.measured, start=1):
         yield ""
-        yield from _shown(number, shown, explanation.policies)
-    rest = explanation.differences[len(explanation.shown) :]
-    if rest:
+        yield from _measured(number, measured, explanation.policies)
+    if rest := explanation.unmeasured:
         total = sum(each.credited for each in rest)
-        yield ""
         every = len(explanation.differences)
-        yield from _filled(f"{len(rest):,} more, credited {total:+,.0f} bytes together: --show {every}")
+        yield ""
+        yield from _filled(f"{len(rest):,} more calls, with {total:+,.0f} bytes of credit in total: --show {every}")
     yield ""
     yield f"{'Functions that changed':<42}{shortened(first, 12):>12}{shortened(second, 12):>13}{'change':>11}"
-    for function in explanation.functions[:_FUNCTIONS]:
+    for function in explanation.functions[:_MAX_FUNCTIONS]:
         name = shortened(readable(function.symbol), 40)
         yield f"  {name:<40}{function.first:>12,}{function.second:>13,}{function.change:>+11,}"
-    others = explanation.functions[_FUNCTIONS:]
-    if others:
-        change = sum(each.change for each in others)
-        yield f"  {f'and {len(others):,} more':<65}{change:>+11,}"
+    if others := explanation.functions[_MAX_FUNCTIONS:]:
+        yield f"  {f'{len(others):,} more':<65}{sum(each.change for each in others):>+11,}"
 
 
 def overview(explanation: Explanation) -> str:
-    """Return in a few sentences how the two differ."""
+    """Return a summary of the difference in a few sentences."""
     first, second = explanation.policies
     found, change = explanation.differences, explanation.change
-    more = sum(each.decision.answer for each in found)
-    size = f"{abs(change):,} bytes {'larger' if change > 0 else 'smaller'}" if change else "of the same size"
-    asked = len(explanation.first.decisions), len(explanation.second.decisions)
+    inlined = sum(each.decision.answer for each in found)
+    size = f"{abs(change):,} bytes {'larger' if change > 0 else 'smaller'}" if change else "of equal size"
     sentences = [
-        f"{second} was asked about {asked[1]:,} calls and {first} about {asked[0]:,}.",
-        f"They decide {len(found):,} differently: {second} inlines {more:,} of these and keeps {len(found) - more:,}.",
-        f"What it makes is {size}, in {len(explanation.functions):,} functions that changed.",
+        f"{second} decides {len(explanation.second.decisions):,} calls, {first} {len(explanation.first.decisions):,}.",
+        f"{len(found):,} answers differ: {second} inlines {inlined:,} of them and keeps {len(found) - inlined:,}.",
+        f"The code of {second} is {size}; {len(explanation.functions):,} functions changed.",
     ]
     if explanation.only_first:
-        sentences.append(
-            f"{first} was also asked about {explanation.only_first:,} calls that {second} never saw, and did not do "
-            "there as clang would."
-        )
-    near = explanation.agreement
-    if near.measured:
-        sentences.append(
-            f"Of {near.measured} that were measured exactly, credit is equal in {near.equal} and has the right sign "
-            f"in {near.same_sign} of the {near.moved} that moved anything."
-        )
+        sentences.append(f"{first} also decides {explanation.only_first:,} other calls against clang's own choice.")
     return " ".join(sentences)
 
 
-def _shown(number: int, shown: Shown, policies: tuple[str, str]) -> Iterator[str]:
-    each = shown.difference
+def _measured(number: int, each: Difference, policies: tuple[str, str]) -> Iterator[str]:
     decision = each.decision
-    caller, callee = short_component(decision.component, 34), shortened(readable(decision.callee), 34)
-    yield f"{number:>3}. {caller} calls {callee}"
+    yield f"{number:>3}. {short_context(decision.context, 34)} calls {shortened(readable(decision.callee), 34)}"
     yield f"     {_answers(each, policies)}"
-    measured = "not measured" if each.measured is None else f"measured {each.measured:+,}"
-    yield f"     credit {each.credited:+,.0f}{' (alone)' if each.alone else ''}, {measured}"
-    for name in shown.unsteady:
-        yield f"     {name} answers this question now so, now otherwise"
-    for feature in shown.features[:_MOST_FEATURES]:
-        yield f"     {feature.name:<37} {number_text(feature.value):>9}  median {number_text(feature.median):>8}" + (
-            "  !" if feature.decides else ""
-        )
-    deciding = [feature for feature in shown.features if feature.decides]
-    if deciding:
-        yield from _filled(f"! {decides_text(deciding)}", 5)
+    yield f"     credit {each.credited:+,.0f}{' (exact)' if each.exact else ''}, measured {each.measured or 0:+,} bytes"
+    for name in each.random_policies:
+        yield f"     {name} is random: it answers this call in two ways"
+    for feature in each.features[:_MAX_FEATURES]:
+        mark = "  !" if feature.decisive_for else ""
+        value, median = number_text(feature.value), number_text(feature.median)
+        yield f"     {feature.name:<37} {value:>9}  median {median:>8}{mark}"
+    if decisive := [feature for feature in each.features if feature.decisive_for]:
+        yield from _filled(f"! {decisive_text(decisive)}", 5)
 
 
-def decides_text(deciding: Sequence[LeadingFeature]) -> str:
-    """Return in a sentence what single features decided, those that count most first."""
-    by: dict[tuple[str, ...], list[LeadingFeature]] = {}
-    for feature in deciding:
-        by.setdefault(feature.decides, []).append(feature)
+def decisive_text(decisive: Sequence[FeatureEffect]) -> str:
+    """Return a sentence about decisive features, those with the largest logit changes first."""
+    by_policies: dict[tuple[str, ...], list[FeatureEffect]] = {}
+    for feature in decisive:
+        by_policies.setdefault(feature.decisive_for, []).append(feature)
     sentences = []
-    for names, features in by.items():
-        features.sort(key=lambda feature: -max(map(abs, feature.pushes.values()), default=0.0))
+    for names, features in by_policies.items():
+        features.sort(key=lambda feature: -max(map(abs, feature.logit_changes.values()), default=0.0))
         values = [f"{feature.name} were {number_text(feature.median)}" for feature in features]
-        more = f", or any of {len(values) - _MOST_DECIDING} others its median" if len(values) > _MOST_DECIDING else ""
+        hidden = len(values) - _MAX_DECISIVE
+        more = f", or any of {hidden} others its median" if hidden > 0 else ""
         sentences.append(
-            f"{' and '.join(names)} would decide otherwise if {' or '.join(values[:_MOST_DECIDING])}{more}"
+            f"{' and '.join(names)} would answer differently if {' or '.join(values[:_MAX_DECISIVE])}{more}"
         )
     return "; ".join(sentences)
 
@@ -124,18 +106,18 @@ def signed(value: float) -> str:
 
 
 def answer_text(answer: int | None) -> str:
-    """Return an answer in a word."""
-    return "was not asked" if answer is None else "inlines" if answer else "keeps the call"
+    """Return an answer in words."""
+    return "has no such call" if answer is None else "inlines" if answer else "keeps the call"
 
 
 def _answers(each: Difference, policies: tuple[str, str]) -> str:
-    own = "inline" if each.decision.default else "keep"
+    default = "inlines" if each.decision.default else "keeps"
     first, second = (shortened(name, 20) for name in policies)
-    return f"{first} {answer_text(each.first)}, {second} {answer_text(each.decision.answer)} (clang would {own})"
+    return f"{first} {answer_text(each.first)}, {second} {answer_text(each.decision.answer)} (clang {default} it)"
 
 
 def number_text(value: float) -> str:
-    """Return a number without what it does not need."""
+    """Return a number without needless digits."""
     return f"{value:,.0f}" if value == round(value) else f"{value:,.3g}"
 
 

@@ -1,1 +1,1 @@
-"""A leaderboard in a folder: submissions by the protocol of the benchmark, each made again before it counts."""
+"""A leaderboard in a folder: submissions by the benchmark protocol, each reproduced before it counts."""

@@ -1,4 +1,4 @@
-"""The tables of a board: one for each level and compiler, the smallest first."""
+"""Tables of a board, one per level and compiler, smallest first."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlgo_gym.evaluation.intervals import estimates
+from mlgo_gym.evaluation.number_format import change, short
 from mlgo_gym.evaluation.summary import TEXT, Change
 from mlgo_gym.evaluation.table import Table
-from mlgo_gym.evaluation.wording import change, short
 from mlgo_gym.leaderboard.board import Submission
+from mlgo_gym.leaderboard.rules import some
 
-_NAMED = 3
-_LONGEST = 20
+_MAX_MODULES = 3
+_MAX_NAME = 20
 
 
 def standings(submissions: Sequence[Submission], *, narrow: bool = True) -> list[Table]:
-    """Return the tables; submissions whose modules are not all there, or that were trained on some, are marked.
+    """Return the tables; partial submissions and those trained on evaluated modules are flagged.
 
-    `less/more` counts the modules that became smaller and larger, `verified` those that came out again.
-
-    Args:
-        submissions: the board's.
-        narrow: whether long names are shortened, so that a table fits a page of text.
+    The column `less/more` counts smaller and larger modules, `verified` the reproduced ones. `narrow` shortens long
+    names, so that a table fits a page of text.
     """
     groups: dict[tuple[str, str], list[Submission]] = {}
-    for each in sorted(submissions, key=lambda each: (each.manifest.level, each.manifest.clang, _mean(each))):
+    for each in sorted(submissions, key=lambda each: (each.manifest.level, each.manifest.clang, change_of(each).mean)):
         groups.setdefault((each.manifest.level, each.manifest.clang), []).append(each)
     failed = any(each.result.failures for each in submissions)
     columns = ("submission", "geo-mean", "total", "less/more", *(["failed"] * failed), "verified", "flags")
@@ -40,19 +38,19 @@ def standings(submissions: Sequence[Submission], *, narrow: bool = True) -> list
 
 
 def remarks(submissions: Sequence[Submission]) -> list[str]:
-    """Return a line for each thing that has to be said beside the tables."""
+    """Return the notes below the tables."""
     lines = []
     for each in submissions:
         name = each.manifest.name
         if each.trained:
-            shown = ", ".join(each.trained[:_NAMED]) + ", …" * (len(each.trained) > _NAMED)
+            shown = some(each.trained, _MAX_MODULES)
             lines.append(f"{name}: trained on {len(each.trained)} of its {len(each.result.modules)} modules: {shown}")
         if each.trained is None:
-            lines.append(f"{name}: does not say what it was trained on")
+            lines.append(f"{name}: its training modules are unknown")
         if not each.coverage.complete:
-            lines.append(f"{name}: partial, not to be compared with whole ones; missing are {each.coverage}")
+            lines.append(f"{name}: partial, do not compare with complete ones; missing are {each.coverage}")
         if each.verification is None:
-            lines.append(f"{name}: these results were never made again; run `leaderboard verify`")
+            lines.append(f"{name}: never reproduced; run `leaderboard verify`")
     return lines
 
 
@@ -75,7 +73,7 @@ def as_data(submission: Submission) -> dict[str, Any]:
 
 
 def change_of(submission: Submission) -> Change:
-    """Return a submission's sizes against plain clang's; a compile that failed counts as clang's own."""
+    """Return the sizes of a submission against plain clang; failed compiles count as plain clang's."""
     (summary,) = submission.result.summaries()
     found = summary.changes[TEXT]
     if submission.verification is None or not submission.verification.failed:
@@ -88,29 +86,17 @@ def change_of(submission: Submission) -> Change:
     )
 
 
-def _mean(submission: Submission) -> float:
-    return change_of(submission).mean
-
-
 def _row(submission: Submission, narrow: bool, failed: bool) -> tuple[str, ...]:
-    found = change_of(submission)
-    data = as_data(submission)
+    found, data = change_of(submission), as_data(submission)
     name = submission.manifest.name
+    flags = [f"trained on {len(submission.trained)}"] if submission.trained else []
+    flags += [] if submission.coverage.complete else ["partial"]
     return (
-        short(name, _LONGEST) if narrow else name,
+        short(name, _MAX_NAME) if narrow else name,
         change(estimates(found).mean),
         f"{100 * found.total:+.2f}",
         f"{found.better}/{found.worse}",
         *([str(data["failed"])] * failed),
         f"{data['verified']}/{data['of']}",
-        _flags(submission),
+        ", ".join(flags) or "-",
     )
-
-
-def _flags(submission: Submission) -> str:
-    parts = []
-    if submission.trained:
-        parts.append(f"trained on {len(submission.trained)}")
-    if not submission.coverage.complete:
-        parts.append("partial")
-    return ", ".join(parts) or "-"

@@ -1,4 +1,4 @@
-"""The modules that a policy was trained on, by digest: what was learned from must not be what is measured."""
+"""Digests of the modules that a policy was trained on: no policy should be measured on them."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from mlgo_gym.corpus.digests import SHORTEST, sidecar
+from mlgo_gym.corpus.modules.training_digests import SHORT_DIGEST, sidecar
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.module_facts import ModuleFacts
-from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.tensors import read_tensors
+from mlgo_gym.storage.untrusted_file import read_untrusted
 
 METADATA = "training_modules"
-"""The key in the metadata of a policy in safetensors: digests with spaces between."""
+"""Key in the metadata of a safetensors policy; its value has digests separated by spaces."""
 
-_DIGEST = re.compile(rf"[0-9a-f]{{{SHORTEST},64}}")
+_DIGEST = re.compile(rf"[0-9a-f]{{{SHORT_DIGEST},64}}")
 
 
 def parse_digests(text: str, origin: str) -> frozenset[str]:
-    """Return the digests in a text; what follows a `#` in a line is left out.
+    """Return the digests in a text; `#` starts a comment.
 
-    They are the SHA-256 of modules' bitcode or of their sources, in hexadecimal, or at least the first 16 digits: the
-    source is the same at every level.
+    A digest is the SHA-256 of a module's bitcode or source in hexadecimal, or at least its first 16 digits. A module
+    has the same source at every level.
 
     Raises:
-        MlgoError: a word is none.
+        MlgoError: A word is no digest.
     """
     words = " ".join(line.partition("#")[0] for line in text.lower().splitlines()).split()
     for word in words:
         if not _DIGEST.fullmatch(word):
             raise MlgoError(
-                f"{origin} was to have SHA-256 of modules in hexadecimal, of {SHORTEST} digits at least, found "
-                f"{word[:80]!r}; `mlgo-gym leaderboard digests` prints them"
+                f"{origin}: expected SHA-256 digests of {SHORT_DIGEST} to 64 hexadecimal digits, got {word[:80]!r}; "
+                "`mlgo-gym leaderboard digests` prints them"
             )
     return frozenset(words)
 
@@ -41,37 +41,33 @@ def read_digests(file: Path) -> frozenset[str]:
     """Return the digests in a file.
 
     Raises:
-        MlgoError: it cannot be read, or holds something else.
+        MlgoError: The file cannot be read, or has a word that is no digest.
     """
     try:
-        text = read_foreign(file).decode()
+        text = read_untrusted(file).decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise MlgoError(f"{file} was to list digests of modules, and cannot be read: {error}") from error
+        raise MlgoError(f"{file}: expected digests of modules, got an error: {error}") from error
     return parse_digests(text, str(file))
 
 
 def digests_of_policy(file: Path) -> frozenset[str] | None:
-    """Return what a policy's file says it was trained on, in its metadata or in the file beside it; None: nothing.
+    """Return the digests in a policy's metadata and in the file beside it; None if it has neither.
 
     Raises:
-        MlgoError: the file cannot be read, or what it says are no digests.
+        MlgoError: The file cannot be read, or has a word that is no digest.
     """
-    found: list[frozenset[str]] = []
     beside = sidecar(file)
-    if beside.exists():
-        found.append(read_digests(beside))
-    if file.suffix == ".safetensors":
-        _, metadata = read_tensors(file)
-        if METADATA in metadata:
-            found.append(parse_digests(metadata[METADATA], str(file)))
+    found = [read_digests(beside)] if beside.exists() else []
+    metadata = read_tensors(file)[1] if file.suffix == ".safetensors" else {}
+    found += [parse_digests(metadata[METADATA], str(file))] if METADATA in metadata else []
     return frozenset().union(*found) if found else None
 
 
 def trained_on(digests: frozenset[str], modules: Mapping[str, ModuleFacts]) -> list[str]:
-    """Return which of the modules were trained on, sorted."""
+    """Return the names of the modules with one of the digests, sorted."""
     lengths = {len(digest) for digest in digests}
 
-    def known(digest: str | None) -> bool:
+    def listed(digest: str | None) -> bool:
         return digest is not None and any(digest[:length] in digests for length in lengths)
 
-    return sorted(name for name, facts in modules.items() if known(facts.digest) or known(facts.source))
+    return sorted(name for name, facts in modules.items() if listed(facts.digest) or listed(facts.source))

@@ -1,4 +1,4 @@
-"""Making a submission again: every size has to come out as it was said."""
+"""Reproduces submissions: every recorded size must come out again."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError, NoDecisionError
-from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.evaluation.episode_result import DONE, NO_DECISIONS, EpisodeResult
 from mlgo_gym.evaluation.protocol import ENVIRONMENT, SPLIT
 from mlgo_gym.evaluation.result import EvaluationResult, load_result
@@ -19,23 +18,16 @@ from mlgo_gym.evaluation.result_folder import EPISODES
 from mlgo_gym.evaluation.summary import TEXT
 from mlgo_gym.leaderboard.manifest import Verification
 from mlgo_gym.leaderboard.rules import missing_modules
-from mlgo_gym.storage.foreign_file import open_foreign
-from mlgo_gym.storage.hashing import sha256_of
-from mlgo_gym.trajectories.replay import Verdict, check_version
-from mlgo_gym.trajectories.validation import validate
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.storage.untrusted_file import open_untrusted, sha256_of
+from mlgo_gym.trajectories.replay import Verdict, check_version, validate
 
-Note = Callable[[Verdict], object]
+Progress = Callable[[Verdict], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Remade:
-    """Results that were made again.
-
-    Attributes:
-        verification: how much of them, and by what.
-        problems: the modules that did not come out as they were said.
-        corpus: the protocol's modules, of the datasets that the results are about.
-    """
+class Reproduction:
+    """Reproduced results, with the verdicts on the modules that were not, and the protocol's modules."""
 
     verification: Verification
     problems: tuple[Verdict, ...]
@@ -44,26 +36,26 @@ class Remade:
 
 def results_digest(folder: Path) -> str:
     """Return the SHA-256 of the episodes in a folder of results."""
-    with open_foreign(folder / EPISODES) as file:
+    with open_untrusted(folder / EPISODES) as file:
         return sha256_of(file)
 
 
-def make_again(
-    folder: Path, *, clang: str | None = None, sample: int | None = None, progress: Note = lambda _: None
-) -> Remade:
-    """Make the results of one policy again, with the compiler that they state.
+def reproduce(
+    folder: Path, *, clang: str | None = None, sample: int | None = None, progress: Progress = lambda _: None
+) -> Reproduction:
+    """Reproduce the results of one policy with the recorded version of the compiler.
 
-    Compiles that were finished are made by their recorded decisions; a module that was said to have none is asked; of
-    those that failed, plain clang's size is measured, which they count as.
+    Finished episodes are reproduced by their recorded actions. Modules without decisions are checked. For failed
+    episodes the size of plain clang is measured, which counts as the policy's.
 
     Args:
-        folder: the results, whose configuration follows the protocol.
-        clang: the compiler, of the stated version; by default as for a new environment.
-        sample: make so many modules again, drawn by the digest of the results; by default all.
-        progress: called with each verdict.
+        folder: Results with a configuration that follows the protocol.
+        clang: Compiler of the recorded version. Default: as for a new environment.
+        sample: Number of modules to reproduce, drawn by the digest of the results. Default: all.
+        progress: Called with each verdict.
 
     Raises:
-        MlgoError: the compiler is another one, the corpus cannot be had, or a module is not of the protocol.
+        MlgoError: The compiler has another version, the corpus cannot be opened, or a module is not of the protocol.
     """
     result = load_result(folder)
     configuration = result.configuration
@@ -73,12 +65,12 @@ def make_again(
         corpus = env.corpus.split(SPLIT)
         missing = missing_modules(result, corpus)
         digest = results_digest(folder)
-        names = _drawn(result, sample, digest)
+        names = _draw(result, sample, digest)
         verdicts = validate(folder, clang=clang, modules=names, progress=progress)
         failed = {}
         for episode in result.episodes:
             if episode.status == NO_DECISIONS and episode.module in names:
-                verdicts.append(Verdict(episode.policy, episode.module, _has_none(env, episode)))
+                verdicts.append(Verdict(episode.policy, episode.module, _check_no_decisions(env, episode)))
                 progress(verdicts[-1])
             elif episode.status not in (DONE, NO_DECISIONS):
                 failed[episode.module] = _plain_size(env, episode.module)
@@ -93,27 +85,26 @@ def make_again(
         failed,
         missing,
     )
-    return Remade(verification, tuple(verdict for verdict in verdicts if verdict.problem), corpus)
+    return Reproduction(verification, tuple(verdict for verdict in verdicts if verdict.problem), corpus)
 
 
-def _drawn(result: EvaluationResult, sample: int | None, digest: str) -> frozenset[str]:
+def _draw(result: EvaluationResult, sample: int | None, digest: str) -> frozenset[str]:
     names = sorted({each.module for each in result.episodes if each.status in (DONE, NO_DECISIONS)})
     if sample is None or sample >= len(names):
         return frozenset(names)
-    return frozenset(random.Random(digest).sample(names, sample))  # noqa: S311 # no secret: all can draw the same
+    return frozenset(random.Random(digest).sample(names, sample))  # noqa: S311 # reproducible, not secret
 
 
-def _has_none(env: CompilerEnv, episode: EpisodeResult) -> str:
+def _check_no_decisions(env: CompilerEnv, episode: EpisodeResult) -> str:
     try:
         env.reset(options={"module": episode.module})
     except NoDecisionError:
         return ""
     except MlgoError as error:
         return str(error)
-    return "it was said to have no decision, and has"
+    return "expected no decisions, got some"
 
 
 def _plain_size(env: CompilerEnv, module: str) -> float:
     compilation = env.compilation(env.corpus.module(module))
-    measured = measure_baseline(compilation, env.setup.settings.timeout)
-    return float(measured.named_sizes()[TEXT])
+    return float(measure_baseline(compilation, env.setup.timeout).sizes_by_metric()[TEXT])

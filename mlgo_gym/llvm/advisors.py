@@ -12,6 +12,9 @@ from mlgo_gym.llvm.training_log import LogHeader
 
 Answer = Callable[[LogHeader, bytes], bytes]
 
+INLINING_DEFAULT = "inlining_default"
+"""Feature of the inlining advisor: the choice of clang's own heuristic. LLVM has it only in interactive mode."""
+
 
 def _zero(header: LogHeader, payload: bytes) -> bytes:
     """Return 0."""

@@ -1,4 +1,4 @@
-"""What register allocation cost, function by function, as clang's own optimisation record tells it.
+"""The costs of register allocation per function, read from clang's optimisation record.
 
 The record is the YAML that `-opt-record-file` writes for the pass `regalloc`; a remark `SpillReloadCopies` sums up each
 function that has any cost (llvm/lib/CodeGen/RegAllocGreedy.cpp, RAGreedy::reportStats). Costs are weighted with static
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from mlgo_gym.errors import MlgoError
@@ -24,7 +24,7 @@ _ARGUMENT = re.compile(r"^  - (\w+): +'([^']*)'$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class CostWeights:
-    """What one unit of each cost counts.
+    """The weight of one unit of each cost.
 
     The defaults are those with which LLVM scores an allocation when it trains its own policy
     (llvm/lib/CodeGen/RegAllocScore.cpp: `regalloc-store-weight` 1, `regalloc-load-weight` 4, `regalloc-copy-weight`
@@ -71,9 +71,9 @@ class AllocationCosts:
     def total(cls, costs: Iterable[AllocationCosts]) -> AllocationCosts:
         """Return the sum of the costs of several functions, the same in whatever order they come."""
         every = list(costs)
-        names = [field.name for field in fields(cls)]
         sums: dict[str, Any] = {
-            name: (math.fsum if name.endswith("_cost") else sum)(getattr(one, name) for one in every) for name in names
+            name: (math.fsum if name.endswith("_cost") else sum)(getattr(one, name) for one in every)
+            for name in _SOURCES
         }
         return cls(**sums)
 
@@ -110,34 +110,26 @@ def read_allocation_record(record: bytes) -> dict[str, AllocationCosts]:
             raise MlgoError(f"a remark of the optimisation record was to name its function: {lines[:200]!r}")
         values = dict(_ARGUMENT.findall(lines))
         try:
-            numbers = {
+            numbers: dict[str, Any] = {
                 name: sum(finite(values[source]) for source in sources if source in values)
                 for name, sources in _SOURCES.items()
             }
-            costs[_plain(function[1])] = AllocationCosts(
-                int(numbers["spills"]),
-                numbers["spills_cost"],
-                int(numbers["reloads"]),
-                numbers["reloads_cost"],
-                int(numbers["folded_reloads"]),
-                numbers["folded_reloads_cost"],
-                int(numbers["copies"]),
-                numbers["copies_cost"],
-            )
+            counts = {name: int(number) for name, number in numbers.items() if not name.endswith("_cost")}
+            costs[_plain(function[1])] = AllocationCosts(**{**numbers, **counts})
         except (ValueError, OverflowError) as error:
-            raise MlgoError(f"a remark of the optimisation record was to give numbers and a name: {error}") from None
+            raise MlgoError(f"expected numbers and a name in a remark of the optimisation record: {error}") from None
     return costs
 
 
 def finite(text: str) -> float:
-    """Return a number that stands in a text.
+    """Return the number that a text states.
 
     Raises:
-        ValueError: it is none, or not finite.
+        ValueError: the text is not a finite number.
     """
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"a number was wanted, found {text[:80]!r}")
+        raise ValueError(f"expected a finite number, got {text[:80]!r}")
     return number
 
 

@@ -1,4 +1,4 @@
-"""What register allocation cost one function, as clang's remarks on standard error tell it as soon as they can.
+"""The costs of register allocation of one function, read from clang's remarks on standard error.
 
 The optimisation record is written when the compile ends. Remarks are written at once and have the same numbers: one for
 each loop, then one that sums up the function; none where nothing was spilled, reloaded or copied
@@ -9,7 +9,8 @@ follows (llvm/lib/CodeGen/PrologEpilogInserter.cpp), before code generation turn
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
+from typing import Any
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts, finite
@@ -23,7 +24,7 @@ REMARK_FLAGS = (
 """The `-cc1` arguments that have clang write these remarks, whole and without the source that they are about."""
 
 LAST_REMARK = " stack bytes in function"
-"""What clang says of a function once its registers are allocated."""
+"""The remark that clang writes when the registers of a function are allocated."""
 
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _SUMMARY = re.compile(r": ([^:\n]*) generated in function")
@@ -53,30 +54,20 @@ def read_allocation_remarks(text: str) -> AllocationCosts:
     remarks, last, _ = text.partition(LAST_REMARK)
     if not last:
         raise MlgoError(
-            f"clang was to say what its register allocation cost with {' '.join(REMARK_FLAGS)}, and did not: leave out "
-            f'scope="function" for this module; standard error ends with {text[-500:]!r}'
+            f"expected the costs of register allocation from {' '.join(REMARK_FLAGS)}, got none; compile this module "
+            f'without scope="function"; standard error ends with {text[-500:]!r}'
         )
     summaries = _SUMMARY.findall(_COLOUR.sub("", remarks))
     if not summaries:
         return NOTHING
-    counts: Counter[str] = Counter()
-    costs = dict.fromkeys(_KINDS.values(), 0.0)
+    totals: dict[str, Any] = defaultdict(int)
     rest = _FREE.sub("", summaries[-1])
     try:
         for count, name, cost in _COST.findall(rest):
-            counts[_KINDS[name]] += int(count)
-            costs[_KINDS[name]] += finite(cost)
+            totals[_KINDS[name]] += int(count)
+            totals[f"{_KINDS[name]}_cost"] += finite(cost)
     except ValueError as error:
         raise MlgoError(f"a remark on register allocation was to give numbers: {error}") from None
     if _COST.sub("", rest).strip():
         raise MlgoError(f"a remark on register allocation was to give counts and costs: {summaries[-1]!r}")
-    return AllocationCosts(
-        counts["spills"],
-        costs["spills"],
-        counts["reloads"],
-        costs["reloads"],
-        counts["folded_reloads"],
-        costs["folded_reloads"],
-        counts["copies"],
-        costs["copies"],
-    )
+    return AllocationCosts(**totals)

@@ -1,4 +1,4 @@
-"""What an LLVM bitcode file says of itself, read without LLVM: target, producer, functions and their attributes.
+"""Reads LLVM bitcode without LLVM: target, producer, number of functions, and their attributes.
 
 The container is described in LLVM's BitCodeFormat document; block, record and attribute numbers are those of
 llvm/include/llvm/Bitcode/LLVMBitCodes.h. Function bodies, types, constants and metadata are skipped by their length.
@@ -37,7 +37,7 @@ _LANGUAGES = {
 
 @dataclass(frozen=True, slots=True)
 class BitcodeFacts:
-    """What a bitcode file says of itself.
+    """Facts that a bitcode file states.
 
     Attributes:
         triple: the target, such as `x86_64-unknown-linux-musl`; empty if it names none.
@@ -88,7 +88,7 @@ class BitcodeFacts:
 
 
 def read_bitcode(path: str | os.PathLike[str]) -> BitcodeFacts:
-    """Return what a bitcode file says of itself, wrapped or not; of several modules in one file, the first.
+    """Return the facts of a bitcode file, wrapped or not; of several modules in one file, the first.
 
     Raises:
         CorpusError: the file cannot be read, or is not whole LLVM bitcode; the text names the file.
@@ -96,16 +96,16 @@ def read_bitcode(path: str | os.PathLike[str]) -> BitcodeFacts:
     try:
         with Path(path).open("rb") as file:
             if not file.read(1):
-                raise CorpusError(f"{path}: LLVM bitcode was wanted, and the file is empty; make the module again")
-            # What is no bitcode may be large: only what is looked at is read.
+                raise CorpusError(f"{path}: expected LLVM bitcode, got an empty file; make the module again")
+            # The file may be large and not bitcode: mapping it reads only the pages that are used.
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return parse_bitcode(data, path)
     except OSError as error:
-        raise CorpusError(f"{path}: bitcode was wanted, and it cannot be read: {error}") from error
+        raise CorpusError(f"{path}: expected LLVM bitcode, and the file cannot be read: {error}") from error
 
 
 def parse_bitcode(data: bytes | mmap.mmap, origin: str | os.PathLike[str]) -> BitcodeFacts:
-    """Return what bitcode in memory says of itself; `origin` is named in errors.
+    """Return the facts of bitcode in memory; `origin` is named in errors.
 
     Raises:
         CorpusError: it is not whole LLVM bitcode.
@@ -113,7 +113,7 @@ def parse_bitcode(data: bytes | mmap.mmap, origin: str | os.PathLike[str]) -> Bi
     try:
         return _Reader().read(read_stream(data, _INTERESTING.__contains__))
     except (ValueError, IndexError) as error:
-        raise CorpusError(f"{origin}: LLVM bitcode was wanted: {error}; make the module again") from error
+        raise CorpusError(f"{origin}: expected LLVM bitcode: {error}; make the module again") from error
 
 
 @dataclass(slots=True)

@@ -71,7 +71,7 @@ class _Stream:
     def blocks(self) -> Iterator[tuple[Block, Record | None]]:
         while self._end - self._position >= 32:
             if self._fixed(2) != _ENTER_BLOCK:
-                raise ValueError(f"a block was wanted at byte {self._position // 8}")
+                raise ValueError(f"expected a block at byte {self._position // 8}")
             yield from self._enter()
 
     def _enter(self) -> Iterator[tuple[Block, Record | None]]:

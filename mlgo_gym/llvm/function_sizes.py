@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.elf import SHT_SYMTAB, SHT_SYMTAB_SHNDX, ElfFile, read_elf
+from mlgo_gym.llvm.object_file import SHT_SYMTAB, SHT_SYMTAB_SHNDX, ElfFile, read_elf
 
 _EM_ARM = 40
 _STT_FUNC, _STT_GNU_IFUNC = 2, 10
@@ -21,14 +21,14 @@ _SYMBOL_NARROW = [("name", "u4"), ("value", "u4"), ("size", "u4"), ("info", "u1"
 
 @dataclass(frozen=True, slots=True)
 class FunctionSizes:
-    """What the executable sections of an object hold.
+    """The sizes of the functions in the executable sections of an object.
 
     Every byte is counted once: `sum(functions.values()) + unnamed` is `text`.
 
     Attributes:
         functions: the bytes of each function, under the first of its names in the order of the alphabet. Functions of
-            the same name are counted together. What the compiler cut off a function (`f.cold`, `f.part.1`) has a
-            symbol and so an entry of its own.
+            the same name are counted together. Parts of a function that the compiler split (`f.cold`, `f.part.1`)
+            have symbols, and so entries of their own.
         aliases: each further name of a function, and the name that it is counted under.
         unnamed: the bytes that no function's symbol covers: padding, and assembly without sizes.
         text: the sum of the executable sections, as `ObjectSizes.text`.
@@ -65,10 +65,7 @@ def function_sizes(data: bytes) -> FunctionSizes:
     tables = np.flatnonzero(elf.sections["type"] == SHT_SYMTAB)
     if not len(tables):
         if text:
-            raise MlgoError(
-                "the sizes of functions were wanted, and the object has no symbol table: it was stripped; compile it "
-                "without stripping"
-            )
+            raise MlgoError("expected an object with a symbol table, got a stripped one; compile it without stripping")
         return FunctionSizes({}, {}, 0, 0)
     table = int(tables[0])
     names, sections, starts, sizes = _function_symbols(elf, table)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import cache_directory, write_atomically
-from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.json_text import parse_json
+from mlgo_gym.storage.untrusted_file import read_untrusted
 
 SECTIONS = ("Opcodes", "Types", "Arguments")
 """The keys of a vocabulary file; predicates of comparisons count as arguments."""
@@ -41,21 +41,16 @@ ARGUMENTS = tuple(_ARGUMENT_WORDS.split())
 ENTITIES = (*OPCODES, *TYPES, *ARGUMENTS)
 """The entities of clang 22's vocabulary, in the order in which `llvm-ir2vec entities` lists them."""
 
-_SCALES = {"Opcodes": 1.0, "Types": 2.0, "Arguments": 5.0}
-_MEMBERS = {"Opcodes": OPCODES, "Types": TYPES, "Arguments": ARGUMENTS}
+_MEMBERS = {"Opcodes": (OPCODES, 1.0), "Types": (TYPES, 2.0), "Arguments": (ARGUMENTS, 5.0)}
+"""The entities of each section, and the inverse of their weight in an embedding."""
 
 
 def one_hot_vocabulary() -> dict[str, dict[str, list[float]]]:
     """Return the vocabulary under which component i of an embedding counts `ENTITIES[i]`."""
-    vocabulary: dict[str, dict[str, list[float]]] = {}
-    position = 0
-    for section in SECTIONS:
-        entries = vocabulary[section] = {}
-        for name in _MEMBERS[section]:
-            entries[name] = [0.0] * len(ENTITIES)
-            entries[name][position] = _SCALES[section]
-            position += 1
-    return vocabulary
+    return {
+        section: {name: [scale * (name == entity) for entity in ENTITIES] for name in names}
+        for section, (names, scale) in _MEMBERS.items()
+    }
 
 
 def vocabulary_file(vocabulary: str) -> Path:
@@ -71,13 +66,15 @@ def vocabulary_file(vocabulary: str) -> Path:
         data = json.dumps(one_hot_vocabulary()).encode()
     else:
         try:
-            data = read_foreign(Path(vocabulary).expanduser())
+            data = read_untrusted(Path(vocabulary).expanduser())
             content = parse_json(data)
         except (OSError, ValueError) as error:
             raise MlgoError(f'vocabulary must be "one-hot" or a JSON file; {vocabulary}: {error}') from error
         missing = [section for section in SECTIONS if not isinstance(content, dict) or section not in content]
         if missing:
-            raise MlgoError(f"{vocabulary} was to be a vocabulary with {', '.join(SECTIONS)}; it lacks {missing}")
+            raise MlgoError(
+                f"{vocabulary}: expected a vocabulary with {', '.join(SECTIONS)}, got one without {missing}"
+            )
     path = cache_directory() / "vocabularies" / f"{hashlib.sha256(data).hexdigest()}.json"
     if not path.is_file():
         write_atomically(path, data)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, pairwise
 from typing import IO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.llvm.training_log import Context, Event, LogDecoder, LogHeader, Outcome
+from mlgo_gym.llvm.training_log import Context, Event, LogDecoder, LogHeader, Observation, Outcome
 
 
 class Record(NamedTuple):
@@ -57,26 +58,14 @@ def read_log(stream: IO[bytes]) -> tuple[LogHeader, Iterator[Record]]:
 
 
 def _records(header: LogHeader, first: Event | None, events: Iterator[Event]) -> Iterator[Record]:
-    dtype = header.dtype
-    context = ""
-    waiting: Record | None = None
-    event = first
-    while event is not None:
-        if isinstance(event, Outcome):
-            assert waiting is not None
-            assert header.score is not None
-            score = np.frombuffer(event.payload, header.score.dtype).reshape(header.score.shape)
-            yield waiting._replace(outcome=score)
-            waiting = None
-        else:
-            if waiting is not None:
-                yield waiting
-                waiting = None
-            if isinstance(event, Context):
-                context = event.name
-            else:
-                features = np.frombuffer(event.payload, dtype).reshape(())
-                waiting = Record(context, event.number, features, None)
-        event = next(events, None)
-    if waiting is not None:
-        yield waiting
+    dtype, context = header.dtype, ""
+    # The outcome of an observation follows it directly.
+    for event, following in pairwise(chain((first,), events, (None,))):
+        if isinstance(event, Context):
+            context = event.name
+        elif isinstance(event, Observation):
+            outcome = None
+            if isinstance(following, Outcome):
+                assert header.score is not None
+                outcome = np.frombuffer(following.payload, header.score.dtype).reshape(header.score.shape)
+            yield Record(context, event.number, np.frombuffer(event.payload, dtype).reshape(()), outcome)

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.training_log import LogHeader
 
 
 class LogWriter:
-    """Write a log, byte for byte as LLVM's `Logger` does.
-
-    Args:
-        stream: a binary stream; the caller closes it.
-        header: the header, written at once.
-    """
+    """Writes a log to a binary stream, byte for byte as LLVM's `Logger` does; the header is written at once."""
 
     def __init__(self, stream: IO[bytes], header: LogHeader) -> None:
         self._stream = stream
@@ -40,18 +33,16 @@ class LogWriter:
         self._context, self._current = name, -1
         self._line({"context": name})
 
-    def observation(self, tensors: bytes | Sequence[npt.ArrayLike] | npt.NDArray[np.void]) -> int:
-        """Write one observation and return its number.
-
-        Args:
-            tensors: the raw bytes, or a record of the header's dtype, or one array-like per feature in header order.
+    def observation(self, payload: bytes) -> int:
+        """Write one observation, the bytes of its tensors in header order, and return its number.
 
         Raises:
-            ValueError: no context was begun, or the tensors do not have the header's sizes.
+            ValueError: no context was begun, or the payload does not have the header's size.
         """
         if self._context is None:
             raise ValueError("an observation needs a context: call context() first")
-        payload = self._payload(tensors)
+        if len(payload) != self._header.observation_bytes:
+            raise ValueError(f"an observation has {self._header.observation_bytes} bytes, found {len(payload)}")
         self._current = self._next_index.get(self._context, 0)
         self._next_index[self._context] = self._current + 1
         self._line({"observation": self._current})
@@ -69,28 +60,9 @@ class LogWriter:
             raise ValueError("the header has no score: outcomes cannot be written")
         if self._current < 0:
             raise ValueError("an outcome follows an observation, once: write the observation first")
-        payload = _tensor_bytes(spec, score)
+        array = np.asarray(score, spec.dtype)
+        if array.size != spec.size:
+            raise ValueError(f"tensor {spec.name!r} has {spec.size} elements, found {array.size}")
         self._line({"outcome": self._current})
-        self._stream.write(payload + b"\n")
+        self._stream.write(array.tobytes() + b"\n")
         self._current = -1
-
-    def _payload(self, tensors: bytes | Sequence[npt.ArrayLike] | npt.NDArray[np.void]) -> bytes:
-        specs = self._header.features
-        if isinstance(tensors, bytes):
-            payload = tensors
-        elif isinstance(tensors, (np.ndarray, np.void)):
-            payload = np.asarray(tensors, self._header.dtype).tobytes()
-        else:
-            if len(tensors) != len(specs):
-                raise ValueError(f"{len(specs)} tensors were expected, found {len(tensors)}")
-            payload = b"".join(_tensor_bytes(spec, tensor) for spec, tensor in zip(specs, tensors, strict=True))
-        if len(payload) != self._header.observation_bytes:
-            raise ValueError(f"an observation has {self._header.observation_bytes} bytes, found {len(payload)}")
-        return payload
-
-
-def _tensor_bytes(spec: TensorSpec, tensor: npt.ArrayLike) -> bytes:
-    array = np.asarray(tensor, spec.dtype)
-    if array.size != spec.size:
-        raise ValueError(f"tensor {spec.name!r} has {spec.size} elements, found {array.size}")
-    return array.tobytes()

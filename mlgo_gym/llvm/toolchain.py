@@ -7,15 +7,13 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.storage.cache import JsonCache, key_of
-from mlgo_gym.storage.hashing import sha256_of
+from mlgo_gym.storage.untrusted_file import sha256_of
 
 OLDEST_SUPPORTED = 17
 """The first clang with LLVM's InteractiveModelRunner."""
@@ -66,34 +64,25 @@ class Toolchain:
         Raises:
             ToolchainError: it cannot be started, or runs longer than `timeout` seconds.
         """
-        with finishing(self.command[0], arguments, timeout):
-            return subprocess.run(
-                [*self.command, *arguments],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout,
-                check=False,
-            )
+        return _run([*self.command, *arguments], timeout)
 
 
-@contextmanager
-def finishing(program: str, words: Sequence[str], timeout: float) -> Iterator[None]:
-    """Raise as `ToolchainError` that a program, which runs in here, cannot be started or runs too long.
-
-    Args:
-        program: its name.
-        words: what the error says of its command line.
-        timeout: how long it may run, in seconds.
-    """
+def _run(words: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
     try:
-        yield
+        return subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
     except OSError as error:
-        raise ToolchainError(f"{program} cannot be started: {error}") from error
+        raise ToolchainError(f"{words[0]} cannot be started: {error}; give the path of a clang") from error
     except subprocess.TimeoutExpired as error:
         raise ToolchainError(
-            f"clang was to finish within {timeout:g} s and did not: {' '.join(words)[:500]}"
+            f"clang was to finish within {timeout:g} s and did not: {' '.join(words)[:500]}; choose another clang"
         ) from error
 
 
@@ -155,7 +144,8 @@ def _identify(command: tuple[str, ...], binary: str, size: int, mtime_ns: int) -
     known = _memory.get(key)
     text = known.get("version") if known else None
     if not isinstance(text, str):
-        text = _ask_version(command)
+        answer = _run([*command, "--version"], timeout=60)
+        text = answer.stdout + answer.stderr
         _memory.put(key, {"version": text, "binary": binary})
     match = _VERSION.search(text)
     if match is None:
@@ -170,20 +160,3 @@ def _identify(command: tuple[str, ...], binary: str, size: int, mtime_ns: int) -
         )
     bundled = importlib.util.find_spec("ziglang") is not None and binary == str((bundled_folder() / "zig").resolve())
     return Toolchain(command, version, key, bundled)
-
-
-def _ask_version(command: tuple[str, ...]) -> str:
-    try:
-        answer = subprocess.run(
-            [*command, "--version"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ToolchainError(f"{' '.join(command)} --version was to name a clang: {error}") from error
-    return answer.stdout

@@ -45,9 +45,9 @@ class LogHeader:
         for size in (self.observation_bytes, 0 if self.score is None else self.score.nbytes):
             if size > LARGEST_OBSERVATION:
                 raise ValueError(
-                    f"a question of at most {LARGEST_OBSERVATION} bytes was wanted, the header says {size}"
+                    f"expected observations of at most {LARGEST_OBSERVATION} bytes, got a header for {size}"
                 )
-        # What NumPy cannot lay out, such as a hundred dimensions, is known here, and not at the first observation.
+        # A shape that NumPy cannot represent, such as one of 100 dimensions, fails here, not at the first observation.
         record_dtype(self.features)
         if self.score is not None:
             record_dtype([self.score])
@@ -193,7 +193,7 @@ class LogDecoder:
         if self.pending:
             raise TrainingLogError(f"the log is cut off: its last {self.pending} bytes are no whole event", self.offset)
         if self.header is None:
-            raise TrainingLogError("the log is empty: a header was expected", self.offset)
+            raise TrainingLogError("expected a header, got an empty log", self.offset)
 
     def _fail(self, message: str) -> TrainingLogError:
         return TrainingLogError(message, self.offset)
@@ -201,14 +201,14 @@ class LogDecoder:
     def _line_end(self) -> int:
         end = self._buffer.find(b"\n", self._position, self._position + LONGEST_LINE)
         if end < 0 and self.pending >= LONGEST_LINE:
-            raise self._fail(f"no end of line within {LONGEST_LINE} bytes where a JSON line was expected")
+            raise self._fail(f"expected a JSON line of at most {LONGEST_LINE} bytes, got a longer one")
         return end
 
     def _json(self, line: bytes) -> object:
         try:
             return parse_json(line)
         except ValueError as error:
-            raise self._fail(f"a JSON line was expected, found {line[:80]!r}: {error}") from None
+            raise self._fail(f"expected a JSON line, got {line[:80]!r}: {error}") from None
 
     def _read_header(self) -> bool:
         end = self._line_end()
@@ -231,7 +231,7 @@ class LogDecoder:
             return None
         if self._buffer[stop] != 10:
             raise TrainingLogError(
-                f"{size} bytes of tensors were to end in a newline, found {self._buffer[stop : stop + 1]!r}",
+                f"expected {size} bytes of tensors and a newline, got {self._buffer[stop : stop + 1]!r}",
                 self._consumed + stop,
             )
         payload = self._buffer[start:stop]
@@ -242,10 +242,10 @@ class LogDecoder:
         offset = self._consumed + self._position
         index = self._number(line, "observation")
         if self._context is None:
-            raise self._fail("an observation came before any context")
+            raise self._fail("expected a context, got an observation")
         expected = self._next_index.get(self._context, 0)
         if index != expected:
-            raise self._fail(f"observation {expected} of context {self._context!r} was expected, found {index}")
+            raise self._fail(f"expected observation {expected} of context {self._context!r}, got {index}")
         payload = self._read_payload(end, self._observation_bytes)
         if payload is None:
             return None
@@ -257,11 +257,11 @@ class LogDecoder:
         offset = self.offset
         value = self._json(line)
         if not isinstance(value, dict) or len(value) != 1:
-            raise self._fail(f"one of context, observation and outcome was expected, found {line[:80]!r}")
+            raise self._fail(f"expected a context, an observation or an outcome, got {line[:80]!r}")
         if "context" in value:
             name = value["context"]
             if not isinstance(name, str):
-                raise self._fail(f"a context is a string, found {name!r}")
+                raise self._fail(f"expected a string as the context, got {name!r}")
             self._context, self._last_observation = name, -1
             self._position = end + 1
             return Context(name, offset)
@@ -271,15 +271,15 @@ class LogDecoder:
             index = self._number(line, "outcome")
             assert self.header is not None
             if self.header.score is None:
-                raise self._fail("an outcome came, but the header has no score")
+                raise self._fail("expected no outcome, because the header has no score, got one")
             if index != self._last_observation:
-                raise self._fail(f"outcome {index} does not follow observation {index}")
+                raise self._fail(f"expected an outcome after its observation, got outcome {index}")
             payload = self._read_payload(end, self.header.score.nbytes)
             if payload is None:
                 return None
             self._last_observation = -1
             return Outcome(index, payload, offset)
-        raise self._fail(f"one of context, observation and outcome was expected, found {line[:80]!r}")
+        raise self._fail(f"expected a context, an observation or an outcome, got {line[:80]!r}")
 
     def _number(self, line: bytes, key: str) -> int:
         digits = line[len(key) + 4 : -1]
@@ -288,5 +288,5 @@ class LogDecoder:
         value = self._json(line)
         number = value.get(key) if isinstance(value, dict) and len(value) == 1 else None
         if type(number) is not int or number < 0:
-            raise self._fail(f"the number of an {key} was expected, found {line[:80]!r}")
+            raise self._fail(f"expected the number of an {key}, got {line[:80]!r}")
         return number

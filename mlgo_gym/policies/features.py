@@ -1,34 +1,120 @@
-"""How a policy reads a feature by name, whatever form the observations have."""
+"""How a policy fits an environment: the features that it finds by name, and the actions that its outputs become.
+
+By LLVM's rule for versions of models, a policy may use fewer features than the compiler computes. A policy that needs a
+feature that the compiler lacks is refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.policies.fitting import misfit
+from mlgo_gym.errors import MlgoError, PolicyError
+from mlgo_gym.llvm.advisors import Advisor
+from mlgo_gym.policies.normalization import Floats, feature_columns
+from mlgo_gym.session.protocol.callee_features import uses_callee_features
+
+MASK = "action_mask"
+
+Chooser = Callable[[Floats, Any], Any]
+"""Takes outputs of shape (outputs,) and the action mask or None, and returns an action."""
 
 
-def feature_reader(policy: str, env: CompilerEnv, feature: str) -> Callable[[Any], float]:
-    """Return a function that takes an observation and returns one of its scalar features.
+def feature_vector(policy: str, env: CompilerEnv, names: Sequence[str], *, advice: str = "") -> Callable[[Any], Floats]:
+    """Return a function from an observation of any form to some of its features, float32 of shape (names,).
 
-    Args:
-        policy: the policy's name, for the error.
-        env: the environment that the observations come from: flat ones, flat ones beside an action mask, or
-            dictionaries of raw tensors.
-        feature: the feature's name.
+    The names are those of `feature_names`, and `action_mask[0]`, `action_mask[1]`, … for the mask.
 
     Raises:
-        PolicyError: the environment has no such feature, or it is no scalar.
+        PolicyError: the environment lacks some of the features; `advice` is added where these are callee features.
     """
+    missing = [name for name in names if name not in env.feature_names]
+    if uses_callee_features(missing):
+        raise PolicyError(
+            f"{policy} needs callee features, which this environment does not compute; make it with "
+            f"callee_features=True{advice}"
+        )
     space = env.observation_space
-    if isinstance(space, gym.spaces.Dict) and feature in space.spaces:
-        return lambda observation: float(observation[feature].item())
-    if feature not in env.feature_names:
-        raise misfit(policy, f"the feature {feature!r}", f"the features {', '.join(env.feature_names)}")
-    index = env.feature_names.index(feature)
-    if isinstance(space, gym.spaces.Dict):
-        return lambda observation: float(observation["observations"][index])
-    return lambda observation: float(observation[index])
+    uses_mask = any(name.startswith(f"{MASK}[") for name in missing)
+    mask = [f"{MASK}[{action}]" for action in range(mask_size(env))] if uses_mask else []
+    try:
+        columns = feature_columns(f"the policy {policy!r}", names, [*mask, *env.feature_names])
+    except MlgoError as error:
+        raise PolicyError(str(error)) from None
+    if isinstance(space, gym.spaces.Dict) and "observations" not in space.spaces:
+        parts = [name.partition("[") for name in names]
+        places = [(tensor, int(column.removesuffix("]") or 0)) for tensor, _, column in parts]
+        return lambda observation: np.array([observation[name].flat[column] for name, column in places], np.float32)
+    if mask:
+        return lambda observation: np.concatenate([observation[MASK], observation["observations"]])[columns]
+    if np.array_equal(columns, np.arange(len(env.feature_names))):
+        return flat_part
+    return lambda observation: flat_part(observation)[columns]
+
+
+def mask_size(env: CompilerEnv) -> int:
+    """Return the length of the action mask in observations; 0 without one."""
+    space = env.observation_space
+    return len(space[MASK].sample()) if isinstance(space, gym.spaces.Dict) and MASK in space.spaces else 0
+
+
+def flat_part(observation: Any) -> Floats:
+    """Return the flat vector of an observation that may also have an action mask."""
+    vector: Floats = observation["observations"] if isinstance(observation, dict) else observation
+    return vector
+
+
+def misfit(policy: str, needed: str, found: str) -> PolicyError:
+    """Return the error of a policy that does not fit an environment."""
+    return PolicyError(
+        f"the policy {policy!r} needs an environment with {needed}, got one with {found}; use another policy, for "
+        "instance `default` or `random`, which fit every environment"
+    )
+
+
+def check_binary(policy: str, env: CompilerEnv) -> None:
+    """Raise a PolicyError unless the actions of an environment are 0 and 1."""
+    space = env.action_space
+    if not (isinstance(space, gym.spaces.Discrete) and space.n == 2 and space.start == 0):
+        raise misfit(policy, "the actions 0 and 1", f"the actions {space}")
+
+
+def check_advisor(policy: str, env: CompilerEnv, advisor: Advisor) -> None:
+    """Raise a PolicyError unless the decisions of an environment are those of one advisor."""
+    if env.task.advisors != (advisor,):
+        found = " and ".join(each.name for each in env.task.advisors)
+        raise misfit(policy, f"decisions on {advisor.name}", f"decisions on {found}")
+
+
+def chooser(policy: str, env: CompilerEnv, outputs: int) -> Chooser:
+    """Return a function from a model's outputs to an action.
+
+    | action space | outputs | action |
+    |---|---|---|
+    | `Discrete(n)` | n | index of the largest legal output |
+    | `Discrete(2)` | 1 | 1 if the output is above 0 |
+    | `Box` of shape (n,) | n | the outputs, clipped to the bounds |
+
+    Raises:
+        PolicyError: the action space needs another number of outputs.
+    """
+    space = env.action_space
+    if isinstance(space, gym.spaces.Discrete) and space.start == 0:
+        if outputs == 1 and space.n == 2:
+            return lambda values, mask: int(values[0] > 0)  # noqa: ARG005 - one of several choosers
+        if outputs == space.n:
+            return _largest
+    if isinstance(space, gym.spaces.Box) and space.shape == (outputs,):
+        low, high, dtype = space.low, space.high, space.dtype
+        return lambda values, mask: np.clip(values, low, high).astype(dtype)  # noqa: ARG005 - likewise
+    raise misfit(policy, f"actions for its {outputs} outputs", f"the actions {space}")
+
+
+def _largest(values: Floats, mask: Any) -> int:
+    if mask is not None:
+        values = np.where(mask, values, -np.inf)
+    return int(values.argmax())

@@ -1,121 +1,117 @@
-"""From what a user writes to a policy."""
+"""From a policy's specification to the policy."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
-from mlgo_gym.policies.always import AlwaysPolicy
-from mlgo_gym.policies.box import box_file, boxed_policies, boxed_policy
-from mlgo_gym.policies.calls import sees_calls
-from mlgo_gym.policies.default import DefaultPolicy
-from mlgo_gym.policies.first_legal import FirstLegalPolicy
-from mlgo_gym.policies.model_files import MODEL_POLICIES, file_digest, is_model, load_model, model_digest
+from mlgo_gym.policies.bundled import bundled_file, bundled_policies, bundled_policy
+from mlgo_gym.policies.model_files import MODEL_POLICIES, file_digest, is_model, load_model, model_file
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.never import NeverPolicy
-from mlgo_gym.policies.never_evict import NeverEvictPolicy
-from mlgo_gym.policies.plain_clang import PREFIX as PLAIN_CLANG
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.policies.random import RandomPolicy
-from mlgo_gym.policies.size_order import SizeOrderPolicy
-from mlgo_gym.policies.threshold import ThresholdPolicy
+from mlgo_gym.policies.rules import RULES, threshold_policy
+from mlgo_gym.policies.sb3 import saved_features
 from mlgo_gym.policies.user_code import find_object, source_digest
+from mlgo_gym.session.protocol.callee_features import uses_callee_features
 
-_OF_AN_ENVIRONMENT: dict[str, Callable[[CompilerEnv], Policy]] = {
-    "never": NeverPolicy,
-    "always": AlwaysPolicy,
-    "first_legal": FirstLegalPolicy,
-    "never_evict": NeverEvictPolicy,
-    "size_order": SizeOrderPolicy,
-}
-
-BUILTIN_POLICIES = ("default", "random", "threshold", *_OF_AN_ENVIRONMENT)
-"""The names of the policies that come with the package."""
+PLAIN_CLANG = "clang:"
+"""Prefix of a plain clang with other flags, for instance `clang:-mllvm,-inline-threshold=20`; no policy decides."""
 
 
 def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
     """Return the policy that a specification names.
 
+    | specification | policy |
+    |---|---|
+    | `default`, `random`, `never`, `always`, `threshold:NUMBER`, `first_legal`, `never_evict`, `size_order` | a rule |
+    | `inline-oz`, `inline-os`, `inline-oz-fast`, `inline-os-fast` | a bundled policy |
+    | `mlp:FILE`, `sb3:FILE`, `onnx:FILE`, `tflite:DIR` | a model |
+    | `package.module:Name`, `path/to/file.py:Name` | a user's policy, or a class or function that makes one |
+
+    A user's class or function is called with the environment if it has a parameter `env`.
+
     Args:
-        spec: a builtin name (`default`, `never`, `always`, `random`, `threshold:NUMBER`, `first_legal`,
-            `never_evict`, `size_order`), a policy in the box (`inline-oz`, …), a model in a file (`mlp:FILE` and its
-            like), or `package.module:Name` or
-            `path/to/file.py:Name`, where Name is a policy, or a class or function that makes one; it is given the
-            environment if it has a parameter `env`.
+        spec: the specification.
         env: the environment, wrapped or not, that the policy is for.
-        seed: what random policies depend on.
+        seed: seed of random policies.
 
     Raises:
-        MissingExtraError: what reads such a model is not installed.
-        PolicyError: there is no such policy, it is none, or it does not fit the environment.
+        MissingExtraError: the library that reads such a model is not installed.
+        PolicyError: there is no such policy, or it does not fit the environment.
     """
     inner = env.unwrapped
     if not isinstance(inner, CompilerEnv):
-        raise PolicyError(f"policies answer the environments of mlgo-gym, found {type(inner).__name__}; make one")
+        raise PolicyError(f"expected an environment of mlgo-gym, got {type(inner).__name__}; make one with gym.make()")
     name, colon, argument = spec.partition(":")
-    if name == "threshold":
-        return ThresholdPolicy(inner, _number(argument)) if colon else ThresholdPolicy(inner)
-    if name in BUILTIN_POLICIES or name in inner.task.policies:
+    if name == "threshold" and colon:
+        try:
+            return threshold_policy(inner, float(argument))
+        except ValueError:
+            raise PolicyError(f"expected threshold:NUMBER, got {spec!r}; write for instance threshold:20") from None
+    if name in RULES or name in inner.task.policies:
         if colon:
-            raise PolicyError(f"the policy {name!r} takes no argument, found {argument!r}; leave it out")
-        if name == "default":
-            return DefaultPolicy()
-        if name == "random":
-            return RandomPolicy(inner, seed)
-        policy: Policy = {**_OF_AN_ENVIRONMENT, **inner.task.policies}[name](inner)
+            raise PolicyError(f"the policy {name!r} takes no argument, got {argument!r}; remove it")
+        policy: Policy = RULES[name](inner, seed) if name in RULES else inner.task.policies[name](inner)
         return policy
-    if spec in boxed_policies():
-        return boxed_policy(inner, spec)
+    if spec in bundled_policies():
+        return bundled_policy(inner, spec)
     if spec.startswith(PLAIN_CLANG):
-        raise PolicyError(f"{spec!r} answers no decisions, it is another compile; only an evaluation can use it")
+        raise PolicyError(f"{spec!r} is another compile without decisions; only an evaluation can use it")
     if is_model(spec):
         return load_model(spec, inner)
     if not colon:
-        raise _unknown(spec, (*BUILTIN_POLICIES, *inner.task.policies, *boxed_policies()))
+        raise _unknown(spec, (*RULES, *inner.task.policies, *bundled_policies()))
     return _users_policy(spec, inner)
 
 
-def wants_calls(spec: str) -> bool:
-    """Return whether a policy is for environments with `calls=True`: it fits no others, or is a worse one there.
+def plain_clang_flags(spec: str) -> tuple[str, ...]:
+    """Return the `-cc1` arguments in `clang:FLAGS`, separated by commas, or by blanks as in a shell."""
+    text = spec.removeprefix(PLAIN_CLANG)
+    try:
+        flags = shlex.split(text) if " " in text else text.split(",")
+    except ValueError as error:
+        raise PolicyError(f"the flags of {spec!r} cannot be separated: {error}; close the quotation") from error
+    if not flags or not all(flags):
+        raise PolicyError(f"expected flags, as in clang:-mllvm,-inline-threshold=20, got {spec!r}")
+    return tuple(flags)
 
-    Raises:
-        PolicyError: its file is no network.
-    """
-    if spec in boxed_policies():
-        return sees_calls(Network.load(box_file(spec, calls=True)))
+
+def needs_callee_features(spec: str) -> bool:
+    """Return whether the network of a policy uses callee features."""
     kind, _, path = spec.partition(":")
-    return kind == "mlp" and sees_calls(Network.load(path))
+    if kind == "sb3":
+        return uses_callee_features(saved_features(model_file(spec)))
+    if kind != "mlp" and spec not in bundled_policies():
+        return False
+    file = Path(path).expanduser() if kind == "mlp" else bundled_file(spec)
+    return uses_callee_features(Network.load(file).features)
 
 
-def with_calls(arguments: Mapping[str, Any], policies: Iterable[str]) -> dict[str, Any]:
-    """Return the arguments of an environment, with `calls=True` where one of some policies wants it.
-
-    Raises:
-        PolicyError: a policy's file is no network.
-    """
-    return {**arguments, **({"calls": True} if any(map(wants_calls, policies)) else {})}
+def with_callee_features(arguments: Mapping[str, Any], policies: Iterable[str]) -> dict[str, Any]:
+    """Return the arguments of an environment, with `callee_features=True` if one of the policies needs it."""
+    return {**arguments, **({"callee_features": True} if any(map(needs_callee_features, policies)) else {})}
 
 
 def policy_identity(spec: str) -> str:
-    """Return what tells a policy from others of the same name: the specification, and the digest of the user's file.
-
-    Of two networks in the box under one name it is that of the one that sees calls, as `with_calls()` has it used.
+    """Return the specification, and the digest of the policy's file if it has one.
 
     Raises:
-        PolicyError: it names a file or a module that does not exist.
+        PolicyError: the policy names a file or a module that does not exist.
     """
-    if spec in boxed_policies():
-        return f"{spec} {file_digest(box_file(spec, calls=True))}"
-    # What has no colon is a name, of this package's or a task's own.
-    if spec.startswith(PLAIN_CLANG) or ":" not in spec or spec.partition(":")[0] in BUILTIN_POLICIES:
+    if spec in bundled_policies():
+        return f"{spec} {file_digest(bundled_file(spec))}"
+    # Names without a colon are of this package, or of a task.
+    if spec.startswith(PLAIN_CLANG) or ":" not in spec or spec.partition(":")[0] in RULES:
         return spec
-    return f"{spec} {model_digest(spec) if is_model(spec) else source_digest(spec)}"
+    return f"{spec} {file_digest(model_file(spec)) if is_model(spec) else source_digest(spec)}"
 
 
 def _users_policy(spec: str, env: CompilerEnv) -> Policy:
@@ -123,24 +119,15 @@ def _users_policy(spec: str, env: CompilerEnv) -> Policy:
     if inspect.isclass(found) or (callable(found) and not hasattr(found, "act")):
         found = found(env) if "env" in inspect.signature(found).parameters else found()
     if not callable(getattr(found, "act", None)):
-        raise PolicyError(
-            f"{spec} was to be a policy, or to make one, and {found!r} has no method act(observation, info); write one"
-        )
+        raise PolicyError(f"expected a policy with a method act(observation, info), got {found!r} from {spec}")
     policy: Policy = found
     return policy
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise PolicyError(f"threshold takes a number, found {text!r}; write it as in threshold:20") from None
 
 
 def _unknown(spec: str, names: tuple[str, ...]) -> PolicyError:
     close = get_close_matches(spec, names, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
     return PolicyError(
-        f"there is no policy {spec!r}; {hint}there are {', '.join((*names, *MODEL_POLICIES))}, clang:FLAGS "
-        "for a plain clang with other flags, and your own as package.module:Name or path/to/file.py:Name"
+        f"there is no policy {spec!r}; {hint}use one of {', '.join((*names, *MODEL_POLICIES))}, clang:FLAGS for a "
+        "plain clang with other flags, or your own as package.module:Name or path/to/file.py:Name"
     )

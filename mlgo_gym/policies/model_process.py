@@ -1,8 +1,8 @@
-"""A process for somebody else's models, so that what a damaged one does to its runtime happens there.
+"""A process for models of other libraries, so that a damaged model harms only that process.
 
-The runtimes of models are written in C++ and trust their files: a damaged model can crash them, a made one can compute
-for ever or take all memory. The process has limits, no right to write a file, and a deadline for each answer; what
-comes from it is not trusted either.
+The runtimes of models are written in C++ and trust their files. A damaged model can crash them; a hostile one can run
+for ever or take all memory. The process has limits, may not write files, and has a deadline for each request. Its
+answers are untrusted input.
 """
 
 from __future__ import annotations
@@ -20,102 +20,95 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlgo_gym.errors import CompilerError, PolicyError
-from mlgo_gym.session.affinity import SharedAffinity
-from mlgo_gym.session.descriptor_limit import refuse_at_descriptor_limit
-from mlgo_gym.session.host_fork import close_after_fork, forget
-from mlgo_gym.session.limits import Limits
-from mlgo_gym.session.process import FIRST_EXTRA_DESCRIPTOR, CompilerProcess
-from mlgo_gym.session.starvation import Starvation
+from mlgo_gym.session.process.affinity import SharedAffinity
+from mlgo_gym.session.process.host_lifetime import cancel_close_after_fork, close_after_fork
+from mlgo_gym.session.process.limits import Limits, raise_if_descriptor_limit
+from mlgo_gym.session.process.process import FIRST_EXTRA_DESCRIPTOR, CompilerProcess
+from mlgo_gym.session.process.starvation import Starvation
 
 SECONDS = 60.0
-"""How long a process may take for one answer, which for the first includes its start."""
+"""Seconds for one request; the first includes the start of the process."""
 
 MEMORY_GIB = 4.0
-"""The address space that a model may take, in GiB, beyond that of its runtime."""
+"""Address space of a model in GiB, beyond that of its runtime."""
 
 WORKER = Path(__file__).with_name("model_worker.py")
-"""The program that runs there."""
+"""The program of the process."""
 
 _HEADER = struct.Struct("<cI")
 _PIECE = 1 << 16
-_SAID = 2000
+_MAX_QUOTED = 2000
 _ENDING_SECONDS = 5.0
 _OUT_OF_MEMORY = re.compile(rb"bad_alloc|out of memory|MemoryError|Cannot allocate memory")
 
 
 class ModelProcessError(PolicyError):
-    """A model's process that has ended, or had to be ended; the next one is started when it is needed."""
+    """A model's process has exited, or was stopped; the next request starts another."""
 
 
 class ModelProcess:
-    """Sends requests to `mlgo_gym.policies.model_worker`, and waits for the answers.
+    """Sends requests to `mlgo_gym.policies.model_worker` and waits for the answers.
 
-    The process is started by the first request, and by the next one after it has ended. It ends with this object, and
-    with the host, however that ends. A forked copy of the host starts one of its own.
+    The first request starts the process, as does the next one after it has exited. It ends with this object and with
+    the host. A forked copy of the host starts its own.
 
     Args:
-        kind: what runs models there, `"tflite"`, `"onnx"` or `"sb3"`.
-        seconds: how long it may take for an answer.
-
+        kind: kind of its models, `"tflite"`, `"onnx"` or `"sb3"`.
+        seconds: seconds for one request.
     """
 
     def __init__(self, kind: str, seconds: float = SECONDS) -> None:
-        self._holds: object = None
+        self._loaded: object = None
         self._kind, self._seconds = kind, seconds
         self._child: _Child | None = None
         self._end: weakref.finalize[[], ModelProcess] | None = None
 
     @property
     def pid(self) -> int:
-        """The process id; 0 while there is none."""
+        """Process id; 0 without a process."""
         return self._child.process.pid if self._child is not None and self._child.open else 0
 
     @property
-    def holds(self) -> object:
-        """Which model is there, as those say who send them; None where there is none."""
-        return self._holds if self.pid else None
+    def loaded(self) -> object:
+        """The token of the loaded model, which its user sets; None without a model."""
+        return self._loaded if self.pid else None
 
-    @holds.setter
-    def holds(self, model: object) -> None:
-        self._holds = model
+    @loaded.setter
+    def loaded(self, model: object) -> None:
+        self._loaded = model
 
-    def ask(self, letter: bytes, parts: Sequence[bytes], most: int) -> tuple[bytes, bytes]:
-        """Return the letter and the bytes of the answer to a request.
+    def request(self, letter: bytes, parts: Sequence[bytes], max_bytes: int) -> tuple[bytes, bytes]:
+        """Send a request, and return the letter and the bytes of the answer.
 
         Args:
-            letter: the letter of the request.
+            letter: letter of the request.
             parts: its bytes, in pieces.
-            most: the most bytes of an answer.
+            max_bytes: maximum size of the answer.
 
         Raises:
-            ModelProcessError: there is none, and the process was ended; the text is half a sentence about the model.
+            ModelProcessError: there was no valid answer, and the process was stopped.
         """
         child = self._child
         if child is None or not child.open:
-            self._holds = None
+            self._loaded = None
             self._child = child = _Child(self._kind, self._seconds)
             self._end = weakref.finalize(self, child.close)
         try:
-            return child.ask(letter, parts, most)
+            return child.request(letter, parts, max_bytes)
         except BaseException:
-            # Whatever came between a request and its answer: the next answer must not be taken for this one.
+            # Also after an interrupt: the next request must not receive this answer.
             self.close()
             raise
 
     def close(self) -> None:
-        """End the process. Idempotent."""
-        self._holds = None
+        """Stop the process. Idempotent."""
+        self._loaded = None
         if self._end is not None:
             self._end()
 
 
 class _Child:
-    """One process, and our ends of its pipes.
-
-    Attributes:
-        process: the process.
-        open: whether it can be asked.
-    """
+    """One process, and the host's ends of its pipes."""
 
     def __init__(self, kind: str, seconds: float) -> None:
         self._host, self._seconds = os.getpid(), seconds
@@ -125,29 +118,30 @@ class _Child:
         try:
             for _ in range(3):
                 pipes.extend(os.pipe())
-            requests, self._requests, self._answers, answers, self._said, said = pipes
-            # What it says beyond what the pipe holds is lost, and never waited for.
-            for descriptor in (self._requests, self._answers, self._said, said):
+            requests, self._requests, self._answers, answers, self._stderr, stderr = pipes
+            # Error output beyond the size of the pipe is discarded, and nothing waits for it.
+            for descriptor in (self._requests, self._answers, self._stderr, stderr):
                 os.set_blocking(descriptor, False)
-            places = (str(FIRST_EXTRA_DESCRIPTOR + number) for number in range(2))
+            descriptors = (str(FIRST_EXTRA_DESCRIPTOR + number) for number in range(2))
+            words = [kind, *descriptors, str(int(MEMORY_GIB * (1 << 30)))]
             search = [entry for entry in sys.path if isinstance(entry, str)]
             self.process = CompilerProcess.start(
-                [sys.executable, "-I", "-S", str(WORKER), kind, *places, str(int(MEMORY_GIB * (1 << 30))), *search],
-                stdout=said,
-                stderr=said,
+                [sys.executable, "-I", "-S", str(WORKER), *words, *search],
+                stdout=stderr,
+                stderr=stderr,
                 extras=[requests, answers],
                 writable=(),
-                # It takes its own, when it knows what its libraries need.
-                limits=Limits(memory=None, processor=None),
+                # The worker limits itself once its libraries are loaded.
+                limits=Limits(memory=None, cpu=None),
             )
         except BaseException as error:
             for descriptor in pipes:
                 os.close(descriptor)
-            refuse_at_descriptor_limit(error)
+            raise_if_descriptor_limit(error)
             if isinstance(error, CompilerError):
                 raise ModelProcessError(str(error)) from error
             raise
-        for descriptor in (requests, answers, said):
+        for descriptor in (requests, answers, stderr):
             os.close(descriptor)
         self.open = True
         self._readable, self._writable = select.poll(), select.poll()
@@ -157,25 +151,23 @@ class _Child:
             poll.register(self.process.pidfd, select.POLLIN)
         close_after_fork(self)
 
-    def ask(self, letter: bytes, parts: Sequence[bytes], most: int) -> tuple[bytes, bytes]:
-        """Return the answer to a request; see `ModelProcess.ask()`."""
+    def request(self, letter: bytes, parts: Sequence[bytes], max_bytes: int) -> tuple[bytes, bytes]:
         deadline = time.monotonic() + self._seconds
         rest = memoryview(b"".join((_HEADER.pack(letter, sum(map(len, parts))), *parts)))
-        while True:
-            try:
-                rest = rest[os.write(self._requests, rest) :]
-            except BlockingIOError:
+        try:
+            while rest:
+                with contextlib.suppress(BlockingIOError):
+                    rest = rest[os.write(self._requests, rest) :]
+                    continue
                 deadline = self._wait(self._writable, deadline)
-            except BrokenPipeError:
-                raise self._failure() from None
-            if not rest:
-                break
+        except BrokenPipeError:
+            raise self._failure() from None
         data = bytearray()
-        wanted = _HEADER.size
+        expected = _HEADER.size
         answered = b""
-        while len(data) < wanted:
+        while len(data) < expected:
             try:
-                piece = os.read(self._answers, max(wanted - len(data), _PIECE))
+                piece = os.read(self._answers, max(expected - len(data), _PIECE))
             except BlockingIOError:
                 deadline = self._wait(self._readable, deadline)
                 continue
@@ -184,62 +176,58 @@ class _Child:
             data += piece
             if not answered and len(data) >= _HEADER.size:
                 answered, size = _HEADER.unpack_from(data)
-                if size > most:
-                    raise ModelProcessError(f"its answer was to be of {most:,} bytes at most, and is of {size:,}")
-                wanted += size
+                if size > max_bytes:
+                    raise ModelProcessError(f"expected an answer of at most {max_bytes:,} bytes, got {size:,}")
+                expected += size
         if self._core is None:
-            # To start and to load a model is one long computation; decisions come in quick succession.
+            # The first request is one long computation; decisions follow in quick succession.
             self._core = SharedAffinity(self.process.pid)
         return answered, bytes(memoryview(data)[_HEADER.size :])
 
     def _wait(self, poll: select.poll, deadline: float) -> float:
-        """Wait until the process can be written to or read from; return the deadline, which may be later now."""
+        """Wait for a pipe; return the deadline, which a busy machine extends."""
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             remaining = self._starvation.grace(self.process.pid, self._seconds)
             if remaining <= 0:
-                raise ModelProcessError(
-                    f"it was to answer within {self._seconds:g} s and did not, and its process was ended"
-                )
+                raise ModelProcessError(f"its process gave no answer within {self._seconds:g} s and was stopped")
             deadline = time.monotonic() + remaining
         if self._core is None:
             poll.poll(remaining * 1000)
         else:
             self._core.wait(poll, remaining)
-        # A copy of our descriptors, in a process that was forked in an instant, keeps a pipe from saying so.
+        # A process that is forked at this instant holds the pipe open, so the pipe alone does not show the end.
         if self.process.poll() is not None and not select.select([self._answers], [], [], 0)[0]:
             raise self._failure()
         return deadline
 
     def _failure(self) -> ModelProcessError:
-        """Return what is to be said about a process that has ended, or closed its pipes."""
+        """Return the error of a process that has exited, or closed its pipes."""
         ended = select.poll()
         ended.register(self.process.pidfd, select.POLLIN)
         ended.poll(_ENDING_SECONDS * 1000)
         self.process.kill()
         status = self.process.exit_status
-        said = b""
+        output = b""
         with contextlib.suppress(BlockingIOError):
-            said = os.read(self._said, _PIECE)
-        if _OUT_OF_MEMORY.search(said):
-            return ModelProcessError(f"it needs more than {MEMORY_GIB:g} GiB of memory, and its process was ended")
-        lines = said.decode(errors="replace").splitlines()
-        words = "\n".join(line for line in lines if not line.startswith("INFO:")).strip()[-_SAID:]
-        if status is not None and status < 0:
-            how = f"the process in which it runs ended by signal {-status} ({signal.Signals(-status).name})"
-        else:
-            how = f"the process in which it runs ended with exit status {status}"
-        return ModelProcessError(f"{how}; take another model" + (f": {words}" if words else ""))
+            output = os.read(self._stderr, _PIECE)
+        if _OUT_OF_MEMORY.search(output):
+            return ModelProcessError(f"it needs more than {MEMORY_GIB:g} GiB of memory, and its process was stopped")
+        lines = output.decode(errors="replace").splitlines()
+        quoted = "\n".join(line for line in lines if not line.startswith("INFO:")).strip()[-_MAX_QUOTED:]
+        signalled = status is not None and status < 0
+        how = f"signal {-status} ({signal.Signals(-status).name})" if status and signalled else f"exit status {status}"
+        return ModelProcessError(f"its process ended by {how}; use another model" + (f": {quoted}" if quoted else ""))
 
     def close(self) -> None:
-        """End the process and close our ends; in a forked copy of the host close the ends alone. Idempotent."""
+        """Stop the process and close the pipes; in a forked copy of the host, close the pipes only. Idempotent."""
         if not self.open:
             return
         self.open = False
-        forget(self)
+        cancel_close_after_fork(self)
         if self._host == os.getpid():
             self.process.close()
         else:
             self.process.abandon()
-        for descriptor in (self._requests, self._answers, self._said):
+        for descriptor in (self._requests, self._answers, self._stderr):
             os.close(descriptor)

@@ -1,18 +1,18 @@
-"""The process in which somebody else's model runs: a program that `ModelProcess` starts.
+"""The program in which a model of another library runs; `ModelProcess` starts it.
 
     python -I -S model_worker.py KIND REQUESTS ANSWERS MEMORY [ENTRY OF sys.path …]
 
-REQUESTS and ANSWERS are descriptors, MEMORY the most bytes of address space beyond what its libraries take. It imports
-nothing of this package, so that it starts quickly and holds nothing that a damaged model could damage, and ends when
-nobody can ask any more. Every frame is a letter, a length and so many bytes:
+REQUESTS and ANSWERS are descriptors. MEMORY is the address space of a model in bytes, beyond that of its libraries. The
+program imports nothing of this package, so it starts quickly, and it exits when the host has closed REQUESTS. A frame
+is a letter, a length and that many bytes:
 
-| frame | from | bytes |
+| frame | sender | bytes |
 |---|---|---|
-| `M` | the host | a model, which takes the place of the one before |
-| `D` | here | what it takes and gives: JSON, `[inputs, outputs]`, each a list of `[name, dimensions, dtype]` |
-| `R` | the host | the number of an output and of rows, and the inputs, one after the other |
-| `O` | here | that output |
-| `E` | here | why not |
+| `M` | host | a model, which replaces the one before |
+| `D` | worker | its inputs and outputs: JSON, `[inputs, outputs]`, lists of `[name, dimensions, dtype]` |
+| `R` | host | the index of an output, the number of rows, and the inputs in order |
+| `O` | worker | that output |
+| `E` | worker | an error message |
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from collections.abc import Callable
 from typing import Any
 
 LARGEST = 256 << 20
-"""The most bytes that the tensors of a TensorFlow Lite model may take: a file of a kilobyte can ask for any size."""
+"""Maximum size of the tensors of a TensorFlow Lite model in bytes: a file of a kilobyte can request any size."""
 
 LONGEST_ERROR = 4096
-"""The most characters of what is said about an error."""
+"""Maximum length of an error message in characters."""
 
 _ONNX_TYPES = {
     "tensor(float)": "float32",
@@ -38,16 +38,11 @@ _ONNX_TYPES = {
 
 Described = list[tuple[str, list[int | None], str]]
 Run = Callable[[int, int, memoryview], bytes]
-"""Takes the number of an output, how many rows there are, and the inputs; returns that output."""
+"""Takes the index of an output, the number of rows and the inputs; returns the output."""
 
 
-def places(inputs: Described, rows: int) -> tuple[bytearray, list[Any]]:
-    """Return memory for the inputs of a model, one after the other, and arrays that are its parts.
-
-    Args:
-        inputs: the inputs.
-        rows: how long a first dimension is that is not fixed.
-    """
+def input_arrays(inputs: Described, rows: int) -> tuple[bytearray, list[Any]]:
+    """Return memory for the inputs of a model in order, and arrays that are its parts; free extents become `rows`."""
     import itertools
     import math
 
@@ -64,7 +59,7 @@ def places(inputs: Described, rows: int) -> tuple[bytearray, list[Any]]:
 
 
 def tflite(model: bytes) -> tuple[Described, Described, Run]:
-    """Return what a TensorFlow Lite model takes and gives, and what runs it."""
+    """Return the inputs, the outputs and the function of a TensorFlow Lite model."""
     import math
     from functools import lru_cache
 
@@ -73,33 +68,33 @@ def tflite(model: bytes) -> tuple[Described, Described, Run]:
 
     interpreter = Interpreter(model_content=model, num_threads=1)
     details = interpreter.get_tensor_details()
-    wanted = sum(math.prod(map(int, each["shape"])) * np.dtype(each["dtype"]).itemsize for each in details)
-    if wanted > LARGEST:
-        raise ValueError(f"its tensors may take {LARGEST:,} bytes, and it asks for {wanted:,}; take a smaller one")
+    size = sum(math.prod(map(int, each["shape"])) * np.dtype(each["dtype"]).itemsize for each in details)
+    if size > LARGEST:
+        raise ValueError(f"expected tensors of at most {LARGEST:,} bytes, got {size:,}; use a smaller model")
     interpreter.allocate_tensors()
 
     def described(tensors: list[dict[str, Any]]) -> Described:
         return [(each["name"], [int(n) for n in each["shape"]], np.dtype(each["dtype"]).name) for each in tensors]
 
     inputs, outputs = described(interpreter.get_input_details()), described(interpreter.get_output_details())
-    takes = [each["index"] for each in interpreter.get_input_details()]
-    gives = [each["index"] for each in interpreter.get_output_details()]
-    # There may be as many inputs as features: arrays for them are made once.
-    held = lru_cache(maxsize=1)(lambda: places(inputs, 1))
+    input_indices = [each["index"] for each in interpreter.get_input_details()]
+    output_indices = [each["index"] for each in interpreter.get_output_details()]
+    # There may be one input per feature, so their arrays are allocated once.
+    arrays_of = lru_cache(maxsize=1)(lambda: input_arrays(inputs, 1))
 
-    def run(output: int, rows: int, given: memoryview) -> bytes:  # noqa: ARG001 - there is one row
-        memory, arrays = held()
-        memory[:] = given
-        for index, array in zip(takes, arrays, strict=True):
+    def run(output: int, rows: int, data: memoryview) -> bytes:  # noqa: ARG001 - there is one row
+        memory, arrays = arrays_of()
+        memory[:] = data
+        for index, array in zip(input_indices, arrays, strict=True):
             interpreter.set_tensor(index, array)
         interpreter.invoke()
-        return bytes(interpreter.get_tensor(gives[output]).tobytes())
+        return bytes(interpreter.get_tensor(output_indices[output]).tobytes())
 
     return inputs, outputs, run
 
 
 def onnx(model: bytes) -> tuple[Described, Described, Run]:
-    """Return what an ONNX model takes and gives, and what runs it."""
+    """Return the inputs, the outputs and the function of an ONNX model."""
     from functools import lru_cache
 
     import onnxruntime
@@ -107,23 +102,26 @@ def onnx(model: bytes) -> tuple[Described, Described, Run]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
-    # From memory, so that the model can name no other file.
+    # From memory, so that the model cannot name other files.
     session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"])
 
     def described(tensors: Any) -> Described:
-        found: Described = []
-        for each in tensors:
-            extents = [extent if isinstance(extent, int) else None for extent in each.shape]
-            found.append((each.name, extents, _ONNX_TYPES.get(each.type, each.type)))
-        return found
+        return [
+            (
+                each.name,
+                [extent if isinstance(extent, int) else None for extent in each.shape],
+                _ONNX_TYPES.get(each.type, each.type),
+            )
+            for each in tensors
+        ]
 
     inputs, outputs = described(session.get_inputs()), described(session.get_outputs())
     names = [name for name, *_ in inputs]
-    held = lru_cache(maxsize=16)(lambda rows: places(inputs, rows))
+    arrays_of = lru_cache(maxsize=16)(lambda rows: input_arrays(inputs, rows))
 
-    def run(output: int, rows: int, given: memoryview) -> bytes:
-        memory, arrays = held(rows)
-        memory[:] = given
+    def run(output: int, rows: int, data: memoryview) -> bytes:
+        memory, arrays = arrays_of(rows)
+        memory[:] = data
         found = session.run([outputs[output][0]], dict(zip(names, arrays, strict=True)))
         return bytes(found[0].tobytes())
 
@@ -131,7 +129,7 @@ def onnx(model: bytes) -> tuple[Described, Described, Run]:
 
 
 def sb3(weights: bytes) -> tuple[Described, Described, Run]:
-    """Return the tensors of a file of PyTorch's as what a model gives, and what reads them."""
+    """Return the tensors in a file of PyTorch as outputs, and the function that reads them."""
     import io
 
     import torch
@@ -139,37 +137,33 @@ def sb3(weights: bytes) -> tuple[Described, Described, Run]:
     state = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
     arrays = {str(name): tensor.numpy() for name, tensor in state.items()}
     outputs: Described = [(name, list(array.shape), array.dtype.name) for name, array in arrays.items()]
-
-    def run(output: int, rows: int, given: memoryview) -> bytes:  # noqa: ARG001 - nothing is computed
-        return bytes(arrays[outputs[output][0]].tobytes())
-
-    return [], outputs, run
+    return [], outputs, lambda output, _rows, _data: bytes(arrays[outputs[output][0]].tobytes())
 
 
 def limit(memory: int) -> None:
-    """Take no more address space than so many bytes beyond what there is now, and write no file."""
+    """Limit the address space to its present size plus `memory` bytes, and the size of written files to 0."""
     import os
     import resource
     from pathlib import Path
 
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    for limited, most in ((resource.RLIMIT_AS, mapped + memory), (resource.RLIMIT_FSIZE, 0)):
+    for limited, size in ((resource.RLIMIT_AS, mapped + memory), (resource.RLIMIT_FSIZE, 0)):
         hard = resource.getrlimit(limited)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(limited, (most, most))
+        size = size if hard == resource.RLIM_INFINITY else min(size, hard)
+        resource.setrlimit(limited, (size, size))
 
 
 def main(kind: str, requests: int, answers: int, memory: int) -> None:
-    """Answer requests until there are no more."""
+    """Serve requests until the host closes their pipe."""
     import importlib
     import json
     import os
     import struct
 
-    # Where there are many processors, threads that nothing needs would take more memory than there may be.
+    # On a machine with many cores, unneeded threads would exceed the memory limit.
     for name in ("OPENBLAS", "OMP", "MKL"):
         os.environ[f"{name}_NUM_THREADS"] = "1"
-    header, place = struct.Struct("<cI"), struct.Struct("<II")
+    header, run_header = struct.Struct("<cI"), struct.Struct("<II")
     load, library = {
         "tflite": (tflite, "ai_edge_litert.interpreter"),
         "onnx": (onnx, "onnxruntime"),
@@ -182,7 +176,7 @@ def main(kind: str, requests: int, answers: int, memory: int) -> None:
         while rest:
             rest = rest[os.write(answers, rest) :]
 
-    # Nothing of a stranger's is read before the limits hold.
+    # The limits apply before any untrusted input is read.
     importlib.import_module(library)
     limit(memory)
     with open(requests, "rb") as stream:
@@ -197,15 +191,15 @@ def main(kind: str, requests: int, answers: int, memory: int) -> None:
                     inputs, outputs, run = load(bytes(data))
                     answer(b"D", json.dumps([inputs, outputs]).encode())
                 else:
-                    assert run is not None, "there is no model to run"
-                    number, rows = place.unpack_from(data)
-                    answer(b"O", run(number, rows, memoryview(data)[place.size :]))
-            except Exception as error:  # noqa: BLE001 - the runtimes' errors have no root of their own
-                said = str(error) or type(error).__name__
-                answer(b"E", said[:LONGEST_ERROR].encode(errors="backslashreplace"))
+                    assert run is not None, "no model is loaded"
+                    number, rows = run_header.unpack_from(data)
+                    answer(b"O", run(number, rows, memoryview(data)[run_header.size :]))
+            except Exception as error:  # noqa: BLE001 - the runtimes' errors have no common class
+                message = str(error) or type(error).__name__
+                answer(b"E", message[:LONGEST_ERROR].encode(errors="backslashreplace"))
 
 
 if __name__ == "__main__":
-    # What the host finds is found here, and not this folder, whose modules are called as some of the library.
+    # The host's search path replaces this folder, whose modules have names of libraries.
     sys.path[:] = sys.argv[5:]
     main(sys.argv[1], *map(int, sys.argv[2:5]))

@@ -1,4 +1,4 @@
-"""`Network`: a small multi-layer perceptron for NumPy; weights, features and normalization in one safetensors file."""
+"""`Network`: a small multi-layer perceptron for NumPy, with features and normalization in one safetensors file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,51 +22,32 @@ from mlgo_gym.storage.tensors import format_tensors, read_tensors
 FORMAT = "mlgo-gym network 1"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}(\[[0-9]{1,9}\])?")
-"""The name of a feature, or of one column of it. It becomes part of a program where a network is exported."""
+"""Name of a feature, or of one column of it; it becomes part of a program when a network is exported."""
 
-# A Python number would be converted at every call, which takes longer than the maximum.
+# A Python number would be converted at every call, which takes longer than the operation.
 _ZERO = np.float32(0)
 
 
-def _relu(values: Floats) -> Floats:
-    np.maximum(values, _ZERO, out=values)
-    return values
-
-
-def _tanh(values: Floats) -> Floats:
-    # As in `Normalization`: of float64, and then rounded, it is the same on every machine.
-    result: Floats = np.tanh(values, dtype=np.float64).astype(np.float32)
-    return result
-
-
-def _elu(values: Floats) -> Floats:
-    grown = np.expm1(np.minimum(values, _ZERO), dtype=np.float64).astype(np.float32)
-    result: Floats = np.where(values > 0, values, grown)
-    return result
-
-
-def _leaky_relu(values: Floats) -> Floats:
-    result: Floats = np.maximum(values, np.float32(0.01) * values)
-    return result
-
-
+# Logarithms and exponentials are computed in float64 and rounded, so that they are the same on every machine.
 ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
-    "relu": _relu,
-    "tanh": _tanh,
-    "elu": _elu,
-    "leaky_relu": _leaky_relu,
+    "relu": lambda values: np.maximum(values, _ZERO, out=values),
+    "tanh": lambda values: np.tanh(values, dtype=np.float64).astype(np.float32),
+    "elu": lambda values: np.where(
+        values > 0, values, np.expm1(np.minimum(values, _ZERO), dtype=np.float64).astype(np.float32)
+    ),
+    "leaky_relu": lambda values: np.maximum(values, np.float32(0.01) * values),
 }
-"""What may lie between the layers: PyTorch's functions of these names, with their default arguments."""
+"""Activations between the layers: PyTorch's functions of these names, with their default arguments."""
 
 
 def _multiply(values: Floats, weight: Floats) -> Floats:
     """Return `values @ weight`, each sum taken from the first input to the last.
 
-    A matrix product of NumPy sums in an order that depends on the machine and on the number of rows. Exported networks
-    (`mlgo_gym.deploy`) sum in this one, so that they decide alike where a decision is a matter of the last bit.
+    NumPy's matrix product sums in an order that depends on the machine and on the number of rows. Exported networks
+    (`mlgo_gym.deploy`) sum in this order, so that they decide alike to the last bit.
     """
     if values.ndim == 1 and weight.shape[1] > 1:
-        # NumPy adds whole rows one after the other; it takes columns alone in pairs.
+        # NumPy adds whole rows in order, but single columns in pairs.
         product: Floats = np.add.reduce(values[:, np.newaxis] * weight, axis=0)
         return product
     product = values[..., :1] * weight[0]
@@ -79,15 +61,15 @@ class Network:
     """A multi-layer perceptron: `x @ W + b`, an activation after each layer but the last.
 
     Attributes:
-        features: the names of the inputs, in order.
+        features: names of the inputs, in order.
         weights: one per layer, float32 of shape (inputs, outputs).
         biases: one per layer, float32 of shape (outputs,).
-        activation: a name among `ACTIVATIONS`.
-        normalization: what is done to the features first, in the same order; None: nothing.
+        activation: one of `ACTIVATIONS`.
+        normalization: normalization of the features, in the same order, or None.
 
     Raises:
-        PolicyError: the shapes do not fit together, a name is none of a feature, the activation is unknown, or the
-            normalization is of others.
+        PolicyError: the shapes do not fit together, a feature's name is malformed, the activation is unknown, or the
+            normalization has other features.
     """
 
     features: tuple[str, ...]
@@ -99,35 +81,27 @@ class Network:
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
-            raise PolicyError(f"an activation is one of {', '.join(ACTIVATIONS)}; found {self.activation!r}")
+            raise PolicyError(f"expected an activation of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
         for name in self.features:
             if not _NAME.fullmatch(name):
-                raise PolicyError(
-                    f"the name of a feature was wanted, such as `threshold` or `mask[3]`, found {name[:100]!r}; write "
-                    "the network again"
-                )
-        shapes = [weight.shape for weight in self.weights]
-        inputs = len(self.features)
-        fits = len(self.weights) == len(self.biases) > 0
-        for weight, bias in zip(self.weights, self.biases, strict=False):
-            fits = fits and weight.ndim == 2 and weight.shape[0] == inputs and bias.shape == weight.shape[1:]
-            inputs = weight.shape[-1] if weight.ndim else 0
-        if not fits:
-            biases = [bias.shape for bias in self.biases]
+                raise PolicyError(f"expected the name of a feature, as `threshold` or `mask[3]`, got {name[:100]!r}")
+        shapes, biases = ([part.shape for part in parts] for parts in (self.weights, self.biases))
+        widths = [(len(self.features),), *biases]
+        if {len(shape) for shape in biases} != {1} or shapes != [a + b for a, b in pairwise(widths)]:
             raise PolicyError(
-                f"layers from {len(self.features)} features on were wanted, each with a bias; found weights (inputs, "
-                f"outputs) {shapes} and biases {biases}"
+                f"expected layers for {len(self.features)} features, each with a bias, got weights (inputs, outputs) "
+                f"of shape {shapes} and biases of shape {biases}"
             )
         if self.normalization is not None and self.normalization.names != self.features:
             raise PolicyError(
-                f"the normalization was to be of the network's features {self.features}, and is of "
-                f"{self.normalization.names}; use Normalization.select()"
+                f"expected a normalization of the features {self.features}, got one of {self.normalization.names}; use "
+                "Normalization.select()"
             )
         object.__setattr__(self, "_hidden", tuple(zip(self.weights[:-1], self.biases[:-1], strict=True)))
 
     @property
     def outputs(self) -> int:
-        """The number of outputs."""
+        """Number of outputs."""
         return int(self.biases[-1].shape[0])
 
     def __call__(self, values: Floats) -> Floats:
@@ -137,7 +111,7 @@ class Network:
             values: float32 of shape (…, features), in the order of `features`.
 
         Returns:
-            float32 of shape (…, outputs); those of a row do not depend on the others.
+            float32 of shape (…, outputs); rows are independent to the last bit.
         """
         hidden = values if self.normalization is None else self.normalization(values)
         activate = ACTIVATIONS[self.activation]
@@ -157,38 +131,25 @@ class Network:
         activation: str = "relu",
         normalization: Normalization | None = None,
     ) -> Network:
-        """Return the network whose layers are PyTorch `Linear`s of a state dictionary.
+        """Return the network of PyTorch `Linear` layers in a state dictionary.
 
-        Args:
-            state: arrays by name; a weight has the shape (outputs, inputs).
-            layers: the names of the linear layers, first to last; each has `NAME.weight` and `NAME.bias`.
-            features: the names of the inputs.
-            activation: a name among `ACTIVATIONS`.
-            normalization: what is done to the features first.
+        Each layer, first to last, has the arrays `LAYER.weight` of shape (outputs, inputs) and `LAYER.bias`.
 
         Raises:
             PolicyError: a layer is missing, or the shapes do not fit together.
         """
-        missing = [
-            f"{layer}.{part}" for layer in layers for part in ("weight", "bias") if f"{layer}.{part}" not in state
-        ]
-        if missing:
-            raise PolicyError(
-                f"the layers {', '.join(missing)} were wanted, found {', '.join(state)}; correct the names"
-            )
-        return cls(
-            tuple(features),
-            tuple(np.ascontiguousarray(state[f"{layer}.weight"].T, np.float32) for layer in layers),
-            tuple(np.ascontiguousarray(state[f"{layer}.bias"], np.float32) for layer in layers),
-            activation,
-            normalization,
-        )
+        names = [f"{layer}.{part}" for part in ("weight", "bias") for layer in layers]
+        if missing := [name for name in names if name not in state]:
+            raise PolicyError(f"expected the tensors {', '.join(missing)}, got {', '.join(state)}; correct the names")
+        parts = [np.ascontiguousarray(state[name].T, np.float32) for name in names]
+        weights, biases = tuple(parts[: len(layers)]), tuple(parts[len(layers) :])
+        return cls(tuple(features), weights, biases, activation, normalization)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one safetensors file.
+        """Write the network to one safetensors file; equal networks give equal files.
 
-        Its tensors are `0.weight` (outputs, inputs), `0.bias`, `1.weight`, …; its metadata are `format`, `features`
-        (a JSON list), `activation` and `normalization` (JSON, where there is one). Equal networks give equal files.
+        The tensors are `0.weight` of shape (outputs, inputs), `0.bias`, `1.weight`, …. The metadata are `format`,
+        `features` (a JSON list), `activation`, and `normalization` (JSON) if there is one.
         """
         tensors = {}
         for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
@@ -201,7 +162,7 @@ class Network:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Network:
-        """Read what `save()` wrote; nothing in the file can run, and nothing beyond NumPy is needed.
+        """Read a file of `save()`; nothing in the file can run.
 
         Raises:
             PolicyError: there is no such file, or it is no network.
@@ -209,19 +170,19 @@ class Network:
         state, metadata = read_tensors(path)
         if metadata.get("format") != FORMAT:
             raise PolicyError(
-                f"{path} was to be a network ({FORMAT!r} in its metadata), and says {metadata.get('format')!r}; write "
-                "it with Network.save()"
+                f"expected a network with the format {FORMAT!r} in its metadata, got {metadata.get('format')!r} in "
+                f"{path}; write it with Network.save()"
             )
         try:
             features = json.loads(metadata["features"])
             data = json.loads(metadata["normalization"]) if "normalization" in metadata else None
         except (KeyError, ValueError, RecursionError) as error:
-            raise PolicyError(f"the metadata of {path} are damaged: {error!r}; write it again") from error
+            raise PolicyError(f"expected metadata of a network in {path}, got {error!r}; write it again") from error
         if not isinstance(features, list) or not all(isinstance(name, str) for name in features):
-            raise PolicyError(f"the features of {path} were to be a list of names, found {features!r}; write it again")
+            raise PolicyError(f"expected a list of feature names in {path}, got {features!r}; write it again")
         unsound = [name for name, tensor in state.items() if not np.isfinite(tensor).all()]
         if unsound:
-            raise PolicyError(f"{path} has numbers that are not finite in {', '.join(unsound)}; train it again")
+            raise PolicyError(f"expected finite numbers in {path}, got others in {', '.join(unsound)}; train it again")
         normalization = None if data is None else Normalization.from_json(data)
         layers = [str(number) for number in range(len(state) // 2)]
         return cls.from_state(

@@ -1,4 +1,4 @@
-"""`Normalization`: features of very different sizes made alike, fitted once and kept with whatever learned on them."""
+"""`Normalization`: features of very different sizes become numbers of similar size, by tables fitted once."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import numpy.typing as npt
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import write_atomically
-from mlgo_gym.storage.foreign_file import read_foreign
 from mlgo_gym.storage.json_text import parse_json
+from mlgo_gym.storage.untrusted_file import read_untrusted
 
 METHODS = ("signed_log", "standard", "log_standard", "quantiles")
-"""The ways to make features alike; `Normalization` says what each does."""
+"""Methods of `Normalization`, whose documentation describes them."""
 
 CLIP = 5.0
-"""Standardised features are kept within plus and minus so many standard deviations."""
+"""Standardised features are clipped to this number of standard deviations on both sides."""
 
 FORMAT = 1
 
-# Python numbers would be converted at every call, which takes longer than the rest.
+# Python numbers would be converted at every call, which takes longer than the operation.
 _MOST, _LEAST = np.float32(CLIP), np.float32(-CLIP)
 
 Floats = npt.NDArray[np.float32]
@@ -33,26 +33,26 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Normalization:
-    """Turns raw features into numbers of similar size; one object for single and vector environments and for policies.
+    """Turns raw features into numbers of similar size, in environments and in policies.
 
-    | method | what a feature becomes |
+    | method | normalized feature |
     |---|---|
     | `signed_log` | `sign(x) · log(1 + abs(x))`; nothing is fitted |
     | `standard` | `(x - mean) / deviation`, within ±5 |
     | `log_standard` | the signed logarithm, standardised, within ±5 |
-    | `quantiles` | its rank among the quantiles, from -1 to 1; equal values share the middle of their ranks |
+    | `quantiles` | rank among the quantiles, from -1 to 1; equal values have the middle of their ranks |
 
-    Features that never varied where it was fitted are only shifted, to 0.
+    Features that are constant in the fitted observations are only shifted, to 0.
 
     Attributes:
         method: one of `METHODS`.
-        names: the features, in the order in which they are given and returned.
-        center: what is subtracted, float32 of shape (features,).
-        scale: what is then divided by, float32 of shape (features,); never 0.
+        names: names of the features, in order.
+        center: subtracted first, float32 of shape (features,).
+        scale: then divided by, float32 of shape (features,); never 0.
         quantiles: for `quantiles`, ascending, float32 of shape (features, quantiles); else of shape (features, 0).
 
     Raises:
-        MlgoError: the method is unknown, or the shapes are others.
+        MlgoError: the method is unknown, or the tables have other shapes.
     """
 
     method: str
@@ -67,13 +67,11 @@ class Normalization:
         count = len(self.names)
         shapes = (self.center.shape, self.scale.shape, self.quantiles.shape[:1], self.quantiles.ndim)
         if shapes != ((count,), (count,), (count,), 2) or not count:
-            raise MlgoError(f"a normalization of {count} features was wanted, and its tables have the shapes {shapes}")
+            raise MlgoError(f"expected tables of {count} features, got the shapes {shapes}; fit it again")
         if not all(np.isfinite(table).all() for table in (self.center, self.scale, self.quantiles)):
-            raise MlgoError("the tables of a normalization hold numbers, found some that are not finite; fit it again")
+            raise MlgoError("expected finite numbers in the tables of a normalization, got others; fit it again")
         if (self.method == "quantiles") != bool(self.quantiles.shape[1]) or not self.scale.all():
-            raise MlgoError(
-                "a normalization has quantiles if its method is `quantiles`, and no scale of 0; fit it again"
-            )
+            raise MlgoError("expected quantiles for the method `quantiles` alone, and no scale of 0; fit it again")
         amount = self.quantiles.shape[1]
         factor = np.full(amount, 1 / amount) if amount else 1 / self.scale
         object.__setattr__(self, "_factor", factor.astype(np.float32))
@@ -90,20 +88,20 @@ class Normalization:
         """Return the normalization of recorded observations.
 
         Args:
-            observations: shape (decisions, features), at least one decision.
-            names: the name of each feature.
+            observations: raw features of shape (decisions, features), at least one decision.
+            names: names of the features.
             method: one of `METHODS`.
-            quantiles: how many, for `quantiles`.
+            quantiles: number of quantiles for `quantiles` (≥ 2).
 
         Raises:
-            MlgoError: there are no observations, or they have another shape; the method is unknown.
+            MlgoError: there are no observations, they have another shape, or the method is unknown.
         """
         _check_method(method)
         values = np.asarray(observations, np.float64)
         if values.ndim != 2 or values.shape[1] != len(names) or not len(values) or quantiles < 2:
             raise MlgoError(
-                f"observations of shape (decisions, {len(names)}) and two quantiles or more were wanted to fit a "
-                f"normalization, found the shape {values.shape} and {quantiles}"
+                f"expected observations of shape (decisions, {len(names)}) and quantiles ≥ 2, got the shape "
+                f"{values.shape} and {quantiles} quantiles"
             )
         count = len(names)
         center, scale, table = np.zeros(count), np.ones(count), np.empty((count, 0))
@@ -113,29 +111,22 @@ class Normalization:
             if method == "log_standard":
                 values = np.sign(values) * np.log1p(np.abs(values))
             center, deviation = values.mean(0), values.std(0)
-            # What varies by rounding alone does not vary.
+            # Rounding alone is no variation.
             scale = np.where(deviation > 1e-6 * (1 + np.abs(center)), deviation, 1.0)
         parts = (np.ascontiguousarray(part, np.float32) for part in (center, scale, table))
         return cls(method, tuple(names), *parts)
 
     def __call__(self, values: Floats) -> Floats:
-        """Return normalized features.
-
-        Args:
-            values: raw features in the order of `names`, float32 of shape (…, features).
-
-        Returns:
-            A fresh float32 array of the same shape.
-        """
+        """Return normalized features, a new array, of raw features of shape (…, features) in the order of `names`."""
         if self.method == "quantiles":
             sides: Floats = np.sign(values[..., None] - self.quantiles)
-            # The mean of the signs, whose sum is exact; np.mean takes twice the time.
+            # The mean of the signs; their sum is exact, and np.mean takes twice the time.
             mean: Floats = np.add.reduce(sides, axis=-1) * self._factor[0]
             return mean
         if self.method == "standard":
             result = values - self.center
         else:
-            # A logarithm of float32 differs between machines in its last bit, one of float64 not in its first 24.
+            # A float32 logarithm differs between machines in its last bit; a float64 logarithm agrees in its first 24.
             result = np.log1p(np.abs(values), dtype=np.float64).astype(np.float32)
             np.copysign(result, values, out=result)
             if self.method == "signed_log":
@@ -148,7 +139,7 @@ class Normalization:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The least and the largest number that comes out, for raw features within ±2^53."""
+        """Smallest and largest normalized value of raw features within ±2^53."""
         if self.method == "quantiles":
             return -1.0, 1.0
         if self.method == "signed_log":
@@ -156,27 +147,20 @@ class Normalization:
         return -CLIP, CLIP
 
     def columns(self, names: Sequence[str]) -> npt.NDArray[np.intp]:
-        """Return where each feature is among others: what is normalized is `values[..., columns]`.
-
-        Args:
-            names: the names of the features that there are.
-
-        Raises:
-            MlgoError: some that are wanted are not there; it lists them.
-        """
+        """Return the column of each feature among `names`: the normalization applies to `values[..., columns]`."""
         return feature_columns("the normalization", self.names, names)
 
     def select(self, names: Sequence[str]) -> Normalization:
-        """Return the normalization of some of the features, in that order.
+        """Return the normalization of some of the features, in the given order.
 
         Raises:
-            MlgoError: it has no such feature.
+            MlgoError: a feature is missing.
         """
         chosen = feature_columns("the selection", names, self.names)
         return Normalization(self.method, tuple(names), self.center[chosen], self.scale[chosen], self.quantiles[chosen])
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON-able data from which `from_json()` makes exactly the same normalization."""
+        """Return data for `from_json()` that JSON can hold exactly."""
         return {
             "format": FORMAT,
             "method": self.method,
@@ -188,10 +172,10 @@ class Normalization:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Normalization:
-        """Build a normalization from the data of `to_json()`.
+        """Return the normalization of the data of `to_json()`.
 
         Raises:
-            MlgoError: the data are of another form.
+            MlgoError: the data have another form.
         """
         try:
             if value["format"] != FORMAT:
@@ -202,8 +186,7 @@ class Normalization:
             return cls(value["method"], names, center, scale, table)
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise MlgoError(
-                f"the data of a normalization (format {FORMAT}) were wanted, and they are of another form ({error!r}); "
-                "fit it again"
+                f"expected the data of a normalization of format {FORMAT}, got {error!r}; fit it again"
             ) from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -212,39 +195,30 @@ class Normalization:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Normalization:
-        """Read what `save()` wrote.
+        """Read a file of `save()`.
 
         Raises:
             MlgoError: there is no such file, or it is no normalization.
         """
         try:
-            value = parse_json(read_foreign(path))
+            value = parse_json(read_untrusted(path))
         except (OSError, ValueError) as error:
-            raise MlgoError(f"{path} was to hold a normalization, and cannot be read: {error}; fit one") from error
+            raise MlgoError(f"expected a normalization, got {path}: {error}; fit one") from error
         return cls.from_json(value)
 
 
 def feature_columns(what: str, wanted: Sequence[str], names: Sequence[str]) -> npt.NDArray[np.intp]:
-    """Return the position of each wanted feature among others.
-
-    Args:
-        what: who wants them, for the error.
-        wanted: the features that are wanted.
-        names: the features that there are.
-
-    Raises:
-        MlgoError: some are not there; it lists them.
-    """
+    """Return the columns of the wanted features among all names, or raise an MlgoError with the subject `what`."""
     position = {name: number for number, name in enumerate(names)}
     missing = [name for name in wanted if name not in position]
     if missing:
         raise MlgoError(
-            f"{what} wants {len(missing)} features that are not there: {', '.join(missing)}; there are "
-            f"{', '.join(names)}: use the compiler and the environment it was made with, or make it anew"
+            f"{what} needs {len(missing)} features that are missing: {', '.join(missing)}; got {', '.join(names)}; use "
+            "the compiler and the environment that it was trained with"
         )
     return np.array([position[name] for name in wanted], np.intp)
 
 
 def _check_method(method: str) -> None:
     if method not in METHODS:
-        raise MlgoError(f"the method of a normalization is one of {', '.join(METHODS)}; found {method!r}")
+        raise MlgoError(f"expected a method of {', '.join(METHODS)}, got {method!r}")

@@ -1,4 +1,4 @@
-"""Observations of an environment, recorded while clang's own choices are taken: what normalizations are fitted on."""
+"""Observations recorded under clang's own choices, on which normalizations are fitted."""
 
 from __future__ import annotations
 
@@ -6,42 +6,32 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.policies.normalization import Normalization
-
-
-def flat_part(observation: Any) -> npt.NDArray[np.float32]:
-    """Return the flat vector of an observation, which may lie beside an action mask."""
-    vector: npt.NDArray[np.float32] = observation["observations"] if isinstance(observation, dict) else observation
-    return vector
+from mlgo_gym.policies.features import flat_part
+from mlgo_gym.policies.normalization import Floats, Normalization
 
 
 def check_flat(space: gym.Space[Any]) -> None:
-    """Check that observations are flat vectors, alone or beside an action mask.
-
-    Raises:
-        MlgoError: they are raw tensors.
-    """
+    """Raise an MlgoError unless observations are flat vectors, alone or beside an action mask."""
     if isinstance(space, gym.spaces.Dict) and "observations" not in space.spaces:
         raise MlgoError(
-            f"flat observations were wanted, found the tensors {', '.join(space.spaces)}; make the environment with "
+            f"expected flat observations, got the tensors {', '.join(space.spaces)}; make the environment with "
             'observation="flat"'
         )
 
 
 def record_observations(
     env: gym.Env[Any, Any], *, observations: int = 20_000, per_episode: int = 1_000, seed: int = 0
-) -> npt.NDArray[np.float32]:
+) -> Floats:
     """Return observations of modules sampled from the environment's corpus, under clang's own choices.
 
     Args:
         env: an environment of mlgo-gym with flat observations, wrapped or not; it is reset.
-        observations: how many to record.
-        per_episode: at most so many of one episode, so that no large module outweighs all others.
-        seed: what the sample of modules depends on.
+        observations: number of observations (≥ 1).
+        per_episode: maximum number of observations per episode (≥ 1), which limits the weight of large modules.
+        seed: seed of the sample of modules.
 
     Returns:
         float32 of shape (observations, features).
@@ -50,26 +40,24 @@ def record_observations(
         MlgoError: a number is below 1, the observations are not flat, or no module has a decision.
     """
     if observations < 1 or per_episode < 1:
-        raise MlgoError(f"one observation or more was wanted, found {observations}, {per_episode} of an episode")
+        raise MlgoError(f"expected observations and per_episode ≥ 1, got {observations} and {per_episode}")
     inner = env.unwrapped
     if not isinstance(inner, CompilerEnv):
-        raise MlgoError(f"an environment of mlgo-gym was wanted, found {type(inner).__name__}; make one")
+        raise MlgoError(f"expected an environment of mlgo-gym, got {type(inner).__name__}; make one with gym.make()")
     check_flat(inner.observation_space)
-    rows = np.empty((observations, len(inner.feature_names)), np.float32)
-    filled = 0
+    rows: list[Floats] = []
     observation, info = inner.reset(seed=seed)
-    here = 0
+    in_episode = 0
     while True:
-        rows[filled] = flat_part(observation)
-        filled += 1
-        here += 1
-        if filled == observations:
+        rows.append(flat_part(observation))
+        in_episode += 1
+        if len(rows) == observations:
             inner.close()
-            return rows
+            return np.stack(rows)
         observation, _, terminated, truncated, info = inner.step(info["default_action"])
-        if terminated or truncated or here == per_episode:
+        if terminated or truncated or in_episode == per_episode:
             observation, info = inner.reset()
-            here = 0
+            in_episode = 0
 
 
 def fit_normalization(
@@ -82,15 +70,11 @@ def fit_normalization(
 ) -> Normalization:
     """Return a normalization fitted on the environment's corpus, under clang's own choices.
 
-    Args:
-        env: an environment of mlgo-gym with flat observations, wrapped or not; it is reset.
-        method: one of `mlgo_gym.policies.normalization.METHODS`.
-        observations: how many decisions to fit on.
-        per_episode: at most so many of one episode.
-        seed: what the sample of modules depends on.
+    `method` is one of `mlgo_gym.policies.normalization.METHODS`; the other arguments are those of
+    `record_observations()`.
 
     Raises:
-        MlgoError: as `record_observations()` and `Normalization.fit()` do.
+        MlgoError: as in `record_observations()` and `Normalization.fit()`.
     """
     rows = record_observations(env, observations=observations, per_episode=per_episode, seed=seed)
     inner: Any = env.unwrapped

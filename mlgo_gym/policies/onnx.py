@@ -10,58 +10,45 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
-from mlgo_gym.policies.batching import row
-from mlgo_gym.policies.foreign_model import ForeignModel
+from mlgo_gym.policies.foreign_model import ForeignModel, ForeignPolicy
 from mlgo_gym.policies.model_process import ModelProcess
 from mlgo_gym.policies.model_tensors import bind_inputs, bind_output
+from mlgo_gym.policies.protocol import row
 
 
-class OnnxPolicy:
-    """Asks an ONNX model; its first output decides.
+class OnnxPolicy(ForeignPolicy):
+    """Runs an ONNX model in a process of its own; the first output decides.
 
-    The model has one input for each feature it knows, named after it, or a single one for the whole flat observation.
-    It runs in a process of its own.
+    The model has one input for each feature that it uses, with the feature's name, or one for the whole flat
+    observation.
 
     Args:
         env: the environment.
         path: the model.
-        process: where the model runs, if not in a process of its own.
+        process: the process that runs the model; None starts one.
 
     Raises:
         MissingExtraError: onnxruntime is not installed.
-        PolicyError: it is no such model, wants a feature that is not there, or decides something else.
+        PolicyError: the file is no such model, a feature is missing, or the output is no action.
     """
 
     def __init__(self, env: CompilerEnv, path: Path, process: ModelProcess | None = None) -> None:
-        self._model = model = ForeignModel("onnx", path, process)
-        self._inputs = bind_inputs("onnx", env, model.inputs)
+        model = ForeignModel("onnx", path, process)
+        inputs = bind_inputs("onnx", env, model.inputs)
         if not model.outputs:
-            raise PolicyError(f"{path} was to be a model with an output that decides, and has none; export another")
-        self._choose = bind_output("onnx", env, model.deciding(0))
+            raise PolicyError(f"expected a model with an output, got {path}, which has none; export another")
+        super().__init__(model, inputs, 0, bind_output("onnx", env, model.number_output(0)))
         self._batched = all(tensor.batched for tensor in (*model.inputs, model.outputs[0]))
 
-    def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
-        """Return what the model decides.
-
-        Raises:
-            PolicyError: it cannot be run, crashed or took too long; the next decision has a new process.
-        """
-        output = self._model.run(0, (read(observation) for read in self._inputs))
-        return self._choose(output, info.get("action_mask"))
-
     def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Return what the model decides: at once where its first dimensions are free, else one by one.
+        """Return the model's decisions, in one run if its first dimensions are free, else one by one.
 
         Raises:
-            PolicyError: as `act()` does.
+            PolicyError: as in `act()`.
         """
-        each = [row(observations, number) for number in range(len(infos))]
+        singles = [row(observations, number) for number in range(len(infos))]
         if not self._batched:
-            return [self.act(observation, info) for observation, info in zip(each, infos, strict=True)]
-        arrays = (np.concatenate([read(one) for one in each]) for read in self._inputs)
+            return [self.act(observation, info) for observation, info in zip(singles, infos, strict=True)]
+        arrays = (np.concatenate([read(single) for single in singles]) for read in self._inputs)
         outputs = self._model.run(0, arrays, len(infos)).reshape(len(infos), -1)
         return [self._choose(output, info.get("action_mask")) for output, info in zip(outputs, infos, strict=True)]
-
-    def close(self) -> None:
-        """End the model's process; it also ends with the policy. Idempotent."""
-        self._model.close()

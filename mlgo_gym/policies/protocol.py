@@ -1,42 +1,69 @@
-"""What a policy is: anything that answers one decision at a time, and perhaps several at once."""
+"""The interface of policies: one decision at a time, or several at once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
+
+import numpy.typing as npt
 
 
 class Policy(Protocol):
-    """Answers the decisions of an environment, one after the other.
+    """Makes the decisions of an environment, one after the other.
 
-    A policy that keeps something between decisions starts afresh where `info["decision"]` is 0: that is the first
-    decision of an episode.
+    A policy with a state resets it where `info["decision_index"]` is 0, at the first decision of an episode.
     """
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
         """Return the action for a decision, an element of the environment's action space.
 
         Args:
-            observation: what the environment's `reset()` or `step()` returned.
-            info: what came with it: `module`, `context` (the function, for register allocation), `decision` (the
-                number of the decision, from 0), `default_action` (clang's own choice), and `action_mask` where the
-                task has one.
+            observation: the observation of the environment's `reset()` or `step()`.
+            info: its info, with `module`, `context` (the function, for register allocation), `decision_index` (the
+                decision's number in the episode, from 0), `default_action` (clang's own choice), and `action_mask` if
+                the task has one.
         """
 
 
 @runtime_checkable
 class BatchedPolicy(Policy, Protocol):
-    """A policy that also answers decisions of several episodes at once, faster than one by one.
+    """A policy that also makes decisions of several episodes at once, faster than one by one.
 
-    Where episodes run at the same time, a policy of this kind must tell them apart by itself if it keeps something
-    between decisions; of others there is one for each episode.
+    Episodes run at the same time share one policy of this kind. A policy with a state must tell the episodes apart.
+    Other policies have one copy per episode.
     """
 
     def act_batch(self, observations: Any, infos: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
         """Return an action for each decision.
 
         Args:
-            observations: those of the decisions, in the form of a vector environment: an array with one row for each,
-                or a dictionary of such arrays.
-            infos: what came with each.
+            observations: a batch as of a vector environment: an array with one row per decision, or a dictionary of
+                such arrays.
+            infos: the info of each decision.
         """
+
+
+def act_batch(policy: Policy, observations: Any, infos: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return a policy's action for each of several decisions, by `act()` if it has no `act_batch()`."""
+    if len(infos) > 1 and is_batched(policy):
+        return list(policy.act_batch(observations, infos))
+    return [policy.act(row(observations, number), info) for number, info in enumerate(infos)]
+
+
+def is_batched(policy: Policy) -> TypeGuard[BatchedPolicy]:
+    """Return whether a policy has `act_batch()`; Python's check of the protocol takes as long as a decision."""
+    return callable(getattr(policy, "act_batch", None))
+
+
+def row(observations: Any, number: int) -> Any:
+    """Return one observation of a batch, in the form of a single environment."""
+    if isinstance(observations, dict):
+        return {name: row(part, number) for name, part in observations.items()}
+    return observations[number, ...]
+
+
+def rows(observations: Any, numbers: Sequence[int] | npt.NDArray[Any]) -> Any:
+    """Return some observations of a batch, as a batch."""
+    if isinstance(observations, dict):
+        return {name: rows(part, numbers) for name, part in observations.items()}
+    return observations[numbers]

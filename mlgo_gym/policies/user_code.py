@@ -18,24 +18,20 @@ def find_object(spec: str) -> Any:
     """Return the object that a specification names; modules are also searched in the working folder.
 
     Raises:
-        PolicyError: there is no such file, module or name. What the code itself raises is passed on.
+        PolicyError: there is no such file, module or name. Exceptions of the code itself are passed on.
     """
     module = _module_of(spec)
     value: Any = module
     for part in spec.rpartition(":")[2].split("."):
         if not hasattr(value, part):
             public = ", ".join(name for name in vars(module) if not name.startswith("_"))
-            raise PolicyError(f"{spec}: {part!r} was wanted, and the module has {public or 'no names'}; correct it")
+            raise PolicyError(f"expected a name of {public or 'an empty module'}, got {part!r} in {spec}")
         value = getattr(value, part)
     return value
 
 
 def source_digest(spec: str) -> str | None:
-    """Return the SHA-256 of the file that a specification leads to, in hexadecimal; None where it is no file.
-
-    Raises:
-        PolicyError: there is no such file or module.
-    """
+    """Return the SHA-256 of the file of a specification, in hexadecimal; None if it has no file."""
     source = getattr(_module_of(spec), "__file__", None)
     return hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else None
 
@@ -43,21 +39,21 @@ def source_digest(spec: str) -> str | None:
 def _module_of(spec: str) -> ModuleType:
     place, colon, name = spec.rpartition(":")
     if not colon or not place or not name:
-        raise PolicyError(f"package.module:Name or path/to/file.py:Name was wanted, found {spec!r}; write it so")
+        raise PolicyError(f"expected package.module:Name or path/to/file.py:Name, got {spec!r}")
     return _load_file(Path(place)) if place.endswith(".py") else _import(place, spec)
 
 
 def _import(name: str, spec: str) -> ModuleType:
-    here = os.getcwd()  # noqa: PTH109 - sys.path holds strings
-    if here not in sys.path:
-        sys.path.append(here)
+    folder = os.getcwd()  # noqa: PTH109 - sys.path holds strings
+    if folder not in sys.path:
+        sys.path.append(folder)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         raise PolicyError(
-            f"there is no module {error.name!r} for the policy {spec!r}: install it, work in the folder that holds "
+            f"there is no module {error.name!r} for the policy {spec!r}; install it, work in the folder that contains "
             "it, or write path/to/file.py:Name"
         ) from error
 
@@ -66,8 +62,8 @@ def _load_file(path: Path) -> ModuleType:
     try:
         code = path.read_bytes()
     except OSError as error:
-        raise PolicyError(f"{path} was to hold a policy, and cannot be read: {error.strerror}; check it") from error
-    # An edited file is another module, also in a session that has loaded it before.
+        raise PolicyError(f"expected a file with a policy, got {path}: {error.strerror}; check the path") from error
+    # An edited file is another module, also in a session that loaded it before.
     name = f"mlgo_gym_policy_{hashlib.sha256(os.fsencode(path.resolve()) + code).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]
@@ -75,7 +71,7 @@ def _load_file(path: Path) -> ModuleType:
     assert module_spec is not None
     assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
-    # Dataclasses and pickle look their module up by name.
+    # Dataclasses and pickle look up their module by name.
     sys.modules[name] = module
     try:
         module_spec.loader.exec_module(module)

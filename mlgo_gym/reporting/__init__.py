@@ -1,1 +1,1 @@
-"""Reports over runs: comparisons, pages with figures, tables for papers."""
+"""Reports on evaluations: comparisons, HTML pages with figures, tables for papers."""

@@ -1,95 +1,75 @@
-"""Whether two runs can be compared at all; if not, the first difference that forbids it."""
+"""Checks whether the results of two evaluations can be compared."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.configuration import Configuration
+from mlgo_gym.evaluation.configuration import effective_arguments
 from mlgo_gym.evaluation.episode_result import DONE
-from mlgo_gym.evaluation.module_facts import ModuleFacts
 from mlgo_gym.evaluation.result import EvaluationResult
 
-_HARMLESS = ("observation", "reward", "timeout", "trust", "strict", "render_mode", "warm_starts", "preoptimize")
-"""Arguments of an environment that change nothing about what a sequence of decisions comes to."""
+_POLICY_INPUTS = frozenset({"callee_features", "credit", "error_reward", "observation", "reward", "strict"})
+"""Arguments of environments that change a policy's input, but not the size that a sequence of actions gives."""
 
 
 def check_comparable(first: tuple[str, EvaluationResult], other: tuple[str, EvaluationResult]) -> None:
-    """Check that the sizes of two runs mean the same thing.
-
-    Args:
-        first: a run, and what to call it.
-        other: another run, and what to call it.
+    """Check that the metrics of two evaluations, each with its name, can be compared.
 
     Raises:
-        MlgoError: environments, metrics, compilers, modules or their flags differ, or plain clang came to other sizes;
-            the text names the first difference.
+        MlgoError: Environments, metrics, compilers, modules, flags or baselines differ; the message has the first
+            difference.
     """
-    difference = first_difference(first[1], other[1])
-    if difference:
+    for difference in differences(first[1], other[1]):
         raise MlgoError(
             f"{first[0]} and {other[0]} cannot be compared: {difference}; evaluate both on the same modules with the "
             "same compiler and flags"
         )
 
 
-def first_difference(one: EvaluationResult, other: EvaluationResult) -> str:
-    """Return the first reason why two runs cannot be compared, in words; empty where they can."""
-    return (
-        _other_configuration(one.configuration, other.configuration)
-        or _other_modules(one, other)
-        or _other_baseline(one, other)
-    )
-
-
-def _other_configuration(one: Configuration, other: Configuration) -> str:
+def differences(first: EvaluationResult, other: EvaluationResult) -> Iterator[str]:
+    """Yield the reasons why two evaluations cannot be compared."""
+    before, after = first.configuration, other.configuration
     for name in ("environment", "metric", "clang"):
-        was, now = getattr(one, name), getattr(other, name)
-        if was != now:
-            return f"{name} is {was} in the one and {now} in the other"
-    for name in sorted({*one.arguments, *other.arguments} - set(_HARMLESS)):
-        pair = one.arguments.get(name), other.arguments.get(name)
-        if pair[0] != pair[1]:
-            return f"the argument {name} is {pair[0]!r} in the one and {pair[1]!r} in the other"
-    return ""
+        ours, theirs = getattr(before, name), getattr(after, name)
+        if ours != theirs:
+            yield f"{name} is {ours} in the first and {theirs} in the second"
+    arguments = effective_arguments(before.arguments), effective_arguments(after.arguments)
+    for name in sorted({*arguments[0], *arguments[1]} - _POLICY_INPUTS):
+        ours, theirs = (each.get(name) for each in arguments)
+        if ours != theirs:
+            yield f"the argument {name} is {ours!r} in the first and {theirs!r} in the second"
+    if before.modules_digest != after.modules_digest:
+        yield from _module_differences(first, other)
+    # Another baseline points to a difference that no configuration records.
+    metric = before.metric
+    baselines = _baselines(first, metric)
+    for name, value in _baselines(other, metric).items():
+        if baselines.get(name, value) != value:
+            yield f"plain clang's {metric} of {name} is {baselines[name]:g} in the first and {value:g} in the second"
 
 
-def _other_modules(one: EvaluationResult, other: EvaluationResult) -> str:
-    if one.configuration.modules_digest == other.configuration.modules_digest:
-        return ""
-    for name in sorted({*one.modules, *other.modules} if one.modules and other.modules else ()):
-        ours, theirs = one.modules.get(name), other.modules.get(name)
+def _module_differences(first: EvaluationResult, other: EvaluationResult) -> Iterator[str]:
+    for name in sorted({*first.modules, *other.modules} if first.modules and other.modules else ()):
+        ours, theirs = first.modules.get(name), other.modules.get(name)
         if ours is None or theirs is None:
-            return f"the module {name} is only in the {'other' if ours is None else 'one'}"
-        difference = _other_module(ours, theirs)
-        if difference:
-            return f"the module {name} {difference}"
-    was, now = (f"{each.modules} modules of {each.corpus}" for each in (one.configuration, other.configuration))
-    return f"the modules are {was} in the one and {now} in the other{', with other contents' * (was == now)}"
+            yield f"the module {name} is only in the {'second' if ours is None else 'first'}"
+        elif ours.digest != theirs.digest:
+            digests = f"{ours.digest[:12]} in the first and {theirs.digest[:12]} in the second"
+            yield f"the module {name} has other contents: {digests}"
+        elif ours.flags != theirs.flags:
+            yield f"the module {name} has {_flags_difference(set(ours.flags or ()), set(theirs.flags or ()))}"
+    corpora = [f"{each.configuration.modules} modules of {each.configuration.corpus}" for each in (first, other)]
+    same_names = ", with other contents" * (corpora[0] == corpora[1])
+    yield f"the modules are {corpora[0]} in the first and {corpora[1]} in the second{same_names}"
 
 
-def _other_module(ours: ModuleFacts, theirs: ModuleFacts) -> str:
-    if ours.digest != theirs.digest:
-        return f"has other contents: {ours.digest[:12]} in the one and {theirs.digest[:12]} in the other"
-    if ours.flags == theirs.flags:
-        return ""
-    was, now = set(ours.flags or ()), set(theirs.flags or ())
-    if was == now:
-        return "has its flags in another order"
-    return f"has other flags: {_some(was - now)} only in the one, {_some(now - was)} only in the other"
-
-
-def _some(flags: set[str]) -> str:
-    return " ".join(sorted(flags)) or "none"
-
-
-def _other_baseline(one: EvaluationResult, other: EvaluationResult) -> str:
-    """Return on which module plain clang came to another size: then something else differs that nobody wrote down."""
-    metric = one.configuration.metric
-    known = _baselines(one, metric)
-    for name, size in _baselines(other, metric).items():
-        if known.get(name, size) != size:
-            return f"plain clang makes {known[name]:g} of {name} in the one and {size:g} in the other"
-    return ""
+def _flags_difference(ours: set[str], theirs: set[str]) -> str:
+    if ours == theirs:
+        return "its flags in another order"
+    first, second = (" ".join(sorted(only)) or "none" for only in (ours - theirs, theirs - ours))
+    return f"other flags: {first} only in the first, {second} only in the second"
 
 
 def _baselines(result: EvaluationResult, metric: str) -> dict[str, float]:
-    return {each.module: each.measures[metric][1] for each in result.episodes if each.status == DONE}
+    return {each.module: each.metrics[metric][1] for each in result.episodes if each.status == DONE}

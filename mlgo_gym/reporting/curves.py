@@ -1,7 +1,7 @@
-"""Curves that trainings and searches have left: TensorBoard's event files, CSV files of values, results of searches.
+"""Curves of trainings and searches: TensorBoard event files, CSV files of values, results of searches.
 
-An event file is a sequence of TFRecords (eight bytes of length, four of its checksum, the data, four of theirs), each
-an `Event` (tensorflow/core/util/event.proto); only its step and the `simple_value` of its summary are read.
+An event file is a sequence of TFRecords: eight bytes of length, four of its checksum, the data, four of its checksum.
+The data are an `Event` (tensorflow/core/util/event.proto), of which step and `simple_value` are read.
 """
 
 from __future__ import annotations
@@ -10,24 +10,27 @@ import csv
 import io
 import math
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.search.search_result import SearchResult
-from mlgo_gym.storage.foreign_file import LARGEST, open_foreign, read_foreign
 from mlgo_gym.storage.json_lines import read_json_lines
 from mlgo_gym.storage.json_text import parse_json
+from mlgo_gym.storage.untrusted_file import MAX_BYTES, open_untrusted, read_untrusted
 
 _STEPS = ("time/total_timesteps", "total_timesteps", "global_step", "step", "steps", "iteration", "epoch")
-"""The columns of a CSV file that count how far a training is, the first that is there."""
+"""CSV columns that may count steps; the first of them that is present does."""
 
-_VARINT_BITS = 70
-"""Ten bytes of seven bits hold any number of a protocol buffer; more would take time without end to put together."""
+_VARINT_BYTES = 10
+"""Maximum length of a number in a protocol buffer; a longer one could take unbounded time."""
+
+_FIXED = {1: struct.Struct("<d"), 5: struct.Struct("<f")}
+"""Fields of fixed length in a protocol buffer, by kind."""
 
 _Value = tuple[str, float, float]
-"""A name, a step and a value."""
+"""Name, step and value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +38,10 @@ class Curve:
     """A value over steps.
 
     Attributes:
-        name: what it is a value of.
-        origin: the run that it is of.
-        points: steps and values, by step.
-        unit: what a step is.
+        name: Name of the value.
+        origin: Name of the training or search.
+        points: Pairs of step and value, by step.
+        unit: Unit of a step.
     """
 
     name: str
@@ -48,29 +51,19 @@ class Curve:
 
 
 def curves_in(folder: Path) -> list[Curve]:
-    """Return the learning curves below a folder: of TensorBoard's event files, and of files `progress.csv`.
+    """Return the learning curves of TensorBoard event files and of files `progress.csv` below a folder.
 
     Raises:
-        MlgoError: one cannot be read.
+        MlgoError: A file cannot be read.
     """
     found: list[Curve] = []
-    for path in sorted(folder.rglob("events.out.tfevents*")):
-        found += _curves(_all(read_events, path), _origin(path, folder))
-    for path in sorted(folder.rglob("progress.csv")):
-        found += _curves(_all(read_csv, path), _origin(path, folder))
+    for pattern, read in (("events.out.tfevents*", read_events), ("progress.csv", read_csv)):
+        for path in sorted(folder.rglob(pattern)):
+            try:
+                found += _curves(read(path), path.parent.relative_to(folder.parent).as_posix())
+            except (OSError, csv.Error, struct.error) as error:  # noqa: PERF203 - the error names the file
+                raise MlgoError(f"{path}: expected the values of a training, got an error: {error}") from error
     return [curve for curve in found if len(curve.points) > 1]
-
-
-def _all(read: Callable[[Path], Iterator[_Value]], path: Path) -> list[_Value]:
-    try:
-        return list(read(path))
-    except (OSError, csv.Error, struct.error) as error:
-        raise MlgoError(f"{path} was to be the values of a training, and cannot be read: {error}") from error
-
-
-def _origin(path: Path, folder: Path) -> str:
-    inside = path.parent.relative_to(folder).as_posix()
-    return folder.name if inside == "." else f"{folder.name}/{inside}"
 
 
 def _curves(values: Iterable[_Value], origin: str) -> list[Curve]:
@@ -83,7 +76,7 @@ def _curves(values: Iterable[_Value], origin: str) -> list[Curve]:
 
 def read_csv(path: Path) -> Iterator[_Value]:
     """Yield name, step and value of each number in a CSV file with a heading, such as stable-baselines3 writes."""
-    with open_foreign(path) as data, io.TextIOWrapper(data, encoding="utf-8", errors="replace", newline="") as file:
+    with open_untrusted(path) as data, io.TextIOWrapper(data, encoding="utf-8", errors="replace", newline="") as file:
         for number, row in enumerate(csv.DictReader(file)):
             step = next((value for name in _STEPS if (value := _number(row.get(name))) is not None), float(number))
             for name, text in row.items():
@@ -100,15 +93,15 @@ def _number(text: object) -> float | None:
 
 
 def read_events(path: Path) -> Iterator[_Value]:
-    """Yield name, step and value of each scalar in an event file of TensorBoard, up to what a kill has cut off."""
-    data = read_foreign(path)
-    place = 0
-    while place + 12 <= len(data):
-        (length,) = struct.unpack_from("<Q", data, place)
-        if place + 12 + length > len(data):
+    """Yield name, step and value of each scalar in a TensorBoard event file; a truncated last record is ignored."""
+    data = read_untrusted(path)
+    offset = 0
+    while offset + 12 <= len(data):
+        (length,) = struct.unpack_from("<Q", data, offset)
+        if offset + 12 + length > len(data):
             return
-        yield from _event(data[place + 12 : place + 12 + length])
-        place += 16 + length
+        yield from _event(data[offset + 12 : offset + 12 + length])
+        offset += 16 + length
 
 
 def _event(data: bytes) -> Iterator[_Value]:
@@ -126,60 +119,54 @@ def _event(data: bytes) -> Iterator[_Value]:
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | float | bytes]]:
     """Yield number and value of each field of a protocol buffer message."""
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
+    offset = 0
+    while offset < len(data):
+        key, offset = _varint(data, offset)
         kind = key & 7
         if kind == 0:
-            value, place = _varint(data, place)
+            value, offset = _varint(data, offset)
             yield key >> 3, value
-        elif kind == 1:
-            yield key >> 3, struct.unpack_from("<d", data, place)[0]
-            place += 8
         elif kind == 2:
-            length, place = _varint(data, place)
-            yield key >> 3, data[place : place + length]
-            place += length
-        elif kind == 5:
-            yield key >> 3, struct.unpack_from("<f", data, place)[0]
-            place += 4
+            length, offset = _varint(data, offset)
+            yield key >> 3, data[offset : offset + length]
+            offset += length
+        elif kind in _FIXED:
+            yield key >> 3, _FIXED[kind].unpack_from(data, offset)[0]
+            offset += _FIXED[kind].size
         else:
             return
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
+def _varint(data: bytes, offset: int) -> tuple[int, int]:
     value = 0
-    for shift, byte in zip(range(0, _VARINT_BITS, 7), data[place : place + _VARINT_BITS // 7], strict=False):
-        place += 1
-        value |= (byte & 0x7F) << shift
+    for position, byte in enumerate(data[offset : offset + _VARINT_BYTES]):
+        offset += 1
+        value |= (byte & 0x7F) << (7 * position)
         if byte < 0x80:
             break
-    return value, place
+    return value, offset
 
 
 def is_search(path: Path) -> bool:
-    """Return whether a file holds the results of `mlgo-gym search`."""
+    """Return whether a file has results of `mlgo-gym search`."""
     try:
-        with open_foreign(path) as file:
-            header = parse_json(file.readline(LARGEST))
+        with open_untrusted(path) as file:
+            header = parse_json(file.readline(MAX_BYTES))
     except (OSError, ValueError):
         return False
     return isinstance(header, dict) and {"algorithm", "environment", "compiles"} <= header.keys()
 
 
 def search_curve(path: Path) -> Curve | None:
-    """Return what a search has come to, in geometric mean over its modules, after so many compiles of each.
-
-    None where no module has a result.
-    """
+    """Return the geometric-mean change of a search over the compiles of each module; None without results."""
     lines = [value for _, value in read_json_lines(path)]
     results = [each for value in lines[1:] if (each := SearchResult.from_json(value)).error is None]
     if not results:
         return None
     steps = sorted({1, *(number for each in results for number, _ in each.improvements)})
-    most = max(each.compiles for each in results)
+    last = max(each.compiles for each in results)
     points = []
-    for step in (*steps, *([most] if most > steps[-1] else ())):
+    for step in (*steps, *([last] if last > steps[-1] else ())):
         logarithms = [math.log((1 + each.cost_after(step)) / (1 + each.baseline)) for each in results]
         points.append((float(step), math.expm1(math.fsum(logarithms) / len(logarithms))))
     name = f"{lines[0]['algorithm']} ({len(results)} modules)"

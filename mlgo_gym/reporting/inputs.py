@@ -1,4 +1,4 @@
-"""What a report is made of: evaluations, and what trainings and searches have left."""
+"""The inputs of a report: evaluations, and curves of trainings and searches."""
 
 from __future__ import annotations
 
@@ -10,44 +10,50 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.result import EvaluationResult, load_result
 from mlgo_gym.evaluation.result_folder import HEADER
 from mlgo_gym.reporting.curves import Curve, curves_in, is_search, search_curve
-from mlgo_gym.reporting.run_names import run_names
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a report is made of.
-
-    Attributes:
-        evaluations: by what they are called.
-        curves: of trainings and searches.
-    """
+    """The inputs of a report: evaluations by name, and curves of trainings and searches."""
 
     evaluations: dict[str, EvaluationResult]
     curves: tuple[Curve, ...]
 
 
 def read_inputs(paths: Sequence[Path]) -> Inputs:
-    """Return what some folders and files hold.
+    """Return the contents of folders and files.
 
-    A folder may hold an evaluation (the `--output` of `evaluate`), learning curves (TensorBoard's event files,
-    `progress.csv`) or results of searches (`*.jsonl`), also several of them; a file may be the results of a search.
+    A folder may contain an evaluation (the `--output` of `evaluate`), learning curves (TensorBoard event files,
+    `progress.csv`) and results of searches (`*.jsonl`). A file may contain the results of a search.
 
     Raises:
-        MlgoError: one of them holds nothing of the kind, or is damaged.
+        MlgoError: A path has none of these, is named twice, or is damaged.
     """
     evaluations: dict[str, EvaluationResult] = {}
     curves: list[Curve] = []
     for name, path in run_names(paths).items():
-        found = False
         if (path / HEADER).exists():
             evaluations[name] = load_result(path)
-            found = True
-        inside = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
-        there = [curve for file in inside if is_search(file) and (curve := search_curve(file)) is not None]
-        there += curves_in(path) if path.is_dir() else []
-        curves += there
-        if not found and not there:
-            raise MlgoError(
-                f"{path} holds no results: the --output of `evaluate` was wanted, or of a search or a training"
-            )
+        files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+        found = [curve for file in files if is_search(file) and (curve := search_curve(file)) is not None]
+        found += curves_in(path) if path.is_dir() else []
+        curves += found
+        if name not in evaluations and not found:
+            raise MlgoError(f"expected results in {path}, got none; name an output of `evaluate`, `train` or `search`")
     return Inputs(evaluations, tuple(curves))
+
+
+def run_names(paths: Sequence[Path]) -> dict[str, Path]:
+    """Return paths by name: as many last parts of each path as distinguish it from the others, mostly one.
+
+    Raises:
+        MlgoError: A path is named twice.
+    """
+    resolved = [path.resolve() for path in paths]
+    for path, full in zip(paths, resolved, strict=True):
+        if resolved.count(full) > 1:
+            raise MlgoError(f"expected each path once, got {str(path)!r} twice; name it once")
+    length = 1
+    while len({path.parts[-length:] for path in resolved}) < len(resolved):
+        length += 1
+    return {"/".join(full.parts[-length:]).lstrip("/"): path for path, full in zip(paths, resolved, strict=True)}

@@ -1,4 +1,4 @@
-"""Tables for papers: Markdown and LaTeX."""
+"""Tables as Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SPECIAL = {
 
 
 def as_markdown(tables: Sequence[Table], lines: Sequence[str] = ()) -> str:
-    """Return tables as GitHub's Markdown, and lines as a list below them."""
+    """Return tables as GitHub Markdown, followed by lines as a list."""
     parts = [_markdown(table) for table in tables]
     parts += ["\n".join(f"- {_cell(line.strip())}" for line in lines)] if lines else []
     return "\n\n".join(parts)
@@ -31,7 +31,7 @@ def _cell(text: str) -> str:
 
 
 def as_latex(tables: Sequence[Table]) -> str:
-    """Return tables as LaTeX; they need the package booktabs."""
+    """Return tables as LaTeX for the package booktabs."""
     return "\n\n".join(["% needs \\usepackage{booktabs}", *map(_latex, tables)])
 
 
@@ -56,5 +56,5 @@ def _latex(table: Table) -> str:
 
 def _escape(text: str) -> str:
     escaped = "".join(_SPECIAL.get(letter, letter) for letter in text)
-    # A minus before a number is longer than a hyphen, and a bracket at the start of a row would be an argument.
+    # A minus sign is longer than a hyphen. A bracket at the start of a row would be parsed as an argument.
     return re.sub(r"(?<![\w])-(?=\d)", "$-$", escaped).replace("[", "{[}").replace("]", "{]}")

@@ -1,4 +1,4 @@
-"""The figures of a report, drawn by matplotlib."""
+"""Figures of a report, drawn by matplotlib."""
 
 from __future__ import annotations
 
@@ -6,48 +6,43 @@ import importlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any
 
 from mlgo_gym.evaluation.intervals import Estimate, estimates, profile
+from mlgo_gym.evaluation.number_format import short, with_unit
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.summary import Summary
 from mlgo_gym.evaluation.tables import DEFAULT
-from mlgo_gym.evaluation.wording import short, unit
 from mlgo_gym.extras import library
 from mlgo_gym.reporting.curves import Curve
 
 INK, GRID = "#1a1a1b", "#d0d0d1"
-"""Text and grid; a page draws them in colours of its own, so that they are seen by day and by night."""
+"""Colours of text and grid; a page replaces them, for light and dark mode."""
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Those of Okabe and Ito, which people who see fewer colours tell apart."""
+"""The palette of Okabe and Ito, distinguishable with colour blindness."""
 
 _STYLE = {
     "font.size": 9,
     "font.family": "sans-serif",
-    "axes.edgecolor": GRID,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.color": GRID,
+    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
+    **dict.fromkeys(("axes.edgecolor", "grid.color"), GRID),
     "grid.linewidth": 0.5,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "legend.frameon": False,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "savefig.facecolor": "none",
+    **dict.fromkeys(("axes.labelcolor", "axes.titlecolor", "text.color", "xtick.color", "ytick.color"), INK),
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"),
 }
 WIDTH, HEIGHT = 4.9, 3.3
-"""The size of a figure, in inches: as wide as the screen of a telephone when a point is a pixel."""
+"""Size of a figure in inches, which fits the screen of a telephone."""
 
-_MOST_PROJECTS = 30
+_LEGEND_COLUMNS = 2
+_LEGEND_ROW = 0.17
+"""Height of a row of the legend in inches."""
+
+_MAX_PROJECTS = 30
 _MANY = 20
-"""So many modules in a bar make the others hard to see."""
+"""Bars of more modules make the vertical axis logarithmic."""
 _TICKS = (-95, -80, -50, -20, -10, -5, 0, 5, 10, 20, 50, 100, 200, 500)
 _POINTS = "points"
 
@@ -57,11 +52,11 @@ class Figure:
     """A figure of a report.
 
     Attributes:
-        name: a word for its file.
-        title: what it shows.
-        text: how to read it.
-        picture: matplotlib's figure.
-        labels: for each group of points, by its id in the picture, what each point is.
+        name: File name without ending.
+        title: Title.
+        text: How to read the figure.
+        picture: Figure of matplotlib.
+        labels: Label of each point of a group, by the group's id in the picture.
     """
 
     name: str
@@ -72,12 +67,26 @@ class Figure:
 
 
 def plotting() -> Any:
-    """Return matplotlib, drawing without a screen.
+    """Return matplotlib.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: matplotlib is not installed.
     """
     return library("matplotlib", "the figures of a report", "report")
+
+
+def figures_of(result: EvaluationResult) -> list[Figure]:
+    """Return the figures of an evaluation, none before its first finished module.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    shown = _shown(result)
+    if not shown:
+        return []
+    scatters = [_scatter(result, summary, colour, number) for number, (summary, colour) in enumerate(shown)]
+    drawn: list[Figure | None] = [_distribution(result), _profiles(result), *scatters, _projects(result)]
+    return [each for each in drawn if each is not None]
 
 
 def _new(height: float = HEIGHT) -> tuple[Any, Any]:
@@ -88,23 +97,12 @@ def _new(height: float = HEIGHT) -> tuple[Any, Any]:
         return picture, picture.add_subplot()
 
 
-def _shown(result: EvaluationResult) -> list[tuple[Summary, str]]:
-    """Return the policies with their colours; `default` only where there is no other."""
-    summaries = [each for each in result.summaries() if each.modules]
-    others = [each for each in summaries if each.policy != DEFAULT] or summaries
-    return [(each, COLOURS[number % len(COLOURS)]) for number, each in enumerate(others)]
-
-
-def figures_of(result: EvaluationResult) -> list[Figure]:
-    """Return the figures of an evaluation; none where no module was finished.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
-    if not _shown(result):
-        return []
-    drawn: list[Figure | None] = [_distribution(result), _profiles(result), *_scatters(result), _projects(result)]
-    return [each for each in drawn if each is not None]
+def _legend(picture: Any, axes: Any) -> None:
+    """Add the legend above the axes, where it covers nothing, and make the picture higher by its height."""
+    handles, labels = axes.get_legend_handles_labels()
+    picture.set_figheight(picture.get_figheight() + _LEGEND_ROW * math.ceil(len(labels) / _LEGEND_COLUMNS))
+    style = {"ncols": _LEGEND_COLUMNS, "fontsize": 8, "frameon": False, "labelcolor": INK}
+    picture.legend(handles, labels, loc="outside upper center", **style)
 
 
 def _percent_axis(axis: Any) -> None:
@@ -112,8 +110,11 @@ def _percent_axis(axis: Any) -> None:
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:+g} %" if value else "0"))
 
 
-def _legend(axes: Any, **more: Any) -> None:
-    axes.legend(fontsize=8, frameon=False, labelcolor=INK, **more)
+def _shown(result: EvaluationResult) -> list[tuple[Summary, str]]:
+    """Return the policies with their colours; `default` only if it is the only one."""
+    summaries = [each for each in result.summaries() if each.modules]
+    others = [each for each in summaries if each.policy != DEFAULT] or summaries
+    return [(each, COLOURS[number % len(COLOURS)]) for number, each in enumerate(others)]
 
 
 def _changes(summary: Summary, metric: str) -> list[float]:
@@ -137,20 +138,22 @@ def _distribution(result: EvaluationResult) -> Figure:
         )
         tallest = max(tallest, float(max(heights)))
     axes.axvline(0, color=INK, linewidth=0.8)
-    axes.set(xlabel=f"change of {unit(metric)} against plain clang", ylabel="modules")
+    axes.set(xlabel=f"change of {with_unit(metric)} against plain clang", ylabel="modules")
     if tallest > _MANY:
-        # Most modules of an inliner's corpus do not change, and a few change a lot: both are to be seen.
+        # Inlining leaves most modules unchanged and changes a few by a lot; both should be visible.
         axes.set_yscale("symlog", linthresh=_MANY / 2)
         ticks = [number for number in (0, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if number < 1.6 * tallest]
         axes.set_yticks(ticks, list(map(str, ticks)), minor=False)
         axes.set_ylim(0, 1.6 * tallest)
+    else:
+        axes.yaxis.get_major_locator().set_params(integer=True)
     _percent_axis(axes.xaxis)
-    _legend(axes, loc="upper left")
+    _legend(picture, axes)
     text = (
-        f"How many modules changed by how much, in steps of {step:g} %; left of 0 they are smaller. What "
-        "lies beyond the ends counts in the last bar."
+        f"Number of modules by change, in steps of {step:g} %. Left of 0 they are smaller. The first and the last bar "
+        "include all values beyond them."
     )
-    return Figure("distribution", "Changes of size, module by module", text, picture)
+    return Figure("distribution", "Changes, module by module", text, picture)
 
 
 def _round_step(value: float) -> float:
@@ -168,41 +171,33 @@ def _profiles(result: EvaluationResult) -> Figure:
     for summary, _ in shown:
         values = sorted(map(abs, _changes(summary, metric)))
         largest = max(largest, values[round(0.98 * (len(values) - 1))])
-    thresholds = tuple(largest * number / 100 for number in range(-100, 101))
+    thresholds = [largest * number / 100 for number in range(-100, 101)]
     for summary, colour in shown:
-        found = profile(summary.changes[metric], tuple(each / 100 for each in thresholds))
-        if found.low is not None and found.high is not None:
-            low, high = ([100 * each for each in ends] for ends in (found.low, found.high))
+        shares, interval = profile(summary.changes[metric], [each / 100 for each in thresholds])
+        if interval is not None:
+            low, high = ([100 * each for each in ends] for ends in interval)
             axes.fill_between(thresholds, low, high, color=colour, alpha=0.18, linewidth=0)
-        axes.plot(
-            thresholds, [100 * each for each in found.shares], color=colour, label=short(summary.policy, 30), lw=1.4
-        )
+        axes.plot(thresholds, [100 * each for each in shares], color=colour, label=short(summary.policy, 30), lw=1.4)
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.set(xlabel="reduction τ", ylabel="modules reduced by more than τ, %", ylim=(0, 102))
     _percent_axis(axes.xaxis)
-    _legend(axes, loc="lower left")
+    _legend(picture, axes)
     text = (
-        "The part of the modules that a policy makes smaller by more than τ (left of 0: that grew by less), with 95 % "
-        "intervals. A curve above another's everywhere is better wherever one looks."
+        "Fraction of the modules that a policy reduces by more than τ, with 95 % intervals. Left of 0: that grow by "
+        "less. A curve that is above another everywhere belongs to the better policy."
     )
     return Figure("profiles", "Performance profiles", text, picture)
 
 
-def _scatters(result: EvaluationResult) -> list[Figure]:
-    metric = result.configuration.metric
-    return [
-        _scatter(result, summary, colour, metric, number) for number, (summary, colour) in enumerate(_shown(result))
-    ]
-
-
-def _scatter(result: EvaluationResult, summary: Summary, colour: str, metric: str, number: int) -> Figure:
+def _scatter(result: EvaluationResult, summary: Summary, colour: str, number: int) -> Figure:
     picture, axes = _new()
+    metric = result.configuration.metric
     pairs = summary.changes[metric].pairs
     sizes, changes = [max(baseline, 1) for _, baseline in pairs], _changes(summary, metric)
     group = f"{_POINTS}-{number}"
     axes.scatter(sizes, changes, s=14, color=colour, alpha=0.65, linewidth=0, gid=group)
     axes.axhline(0, color=INK, linewidth=0.8)
-    axes.set(xscale="log", xlabel=f"plain clang, {unit(metric)}", ylabel=f"change with {short(summary.policy, 28)}")
+    axes.set(xscale="log", xlabel=f"plain clang, {with_unit(metric)}", ylabel=f"change by {short(summary.policy, 28)}")
     span = max(map(abs, changes), default=0)
     if span > 40:
         axes.set_yscale("symlog", linthresh=10)
@@ -212,7 +207,7 @@ def _scatter(result: EvaluationResult, summary: Summary, colour: str, metric: st
         f"{name} ({result.language(name)}): {baseline:,.0f} → {value:,.0f}, {change:+.2f} %"
         for name, (value, baseline), change in zip(summary.names, pairs, changes, strict=True)
     ]
-    text = "Every point is a module; the pointer on it shows its name. Below 0 it is smaller than plain clang's."
+    text = "Each point is a module; the pointer shows its name. Below 0 the policy's is smaller than plain clang's."
     return Figure(f"modules-{number + 1}", f"Plain clang against {summary.policy}", text, picture, {group: labels})
 
 
@@ -228,49 +223,38 @@ def _projects(result: EvaluationResult) -> Figure | None:
         found = {name: estimates(summaries[name].changes[metric]).mean for name, _ in shown if name in summaries}
         if found:
             rows.append((project, max(each.modules for each in summaries.values()), found))
-    left_out = len(rows) - _MOST_PROJECTS
-    rows = sorted(rows, key=lambda row: -row[1])[:_MOST_PROJECTS]
-    rows.sort(key=lambda row: (-row[2][shown[-1][0]].value if shown[-1][0] in row[2] else 0, row[0]))
+    modules = sum(row[1] for row in rows)
+    excluded = len(rows) - _MAX_PROJECTS
+    rows = sorted(rows, key=lambda row: -row[1])[:_MAX_PROJECTS]
+    last = shown[-1][0]
+    rows.sort(key=lambda row: (-row[2][last].value if last in row[2] else 0, row[0]))
     overall = {each.policy: estimates(each.changes[metric]).mean for each in result.summaries() if each.modules}
-    rows.append(("all", sum(row[1] for row in rows), {name: overall[name] for name, _ in shown}))
-    picture, axes = _new(1.0 + 0.17 * len(rows) * max(1.0, 0.62 * len(shown)))
+    rows.append(("all", modules, {name: overall[name] for name, _ in shown}))
+    picture, axes = _new(0.83 + 0.17 * len(rows) * max(1.0, 0.62 * len(shown)))
     for number, (policy, colour) in enumerate(shown):
         shift = 0.6 * ((len(shown) - 1) / 2 - number) / len(shown)
-        there = [(place + shift, row[2][policy]) for place, row in enumerate(rows) if policy in row[2]]
-        for place, estimate in there:
+        points = [(height + shift, row[2][policy]) for height, row in enumerate(rows) if policy in row[2]]
+        for height, estimate in points:
             if estimate.interval is not None:
-                axes.plot([100 * end for end in estimate.interval], [place] * 2, color=colour, lw=1.3)
-        axes.plot(
-            [100 * estimate.value for _, estimate in there],
-            [place for place, _ in there],
-            "o",
-            ms=3.4,
-            color=colour,
-            label=short(policy, 30),
-        )
+                axes.plot([100 * end for end in estimate.interval], [height] * 2, color=colour, lw=1.3)
+        values, heights = [100 * estimate.value for _, estimate in points], [height for height, _ in points]
+        axes.plot(values, heights, "o", ms=3.4, color=colour, label=short(policy, 30))
     axes.axvline(0, color=INK, linewidth=0.8)
-    axes.set_yticks(range(len(rows)), [f"{short(name, 18)} ({modules})" for name, modules, _ in rows], fontsize=7.5)
-    axes.set(xlabel=f"geometric-mean change of {unit(metric)}", ylim=(-0.7, len(rows) - 0.3))
+    axes.set_yticks(range(len(rows)), [f"{short(name, 18)} ({count})" for name, count, _ in rows], fontsize=7.5)
+    axes.set(xlabel=f"geometric-mean change of {with_unit(metric)}", ylim=(-0.7, len(rows) - 0.3))
     _percent_axis(axes.xaxis)
-    picture.legend(
-        *axes.get_legend_handles_labels(),
-        loc="outside upper center",
-        ncols=2,
-        fontsize=8,
-        frameon=False,
-        labelcolor=INK,
-    )
+    _legend(picture, axes)
     text = (
-        "The geometric mean over the modules of each project (how many are in brackets) with its 95 % interval; above, "
-        "all of them, with projects drawn, too."
+        "Geometric-mean change over the modules of each project, with its 95 % interval; the number of modules is in "
+        "brackets. The interval of all modules includes the choice of projects."
     )
-    if left_out > 0:
-        text += f" {left_out} projects with fewer modules are left out."
+    if excluded > 0:
+        text += f" {excluded} projects with fewer modules are not shown."
     return Figure("projects", "By project", text, picture)
 
 
 def curve_figures(curves: Sequence[Curve]) -> list[Figure]:
-    """Return a figure for each kind of learning curve, and one for all searches.
+    """Return one figure per kind of learning curve, and one for all searches.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -285,21 +269,18 @@ def _curve_figure(name: str, curves: Sequence[Curve], number: int) -> Figure:
     picture, axes = _new()
     search = name == "search"
     draw: Callable[..., Any] = axes.step if search else axes.plot
-    for place, curve in enumerate(curves):
+    for curve, colour in zip(curves, cycle(COLOURS), strict=False):
         steps = [step for step, _ in curve.points]
         values = [100 * value if search else value for _, value in curve.points]
         label = f"{curve.origin}: {curve.name}" if search else curve.origin
         more = {"where": "post"} if search else {}
-        draw(steps, values, color=COLOURS[place % len(COLOURS)], lw=1.3, label=short(label, 40), **more)
+        draw(steps, values, color=colour, lw=1.3, label=short(label, 40), **more)
     axes.set(xlabel=curves[0].unit, ylabel="geometric-mean change" if search else name)
     if search:
         axes.set_xscale("log")
         _percent_axis(axes.yaxis)
-    _legend(axes)
-    text = (
-        "What the best compile of each module so far comes to against plain clang, in geometric mean."
-        if search
-        else "As the training has written it."
-    )
-    title = "Searches" if search else f"Learning: {name}"
-    return Figure(f"{'search' if search else 'learning'}-{number + 1}", title, text, picture)
+    _legend(picture, axes)
+    if search:
+        text = "Geometric-mean change of the best compile of each module so far, against plain clang."
+        return Figure(f"search-{number + 1}", "Searches", text, picture)
+    return Figure(f"learning-{number + 1}", f"Learning: {name}", "Values that the training logged.", picture)

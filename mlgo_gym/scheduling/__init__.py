@@ -1,25 +1,23 @@
-"""One scheduler behind one small interface: work is done here, in processes of this machine, or on a cluster."""
+"""Scheduling: one interface for work in this process, in worker processes, and on a cluster."""
 
-from mlgo_gym.scheduling.abroad import Abroad
-from mlgo_gym.scheduling.here import Here
+from mlgo_gym.scheduling.execution import Execution, InProcess
+from mlgo_gym.scheduling.file_store import FileStore, StoredFiles
 from mlgo_gym.scheduling.processes import Processes
 from mlgo_gym.scheduling.ray_cluster import RayCluster
-from mlgo_gym.scheduling.shelf import Good, Shelf
-from mlgo_gym.scheduling.work import Backlog, EachAlone, Lost, Queue, Runner, Workers
-from mlgo_gym.scheduling.workers import workers
+from mlgo_gym.scheduling.work import ItemQueue, Queue, RemoteWork, Runner, SequentialRunner, WorkerFailure, Workers
 
 __all__ = [
-    "Abroad",
-    "Backlog",
-    "EachAlone",
-    "Good",
-    "Here",
-    "Lost",
+    "Execution",
+    "FileStore",
+    "InProcess",
+    "ItemQueue",
     "Processes",
     "Queue",
     "RayCluster",
+    "RemoteWork",
     "Runner",
-    "Shelf",
+    "SequentialRunner",
+    "StoredFiles",
+    "WorkerFailure",
     "Workers",
-    "workers",
 ]

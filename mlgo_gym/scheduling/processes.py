@@ -1,11 +1,13 @@
-"""Work in processes of this machine: some items at a time to each, and nothing waits for a process that has died."""
+"""Work in worker processes of this machine."""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import pickle
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
@@ -13,29 +15,26 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.scheduling.crew import Crew, Gone, Member
-from mlgo_gym.scheduling.parent import end_with_parent
 from mlgo_gym.scheduling.work import Item, Result, Runner
+from mlgo_gym.scheduling.worker_pool import PoolWorker, WorkerExitedError, WorkerPool
 
 
-class _Process(Member[Item, Result]):
-    """A process of this machine."""
-
-    def __init__(self, start: Callable[[int], Runner[Item, Result]], room: int) -> None:
-        super().__init__(room)
+class _ProcessWorker(PoolWorker[Item, Result]):
+    def __init__(self, start: Callable[[int], Runner[Item, Result]], capacity: int) -> None:
+        super().__init__(capacity)
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self.process: SpawnProcess = context.Process(target=_work, args=(theirs, start, room), daemon=True)
-        # Ctrl-C reaches the whole process group; workers inherit the mask, and the parent ends them. The tracker's own
-        # start unblocks the signal, so that must not happen in between.
+        self.process: SpawnProcess = context.Process(target=_work, args=(theirs, start, capacity), daemon=True)
+        # Ctrl-C reaches the whole process group; workers inherit the mask, and the parent ends them. Starting the
+        # tracker unblocks the signal, so it must run before.
         resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             self.process.start()
         except (AttributeError, TypeError, pickle.PicklingError) as error:
             raise MlgoError(
-                f"a worker process was to be given the corpus and the policies, and they cannot be sent: {error}; name "
-                "them by specification, or use jobs=1"
+                f"expected a corpus and policies that can be pickled for a worker process, got {error}; name them by "
+                "specification, or use jobs=1"
             ) from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -51,17 +50,17 @@ class _Process(Member[Item, Result]):
             self.process.join()
             status = self.process.exitcode or 0
             how = f"signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"exit status {status}"
-            raise Gone(how, status) from error
+            raise WorkerExitedError(how, status) from error
         if isinstance(message, MlgoError):
             raise message
         results: Sequence[tuple[Item, Result]] = message
         return results
 
-    def end(self, patience: float) -> None:
-        if patience:
+    def stop(self, timeout: float) -> None:
+        if timeout:
             with contextlib.suppress(OSError):
                 self.connection.send(None)
-        self.process.join(patience)
+        self.process.join(timeout)
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
@@ -69,36 +68,31 @@ class _Process(Member[Item, Result]):
         self.process.close()
 
 
-class Processes(Crew[Item, Result]):
-    """Workers in processes of this machine.
+class Processes(WorkerPool[Item, Result]):
+    """At most `jobs` worker processes of this machine; the arguments are those of `Execution.workers()`."""
 
-    Args:
-        start: makes a runner; it is sent to each process, and told how many items it is given at once.
-        jobs: the most processes.
-        room: how many items each is given at once.
-    """
-
-    def __init__(self, start: Callable[[int], Runner[Item, Result]], jobs: int, room: int = 1) -> None:
-        super().__init__(jobs, room)
+    def __init__(self, start: Callable[[int], Runner[Item, Result]], jobs: int, capacity: int = 1) -> None:
+        super().__init__(jobs, capacity)
         self._start = start
 
-    def hire(self, room: int) -> Member[Item, Result]:
+    def start_worker(self, capacity: int) -> PoolWorker[Item, Result]:
         """Start a process."""
-        return _Process(self._start, room)
+        return _ProcessWorker(self._start, capacity)
 
-    def wait(self, members: Sequence[Member[Item, Result]], seconds: float | None) -> Iterator[Member[Item, Result]]:
-        """Wait for messages, and for the ends of connections."""
-        by_connection = {member.connection: member for member in members if isinstance(member, _Process)}
+    def wait(
+        self, workers: Sequence[PoolWorker[Item, Result]], seconds: float | None
+    ) -> Iterator[PoolWorker[Item, Result]]:
+        """Wait for a message or the end of a connection."""
+        by_connection = {worker.connection: worker for worker in workers if isinstance(worker, _ProcessWorker)}
         for readable in connection.wait(list(by_connection), seconds):
             assert isinstance(readable, Connection)
             yield by_connection[readable]
 
 
-def _work(channel: Connection, start: Callable[[int], Runner[Any, Any]], room: int) -> None:
-    """Work on items until there are no more, or nobody is there to take results."""
-    end_with_parent()
+def _work(channel: Connection, start: Callable[[int], Runner[Any, Any]], capacity: int) -> None:
+    die_with_parent()
     try:
-        runner = start(room)
+        runner = start(capacity)
     except MlgoError as error:
         channel.send(error)
         return
@@ -106,10 +100,22 @@ def _work(channel: Connection, start: Callable[[int], Runner[Any, Any]], room: i
     busy = 0
     while (items := channel.recv()) is not None:
         for item in items:
-            runner.take(item)
+            runner.submit(item)
         busy += len(items)
         if busy:
-            results = runner.go_on()
+            results = runner.collect()
             busy -= len(results)
             channel.send(results)
     runner.close()
+
+
+def die_with_parent() -> None:
+    """Exit this process, which multiprocessing started, as soon as its parent has exited; its compilers exit too."""
+    threading.Thread(target=_follow_parent, daemon=True).start()
+
+
+def _follow_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os._exit(1)

@@ -1,11 +1,16 @@
-"""What work is: items that wait, runners that work on some of them, and where runners are."""
+"""Interfaces of scheduling: items, the runners that work on them, queues, workers, and work on other machines."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
+
+from typing_extensions import Self
+
+from mlgo_gym.scheduling.file_store import FileStore, StoredFiles
 
 Item = TypeVar("Item", bound=Hashable)
 Result = TypeVar("Result")
@@ -13,109 +18,121 @@ Result_co = TypeVar("Result_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """Comes in place of a result where whoever worked on the item has died.
+class WorkerFailure:
+    """Replaces the result of an item whose worker exited.
 
     Attributes:
-        how: in words, such as `"signal 9 (SIGKILL)"`.
-        status: the exit status of the process; a signal is negative.
+        how: Cause in words, such as `"signal 9 (SIGKILL)"`.
+        status: Exit status of the worker; negative for a signal.
     """
 
     how: str
     status: int
 
     def __str__(self) -> str:
-        return f"the worker died: {self.how}"
+        return f"the worker exited: {self.how}"
 
 
 class Runner(Protocol[Item, Result_co]):
-    """Works on items, on several at once where it can."""
+    """Works on one or several items at the same time."""
 
-    def take(self, item: Item) -> None:
-        """Take an item, to be begun by `go_on()`."""
+    def submit(self, item: Item) -> None:
+        """Add an item; `collect()` works on it."""
 
-    def go_on(self) -> Sequence[tuple[Item, Result_co]]:
-        """Work until an item that was taken is done, and return what is; nothing where nothing was taken."""
+    def collect(self) -> Sequence[tuple[Item, Result_co]]:
+        """Work until a submitted item is finished, and return the finished items; nothing if none was submitted."""
 
     def close(self) -> None:
-        """End. Idempotent."""
+        """Release everything. Idempotent."""
 
 
 class Queue(Protocol[Item]):
-    """Where items come from."""
+    """Source of items."""
 
     def take(self) -> Item | None:
-        """Return the next item, or None when there is none left."""
+        """Remove and return the next item; None if the queue is empty."""
 
     def put_back(self, items: Sequence[Item]) -> None:
-        """Take items back that have no result, to be taken again before all others."""
+        """Return unfinished items to the front of the queue."""
 
     def __len__(self) -> int:
-        """Return how many are left."""
+        """Return the number of items in the queue."""
 
 
-class Workers(Protocol[Item, Result]):
-    """Where work is done. What is new (another machine, say) is one more class with these methods."""
+class Workers(ABC, Generic[Item, Result]):
+    """Runs the items of a queue: in this process, in worker processes, or on a cluster."""
 
-    def run(self, queue: Queue[Item]) -> Generator[tuple[Item, Result | Lost], None, None]:
-        """Yield each item of a queue with its result as soon as it is there, in no particular order.
+    @abstractmethod
+    def run(self, queue: Queue[Item]) -> Generator[tuple[Item, Result | WorkerFailure], None, None]:
+        """Yield each item of a queue with its result as soon as it is finished, in no particular order.
 
-        It may be called again when all is done. When the iteration is left before, work on what is not done ends.
+        Closing the generator early ends the unfinished work. `run()` may be called again afterwards.
         """
 
+    @abstractmethod
     def close(self) -> None:
         """End all work. Idempotent."""
 
-    def __enter__(self) -> Workers[Item, Result]: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
-class Backlog(Generic[Item]):
-    """A queue of items that are known from the start.
-
-    Args:
-        items: the items, each once; the first is taken first.
-    """
+class ItemQueue(Generic[Item]):
+    """A queue of a fixed set of items, each once; the first is taken first."""
 
     def __init__(self, items: Iterable[Item]) -> None:
         self._items = deque(items)
 
     def take(self) -> Item | None:
-        """Return the next item, or None when there is none left."""
+        """Remove and return the next item; None if the queue is empty."""
         return self._items.popleft() if self._items else None
 
     def put_back(self, items: Iterable[Item]) -> None:
-        """Take items back that have no result, to be taken again before all others."""
+        """Return unfinished items to the front of the queue."""
         self._items.extendleft(reversed(list(items)))
 
     def __len__(self) -> int:
-        """Return how many are left."""
         return len(self._items)
 
 
-class EachAlone(Generic[Item, Result]):
-    """A runner that works on one item after the other.
-
-    Args:
-        work: returns the result of an item.
-    """
+class SequentialRunner(Generic[Item, Result]):
+    """Works on one item at a time, in the order of submission; `work` returns the result of an item."""
 
     def __init__(self, work: Callable[[Item], Result]) -> None:
         self._work = work
-        self._waiting: deque[Item] = deque()
+        self._pending: deque[Item] = deque()
 
-    def take(self, item: Item) -> None:
-        """Take an item, to be begun by `go_on()`."""
-        self._waiting.append(item)
+    def submit(self, item: Item) -> None:
+        """Add an item; `collect()` works on it."""
+        self._pending.append(item)
 
-    def go_on(self) -> list[tuple[Item, Result]]:
-        """Work on the item that has waited longest."""
-        if not self._waiting:
+    def collect(self) -> list[tuple[Item, Result]]:
+        """Work on the oldest pending item, and return it with its result."""
+        if not self._pending:
             return []
-        item = self._waiting.popleft()
+        item = self._pending.popleft()
         return [(item, self._work(item))]
 
     def close(self) -> None:
-        """Let go of what waits."""
-        self._waiting.clear()
+        """Drop the pending items."""
+        self._pending.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteWork(Generic[Item, Result]):
+    """The same work for a machine without this machine's files.
+
+    Attributes:
+        start: Makes a runner on the other machine, from its capacity and the store with the received files.
+        needs: Returns the name of the files that an item needs, such as its module.
+        pack: Returns the files of a name. Called on this machine whenever they are not in the object store.
+        common: Files that every runner needs, by name, such as the networks of policies.
+    """
+
+    start: Callable[[int, FileStore], Runner[Item, Result]]
+    needs: Callable[[Item], str]
+    pack: Callable[[str], StoredFiles]
+    common: Mapping[str, StoredFiles] = field(default_factory=dict)

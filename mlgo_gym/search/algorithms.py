@@ -1,4 +1,4 @@
-"""The searches by name, and one search of one module from its start to its verified result."""
+"""The search algorithms by name, and the search of one module."""
 
 from __future__ import annotations
 
@@ -8,20 +8,15 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.loading import load_policy
-from mlgo_gym.search.beam import beam
-from mlgo_gym.search.budget import Budget
 from mlgo_gym.search.bundles import bundles
-from mlgo_gym.search.greedy import greedy
-from mlgo_gym.search.hill_climb import hill_climb
+from mlgo_gym.search.local_search import hill_climb, random_search
+from mlgo_gym.search.look_ahead import beam, greedy
 from mlgo_gym.search.mcts import mcts
-from mlgo_gym.search.random_search import random_search
-from mlgo_gym.search.rules import load_portfolio
+from mlgo_gym.search.portfolio import load_portfolio
 from mlgo_gym.search.search_result import SearchResult
-from mlgo_gym.search.search_space import Leaf, SearchSpace
+from mlgo_gym.search.search_space import Budget, Leaf, SearchSpace
 
-Algorithm = Callable[[SearchSpace, int], Leaf]
-
-ALGORITHMS: dict[str, Algorithm] = {
+ALGORITHMS: dict[str, Callable[[SearchSpace, int], Leaf]] = {
     "greedy": greedy,
     "random": random_search,
     "hill_climb": hill_climb,
@@ -29,15 +24,20 @@ ALGORITHMS: dict[str, Algorithm] = {
     "mcts": mcts,
     "bundles": bundles,
 }
-"""The searches by the names that the command line takes."""
+"""The algorithms by name; each takes the space and a seed, and returns the best leaf within the budget."""
+
+WITH_POLICIES = ("bundles",)
+"""Algorithms that start from the decisions of a policy, and combine those of a portfolio."""
 
 
-FROM_ANY_START = ("bundles",)
-"""The searches that can begin with the decisions of any policy."""
-
-
-WITH_PORTFOLIO = ("bundles",)
-"""The searches that try the decisions of several policies beside those of their start."""
+def check_algorithm(algorithm: str, start: str) -> None:
+    """Raise an error if an algorithm is unknown, or cannot start from a policy."""
+    if algorithm not in ALGORITHMS:
+        raise MlgoError(f"expected one of {', '.join(ALGORITHMS)}, got {algorithm!r}; choose another algorithm")
+    if start != "default" and algorithm not in WITH_POLICIES:
+        raise MlgoError(
+            f"expected an algorithm that starts from a policy, got {algorithm!r}; use {', '.join(WITH_POLICIES)}"
+        )
 
 
 def search_module(
@@ -51,36 +51,28 @@ def search_module(
     function: str | None = None,
     start: str = "default",
 ) -> SearchResult:
-    """Search one module, or a function of it, for the decisions that cost least, and verify them by replay.
+    """Search the actions of a module, or of one function, with the least cost, and verify them by a replay.
 
-    The replay is in a fresh clang, except with warm resets, where it may be in a copy of one that waits at the first
-    decision.
+    The replay is a new compile; with `fork_resets` it may be a fork of a compile at its first decision.
 
     Args:
-        env: the environment whose compiler, flags and metric are used; it is not stepped.
-        module: the module.
-        algorithm: a name among `ALGORITHMS`.
-        compiles: the most compiles; None is no limit.
-        seconds: the most time; None is no limit.
-        seed: seeds the random generator.
-        function: with the scope of a function, which one.
-        start: the policy whose decisions the search begins with; only the searches of `FROM_ANY_START` take one.
+        env: The environment; it gives compiler, flags and metric, and is not stepped.
+        module: The module.
+        algorithm: A name in `ALGORITHMS`.
+        compiles, seconds: Limits of the budget; None is unlimited.
+        seed: Seed of the random generator.
+        function: The function, with `scope="function"`.
+        start: The policy to start from; only for the algorithms in `WITH_POLICIES`.
 
     Raises:
-        MlgoError: an unknown search, a start that it cannot begin with, or an environment whose actions cannot be tried
-            one by one.
-        CorpusError: the module has no decision.
-        CompilerError: a compile failed.
+        MlgoError: The algorithm is unknown or cannot start from the policy, or the action space is not discrete.
+        CorpusError: The module has no decision.
+        CompilerError: A compile failed.
     """
-    if algorithm not in ALGORITHMS:
-        raise MlgoError(f"the search must be one of {', '.join(ALGORITHMS)}; found {algorithm!r}")
-    if start != "default" and algorithm not in FROM_ANY_START:
-        raise MlgoError(
-            f"a search that begins with any policy must be one of {', '.join(FROM_ANY_START)}; found {algorithm!r}"
-        )
+    check_algorithm(algorithm, start)
     policy = None if start == "default" else load_policy(start, env, seed=seed)
     budget = Budget(compiles, seconds)
-    portfolio = load_portfolio(env, seed) if algorithm in WITH_PORTFOLIO else None
+    portfolio = load_portfolio(env, seed) if algorithm in WITH_POLICIES else None
     space = SearchSpace(env, module, budget, function, policy, portfolio)
     best = ALGORITHMS[algorithm](space, seed)
     spent, elapsed, improvements = budget.spent, budget.seconds, tuple(space.improvements)

@@ -1,317 +1,301 @@
-"""Search by bundles of flips: many decisions are changed in one compile, and each function tells its own result.
+"""Search by bundles of flips: one compile flips many decisions, and the bytes of each function rate the flips.
 
-It begins with whole compiles by several policies, and takes from each the parts that are smaller in it. After that a
-compile tries one change in each of many functions that have nothing to do with each other. What every function gained
-or lost is known from the object's symbols, and belongs to the changes that reach it; changes that meet in a function
-are judged together. Those that helped are kept in all later compiles, which thereby verify them, and from time to time
-a compile without anything new tells what all of them come to.
+The search starts with a compile by each policy of a portfolio, and combines their smallest parts. Each further compile
+tries moves that affect disjoint functions. The growth of a function, from the symbols of the object, belongs to the
+moves that reach it; moves that share a function are rated together. Moves that helped stay in all later compiles.
+Compiles without new moves verify them in between.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from mlgo_gym.attribution.affected_functions import AffectedFunctions, causes_of_changes
+from mlgo_gym.attribution.flips import group_causes, independent
+from mlgo_gym.attribution.inline_compile import run_inline_compile
 from mlgo_gym.episode.baseline import measure_baseline
-from mlgo_gym.episode.inline_reach import explain
-from mlgo_gym.episode.many_flips import Territory, groups, unrelated
-from mlgo_gym.episode.placed_compile import PlacedDecision, compile_placed
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.search.expectation import Expectation, everything_kept
-from mlgo_gym.search.moves import Move, MoveKey, all_moves, together
-from mlgo_gym.search.plan import Fingerprints, Plan, Site, Trial
-from mlgo_gym.search.prospects import Prospects, copies
-from mlgo_gym.search.recorded import RecordedPolicy
-from mlgo_gym.search.rules import Rules
+from mlgo_gym.search.expected_compile import ExpectedCompile, override_all
+from mlgo_gym.search.flip_plan import FlipPlan, Trial
+from mlgo_gym.search.move_ranking import MoveRanking, code_copies
+from mlgo_gym.search.moves import Flip, Move, MoveKey, all_moves, make_move, single_moves
+from mlgo_gym.search.portfolio import PortfolioAnswers, ReplayPolicy
 from mlgo_gym.search.search_space import Leaf, SearchSpace
-from mlgo_gym.session.decision import Decision
-from mlgo_gym.tasks.task import SIZE_METRICS
+from mlgo_gym.session.protocol.decision import Decision, DecisionSite, functions_of
 
 VERIFY_EVERY = 8
-"""After so many compiles with something new comes one without, if something was kept."""
+"""Number of compiles with new moves before one without, if a move helped."""
 
-MOST_AT_ONCE = 500
-"""The most moves that are tried in one compile."""
+MAX_MOVES = 500
+"""Maximum number of moves per compile."""
 
-_MOST_RETRIES = 2
-"""How often moves that met others in a function are tried again elsewhere."""
-
-_FEWEST_FOR_PORTFOLIO = 3
-"""If fewer compiles than this are left, none is spent on one more policy."""
+_MAX_RETRIES = 2  # of a move that shares a function with others
+_MIN_COMPILES = 3  # remaining compiles to try another policy of the portfolio
+_MAX_PAIRS = 8  # of calls, per caller and per callee
 
 
-class Bundles:
-    """A search by many flips at once, as far as it has come.
+class BundleSearch:
+    """The state of a search by bundles.
 
     Args:
-        space: the decisions; the first compile takes those of its start, and those of its portfolio are tried as
-            well.
-        seed: seeds the random generator.
+        space: The decisions, with the start policy and the portfolio.
+        seed: Seed of the random generator.
 
     Attributes:
-        best: the best compile so far.
+        best: The best compile so far.
 
     Raises:
-        MlgoError: the reward is not the size of the code, or there are other decisions than those of inlining.
-        CompilerError: the first compile failed. Later failures are counted, and what was new in them is given up.
+        MlgoError: The metric is not `text`, the scope is a function, or the task is not inlining.
+        CompilerError: The first compile failed. Later failures are counted.
     """
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
-        metric = SIZE_METRICS.get(space.setup.metric)
+        metric = space.setup.metric
         if metric != "text" or space.function is not None:
-            raise MlgoError(
-                "search by bundles of flips counts the bytes of functions: it needs the metric 'text' and whole "
-                f"modules, found {space.setup.metric!r}" + ("" if space.function is None else " and one function")
-            )
+            scope = "module" if space.function is None else "function"
+            raise MlgoError(f"expected metric='text' and scope='module' for bundles, got {metric!r} and {scope!r}")
         self._space = space
         self._compilation = space.setup.compilation(space.module)
-        self._timeout = space.setup.settings.timeout
+        self._timeout = space.setup.timeout
         baseline = measure_baseline(self._compilation, self._timeout)
-        self._baseline = space.task.outcome(baseline, space.setup.metric, None)
+        self._baseline = space.task.outcome(baseline, metric, None)
         self._generator = np.random.default_rng(seed)
-        self._fingerprints = Fingerprints(space.task.headers[0])
-        self._prospects = Prospects()
-        self._rules = Rules(space, space.portfolio)
-        self._rule = space.start
+        self._ranking = MoveRanking()
+        self._portfolio = PortfolioAnswers(space)
+        self._policy = space.start
+        # Moves that were rated, with the functions that they affect; and those that shared a function, which are
+        # retried, at last alone.
         self._tried: dict[MoveKey, frozenset[str]] = {}
-        self._met = Counter[MoveKey]()
-        self._doubtful: set[MoveKey] = set()
+        self._attempts = Counter[MoveKey]()
+        self._ambiguous: set[MoveKey] = set()
         self._alone: set[MoveKey] = set()
-        self._others: list[tuple[Trial, Policy | None]] = []
-        self.best = self._compile_first()
-        if not self.best.compiled.decisions:
-            # It says that there is nothing to decide.
+        self._restarts: list[tuple[Trial, Policy | None]] = []
+        first = self._compile(None)
+        assert first is not None, "the failure of the first compile is raised"
+        if space.setup.options.callee_features:
+            self._policy = ReplayPolicy(first.compiled)
+        self.best = first
+        if not first.compiled.decisions:
+            # Raises the error for a module without decisions.
             space.root().close()
-        self._expected = Expectation(self.best)
+        self._expected = ExpectedCompile(first)
         self._unverified = 0
-        self._changed = True
+        self._has_changed = True
         self._round = 0
 
     @property
-    def _is_better(self) -> bool:
-        """Whether a compile without anything new is expected to be the best."""
+    def _expects_improvement(self) -> bool:
         return self._expected.text < self.best.compiled.text
 
     def run(self) -> Leaf:
-        """Go on until the budget is spent, or there is nothing left to try; return the best compile."""
+        """Search until the budget is spent or nothing is left to try; return the best leaf."""
         self._try_portfolio()
         budget = self._space.budget
         while not budget.is_spent:
-            due = self._unverified >= VERIFY_EVERY or budget.remaining == 1
-            if self._is_better and due:
+            is_due = self._unverified >= VERIFY_EVERY or budget.remaining == 1
+            moves = [] if self._expects_improvement and is_due else self._choose()
+            if moves:
+                self._try(moves, pinned=self._round % 2 == 1)
+            elif self._expects_improvement:
                 self._verify()
-                continue
-            moves = self._choose()
-            if not moves:
-                if self._is_better:
-                    self._verify()
-                    continue
+            else:
                 break
-            self._try(moves, pinned=self._round % 2 == 1)
-        return Leaf(self.best.compiled.answers, float(self.best.compiled.text), self._baseline)
+        return self._leaf(self.best)
 
-    def _compile_first(self) -> Trial:
-        foretell = self._space.setup.settings.calls
-        trial = self._compile(None, foretell=foretell)
-        assert trial is not None, "what fails first is raised"
-        if foretell:
-            self._rule = RecordedPolicy(trial.compiled)
-        return trial
+    def _leaf(self, trial: Trial) -> Leaf:
+        return Leaf(trial.compiled.answers, float(trial.compiled.text), self._baseline)
 
-    def _compile(self, plan: Plan | None, *, foretell: bool = False) -> Trial | None:
-        """Return a compile by a plan, and by the rule where that leaves it to it; None where it failed."""
-        space, numbers = self._space, itertools.count()
-        kept: set[Site] = set()
+    def _plan(self, changes: Iterable[tuple[DecisionSite, int]] = (), *, pinned: bool = False) -> FlipPlan:
+        dtype = self._space.task.headers[0].dtype
+        return FlipPlan(self._expected.visits, self._expected.overrides, changes, dtype, pinned=pinned)
+
+    def _compile(self, plan: FlipPlan | None) -> Trial | None:
+        """Return a compile by a plan, and by the policy where the plan has no answer; None if it failed."""
+        space, indices = self._space, itertools.count()
+        overrides: set[DecisionSite] = set()
 
         def choose(decision: Decision) -> int:
-            ruled = space.action_of(self._rule, decision, next(numbers))
+            default = space.action_of(self._policy, decision, next(indices))
             answer = None if plan is None else plan.answer(decision)
-            if answer is not None and answer != ruled:
-                kept.add(Site(decision.context, decision.visit, decision.number))
-            return ruled if answer is None else answer
+            if answer is not None and answer != default:
+                overrides.add(decision.site)
+            return default if answer is None else answer
 
+        # Only the start policy may see callee features, and only the first compile asks it.
+        is_first = not space.improvements
         try:
-            compiled = compile_placed(self._compilation, space.task, choose, self._timeout, foretell=foretell)
+            compiled = run_inline_compile(
+                self._compilation, space.task, choose, self._timeout, blank_callee_features=not is_first
+            )
         except CompilerError:
-            if not space.improvements:
+            if is_first:
                 raise
-            space.note_failure()
+            space.record_failure()
             return None
-        space.note(Leaf(compiled.answers, float(compiled.text), self._baseline))
-        return Trial(compiled, frozenset(kept))
+        trial = Trial(compiled, frozenset(overrides))
+        space.record(self._leaf(trial))
+        return trial
 
     def _try_portfolio(self) -> None:
-        """Compile by each policy of the portfolio alone, go on from the best, and take what is better of the others."""
-        start = self._rule
-        trials = [(self.best, start)]
-        for name in self._rules.names:
-            known = any(self._rules.agrees(name, trial.compiled.decisions) for trial, _ in trials)
-            if known or self._space.budget.remaining < _FEWEST_FOR_PORTFOLIO or self._space.budget.is_spent:
+        """Compile by each policy of the portfolio, and combine the smallest parts."""
+        trials = [(self.best, self._policy)]
+        budget = self._space.budget
+        for name, policy in self._space.portfolio.items():
+            is_known = any(self._portfolio.agrees(name, trial.compiled.decisions) for trial, _ in trials)
+            if is_known or budget.remaining < _MIN_COMPILES or budget.is_spent:
                 continue
-            self._rule = self._space.portfolio[name]
+            self._policy = policy
             trial = self._compile(None)
             if trial is not None:
-                trials.append((trial, self._rule))
+                trials.append((trial, policy))
         trials.sort(key=lambda each: each[0].compiled.text)
-        (self.best, self._rule), *self._others = trials
-        self._expected = Expectation(self.best)
-        for trial, _ in self._others:
-            self._expected.take_better(everything_kept(trial))
-        if self._is_better and not self._space.budget.is_spent:
+        (self.best, self._policy), *self._restarts = trials
+        self._expected = ExpectedCompile(self.best)
+        for trial, _ in self._restarts:
+            self._expected.replace_worse_parts(override_all(trial))
+        if self._expects_improvement and not budget.is_spent:
             self._verify()
 
     def _choose(self) -> list[Move]:
-        """Return the next moves, as soon as nothing is left of one kind those of the next.
+        """Return independent moves to try next, the most promising first.
 
-        They are what was never tried; then, one by one, what others may have spoilt; then all that was tried before
-        something changed, where every second time the other calls are pinned; then pairs; then all of it around the
-        next best policy of the portfolio.
+        New moves come first, then ambiguous moves one by one. When nothing is left, all moves are tried again if
+        something changed; every second round pins the other decisions. Then follow pairs of calls, and a restart from
+        the next best policy of the portfolio.
         """
-        moves = all_moves(self._expected, self._rules.suggestions(self._expected.decisions))
+        moves = self._all_moves()
         fresh = [move for move in moves if move.key not in self._tried]
-        if not fresh and self._doubtful:
-            fresh = [move for move in moves if move.key in self._doubtful]
-            self._alone |= self._doubtful
-            for key in self._doubtful:
+        if not fresh and self._ambiguous:
+            fresh = [move for move in moves if move.key in self._ambiguous]
+            self._alone |= self._ambiguous
+            for key in self._ambiguous:
                 self._tried.pop(key, None)
-            self._doubtful.clear()
-        if not fresh and self._changed:
-            self._changed = False
+            self._ambiguous.clear()
+        if not fresh and self._has_changed:
+            self._has_changed = False
             self._round += 1
-            self._forget_all()
+            self._clear_tried()
             fresh = moves
-        # What follows goes on for ever: a search without any limit ends before it.
+        # Pairs never run out: a search without a budget ends before them.
         if not fresh and not self._space.budget.is_spent_after(0):
-            fresh = self._pairs() or self._start_again()
+            fresh = self._pairs() or self._restart()
         decisions, sizes = self._expected.decisions, self._expected.sizes
-        order = np.argsort(
-            -self._prospects.judge(fresh, copies(decisions, sizes), sizes, self._generator), kind="stable"
-        )
-        ordered = [fresh[number] for number in order.tolist()]
+        scores = self._ranking.scores(fresh, code_copies(decisions, sizes), sizes, self._generator)
+        ordered = [fresh[index] for index in np.argsort(-scores, kind="stable").tolist()]
         if ordered and ordered[0].key in self._alone:
             return ordered[:1]
-        territory = Territory(decisions, sizes)
-        together_now = (move for move in ordered if move.key not in self._alone)
-        return unrelated(together_now, lambda move: territory.of(move.decisions), MOST_AT_ONCE)
+        affected = AffectedFunctions(decisions, sizes)
+        candidates = (move for move in ordered if move.key not in self._alone)
+        return independent(candidates, lambda move: affected.of(move.decisions), MAX_MOVES)
 
-    def _forget_all(self) -> None:
-        for known in (self._tried, self._met, self._doubtful, self._alone):
-            known.clear()
+    def _all_moves(self) -> list[Move]:
+        return all_moves(self._expected.visits, self._portfolio.of(self._expected.decisions))
 
-    def _start_again(self) -> list[Move]:
-        """Go on from the next best policy's own compile; return its moves."""
-        if not self._others:
+    def _clear_tried(self) -> None:
+        for keys in (self._tried, self._attempts, self._ambiguous, self._alone):
+            keys.clear()
+
+    def _restart(self) -> list[Move]:
+        """Restart from the compile of the next best policy; return its moves."""
+        if not self._restarts:
             return []
-        trial, self._rule = self._others.pop(0)
-        self._expected, self._unverified = Expectation(trial), 0
-        self._forget_all()
-        return all_moves(self._expected, self._rules.suggestions(self._expected.decisions))
+        trial, self._policy = self._restarts.pop(0)
+        self._expected, self._unverified = ExpectedCompile(trial), 0
+        self._clear_tried()
+        return self._all_moves()
 
     def _pairs(self) -> list[Move]:
-        """Return flips of two calls in one function, or of one function, drawn at random."""
+        """Return random pairs of calls with the same caller or the same callee."""
         found: list[Move] = []
-        calls_of: dict[str, list[tuple[Site, PlacedDecision]]] = {}
-        singles = [move for move in all_moves(self._expected, {}) if len(move.changes) == 1]
-        for move in singles:
-            (decision,) = move.decisions
-            (change,) = move.changes
-            for name in (decision.component, f"callee {decision.callee}"):
-                calls_of.setdefault(name, []).append((change[0], decision))
-        for calls in calls_of.values():
-            if len(calls) < 2:
+        groups: dict[tuple[str, str], list[Flip]] = {}
+        for move in single_moves(self._expected.visits):
+            ((site, _),), (decision,) = move.changes, move.decisions
+            for group in (("caller", decision.context), ("callee", decision.callee)):
+                groups.setdefault(group, []).append((site, decision))
+        for flips in groups.values():
+            if len(flips) < 2:
                 continue
-            for _ in range(min(len(calls), 8)):
-                first, second = self._generator.choice(len(calls), 2, replace=False).tolist()
-                move = together("pair", [calls[first], calls[second]])
+            for _ in range(min(len(flips), _MAX_PAIRS)):
+                first, second = self._generator.choice(len(flips), 2, replace=False).tolist()
+                move = make_move("pair", [flips[first], flips[second]])
                 if move.key not in self._tried:
                     found.append(move)
         return found
 
     def _try(self, moves: Sequence[Move], *, pinned: bool) -> None:
-        """Compile with some moves, and keep those that helped.
-
-        Args:
-            moves: what to try.
-            pinned: whether all other decisions keep their answers; if not, what the rule had decided it decides anew.
-        """
-        expected = self._expected
-        territory = Territory(expected.decisions, expected.sizes)
-        territories = [frozenset(territory.of(move.decisions)) for move in moves]
-        counted = copies(expected.decisions, expected.sizes)
+        """Compile with some moves, and keep those that helped; the policy decides on others unless they are pinned."""
+        expected, decisions, sizes = self._expected, self._expected.decisions, self._expected.sizes
+        predicted = AffectedFunctions(decisions, sizes)
+        affected = [frozenset(predicted.of(move.decisions)) for move in moves]
+        copies = code_copies(decisions, sizes)
         changes = [change for move in moves for change in move.changes]
-        trial = self._compile(Plan(expected.visits, expected.kept, changes, self._fingerprints, pinned=pinned))
+        trial = self._compile(self._plan(changes, pinned=pinned))
         self._unverified += 1
         if trial is None:
-            for move, functions in zip(moves, territories, strict=True):
-                self._note(move, functions, certain=len(moves) == 1)
+            for move, functions in zip(moves, affected, strict=True):
+                self._mark_tried(move, functions, is_certain=len(moves) == 1)
             return
-        grown = expected.growth(trial)
-        explained = explain(
-            expected.decisions, trial.compiled.decisions, grown, [move.decisions for move in moves], expected.sizes
-        )
-        for group, functions_changed in groups(len(moves), explained):
-            gain = sum(grown[function] for function in functions_changed)
+        growth = expected.growth(trial)
+        flipped = [move.decisions for move in moves]
+        causes = causes_of_changes(decisions, trial.compiled.decisions, growth, flipped, sizes)
+        for group, changed in group_causes(len(moves), causes):
+            total = sum(growth[function] for function in changed)
             if len(group) == 1:
-                self._prospects.note(moves[group[0]], gain, counted, expected.sizes)
-            for number in group:
-                certain = len(group) == 1 or gain < 0
-                self._note(moves[number], territories[number], certain=certain)
-                if gain >= 0 and not certain and moves[number].key not in self._alone:
-                    self._doubtful.add(moves[number].key)
-            if gain < 0:
-                self._keep([moves[number] for number in group], functions_changed, trial)
-        # What no move explains is what is true now of the rest: moves that were kept meet there.
-        expected.take_over(trial, [function for function in grown if function not in explained], ())
+                self._ranking.record(moves[group[0]], total, copies, expected.sizes)
+            is_certain = len(group) == 1 or total < 0
+            for index in group:
+                self._mark_tried(moves[index], affected[index], is_certain=is_certain)
+                if not is_certain and moves[index].key not in self._alone:
+                    self._ambiguous.add(moves[index].key)
+            if total < 0:
+                self._keep([moves[index] for index in group], changed, trial)
+        # A change without a cause is due to several moves kept before; their sum is measured now.
+        expected.replace(trial, [function for function in growth if function not in causes])
         if trial.compiled.text < self.best.compiled.text:
             self.best = trial
             if trial.compiled.text < expected.text:
-                # The whole is better than what is believed of its parts.
-                self._expected, self._unverified, self._changed = Expectation(trial), 0, True
+                self._expected, self._unverified, self._has_changed = ExpectedCompile(trial), 0, True
 
-    def _note(self, move: Move, territory: frozenset[str], *, certain: bool) -> None:
-        self._met[move.key] += 1
-        if certain or self._met[move.key] > _MOST_RETRIES:
-            self._tried[move.key] = territory
+    def _mark_tried(self, move: Move, affected: frozenset[str], *, is_certain: bool) -> None:
+        self._attempts[move.key] += 1
+        if is_certain or self._attempts[move.key] > _MAX_RETRIES:
+            self._tried[move.key] = affected
 
     def _keep(self, moves: Sequence[Move], functions: Sequence[str], trial: Trial) -> None:
-        """Expect some moves from now on; what was tried where they changed something may be worth another try."""
-        made = [decision for move in moves for decision in move.decisions]
-        components = self._expected.touched(trial, made, functions)
-        self._expected.take_over(trial, functions, components)
-        self._changed = True
-        changed = {*functions, *(name for component in components for name in component.split(", "))}
-        for key in [key for key, territory in self._tried.items() if not changed.isdisjoint(territory)]:
+        """Keep some moves, and allow another try of the moves that affect their functions."""
+        flipped = [decision for move in moves for decision in move.decisions]
+        contexts = self._expected.contexts_of(trial, flipped, functions)
+        self._expected.replace(trial, functions, contexts)
+        self._has_changed = True
+        changed = {*functions, *(name for context in contexts for name in functions_of(context))}
+        for key in [key for key, affected in self._tried.items() if not changed.isdisjoint(affected)]:
             del self._tried[key]
-            self._met.pop(key, None)
-            self._doubtful.discard(key)
+            self._attempts.pop(key, None)
+            self._ambiguous.discard(key)
             self._alone.discard(key)
         for move in moves:
             if len(move.changes) == 1:
-                self._tried[move.undoing] = frozenset()
+                self._tried[move.undo_key] = frozenset()
 
     def _verify(self) -> None:
-        """Compile what is expected, without anything new, and from now on expect the better parts of the result."""
-        trial = self._compile(Plan(self._expected.visits, self._expected.kept, (), self._fingerprints))
+        """Compile as expected, without new moves, and combine the result with the best compile."""
+        trial = self._compile(self._plan())
         self._unverified = 0
         if trial is None:
-            self._expected = Expectation(self.best)
+            self._expected = ExpectedCompile(self.best)
             return
         other = trial
         if trial.compiled.text < self.best.compiled.text:
             self.best, other = trial, self.best
-        self._expected = Expectation(self.best)
-        self._expected.take_better(other)
+        self._expected = ExpectedCompile(self.best)
+        self._expected.replace_worse_parts(other)
 
 
 def bundles(space: SearchSpace, seed: int = 0) -> Leaf:
-    """Return the best compile that search by bundles of flips finds within the budget.
-
-    Args:
-        space: the decisions, of inlining alone; it begins with those of the space's starting policy.
-        seed: seeds the random generator.
-    """
-    return Bundles(space, seed).run()
+    """Return the best leaf of search by bundles of flips within the budget; it starts from the space's policy."""
+    return BundleSearch(space, seed).run()

@@ -7,44 +7,36 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mlgo_gym.search.random_search import UNLIMITED_COMPILES
+from mlgo_gym.search.branch_cache import BranchCache
+from mlgo_gym.search.local_search import DEFAULT_COMPILES
 from mlgo_gym.search.search_space import Branch, Leaf, SearchSpace
-from mlgo_gym.search.snapshots import Snapshots
 
 EXPLORATION = 0.5
-"""The constant of UCT, on rewards that are scaled to the range that was seen."""
+"""Exploration constant of UCT, for rewards scaled to the range seen at a node."""
 
 
 @dataclass(slots=True)
 class _Node:
-    """A decision that was visited.
-
-    Attributes:
-        path: the actions that lead to it.
-        leaf: where clang's own choices lead from here.
-        untried: the other actions that were not tried yet.
-        children: the nodes below the actions that were tried; None where everything below has been tried.
-        scores: how often each action was tried, and the sum of the rewards.
-    """
+    """A visited decision, after the actions of `path`."""
 
     path: tuple[int, ...]
-    leaf: Leaf
-    untried: list[int]
-    children: dict[int, _Node | None] = field(default_factory=dict)
-    scores: dict[int, tuple[int, float]] = field(default_factory=dict)
+    leaf: Leaf  # of clang's own choices from here
+    untried: list[int]  # without clang's own choice
+    children: dict[int, _Node | None] = field(default_factory=dict)  # None: everything below was tried
+    scores: dict[int, tuple[int, float]] = field(default_factory=dict)  # number of visits, sum of the rewards
 
     @property
     def default(self) -> int:
-        """clang's own choice here, whose outcome is the leaf."""
+        """Clang's own choice."""
         return self.leaf.actions[len(self.path)]
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether everything below it has been tried; its default child is there once it was looked at."""
+        """Whether everything below was tried."""
         return not self.untried and self.default in self.children and not any(self.children.values())
 
     def score(self, action: int, reward: float) -> None:
-        """Record the outcome of an action."""
+        """Add the reward of an action."""
         count, total = self.scores.get(action, (0, 0.0))
         self.scores[action] = (count + 1, total + reward)
 
@@ -59,25 +51,21 @@ class _Node:
             count = self.scores[action][0]
             return (means[action] - low) / scale + EXPLORATION * math.sqrt(math.log(visits) / count)
 
-        closed = {action for action, child in self.children.items() if child is None}
-        return max((action for action in self.scores if action not in closed), key=bound)
+        exhausted = {action for action, child in self.children.items() if child is None}
+        return max((action for action in self.scores if action not in exhausted), key=bound)
 
 
 def mcts(space: SearchSpace, seed: int = 0) -> Leaf:
-    """Return the best leaf that tree search finds within the budget.
+    """Return the best leaf of tree search within the budget, or 100 compiles.
 
-    Each iteration goes down the tree by UCT, tries one new action, and lets clang's own choices finish the compile.
-    What clang's own choice leads to at a new node is then known without another compile.
-
-    Args:
-        space: the decisions; where its budget has no limit, 100 compiles are made.
-        seed: seeds the random generator, for the order in which actions are tried.
+    Each iteration descends by UCT, tries one new action, and rolls out with clang's own choices. The leaf of clang's
+    own choice at the new node is then known without another compile. The seed gives the order of untried actions.
     """
     generator = np.random.default_rng(seed)
-    with space.root() as root, Snapshots(root) as snapshots:
+    with space.root() as root, BranchCache(root) as cache:
         best = root.fork().roll_out()
-        tree = _Tree(root, snapshots, generator, best)
-        while not space.budget.is_spent_after(UNLIMITED_COMPILES):
+        tree = _Tree(root, cache, generator, best)
+        while not space.budget.is_spent_after(DEFAULT_COMPILES):
             leaf = tree.grow()
             if leaf is None:
                 break
@@ -87,23 +75,14 @@ def mcts(space: SearchSpace, seed: int = 0) -> Leaf:
 
 
 class _Tree:
-    """What was tried, from the first decision on.
-
-    Args:
-        root: waits at the first decision.
-        snapshots: the compiles that wait at the nodes.
-        generator: seeds the random generator.
-        first: where clang's own choices lead.
-    """
-
-    def __init__(self, root: Branch, snapshots: Snapshots, generator: np.random.Generator, first: Leaf) -> None:
-        self._snapshots = snapshots
+    def __init__(self, root: Branch, cache: BranchCache, generator: np.random.Generator, first: Leaf) -> None:
+        self._cache = cache
         self._generator = generator
         self._baseline = max(first.baseline, 1.0)
         self._root = self._node(root.actions, root.candidates(), first)
 
     def grow(self) -> Leaf | None:
-        """Compile once more, with an action that was not tried, and return the leaf; None when nothing is left."""
+        """Try a new action and return its leaf; None if everything was tried."""
         while not self._root.is_exhausted:
             visited, node = self._descend()
             leaf = self._try(visited, node) if node is not None else None
@@ -116,39 +95,39 @@ class _Tree:
         return None
 
     def _descend(self) -> tuple[list[tuple[_Node, int]], _Node | None]:
-        """Return the path of UCT to a node with something to try; without the node if the compile ends first."""
+        """Return the path of UCT to a node with untried actions; no node if the compile ends first."""
         visited: list[tuple[_Node, int]] = []
         node = self._root
         while not node.untried:
             action = node.choose()
             visited.append((node, action))
             if action not in node.children:
-                node.children[action] = self._behind_default(node)
+                node.children[action] = self._after_default(node)
             child = node.children[action]
             if child is None:
                 return visited, None
             node = child
         return visited, node
 
-    def _behind_default(self, node: _Node) -> _Node | None:
-        """Return the node below clang's own choice, whose leaf is known; None if the compile ends there."""
-        with self._snapshots.at(node.path) as branch:
+    def _after_default(self, node: _Node) -> _Node | None:
+        """Return the node after clang's own choice, whose leaf is known; None if the compile ends there."""
+        with self._cache.at(node.path) as branch:
             branch.take(node.default)
             if branch.decision is None:
                 return None
-            self._snapshots.keep(branch)
+            self._cache.keep(branch)
             return self._node(branch.actions, branch.candidates(), node.leaf)
 
     def _try(self, visited: list[tuple[_Node, int]], node: _Node) -> Leaf:
         action = node.untried.pop()
         visited.append((node, action))
-        with self._snapshots.at(node.path) as branch:
+        with self._cache.at(node.path) as branch:
             branch.take(action)
             if branch.decision is None:
                 leaf, node.children[action] = branch.leaf(), None
             else:
                 path, candidates = branch.actions, branch.candidates()
-                self._snapshots.keep(branch)
+                self._cache.keep(branch)
                 leaf = branch.roll_out()
                 node.children[action] = self._node(path, candidates, leaf)
         for parent, taken in visited:

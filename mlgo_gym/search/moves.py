@@ -1,85 +1,88 @@
-"""What a search by many flips at once can try: single calls, and calls that only matter together."""
+"""Moves of a search by bundles: flips of one call, and of several calls at once."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mlgo_gym.episode.placed_compile import PlacedDecision
-from mlgo_gym.search.expectation import Expectation
-from mlgo_gym.search.plan import Site
+from mlgo_gym.attribution.inline_compile import CallSite, InlineDecision, Visits
+from mlgo_gym.session.protocol.decision import DecisionSite
 
-FEW = 24
-"""Moves of more calls than that are a kind of their own: they reach far, and few of them fit into one compile."""
+FEW_CALLS = 24
+"""Moves with more calls are a kind of their own: they affect many functions, and few of them fit into one compile."""
 
-MoveKey = tuple[str, tuple[tuple[str, int, int, str, int], ...]]
-"""The kind of a move, and for each call that it changes its place, its callee and the answer that it had."""
+MoveKey = tuple[str, tuple[tuple[CallSite, int], ...]]
+"""Kind of a move, and each of its calls with its answer before the move."""
+
+Flip = tuple[DecisionSite, InlineDecision]
+"""A decision to flip, with its site in the expected compile."""
 
 
 class Move(NamedTuple):
-    """Some decisions with other answers.
+    """Decisions to flip together.
 
     Attributes:
-        kind: `"keep"` or `"inline"` for one call; `"keep all"`, `"inline all"` for all calls of a function,
-            `"bare"` for all calls within one, each with `", many"` for more than `FEW`; `"pair"` for two; the name of a
-            rule for the calls within a function that it answers otherwise.
-        key: what identifies it.
-        changes: the decisions and their new answers.
-        decisions: the same decisions as they were.
+        kind: `"keep"` or `"inline"` for one call; `"pair"` for two calls; `"keep callee"` or `"inline callee"` for all
+            calls of a function; `"keep caller"` for all calls in a function; the last three with `", many"` for more
+            than `FEW_CALLS`; the name of a policy for all calls in a function that it answers differently.
+        key: Identity of the move.
+        changes: Site and new answer of each decision.
+        decisions: The decisions before the move.
     """
 
     kind: str
     key: MoveKey
-    changes: tuple[tuple[Site, int], ...]
-    decisions: tuple[PlacedDecision, ...]
+    changes: tuple[tuple[DecisionSite, int], ...]
+    decisions: tuple[InlineDecision, ...]
 
     @property
-    def undoing(self) -> MoveKey:
-        """The key of the single flip that takes a single flip back."""
-        ((component, visit, place, callee, answer),) = self.key[1]
-        return "keep" if self.kind == "inline" else "inline", ((component, visit, place, callee, 1 - answer),)
+    def undo_key(self) -> MoveKey:
+        """The key of the move that undoes a move of one call."""
+        ((call, answer),) = self.key[1]
+        return "keep" if self.kind == "inline" else "inline", ((call, 1 - answer),)
 
 
-def all_moves(expected: Expectation, rules: Mapping[str, Sequence[int]]) -> list[Move]:
-    """Return every single flip, and what changes all calls of a function or all calls within one.
+def make_move(kind: str, flips: Sequence[Flip]) -> Move:
+    """Return the move that flips some decisions."""
+    key = kind, tuple(((site, decision.callee), decision.answer) for site, decision in flips)
+    changes = tuple((site, 1 - decision.answer) for site, decision in flips)
+    return Move(kind, key, changes, tuple(decision for _, decision in flips))
 
-    Args:
-        expected: what they change.
-        rules: the answers of other policies to all its decisions, by name: for each function, the calls in it that a
-            policy answers differently are one move.
-    """
-    moves: list[Move] = []
-    calls_of: dict[str, list[tuple[Site, PlacedDecision]]] = defaultdict(list)
-    calls_in: dict[str, list[tuple[Site, PlacedDecision]]] = defaultdict(list)
-    for (component, visit), decisions in expected.visits.items():
-        for index, decision in enumerate(decisions):
-            site = Site(component, visit, index)
-            moves.append(together("inline" if not decision.answer else "keep", [(site, decision)]))
-            calls_of[decision.callee].append((site, decision))
-            calls_in[component].append((site, decision))
-    for kind, groups, new in (("keep all", calls_of, 0), ("inline all", calls_of, 1), ("bare", calls_in, 0)):
+
+def single_moves(visits: Visits) -> list[Move]:
+    """Return the flip of each call."""
+    return [make_move("keep" if decision.answer else "inline", [(site, decision)]) for site, decision in _flips(visits)]
+
+
+def all_moves(visits: Visits, policies: Mapping[str, Sequence[int]]) -> list[Move]:
+    """Return all moves, given the decisions by context and visit, and each policy's answers to all of them."""
+    moves = single_moves(visits)
+    calls_of: dict[str, list[Flip]] = defaultdict(list)
+    calls_in: dict[str, list[Flip]] = defaultdict(list)
+    for site, decision in _flips(visits):
+        calls_of[decision.callee].append((site, decision))
+        calls_in[site.context].append((site, decision))
+    kinds = ("keep callee", calls_of, 0), ("inline callee", calls_of, 1), ("keep caller", calls_in, 0)
+    for kind, groups, answer in kinds:
         for calls in groups.values():
-            changed = [(site, decision) for site, decision in calls if decision.answer != new]
+            changed = [(site, decision) for site, decision in calls if decision.answer != answer]
             if len(changed) > 1:
-                moves.append(together(kind if len(changed) <= FEW else f"{kind}, many", changed))
-    known = {move.key[1] for move in moves if len(move.changes) > 1}
-    for name, answers in rules.items():
-        ruled = iter(answers)
-        otherwise: dict[str, list[tuple[Site, PlacedDecision]]] = defaultdict(list)
-        for (component, visit), decisions in expected.visits.items():
-            for index, (decision, answer) in enumerate(zip(decisions, ruled, strict=False)):
-                if decision.answer != answer:
-                    otherwise[component].append((Site(component, visit, index), decision))
-        for changed in otherwise.values():
-            if len(changed) > 1 and (move := together(name, changed)).key[1] not in known:
-                known.add(move.key[1])
+                moves.append(make_move(kind if len(changed) <= FEW_CALLS else f"{kind}, many", changed))
+    seen = {move.key[1] for move in moves if len(move.changes) > 1}
+    for name, answers in policies.items():
+        differing: dict[str, list[Flip]] = defaultdict(list)
+        for (site, decision), action in zip(_flips(visits), answers, strict=False):
+            if decision.answer != action:
+                differing[site.context].append((site, decision))
+        for calls in differing.values():
+            if len(calls) > 1 and (move := make_move(name, calls)).key[1] not in seen:
+                seen.add(move.key[1])
                 moves.append(move)
     return moves
 
 
-def together(kind: str, calls: list[tuple[Site, PlacedDecision]]) -> Move:
-    """Return the move that flips some calls."""
-    key = kind, tuple((*site, decision.callee, decision.answer) for site, decision in calls)
-    changes = tuple((site, 1 - decision.answer) for site, decision in calls)
-    return Move(kind, key, changes, tuple(decision for _, decision in calls))
+def _flips(visits: Visits) -> Iterator[Flip]:
+    for (context, visit), decisions in visits.items():
+        for index, decision in enumerate(decisions):
+            yield DecisionSite(context, visit, index), decision

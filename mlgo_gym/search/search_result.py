@@ -1,4 +1,4 @@
-"""What a search found in one module."""
+"""The result of a search of one module."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The best decisions that were found, verified by replaying them in a fresh clang.
+    """The best actions found in a module, verified by a replay.
 
     Attributes:
-        module: the module's name.
-        algorithm: the name of the search.
-        actions: the decisions, one action each.
-        cost: what they cost, by the environment's metric.
-        baseline: what the compiler's own heuristic costs.
-        compiles: how many compiles the search took, not counting the replay.
-        seconds: how long it took.
-        verified: whether the replay cost the same.
-        error: what went wrong, or None.
-        improvements: each compile that cost less than all before it: its number, from 1, and its cost.
-        failed: how many of the compiles failed.
+        module: Name of the module.
+        algorithm: Name of the algorithm.
+        actions: Action of each decision.
+        cost: Cost of the actions by the environment's metric.
+        baseline: Cost of clang's own heuristic.
+        compiles: Number of compiles, without the replay.
+        seconds: Duration of the search, without the replay.
+        verified: Whether the replay had the same cost.
+        error: Message of the error that ended the search; None without one.
+        improvements: Index (from 1) and cost of each compile that cost less than all before.
+        failed: Number of failed compiles.
     """
 
     module: str
@@ -38,12 +38,12 @@ class SearchResult:
 
     @property
     def reduction(self) -> float:
-        """The relative reduction of the cost: 0.02 is 2 % less."""
+        """Relative reduction of the cost: 0.02 is 2 % less."""
         return (self.baseline - self.cost) / max(self.baseline, 1.0)
 
     def cost_after(self, compiles: int) -> float:
-        """Return the least cost among the first so many compiles; the baseline where there was none."""
-        return min((cost for number, cost in self.improvements if number <= compiles), default=self.baseline)
+        """Return the least cost within a number of compiles; the baseline if none improved."""
+        return min((cost for index, cost in self.improvements if index <= compiles), default=self.baseline)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-able data."""
@@ -51,10 +51,6 @@ class SearchResult:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> SearchResult:
-        """Build a result from `to_json()`'s data.
-
-        Raises:
-            TypeError, KeyError, ValueError: it is of another form.
-        """
-        improvements = tuple((number, cost) for number, cost in value["improvements"])
+        """Return the result of `to_json()`'s data; other data raise a TypeError, KeyError or ValueError."""
+        improvements = tuple((index, cost) for index, cost in value["improvements"])
         return cls(**{**value, "actions": tuple(value["actions"]), "improvements": improvements})

@@ -1,8 +1,14 @@
-"""The tree that a search looks into: a compile that waits at a decision is a branch, a finished one a leaf."""
+"""The decisions of a module as a tree, and the budget of a search.
+
+A compile that waits at a decision is a branch of the tree; a finished compile is a leaf.
+"""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import gymnasium as gym
@@ -13,11 +19,55 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.outcome import costs
 from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.policies.answers import decision_info
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.search.budget import Budget
-from mlgo_gym.session.decision import Decision
-from mlgo_gym.session.work import complete
+from mlgo_gym.policies.session_policy import decision_info
+from mlgo_gym.session.coroutine import run_blocking
+from mlgo_gym.session.protocol.decision import Decision
+
+
+class Budget:
+    """Limits of a search. Without limits a search runs until nothing is left to try.
+
+    Args:
+        compiles: Maximum number of finished compiles; None is unlimited.
+        seconds: Maximum time from now, in seconds; None is unlimited.
+
+    Attributes:
+        spent: Number of compiles so far.
+
+    Raises:
+        MlgoError: A limit is not positive.
+    """
+
+    def __init__(self, compiles: int | None = None, seconds: float | None = None) -> None:
+        if compiles is not None and compiles < 1:
+            raise MlgoError(f"expected compiles ≥ 1, got {compiles}; use None for no limit")
+        if seconds is not None and not seconds > 0:
+            raise MlgoError(f"expected seconds > 0, got {seconds}; use None for no limit")
+        self._compiles = math.inf if compiles is None else compiles
+        self._limit = math.inf if seconds is None else seconds
+        self._start = time.monotonic()
+        self.spent = 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the budget was made."""
+        return time.monotonic() - self._start
+
+    @property
+    def remaining(self) -> float:
+        """Number of compiles left; infinite without a limit."""
+        return self._compiles - self.spent
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether a limit is reached."""
+        return self.remaining <= 0 or self.seconds >= self._limit
+
+    def is_spent_after(self, compiles: int) -> bool:
+        """Return whether a limit is reached; without limits, whether a number of compiles is."""
+        is_unlimited = math.isinf(self._compiles) and math.isinf(self._limit)
+        return self.spent >= compiles if is_unlimited else self.is_spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +75,9 @@ class Leaf:
     """A finished compile.
 
     Attributes:
-        actions: its decisions, one action each.
-        cost: what it cost, by the environment's metric; smaller is better.
-        baseline: what the compiler's own heuristic costs.
+        actions: The action of each decision.
+        cost: Cost by the environment's metric; smaller is better.
+        baseline: Cost of clang's own heuristic.
     """
 
     actions: tuple[int, ...]
@@ -35,11 +85,11 @@ class Leaf:
     baseline: float
 
 
-class Branch:
-    """A compile in progress, and the actions that led to it.
+class Branch(AbstractContextManager["Branch"]):
+    """A compile that waits at a decision, or has no more decisions.
 
     Attributes:
-        actions: the actions so far.
+        actions: The actions so far.
     """
 
     def __init__(self, space: SearchSpace, stepper: Stepper, actions: tuple[int, ...]) -> None:
@@ -49,34 +99,35 @@ class Branch:
 
     @property
     def decision(self) -> Decision | None:
-        """The decision that waits; None when the compile is over."""
+        """The pending decision; None after the last one."""
         return self._stepper.decision
 
     @property
     def default(self) -> int:
-        """What clang itself would do now."""
+        """Clang's own choice at the pending decision."""
         assert self.decision is not None
         return int(self._space.task.default_action(self.decision))
 
     def candidates(self) -> list[int]:
-        """Return the actions that are legal now."""
+        """Return the legal actions at the pending decision."""
         assert self.decision is not None
         mask = self._space.task.action_mask(self.decision)
-        if mask is None:
-            return list(range(self._space.size))
-        actions: list[int] = np.flatnonzero(mask).tolist()
-        return actions
+        return list(range(self._space.size)) if mask is None else [int(action) for action in np.flatnonzero(mask)]
+
+    def alternatives(self, leaf: Leaf) -> list[int]:
+        """Return the legal actions that differ from a leaf's action at the pending decision."""
+        return [action for action in self.candidates() if action != leaf.actions[len(self.actions)]]
 
     def fork(self) -> Branch:
-        """Return an independent copy that waits at the same decision."""
+        """Return an independent copy at the same decision."""
         return Branch(self._space, self._stepper.fork(), self.actions)
 
     def take(self, action: int) -> None:
-        """Answer the decision and go on to the next, or to the end.
+        """Take an action and run to the next decision.
 
         Raises:
-            ActionError: the action is not legal now.
-            CompilerError: the compile failed.
+            ActionError: The action is illegal.
+            CompilerError: The compile failed.
         """
         answer = self._stepper.encode(action)
         self.actions = (*self.actions, action)
@@ -84,60 +135,60 @@ class Branch:
         self._stepper.wait()
 
     def roll_out(self, follow: tuple[int, ...] = ()) -> Leaf:
-        """Go on to the end and return the leaf; the branch is used up.
+        """Finish the compile, close the branch and return its leaf.
 
-        Args:
-            follow: actions to take, by the number of the decision, where they are legal; clang's own choice is taken
-                elsewhere and afterwards.
-
-        Raises:
-            CompilerError: the compile failed.
+        Each decision of the episode follows `follow` by its index; clang's own choice replaces illegal and missing
+        actions.
         """
         try:
             while self.decision is not None:
-                number = len(self.actions)
-                wanted = follow[number] if number < len(follow) else None
-                legal = wanted is not None and self._space.task.encode(self.decision, wanted) is not None
-                self.take(wanted if legal and wanted is not None else self.default)
+                index = len(self.actions)
+                action = self.default
+                if index < len(follow) and self._space.task.encode(self.decision, follow[index]) is not None:
+                    action = follow[index]
+                self.take(action)
             return self.leaf()
         finally:
             self.close()
 
+    def try_action(self, action: int, follow: tuple[int, ...] = ()) -> Leaf:
+        """Return the leaf after an action and a rollout in a fork; see `roll_out()`."""
+        with self.fork() as fork:
+            fork.take(action)
+            return fork.roll_out(follow)
+
     def leaf(self) -> Leaf:
-        """Return the leaf that a branch has become; it counts as a compile."""
+        """Return the leaf of a finished compile, and count it against the budget."""
         leaf = Leaf(self.actions, *costs(self._space.setup, self._stepper.episode))
-        self._space.note(leaf)
+        self._space.record(leaf)
         return leaf
 
     def close(self) -> None:
         """End the compile if it still runs. Idempotent."""
         self._stepper.close()
 
-    def __enter__(self) -> Branch:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
 class SearchSpace:
-    """The decisions of one module in one environment.
+    """The decisions of one module.
 
     Args:
-        env: the environment; its compiler, flags, metric and scope are used.
-        module: the module.
-        budget: what the search may spend.
-        function: with the scope of a function, which one.
-        start: the policy whose decisions the search begins with, if it can begin with any; None is clang's own.
-        portfolio: further policies by name, whose decisions a search may take parts of.
+        env: The environment; it gives compiler, flags, metric and scope.
+        module: The module.
+        budget: Limits of the search.
+        function: The function, with `scope="function"`.
+        start: Policy whose decisions the search starts from, if it can start from a policy; None is clang's own.
+        portfolio: Further policies by name, whose decisions the search may combine.
 
     Attributes:
-        size: the number of actions.
-        improvements: each compile that cost less than all before it: its number, from 1, and its cost.
-        failed: how many compiles failed; they count as compiles.
+        size: Number of actions.
+        improvements: Index (from 1) and cost of each compile that cost less than all before.
+        failed: Number of failed compiles; they count against the budget.
 
     Raises:
-        MlgoError: the environment's actions are not discrete, so they cannot be tried one by one.
+        MlgoError: The action space is not discrete.
     """
 
     def __init__(
@@ -151,7 +202,7 @@ class SearchSpace:
     ) -> None:
         space = env.action_space
         if not isinstance(space, gym.spaces.Discrete):
-            raise MlgoError(f"a search tries actions one by one: it needs a Discrete action space, found {space}")
+            raise MlgoError(f"expected a Discrete action space to search, got {space}; use another environment")
         self.size = int(space.n)
         self.setup = env.setup
         self.task = env.task
@@ -164,56 +215,48 @@ class SearchSpace:
         self.improvements: list[tuple[int, float]] = []
         self.failed = 0
 
-    def action_of(self, policy: Policy | None, decision: Decision, number: int) -> int:
-        """Return what a policy does at a decision.
-
-        Args:
-            policy: the policy; None is clang's own.
-            decision: the decision.
-            number: its number in the compile, from 0.
-        """
+    def action_of(self, policy: Policy | None, decision: Decision, index: int) -> int:
+        """Return the action of a policy at the decision with an index; the policy None is clang's own choice."""
         if policy is None:
             return int(self.task.default_action(decision))
-        info = decision_info(self.task, decision, self.module.name, number)
+        info = decision_info(self.task, decision, self.module.name, index)
         return int(policy.act(self.task.observe(decision), info))
 
-    def note(self, leaf: Leaf) -> None:
-        """Count a compile."""
+    def record(self, leaf: Leaf) -> None:
+        """Count a finished compile."""
         self.budget.spent += 1
         if not self.improvements or leaf.cost < self.improvements[-1][1]:
             self.improvements.append((self.budget.spent, leaf.cost))
 
-    def note_failure(self) -> None:
-        """Count a compile that failed."""
+    def record_failure(self) -> None:
+        """Count a failed compile."""
         self.budget.spent += 1
         self.failed += 1
 
     def root(self) -> Branch:
-        """Start the compile in a fresh clang and return it at its first decision.
+        """Start a compile and return it at its first decision.
 
         Raises:
-            CorpusError: the module has no decision.
-            CompilerError: the compile failed.
+            CorpusError: The module has no decision.
+            CompilerError: The compile failed.
         """
-        begun = complete(
-            self._maker.begin(np.random.default_rng(0), self.module, self.function), self.setup.settings.timeout
+        started = run_blocking(
+            self._maker.begin(np.random.default_rng(0), self.module, self.function), self.setup.timeout
         )
-        return Branch(self, Stepper(self.setup, begun, strict=True, on_error="raise"), ())
+        return Branch(self, Stepper(self.setup, started, strict=True, raises=True), ())
 
     def replay(self, actions: tuple[int, ...]) -> Leaf:
-        """Return the leaf of these decisions in a fresh clang.
+        """Return the leaf of some actions in a new compile.
 
         Raises:
-            MlgoError: an action is not legal, or the compile asks more or fewer decisions.
-            CompilerError: the compile failed.
+            MlgoError: An action is illegal, or the number of decisions differs.
+            CompilerError: The compile failed.
         """
         with self.root() as branch:
             for action in actions:
                 if branch.decision is None:
-                    raise MlgoError(
-                        f"{len(actions)} decisions were to be replayed, and there are {len(branch.actions)}"
-                    )
+                    raise MlgoError(f"expected {len(actions)} decisions to replay, got {len(branch.actions)}")
                 branch.take(action)
             if branch.decision is not None:
-                raise MlgoError(f"{len(actions)} decisions were to be replayed, and there are more")
+                raise MlgoError(f"expected {len(actions)} decisions to replay, got more")
             return branch.leaf()

@@ -1,1 +1,1 @@
-"""One running clang: process, channels and decisions, every wait with a deadline; exact copies of one that waits."""
+"""One running clang: its process, the interactive protocol, and snapshots."""

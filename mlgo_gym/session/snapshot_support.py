@@ -1,4 +1,4 @@
-"""Whether a waiting clang can be forked on this machine: found out by forking a tiny program."""
+"""Whether this machine can fork a waiting clang, tested with a tiny program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mlgo_gym.errors import CompilerError, SnapshotError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.session.forkable_session import ForkableSession
+from mlgo_gym.session.session import Session
 
 _PROGRAM = """
 import os, sys
@@ -22,64 +22,63 @@ header = '{"features":[%s],"advice":%s}' % (tensor, tensor)
 os.write(log, header.encode() + b'\\n{"context":""}\\n{"observation":0}\\n' + bytes(8) + b"\\n")
 os.write(1, os.read(advice, 8))
 """
-"""Asks one question as clang does, and writes the answer to its standard output."""
+"""Requests one decision as clang does, and writes the answer to its standard output."""
 
 _SECONDS = 10.0
 
-_LACKS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
-"""What is wrong with a machine for a while."""
+_TEMPORARY_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 
 
-class _NotNowError(Exception):
-    """The trial could not be made, for a reason that may pass; the text says which."""
+class _NotTestedError(Exception):
+    """The test could not run, for a temporary reason."""
 
 
 def snapshot_support() -> tuple[bool, str]:
-    """Return whether `ForkableSession.fork()` works here, and how that was found or why not.
+    """Return whether `Session.fork()` works on this machine, and the result of the test in words.
 
-    It is tried once per process, and again if the trial was not possible, as where there is no room for its channels.
+    The test runs once per process; it is repeated if it could not run, for instance on a full disk.
     """
     try:
-        return _tried()
-    except _NotNowError as reason:
+        return _test()
+    except _NotTestedError as reason:
         return False, str(reason)
 
 
 @lru_cache(maxsize=1)
-def _tried() -> tuple[bool, str]:
+def _test() -> tuple[bool, str]:
     if sys.platform != "linux":
-        return False, f"copies of a running process are made with Linux's ptrace; this is {sys.platform}"
+        return False, f"expected Linux, for its ptrace, got {sys.platform}"
     if not sys.executable:
-        return False, "the trial starts a Python, and this Python does not know its own program (sys.executable)"
+        return False, "expected sys.executable to name this Python, got none"
     try:
-        with ForkableSession([sys.executable, "-I", "-S", "-c", _PROGRAM], [INLINING]) as session:
+        with Session([sys.executable, "-I", "-S", "-c", _PROGRAM], [INLINING]) as session:
             session.wait(_SECONDS)
-            begin = time.perf_counter()
-            with session.fork(_SECONDS) as twin:
-                milliseconds = (time.perf_counter() - begin) * 1e3
-                answers = [_answer(each, bytes([number]) * 8) for number, each in enumerate((session, twin))]
+            started = time.perf_counter()
+            with session.fork(_SECONDS) as copied:
+                milliseconds = (time.perf_counter() - started) * 1e3
+                answers = [_answer(each, bytes([number]) * 8) for number, each in enumerate((session, copied))]
     except SnapshotError as error:
-        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _LACKS:
-            raise _NotNowError(str(error)) from error
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _TEMPORARY_ERRORS:
+            raise _NotTestedError(str(error)) from error
         return False, f"{error}{_hint(error.__cause__)}"
     except CompilerError as error:
-        said = f"a tiny program was to be copied, and it failed: {error}"
+        message = f"the tiny program to copy failed: {error}"
         if error.kind == "start":
-            raise _NotNowError(said) from error
-        return False, said
+            raise _NotTestedError(message) from error
+        return False, message
     if answers != [bytes(8), b"\1" * 8]:
-        return False, f"a program and its copy were to get answers of their own, found {answers}"
-    untested = "" if platform.machine() == "x86_64" else ", where this package was not tested"
+        return False, f"expected separate answers for a program and its copy, got {answers}"
+    untested = "" if platform.machine() == "x86_64" else ", an untested architecture"
     return True, f"a tiny program was forked with ptrace in {milliseconds:.1f} ms on {platform.machine()}{untested}"
 
 
-def _answer(session: ForkableSession, answer: bytes) -> bytes:
+def _answer(session: Session, answer: bytes) -> bytes:
     session.advise(answer)
     return session.finish(_SECONDS).object_bytes
 
 
 def _hint(cause: BaseException | None) -> str:
-    """Return what may forbid ptrace here."""
+    """Return the likely reason why ptrace is forbidden."""
     if not isinstance(cause, OSError) or cause.errno not in (errno.EPERM, errno.EACCES, errno.ENOSYS):
         return ""
     try:
@@ -87,7 +86,7 @@ def _hint(cause: BaseException | None) -> str:
     except (OSError, ValueError):
         scope = 0
     if scope > 1:
-        return f"; /proc/sys/kernel/yama/ptrace_scope is {scope}: 0 and 1 allow it"
+        return f"; /proc/sys/kernel/yama/ptrace_scope is {scope}, set it to 0 or 1"
     if "\nSeccomp:\t2" in Path("/proc/self/status").read_text():
-        return "; a seccomp filter is in force: start the container with --cap-add=SYS_PTRACE"
+        return "; a seccomp filter is active, start the container with --cap-add=SYS_PTRACE"
     return ""

@@ -1,1 +1,1 @@
-"""What is kept on disk: caches that no kill can tear, and files of JSON lines that are only ever added to."""
+"""Storage: a cache of JSON records, append-only files, temporary folders, and readers of untrusted files."""

@@ -1,4 +1,4 @@
-"""What is measured once and kept on disk: where it lies, and writes that no kill can tear."""
+"""A cache of JSON records on disk, and atomic writes."""
 
 from __future__ import annotations
 
@@ -19,32 +19,29 @@ import platformdirs
 from mlgo_gym.storage.json_text import parse_json
 
 UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""How writing fails into a folder that others share, or on a disk that is full."""
+"""Errors of writing into a folder without permission or on a full disk."""
 
 
 def cache_directory() -> Path:
-    """Return the folder under which everything is cached.
-
-    `$MLGO_CACHE` if it is set, else the platform's cache folder for `mlgo-gym`. It is safe to delete at any time.
-    """
+    """Return the cache folder: `$MLGO_CACHE`, else the platform's for `mlgo-gym`. It may be deleted at any time."""
     chosen = os.environ.get("MLGO_CACHE")
     return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("mlgo-gym"))
 
 
 def key_of(*parts: object) -> str:
-    """Return a hexadecimal SHA-256 key of JSON-able parts."""
+    """Return a key of JSON-serializable parts: their SHA-256 in hexadecimal."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a reader, a concurrent writer or a kill only ever sees all of it or none of it.
+    """Write a file atomically: readers, concurrent writers and a kill leave all of it or none.
 
     Raises:
-        OSError: it cannot be written; it names the file.
+        OSError: The file cannot be written; its `filename` is `path`.
     """
-    with naming(path):
+    with errors_name_file(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Not mkstemp, whose files nobody else may read.
+        # Not mkstemp, whose files other users cannot read.
         temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}")
         try:
             with temporary.open("xb") as file:
@@ -56,8 +53,8 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Have errors of the system name the file that the user knows: what is full does not, and parts have odd names."""
+def errors_name_file(path: Path) -> Iterator[None]:
+    """Set the filename of an OSError to `path`: a full disk sets none, and temporary files have other names."""
     try:
         yield
     except OSError as error:
@@ -67,11 +64,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 class JsonCache:
-    """A folder of JSON records, one small file per key, shared by any number of processes.
-
-    Args:
-        kind: the folder below `cache_directory()`, for instance `"baselines"`.
-    """
+    """A folder of JSON records below `cache_directory()`, one file per key; any number of processes may share it."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -80,7 +73,7 @@ class JsonCache:
         return cache_directory() / self._kind / key[:2] / f"{key}.json"
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """Return the record of a key, or None when there is none, or none that can be read."""
+        """Return the record of a key; None if it is missing or damaged."""
         try:
             record = parse_json(self._path(key).read_bytes())
         except (OSError, ValueError):
@@ -88,19 +81,19 @@ class JsonCache:
         return record if isinstance(record, dict) else None
 
     def put(self, key: str, record: dict[str, Any]) -> None:
-        """Keep a record; the last of several concurrent writers wins. Where nothing can be written, none is kept."""
+        """Store a record; the last of several concurrent writers wins. A cache that cannot be written only warns."""
         try:
             write_atomically(self._path(key), json.dumps(record, sort_keys=True).encode())
         except OSError as error:
             if error.errno not in UNWRITABLE:
                 raise
-            _say_unwritable(str(cache_directory()), str(error.strerror))
+            _warn_unwritable(str(cache_directory()), str(error.strerror))
 
 
 @lru_cache(maxsize=8)
-def _say_unwritable(folder: str, why: str) -> None:
+def _warn_unwritable(folder: str, reason: str) -> None:
     warnings.warn(
-        f"the cache {folder} cannot be written ({why}): what is measured is not kept, and measured again the next "
-        "time; make it writable, or set $MLGO_CACHE to a folder that is",
+        f"the cache {folder!r} cannot be written ({reason}), so measurements are repeated in the next run; make it "
+        "writable, or set $MLGO_CACHE to a writable folder",
         stacklevel=4,
     )

@@ -1,4 +1,4 @@
-"""A file of JSON lines that is only ever added to, durable line by line, by one process at a time."""
+"""Append-only files of JSON lines, durable line by line, written by one process at a time."""
 
 from __future__ import annotations
 
@@ -9,51 +9,48 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+from typing_extensions import Self
+
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.storage.cache import naming
-from mlgo_gym.storage.foreign_file import LARGEST, open_foreign
+from mlgo_gym.storage.cache import errors_name_file
 from mlgo_gym.storage.json_text import parse_json
+from mlgo_gym.storage.untrusted_file import MAX_BYTES, open_untrusted
 
 SYNCHRONIZE_SECONDS = 1.0
-"""So long after one wait for the disk there is no other."""
+"""Minimum time between two waits for the disk, in seconds."""
 
 _BLOCK = 1 << 16
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the value of each whole line; what a kill has left of a last line is passed over.
+    """Yield the number and the value of each complete line; a partial last line is skipped, a missing file is empty.
 
-    Raises:
-        MlgoError: it is no regular file, or a line is not JSON.
+    Raises `MlgoError` if it is not a regular file, or a line is not JSON.
     """
     if not path.exists():
         return
     try:
-        file = open_foreign(path)
+        file = open_untrusted(path)
     except OSError as error:
-        raise MlgoError(f"{path} was to be lines of JSON, and cannot be read: {error}") from error
+        raise MlgoError(f"expected JSON lines in {str(path)!r}, got {error}") from error
     with file:
-        for number, line in enumerate(iter(partial(file.readline, LARGEST), b""), start=1):
+        for number, line in enumerate(iter(partial(file.readline, MAX_BYTES), b""), start=1):
             if line.endswith(b"\n"):
-                yield number, _decode(line, path, number)
-            elif len(line) == LARGEST:
+                try:
+                    value = parse_json(line)
+                except ValueError as error:
+                    raise MlgoError(f"{path}, line {number}: expected JSON, got {error}; delete the line") from error
+                yield number, value
+            elif len(line) == MAX_BYTES:
                 raise MlgoError(
-                    f"{path}, line {number}, was to be JSON, and has more than {LARGEST:,} bytes; delete it"
+                    f"{path}, line {number}: expected at most {MAX_BYTES:,} bytes, got more; delete the line"
                 )
 
 
-def _decode(line: bytes, path: Path, number: int) -> Any:
-    try:
-        return parse_json(line)
-    except ValueError as error:
-        raise MlgoError(f"{path}, line {number}, was to be JSON, and is not: {error}; delete it") from error
-
-
-def _whole_lines(path: Path) -> int:
-    """Return the bytes of a file up to its last end of a line."""
+def _complete_lines(path: Path) -> int:
+    """Return the size of the complete lines of a file, in bytes."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         while end:
@@ -67,16 +64,12 @@ def _whole_lines(path: Path) -> int:
 
 
 class JsonLines:
-    """Adds lines to a file.
+    """Appends lines to a file; a partial last line, left by a kill, is removed.
 
-    Args:
-        path: the file; made if need be.
-
-    Attributes:
-        is_empty: whether the file had no line when it was opened.
+    `is_empty` is whether the file had no line when it was opened.
 
     Raises:
-        MlgoError: another process adds to it now.
+        MlgoError: Another process writes to the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -87,20 +80,15 @@ class JsonLines:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._file.close()
-            raise MlgoError(f"another process writes to {path} now; wait for it, or choose another output") from None
-        # What a kill has left of a line is cut off, so that the next one begins anew.
-        kept = _whole_lines(path)
-        self._file.truncate(kept)
-        self.is_empty = not kept
+            raise MlgoError(f"another process writes to {str(path)!r}; wait for it, or choose another output") from None
+        size = _complete_lines(path)
+        self._file.truncate(size)
+        self.is_empty = not size
         self._synchronized = 0.0
 
     def append(self, value: Any) -> None:
-        """Write a line; when this returns no end of this process can lose it.
-
-        What a power cut can lose was written within a moment of what it spares: where lines come fast, the disk is not
-        waited for at each.
-        """
-        with naming(self._path):
+        """Write a line. It survives a kill of this process; a power cut loses at most the last second of lines."""
+        with errors_name_file(self._path):
             self._file.write(json.dumps(value).encode() + b"\n")
             self._file.flush()
             now = time.monotonic()
@@ -109,16 +97,14 @@ class JsonLines:
                 self._synchronized = now
 
     def close(self) -> None:
-        """Let others write. Idempotent."""
-        with naming(self._path):
+        """Release the file for other processes. Idempotent."""
+        with errors_name_file(self._path):
             if not self._file.closed:
                 os.fsync(self._file.fileno())
             self._file.close()
 
-    def __enter__(self) -> JsonLines:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

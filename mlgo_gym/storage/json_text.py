@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote: whatever is wrong with it is one kind of error."""
+"""Untrusted JSON: parsing, and checking values against the annotations of a dataclass."""
 
 from __future__ import annotations
 
@@ -6,52 +6,40 @@ import json
 import math
 import types
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 
 def parse_json(data: str | bytes) -> Any:
-    """Return what a JSON text says.
-
-    Raises:
-        ValueError: it is no JSON, no UTF-8, or nested more deeply than Python follows.
-    """
+    """Return the value of a JSON text; raise `ValueError` for other text, and for JSON that is nested too deeply."""
     try:
         return json.loads(data)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("nested too deeply") from None
 
 
 def check_fields(record: type, value: object) -> dict[str, Any]:
-    """Return a decoded JSON object, after holding its values against the annotations of a dataclass.
+    """Return a decoded JSON object after checking its values against the annotations of a dataclass.
 
-    A list stands for a tuple, and a whole number for a float. What the object lacks is left to the dataclass.
-
-    Args:
-        record: the dataclass; its annotations are made of `str`, `int`, `float`, `bool`, `None`, `Any`, `dict`,
-            `Mapping`, `tuple` and unions of these.
-        value: the decoded JSON.
+    A list is accepted for a tuple, and an integer for a float. Missing fields are not an error. The annotations consist
+    of `str`, `int`, `float`, `bool`, `None`, `Any`, `dict`, `Mapping`, `tuple` and unions of these.
 
     Raises:
-        TypeError: it is no object, or a value is of another type.
-        ValueError: a number is not finite, or beyond what a float holds.
+        TypeError: It is not an object, or a value has another type.
+        ValueError: A number is not finite, or exceeds the range of a float.
     """
     if not isinstance(value, dict):
-        raise TypeError(f"an object was wanted, found {type(value).__name__}")
+        raise TypeError(f"expected an object, got {type(value).__name__}")
     hints = get_type_hints(record)
     for name, each in value.items():
         if name in hints and not _is(each, hints[name]):
-            raise TypeError(f"{name} was to be {hints[name]}, found {str(each)[:80]}")
+            raise TypeError(f"expected {name} of type {hints[name]}, got {str(each)[:80]!r}")
     return value
 
 
 def check_values(record: Any) -> None:
-    """Hold what a dataclass was made of against its annotations, as `check_fields()` does before.
-
-    Raises:
-        TypeError: a value is of another type.
-        ValueError: a number is not finite, or beyond what a float holds.
-    """
+    """Check the fields of a dataclass instance against its annotations; raises as `check_fields()`."""
     check_fields(type(record), {each.name: getattr(record, each.name) for each in fields(record)})
 
 
@@ -64,7 +52,7 @@ def _is(value: object, hint: Any) -> bool:
     if hint is None or hint is type(None):
         return value is None
     if hint in (int, float):
-        return _is_number(value, hint)
+        return isinstance(value, (int, hint)) and not isinstance(value, bool) and _is_finite(value)
     if origin in (dict, Mapping):
         return isinstance(value, dict) and all(_is(each, arguments[1]) for each in value.values())
     if origin in (tuple, list, Sequence):
@@ -75,12 +63,8 @@ def _is(value: object, hint: Any) -> bool:
     return isinstance(value, hint)
 
 
-def _is_number(value: Any, kind: type[int] | type[float]) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, kind)):
-        return False
-    try:
+def _is_finite(value: float) -> bool:
+    with suppress(OverflowError):
         if math.isfinite(value):
             return True
-    except OverflowError:
-        pass
-    raise ValueError(f"a finite number was wanted, found {str(value)[:80]}")
+    raise ValueError(f"expected a finite number, got {str(value)[:80]}")

@@ -1,6 +1,6 @@
-"""A folder of results by module: a header, a file for each finished module, and a line about each in `modules.jsonl`.
+"""A folder of results by module: a header, a file per finished module, and a line per module in `modules.jsonl`.
 
-Files are only ever added. A module counts once its line is there; what a kill left behind is written again.
+Files are only added. A module is finished once its line is written; a kill before that repeats the module.
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ from typing import Any
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import write_atomically
-from mlgo_gym.storage.foreign_file import read_foreign
-from mlgo_gym.storage.header import check_same_kind
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 from mlgo_gym.storage.json_text import parse_json
+from mlgo_gym.storage.untrusted_file import read_untrusted
 
 _LINES, _PARTS = "modules.jsonl", "parts"
 
 
 @dataclass(frozen=True, slots=True)
 class FolderKind:
-    """What such folders hold, and how they are read.
+    """Format of a folder of results.
 
     Attributes:
-        results: what the results are called, in the plural.
-        header: the name of the file of what they depend on.
-        suffix: what the names of their files end in.
-        format: the number of the format, which is in the header.
-        command: what makes such a folder.
+        results: Plural noun for the results, for error messages.
+        header: Name of the header file, with everything that the results depend on.
+        suffix: Suffix of the modules' files.
+        format: Number of the format, stored in the header.
+        command: Command that makes such a folder, for error messages.
     """
 
     results: str
@@ -41,49 +40,37 @@ class FolderKind:
     command: str
 
     def read_header(self, folder: Path) -> dict[str, Any]:
-        """Return what the results of a folder depend on.
-
-        Raises:
-            MlgoError: it is no such folder.
-        """
+        """Return the header of a folder; raise `MlgoError` if it has none of this format."""
         try:
-            header = parse_json(read_foreign(folder / self.header))
+            header = parse_json(read_untrusted(folder / self.header))
         except (OSError, ValueError) as error:
             raise MlgoError(
-                f"{folder} was to be a folder of {self.results}, and is none: {error}; make one: {self.command}"
+                f"expected a folder of {self.results}, got {str(folder)!r}: {error}; make one with `{self.command}`"
             ) from error
         if not isinstance(header, dict) or header.get("format") != self.format:
+            found = header.get("format") if isinstance(header, dict) else None
             raise MlgoError(
-                f"{folder} was to have {self.results} of format {self.format}; make them again: {self.command}"
+                f"expected {self.results} of format {self.format} in {str(folder)!r}, got {found!r}; reproduce them "
+                f"with `{self.command}`"
             )
         return header
 
     def lines(self, folder: Path) -> Iterator[dict[str, Any]]:
-        """Yield the line about each finished module of a folder.
-
-        Raises:
-            MlgoError: a line is not JSON.
-        """
+        """Yield the line of each finished module; raise `MlgoError` if one is not JSON."""
         for _, line in read_json_lines(folder / _LINES):
             yield line
 
     def part(self, folder: Path, module: str) -> Path:
-        """Return the path of the file of a module."""
+        """Return the path of a module's file."""
         digest = hashlib.sha256(module.encode(errors="surrogateescape")).hexdigest()[:24]
         return folder / _PARTS / f"{digest}{self.suffix}"
 
 
 class ModuleFolder:
-    """Adds results to a folder.
-
-    Args:
-        kind: what they are.
-        folder: the folder; made if need be.
-        header: what they depend on, JSON-able.
+    """Adds results to a folder, which is created if necessary; the header is everything that the results depend on.
 
     Raises:
-        MlgoError: the folder has results that depend on something else, or none that can be read, or another process
-            adds to it now.
+        MlgoError: The folder has another header or a damaged one, or another process writes to it.
     """
 
     def __init__(self, kind: FolderKind, folder: Path, header: Mapping[str, Any]) -> None:
@@ -93,31 +80,36 @@ class ModuleFolder:
             written = json.dumps({"format": kind.format, **header}, indent=1) + "\n"
             if self._lines.is_empty:
                 write_atomically(folder / kind.header, written.encode())
-            check_same_kind(folder, kind.results, kind.read_header(folder), json.loads(written))
+            _check_header(folder, kind, json.loads(written))
         except BaseException:
             self._lines.close()
             raise
 
     @property
     def done(self) -> dict[str, dict[str, Any]]:
-        """The line about each module that is finished."""
+        """The line of each finished module, by module."""
         return {line["module"]: line for line in self._kind.lines(self._folder)}
 
     def part(self, module: str) -> Path:
-        """Return the path of the file of a module."""
+        """Return the path of a module's file."""
         return self._kind.part(self._folder, module)
 
     def add(self, line: Mapping[str, Any], part: bytes | None = None) -> None:
-        """Keep what was found of a module.
-
-        Args:
-            line: what is to be known of it, JSON-able; its name is `module`.
-            part: its file; None where it has none.
-        """
+        """Add the line of a module, JSON-serializable with its name as `module`, and the contents of its file."""
         if part is not None:
             write_atomically(self.part(line["module"]), part)
         self._lines.append(dict(line))
 
     def close(self) -> None:
-        """Let others write. Idempotent."""
+        """Release the folder for other processes. Idempotent."""
         self._lines.close()
+
+
+def _check_header(folder: Path, kind: FolderKind, expected: Mapping[str, Any]) -> None:
+    found = kind.read_header(folder)
+    if found != expected:
+        names = [name for name in {**found, **expected} if found.get(name) != expected.get(name)]
+        before, now = ({name: each.get(name) for name in names} for each in (found, expected))
+        raise MlgoError(
+            f"expected {kind.results} of {now} in {str(folder)!r}, got those of {before}; choose another output"
+        )

@@ -1,12 +1,13 @@
-"""The safetensors container, without its library: names, shapes and numbers, and nothing in it that could run.
+"""The safetensors format, without its library.
 
-The format (https://github.com/huggingface/safetensors, "Format") is eight bytes of length, little endian, a JSON header
-of that length, and the tensors' bytes one behind the other.
+A file (https://github.com/huggingface/safetensors, "Format") consists of the length of the header (8 bytes, little
+endian), a JSON header, and the bytes of the tensors without gaps.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.errors import PolicyError
-from mlgo_gym.storage.foreign_file import read_foreign
+from mlgo_gym.storage.untrusted_file import read_untrusted
 
 _LENGTH = 8
 _LONGEST_HEADER = 1 << 24
@@ -26,43 +27,33 @@ Tensors = dict[str, npt.NDArray[Any]]
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]:
-    """Return the tensors of a safetensors file by name, and its metadata.
-
-    Raises:
-        PolicyError: there is no such file, or it is not exactly one whole container; the text says what is wrong.
-    """
+    """Return the tensors of a safetensors file by name, and its metadata; raise `PolicyError` for another file."""
     try:
-        data = read_foreign(path)
+        data = read_untrusted(path)
     except OSError as error:
-        raise PolicyError(f"{path} was to be a network in safetensors, and cannot be read: {error.strerror}") from error
+        raise PolicyError(f"expected a safetensors file, got {str(path)!r}: {error.strerror}") from error
     try:
         return parse_tensors(data)
     except PolicyError as error:
-        raise PolicyError(f"{path} was to be a network in safetensors, and cannot be read: {error}") from error
+        raise PolicyError(f"expected a safetensors file, got {str(path)!r}: {error}") from error
 
 
 def parse_tensors(data: bytes) -> tuple[Tensors, dict[str, str]]:
-    """Return the tensors of the bytes of a safetensors file by name, and its metadata.
-
-    Raises:
-        PolicyError: they are not exactly one whole container.
-    """
+    """Return tensors by name and metadata from the bytes of a safetensors file; raises as `read_tensors()`."""
     if len(data) < _LENGTH:
-        raise PolicyError(f"it has {len(data)} bytes, and begins with {_LENGTH} of length")
+        raise PolicyError(f"expected {_LENGTH} bytes or more, got {len(data)}")
     length = int.from_bytes(data[:_LENGTH], "little")
     if length > min(len(data) - _LENGTH, _LONGEST_HEADER):
-        raise PolicyError(
-            f"its header was to have {length} bytes, and there are {len(data) - _LENGTH} behind the length"
-        )
+        raise PolicyError(f"expected a header of {length} bytes, got {len(data) - _LENGTH}")
     try:
         header = json.loads(data[_LENGTH : _LENGTH + length].decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise PolicyError(f"its header is not JSON: {error}") from error
+        raise PolicyError(f"expected a JSON header, got {error}") from error
     if not isinstance(header, dict):
-        raise PolicyError(f"its header was to be a JSON object, and is a {type(header).__name__}")
+        raise PolicyError(f"expected a JSON object as header, got {type(header).__name__}")
     metadata = header.pop(_METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise PolicyError("its metadata were to be texts by name")
+        raise PolicyError("expected metadata of strings")
     contents = memoryview(data)[_LENGTH + length :]
     tensors: Tensors = {}
     spans = []
@@ -72,28 +63,23 @@ def parse_tensors(data: bytes) -> tuple[Tensors, dict[str, str]]:
     end = 0
     for start, stop in sorted(spans):
         if start != end:
-            raise PolicyError(f"its tensors were to lie one behind the other, and at byte {end} is a gap or an overlap")
+            raise PolicyError(f"expected tensors without gaps, got a gap or an overlap at byte {end}")
         end = stop
     if end != len(contents):
-        raise PolicyError(f"its tensors have {end} bytes, and there are {len(contents)}")
+        raise PolicyError(f"expected {end} bytes of tensors, got {len(contents)}")
     return tensors, metadata
 
 
 def format_tensors(tensors: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
-    """Return the bytes of a safetensors file.
+    """Return the bytes of a safetensors file; tensors have dtypes of float16 to float64, int8 to int64, or uint8.
 
-    Equal tensors and metadata give equal bytes, which they do not by the library: there the order of the metadata is a
-    matter of chance.
-
-    Args:
-        tensors: arrays by name, of floats of 16 to 64 bits, integers of 8 to 64, or bytes.
-        metadata: texts by name.
+    Equal tensors and metadata give equal bytes, unlike the library, which orders metadata at random.
     """
     kinds = {np.dtype(dtype): kind for kind, dtype in _DTYPES.items()}
     header: dict[str, Any] = {_METADATA: dict(sorted(metadata.items()))} if metadata else {}
     contents = []
     end = 0
-    # As the library has it: the widest types first, so that each lies at a multiple of its size.
+    # As in the library: the widest types first, so that each tensor is aligned.
     for name, array in sorted(tensors.items(), key=lambda each: (-each[1].dtype.itemsize, each[0])):
         dtype = array.dtype.newbyteorder("<")
         data = array.astype(dtype).tobytes()
@@ -108,7 +94,7 @@ def format_tensors(tensors: Mapping[str, npt.NDArray[Any]], metadata: Mapping[st
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise ValueError("a name is there twice")
+        raise ValueError("a duplicate name")
     return values
 
 
@@ -116,19 +102,17 @@ def _tensor(name: str, entry: Any, contents: memoryview) -> tuple[npt.NDArray[An
     try:
         kind, shape, (start, stop) = entry["dtype"], entry["shape"], entry["data_offsets"]
     except (TypeError, KeyError, ValueError) as error:
-        raise PolicyError(f"the tensor {name!r} has no dtype, shape and two data_offsets: {entry!r}") from error
+        raise PolicyError(f"expected dtype, shape and two data_offsets of tensor {name!r}, got {entry!r}") from error
     if kind not in _DTYPES:
-        raise PolicyError(f"the tensor {name!r} is of the type {kind!r}; known are {', '.join(_DTYPES)}")
+        raise PolicyError(f"expected tensor {name!r} of type {', '.join(_DTYPES)}, got {kind!r}")
     numbers = [*shape, start, stop] if isinstance(shape, list) else [None]
     if not all(type(number) is int and number >= 0 for number in numbers):
-        raise PolicyError(f"the tensor {name!r} has the shape {shape!r} and the place {start!r} to {stop!r}")
+        raise PolicyError(f"expected a shape and offsets of tensor {name!r}, got {shape!r}, {start!r} and {stop!r}")
     dtype = np.dtype(_DTYPES[kind])
-    wanted = dtype.itemsize
-    for number in shape:
-        wanted *= number
-    if not start <= stop <= len(contents) or stop - start != wanted:
+    size = dtype.itemsize * math.prod(shape)
+    if not start <= stop <= len(contents) or stop - start != size:
         raise PolicyError(
-            f"the tensor {name!r} of shape {shape} needs {wanted} bytes, and lies from {start} to {stop} of "
+            f"expected {size} bytes of tensor {name!r} with shape {shape}, got bytes {start} to {stop} of "
             f"{len(contents)}"
         )
     array = np.frombuffer(contents[start:stop], dtype).reshape(shape)

@@ -1,1 +1,1 @@
-"""What a task is: what is different about one kind of decision, and how its observations, costs and pages are made."""
+"""Tasks: one kind of decision each, with its observations, actions, costs and the tables of its manual page."""

@@ -1,4 +1,4 @@
-"""What an agent hands over as an action: a number, or an array of one."""
+"""Reads the action of an agent: a number, or an array of one element."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ from mlgo_gym.errors import ActionError
 
 
 def read_action(action: Any, space: gym.Space[Any]) -> int | float:
-    """Return an action as a plain number: an int for a discrete space, a float (of float32's precision) for a box.
+    """Return an action as a plain number: an int for a discrete space, a float (of float32's precision) for a `Box`.
 
-    Whether it is legal is another question.
-
-    Args:
-        action: a number, or an array or tensor with one element, as batches of one leave it.
-        space: the action space: `Discrete`, or a `Box` of one element.
+    It does not check whether the action is legal. An array or tensor of one element is a number, as batches leave it.
 
     Raises:
-        ActionError: it is no number, several, or for a discrete space no whole one.
+        ActionError: the action is not one number, or not a whole number for a discrete space.
     """
     value = action
     if not isinstance(value, (int, float, np.generic)):
@@ -41,4 +37,4 @@ def read_action(action: Any, space: gym.Space[Any]) -> int | float:
 
 
 def _refusal(action: Any, space: gym.Space[Any]) -> ActionError:
-    return ActionError(f"an action was wanted, an element of {space}; found {action!r}, a {type(action).__name__}")
+    return ActionError(f"expected an action, an element of {space}, got {action!r}, a {type(action).__name__}")

@@ -1,8 +1,7 @@
-"""What the tasks of the register allocator share: the costs that its record states, and decisions in functions."""
+"""The base of the tasks of the register allocator: costs from its record, and decisions in functions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts, CostWeights
@@ -23,19 +22,12 @@ class AllocationTask(Task):
     default_metric: ClassVar[str] = "spill_cost"
     function_metrics: ClassVar[tuple[str, ...]] = ("spill_cost", "spill_count")
 
-    arguments: ClassVar[Mapping[str, str]] = {
-        "spill_weight": "what a spill counts in `spill_cost`",
-        "reload_weight": "what a reload counts in `spill_cost`",
-        "folded_reload_weight": "what a reload within another instruction counts in `spill_cost`",
-        "copy_weight": "what a copy counts in `spill_cost`",
-    }
-
     def __init__(self, weights: CostWeights = CostWeights()) -> None:  # noqa: B008 - frozen
         self.weights = weights
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The names of what can be rewarded: `spill_cost`, `spill_count` and the sizes."""
+        """The metrics of allocation, `spill_cost` and `spill_count`, then the sizes."""
         return (*self.function_metrics, *super().metrics)
 
     def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:

@@ -20,31 +20,29 @@ class FeatureLayout:
 
     Args:
         header: the header of a channel.
-        leave_out: features that are not part of the observation, such as an action mask.
+        exclude_features: features that are not part of the observation, such as an action mask.
 
     Attributes:
-        header: the header.
         names: the name of each element of the flat vector: the feature's name, with `[column]` where it has several.
     """
 
-    def __init__(self, header: LogHeader, leave_out: Iterable[str] = ()) -> None:
+    def __init__(self, header: LogHeader, exclude_features: Iterable[str] = ()) -> None:
         self.header = header
         self.dtype = header.dtype
-        self.names: tuple[str, ...] = ()
-        left_out = frozenset(leave_out)
+        excluded = frozenset(exclude_features)
         names: list[str] = []
         runs: list[tuple[np.dtype[Any], int, int, int]] = []
         fields: Mapping[str, Any] = self.dtype.fields or {}
         for spec in header.features:
             start, offset = len(names), fields[spec.name][1]
-            if spec.name not in left_out:
+            if spec.name not in excluded:
                 names += [spec.name] if spec.size == 1 else [f"{spec.name}[{column}]" for column in range(spec.size)]
                 last = runs[-1] if runs else None
                 if last and last[0] == spec.dtype and last[1] + last[3] * spec.dtype.itemsize == offset:
                     runs[-1] = (last[0], last[1], last[2], last[3] + spec.size)
                 else:
                     runs.append((spec.dtype, offset, start, spec.size))
-        self.names = tuple(names)
+        self.names: tuple[str, ...] = tuple(names)
         self._runs = tuple(runs)
         # Integers are counts and costs far below the bound; only floats can be infinite or NaN.
         self._finite = all(run[0].kind in "iu" for run in runs)

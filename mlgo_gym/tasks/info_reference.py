@@ -1,4 +1,4 @@
-"""What the keys of `info` mean: the tables of the manual pages."""
+"""The meaning of the keys of `info`: the tables of the manual pages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WITH_SIZES = "unless the compile ended with its function"
 
 _SHARED = (
     InfoKey("module", _ALWAYS, "str", "the name of the module in its corpus"),
-    InfoKey("decision", DECISION, "int", "how many decisions of this episode came before this one"),
+    InfoKey("decision_index", DECISION, "int", "how many decisions of this episode came before this one"),
     InfoKey(
         "illegal_action",
         _ALWAYS,
@@ -46,26 +46,32 @@ _SHARED = (
     InfoKey(
         "skipped",
         FIRST,
-        "list of dict",
+        "dict of str",
         "the modules that were passed over in sampling because the compiler failed on them, each with the reason",
         "where there were such modules",
     ),
     InfoKey("decisions", _OVER, "int", "how many decisions the agent took"),
     InfoKey("handed_over", _OVER, "int", "how many decisions clang took after `max_decisions`"),
-    InfoKey("text_size", END, "int", "the executable sections of the object file, in bytes", _WITH_SIZES),
-    InfoKey("baseline_text_size", END, "int", "the same of a plain compile by the same clang", _WITH_SIZES),
+    InfoKey("text", END, "int", "the executable sections of the object file, in bytes", _WITH_SIZES),
+    InfoKey("baseline_text", END, "int", "`text` of a plain compile, with the same flags", _WITH_SIZES),
     InfoKey("llvm_size", END, "int", "the first column of llvm-size: code and constants, in bytes", _WITH_SIZES),
     InfoKey("baseline_llvm_size", END, "int", "the same of a plain compile", _WITH_SIZES),
-    InfoKey("object_size", END, "int", "the object file, in bytes", _WITH_SIZES),
-    InfoKey("baseline_object_size", END, "int", "the same of a plain compile", _WITH_SIZES),
+    InfoKey("object", END, "int", "the object file, in bytes", _WITH_SIZES),
+    InfoKey("baseline_object", END, "int", "the same of a plain compile", _WITH_SIZES),
     InfoKey("reduction", END, "float", "`1 - cost / baseline` of the metric: 0.02 is 2 % less"),
-    InfoKey("stderr", END, "str", "what clang printed, its echoes of the advice among it", "with `echo_reply=True`"),
+    InfoKey(
+        "stderr",
+        END,
+        "str",
+        "what clang printed, its echoes of the advice among it",
+        "with `echo_reply` in `compile_options`",
+    ),
     InfoKey(
         "error",
         FAILURE,
         "dict",
         "`kind`, `message`, `exit_status`, the tail of `stderr`; after a crash `reproducer`, a folder",
-        'with `on_error="truncate"`',
+        "unless `error_reward` is None",
     ),
 )
 
@@ -73,18 +79,21 @@ _CONTEXT = InfoKey(
     "context",
     DECISION,
     "str",
-    "the functions that the inliner is at, with `contexts`, `credit` or the scope of a function; empty without them",
+    'the functions that the inliner is at, with `callee_features`, `credit` or `scope="function"`; else empty',
 )
-_PLACE = (
-    InfoKey("visit", DECISION, "int", "how often the inliner was there before", "where there is a context"),
-    InfoKey("position", DECISION, "int", "the number of the decision within this visit", "where there is a context"),
-)
-_CALL = InfoKey(
-    "call",
+_SITE = InfoKey(
+    "site",
     DECISION,
-    "Call",
-    "the call that the decision is probably about: `callee` and what clang's code says of it",
-    "with `calls=True`",
+    "DecisionSite",
+    "the site of the decision: `context`, `visit` (earlier visits of the inliner to it), `index` in the visit",
+    "where there is a context",
+)
+_CALLEE = InfoKey(
+    "callee",
+    DECISION,
+    "str",
+    "the name of the predicted callee; empty where nothing is known of it",
+    "with `callee_features=True`",
 )
 _CREDIT = (
     InfoKey("credit", END, "tuple of float", "the bytes that each decision saved, in order", "with `credit=True`"),
@@ -119,7 +128,7 @@ def info_keys(task: Task) -> list[InfoKey]:
     """Return the keys of `info` in a task's episodes, in the order in which they come."""
     module, *others = _SHARED
     keys = [module, _CONTEXT if task.advisors == (INLINING,) else _CONTEXTS]
-    keys += (*_PLACE, _CALL) if INLINING in task.advisors else ()
+    keys += (_SITE, _CALLEE) if INLINING in task.advisors else ()
     keys += [_FUNCTION] if task.has_contexts else []
     keys += [_DEFAULT, *([_MASK] if task.masked else []), *others]
     if task.function_metrics:

@@ -1,4 +1,4 @@
-"""What one finished compile achieved."""
+"""The measurements of one finished compile."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.allocation_record import AllocationCosts, read_allocation_record
 from mlgo_gym.llvm.allocation_remarks import read_allocation_remarks
 from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
-from mlgo_gym.session.compiled import Compiled
+from mlgo_gym.session.protocol.connection import CompileResult
 
-SIZE_NAMES = ("text_size", "llvm_size", "object_size")
-"""The names of the sizes in an episode's last `info`."""
+SIZE_METRICS = ("text", "llvm_size", "object")
+"""Metrics of an object file, in bytes; the fields of `ObjectSizes`.
+
+A metric has one spelling everywhere: the argument `metric`, results, reports, and the last `info` of an episode. There
+`info[METRIC]` is the value of the episode's compile, and `info["baseline_" + METRIC]` that of a plain compile. Metrics
+of a task, such as `spill_cost`, follow the same rule.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one compile achieved.
+    """The sizes and costs of one compile.
 
     Attributes:
         sizes: the sizes of its object file; None where the compile was ended before there was one.
@@ -30,7 +35,7 @@ class Measurement:
     allocation: Mapping[str, AllocationCosts] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, compiled: Compiled) -> Measurement:
+    def of(cls, compiled: CompileResult) -> Measurement:
         """Measure a finished compile.
 
         Raises:
@@ -39,35 +44,25 @@ class Measurement:
         try:
             return cls(object_sizes(compiled.object_bytes), read_allocation_record(compiled.optimization_record))
         except MlgoError as error:
-            message = f"clang ended well, and what it left cannot be measured: {error}"
+            message = f"clang succeeded, but its object cannot be measured: {error}"
             raise CompilerError(message, kind="object", exit_status=0, stderr=compiled.stderr) from error
 
     @classmethod
     def of_function(cls, function: str, remarks: str) -> Measurement:
-        """Measure the allocation of one function, whose compile need not have gone on.
-
-        Args:
-            function: its name.
-            remarks: what clang said since the function's first decision, with `allocation_remarks.REMARK_FLAGS`.
+        """Measure the allocation of one function by clang's remarks since its first decision (`REMARK_FLAGS`).
 
         Raises:
-            MlgoError: clang did not say what it cost.
+            MlgoError: the remarks lack its costs.
         """
         return cls(None, {function: read_allocation_remarks(remarks)})
 
-    def named_sizes(self) -> dict[str, int]:
-        """Return the sizes by their names in an episode's last `info`; none where there is no object file."""
-        if self.sizes is None:
-            return {}
-        return dict(zip(SIZE_NAMES, (self.sizes.text, self.sizes.llvm_size, self.sizes.object), strict=True))
+    def sizes_by_metric(self) -> dict[str, int]:
+        """Return the sizes by metric, empty if there is no object file."""
+        return {} if self.sizes is None else asdict(self.sizes)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Measurement:
-        """Build a measurement from `to_json()`'s result.
-
-        Raises:
-            KeyError, TypeError: the record is of another form.
-        """
+        """Build a measurement from `to_json()`'s result; other data raise a KeyError or TypeError."""
         costs = {function: AllocationCosts(*numbers) for function, numbers in value["allocation"].items()}
         return cls(ObjectSizes(**value["sizes"]), costs)
 

@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.task import Task
 
 
 def render_text(task: Task, module: str, number: int, decision: Decision, last_action: Any) -> str:
-    """Return a few lines about a decision: where it is, its main features, clang's own choice, the action before.
-
-    Args:
-        task: whose decision it is.
-        module: the module's name.
-        number: how many decisions were answered before, in this episode.
-        decision: the decision.
-        last_action: the action taken at the decision before; None at the first.
-    """
+    """Return a few lines about a decision: where it is, its main features, clang's own choice, the action before."""
     where = f"{module}, function {decision.context}" if decision.context else module
     lines = [f"{task.name} decision {number} of {where}"]
     rows = task.describe(decision)
@@ -31,13 +23,7 @@ def render_text(task: Task, module: str, number: int, decision: Decision, last_a
 
 
 def render_end(module: str, number: int, info: Mapping[str, Any]) -> str:
-    """Return a line or two about the end of an episode.
-
-    Args:
-        module: the module's name.
-        number: how many decisions were answered.
-        info: the last info.
-    """
+    """Return a few lines about the end of an episode, from its number of decisions and its last info."""
     if "error" in info:
         return f"{module} failed after {number} decisions: {info['error']['message']}"
     lines = [f"{module} is compiled, after {number} decisions"]

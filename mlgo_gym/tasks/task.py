@@ -15,26 +15,16 @@ from gymnasium.vector.utils import create_empty_array
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.feature_table import FeatureTable
-from mlgo_gym.tasks.measurement import Measurement
+from mlgo_gym.tasks.measurement import SIZE_METRICS, Measurement
 
 OBSERVATIONS = ("flat", "dict", "vector")
 """The forms of an observation; `vector` differs from `flat` where actions are masked."""
 
-SIZE_METRICS = {
-    "text": "text",
-    "text_size": "text",
-    "llvm-size": "llvm_size",
-    "llvm_size": "llvm_size",
-    "object": "object",
-    "object_size": "object",
-}
-"""The sizes that can be rewarded, and their names in `ObjectSizes`."""
-
 
 class Task(ABC):
-    """What an agent decides, seen from the engine.
+    """One kind of decision: its spaces, the encoding of its actions, and its metrics.
 
     A task is made with its own options, then bound to the headers of one compiler: spaces come from the compiler and
     not from a table.
@@ -50,7 +40,7 @@ class Task(ABC):
     """A short name, under which what is measured is cached."""
 
     advisors: ClassVar[tuple[Advisor, ...]]
-    """Who asks, in the order in which clang opens their channels."""
+    """The advisors, in the order in which clang opens their channels."""
 
     optimization_record: ClassVar[bool] = False
     """Whether the outcome needs the register allocator's optimisation record."""
@@ -62,19 +52,16 @@ class Task(ABC):
     """Whether each decision belongs to a function, so that an episode can be one function."""
 
     default_metric: ClassVar[str] = "text"
-    """What is rewarded unless the user says otherwise."""
+    """The metric of the reward unless the user chooses another."""
 
     function_metrics: ClassVar[tuple[str, ...]] = ()
     """The metrics of one function, known as soon as code generation turns to the next."""
 
     tables: ClassVar[tuple[FeatureTable, ...]]
-    """What the features mean: the tables of the manual page."""
-
-    arguments: ClassVar[Mapping[str, str]] = {}
-    """What the arguments mean that only this task's environment takes, by name: rows of the manual page."""
+    """The meaning of the features: the tables of the manual page."""
 
     policies: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
-    """Policies in the box for this task alone, by name: each is made of the environment."""
+    """Builtin policies of this task, by name; each is made from an environment."""
 
     advice_unit: ClassVar[float] = 1.0
     """The advice that clang is sent for an action of 1: a model that was trained within clang gives advice."""
@@ -170,28 +157,16 @@ class Task(ABC):
     @property
     def metrics(self) -> tuple[str, ...]:
         """The names of what can be rewarded."""
-        return tuple(SIZE_METRICS)
+        return SIZE_METRICS
 
     def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:
-        """Return the cost of a compile by one of `metrics`; smaller is better.
-
-        Args:
-            measurement: what the compile achieved.
-            metric: a name among `metrics`.
-            function: count this function alone, where the metric can.
-        """
+        """Return the cost of a compile, or of one function where the metric can; smaller is better."""
         del function
         assert measurement.sizes is not None, "a size is the cost of a compile that went to its end"
-        return float(getattr(measurement.sizes, SIZE_METRICS[metric]))
+        return float(getattr(measurement.sizes, metric))
 
     def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
-        """Return what the last `info` of an episode says beyond the sizes.
-
-        Args:
-            measurement: what the compile achieved.
-            baseline: what the compiler's own heuristic achieves.
-            function: the function of an episode that is one function's.
-        """
+        """Return the entries of the last `info` beyond the sizes; `function` is that of an episode of one function."""
         del measurement, baseline, function
         return {}
 

@@ -1,27 +1,34 @@
-"""Training: labels of single decisions, imitation of them and of other policies, evolution, and the whole road."""
+"""Training: collect data, fit a network, choose a checkpoint, save it; `mlgo_gym.training.pipeline` shows the parts."""
 
-from mlgo_gym.training.best_checkpoint import BestCheckpoint
-from mlgo_gym.training.best_of import BestOf
-from mlgo_gym.training.clone import imitate
+from mlgo_gym.training.checkpoint_choice import BestCheckpoint, MarginChoice
+from mlgo_gym.training.classification import Classification
 from mlgo_gym.training.distillation import NetworkSettings
 from mlgo_gym.training.evolution import Evolution
-from mlgo_gym.training.imitation import Imitation, imitate_labels
-from mlgo_gym.training.labelling import Labelling
+from mlgo_gym.training.expert_rollouts import imitate
+from mlgo_gym.training.label_collector import Labelling, LabelRounds, StoredLabels
+from mlgo_gym.training.labels import Labels, read_labels
 from mlgo_gym.training.margin import Base, with_margin
-from mlgo_gym.training.road import Road
-from mlgo_gym.training.teacher import TeacherSettings
+from mlgo_gym.training.monitor import Monitor
+from mlgo_gym.training.pipeline import Pipeline
+from mlgo_gym.training.policy_training import PolicyTraining
+from mlgo_gym.training.tree_imitation import TreeImitation
 
 __all__ = [
     "Base",
     "BestCheckpoint",
-    "BestOf",
+    "Classification",
     "Evolution",
-    "Imitation",
+    "LabelRounds",
     "Labelling",
+    "Labels",
+    "MarginChoice",
+    "Monitor",
     "NetworkSettings",
-    "Road",
-    "TeacherSettings",
+    "Pipeline",
+    "PolicyTraining",
+    "StoredLabels",
+    "TreeImitation",
     "imitate",
-    "imitate_labels",
+    "read_labels",
     "with_margin",
 ]

@@ -1,8 +1,8 @@
-"""From a teacher to a small network that decides like it, on what was seen and on what is similar."""
+"""Distillation: a small network that gives the logits of a teacher, near the observations and around them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,22 +13,30 @@ import numpy.typing as npt
 from mlgo_gym.extras import library
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Normalization, feature_columns
-from mlgo_gym.training.curves import silent
-from mlgo_gym.training.features import Matrix, raw_features
+from mlgo_gym.training.monitor import Advance
 
-_MIXED = (0.05, 0.15, 0.3)
-_MOST_LOGIT = 6.0
+Matrix = npt.NDArray[Any]
+Build = Callable[[Any], Any]
+"""Makes a module of PyTorch, given the library."""
+Loss = Callable[[Any, Any], Any]
+"""Returns the loss of a module on a batch, given the row numbers of the batch."""
+
+EXCLUDED_FEATURES = frozenset({"node_count", "edge_count", "is_callee_avail_external", "is_caller_avail_external"})
+"""Features that identify the module, and features that are constant within a compile."""
+
+_MIXED_SHARES = (0.05, 0.15, 0.3)
+_MAX_LOGIT = 6.0
 _LEARNING_RATE = 4e-3
 _BATCH = 512
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """The network that is trained, and for how long.
+    """Size and training of a network.
 
     Attributes:
-        hidden: the widths of the hidden layers.
-        steps: steps of the optimiser.
+        hidden: Widths of the hidden layers.
+        steps: Steps of the optimiser (≥ 1).
     """
 
     hidden: tuple[int, ...] = (64, 32)
@@ -36,92 +44,84 @@ class NetworkSettings:
 
 
 def torch_library() -> Any:
-    """Return PyTorch.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Return PyTorch, or raise a MissingExtraError."""
     return library("torch", "training networks", "training")
 
 
-def mixed_rows(observations: Matrix, generator: np.random.Generator) -> Matrix:
-    """Return three more rows for each: random rows in which some columns come from other rows.
+def network_features(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the features that networks are trained on."""
+    return tuple(name for name in names if name not in EXCLUDED_FEATURES)
 
-    The teacher's answers to these show the network what lies around the real rows.
-    """
+
+def mixed_rows(observations: Matrix, generator: np.random.Generator) -> Matrix:
+    """Return three more rows per row: random rows in which some columns come from other random rows."""
     count = len(observations)
     parts = []
-    for share in _MIXED:
+    for share in _MIXED_SHARES:
         rows, others = (observations[generator.choice(count, count)] for _ in range(2))
         parts.append(np.where(generator.random(rows.shape) < share, others, rows))
     return np.concatenate(parts)
 
 
 def distil(
-    names: tuple[str, ...],
+    names: Sequence[str],
     observations: Matrix,
     logits: Callable[[Matrix], npt.NDArray[np.float64]],
     settings: NetworkSettings,
     *,
     seed: int = 0,
-    note: Callable[[int, float], None] = silent,
+    advance: Advance | None = None,
 ) -> Network:
-    """Return a network with one output that answers as a teacher does.
+    """Return a network with one output that gives the logits of a teacher.
 
-    Args:
-        names: the features, in the order of the columns.
-        observations: shape (decisions, features).
-        logits: the teacher.
-        settings: the network, and for how long it is trained.
-        seed: the first weights and the batches.
-        note: called with step and loss from time to time.
-
-    Returns:
-        A network over `raw_features(names)`.
-
-    Raises:
-        MissingExtraError: PyTorch is not installed.
+    The names are those of the observations' columns; the network uses `network_features(names)`.
     """
     torch = torch_library()
     generator = np.random.default_rng(seed)
-    raw = raw_features(names)
-    columns = feature_columns("the network", raw, names)
-    normalization = Normalization.fit(observations[:, columns], raw, "log_standard")
+    features = network_features(names)
+    columns = feature_columns("the network", features, names)
+    normalization = Normalization.fit(observations[:, columns], features, "log_standard")
     rows = np.concatenate([observations, mixed_rows(observations, generator)])
-    wanted = np.clip(logits(rows), -_MOST_LOGIT, _MOST_LOGIT)
-    # What lies near the border matters most, and rows that were seen more than mixed ones.
-    weights = np.where(np.arange(len(rows)) < len(observations), 1.0, 0.5) * (0.3 + np.exp(-np.abs(wanted) / 2))
+    outputs = np.clip(logits(rows), -_MAX_LOGIT, _MAX_LOGIT)
+    # Rows near the border count most, and observed rows more than mixed ones.
+    weights = np.where(np.arange(len(rows)) < len(observations), 1.0, 0.5) * (0.3 + np.exp(-np.abs(outputs) / 2))
     inputs = torch.from_numpy(normalization(rows[:, columns].astype(np.float32)))
-    targets, weighted = (torch.from_numpy(each.astype(np.float32)) for each in (wanted, weights))
+    targets, weighted = (torch.from_numpy(each.astype(np.float32)) for each in (outputs, weights))
 
-    def loss(model: Any, chosen: Any) -> Any:
-        errors = torch.nn.functional.smooth_l1_loss(model(inputs[chosen])[:, 0], targets[chosen], reduction="none")
-        return (errors * weighted[chosen]).mean()
+    def loss(model: Any, batch: Any) -> Any:
+        errors = torch.nn.functional.smooth_l1_loss(model(inputs[batch])[:, 0], targets[batch], reduction="none")
+        return (errors * weighted[batch]).mean()
 
-    model = fit(len(raw), 1, settings, len(rows), loss, seed=seed, note=note)
-    return to_network(model, raw, normalization)
+    build = perceptron([len(features), *settings.hidden, 1])
+    model = gradient_descent(build, loss, len(rows), settings.steps, seed=seed, advance=advance)
+    return to_network(model, features, normalization)
 
 
-def fit(
-    inputs: int,
-    outputs: int,
-    settings: NetworkSettings,
+def perceptron(widths: Sequence[int]) -> Build:
+    """Return what builds a multi-layer perceptron with ReLU between layers of these widths."""
+
+    def build(torch: Any) -> Any:
+        layers: list[Any] = []
+        for before, after in pairwise(widths):
+            layers += [torch.nn.Linear(before, after), torch.nn.ReLU()]
+        return torch.nn.Sequential(*layers[:-1])
+
+    return build
+
+
+def gradient_descent(
+    build: Build,
+    loss: Loss,
     rows: int,
-    loss: Callable[[Any, Any], Any],
+    steps: int,
     *,
+    batch: int = _BATCH,
     seed: int = 0,
-    note: Callable[[int, float], None] = silent,
+    advance: Advance | None = None,
 ) -> Any:
-    """Return a trained PyTorch network; the same for the same seed, whatever else uses PyTorch.
+    """Return a trained module of PyTorch; the same for the same seed, whatever else uses PyTorch.
 
-    Args:
-        inputs: the number of inputs.
-        outputs: the number of outputs.
-        settings: hidden layers and steps.
-        rows: how many rows batches are drawn from.
-        loss: takes the network and the numbers of the rows of a batch.
-        seed: the first weights and the batches.
-        note: called with step and loss now and then.
+    A batch is `batch` of the numbers below `rows`. `advance` receives steps and losses.
     """
     torch = torch_library()
     threads = torch.get_num_threads()
@@ -129,28 +129,24 @@ def fit(
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            layers: list[Any] = []
-            widths = [inputs, *settings.hidden, outputs]
-            for before, after in pairwise(widths):
-                layers += [torch.nn.Linear(before, after), torch.nn.ReLU()]
-            model = torch.nn.Sequential(*layers[:-1])
+            model = build(torch)
             optimizer = torch.optim.AdamW(model.parameters(), _LEARNING_RATE, weight_decay=1e-4)
-            schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=settings.steps)
-            for step in range(settings.steps):
-                value = loss(model, torch.randint(0, rows, (min(_BATCH, rows),)))
+            schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=steps)
+            for step in range(steps):
+                value = loss(model, torch.randint(0, rows, (min(batch, rows),)))
                 optimizer.zero_grad()
                 value.backward()
                 optimizer.step()
                 schedule.step()
-                if step % 100 == 0 or step == settings.steps - 1:
-                    note(step, float(value.detach()))
+                if advance is not None and (step % 100 == 0 or step == steps - 1):
+                    advance(step + 1, loss=float(value.detach()))
     finally:
         torch.set_num_threads(threads)
     return model
 
 
-def to_network(model: Any, features: tuple[str, ...], normalization: Normalization | None) -> Network:
+def to_network(model: Any, features: Sequence[str], normalization: Normalization | None) -> Network:
     """Return the `Network` of a PyTorch `Sequential` of `Linear` and `ReLU`."""
     state = {name: tensor.detach().numpy().copy() for name, tensor in model.state_dict().items()}
     layers = list(dict.fromkeys(name.partition(".")[0] for name in state))
-    return Network.from_state(state, layers, features, activation="relu", normalization=normalization)
+    return Network.from_state(state, layers, tuple(features), activation="relu", normalization=normalization)

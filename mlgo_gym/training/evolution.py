@@ -1,56 +1,68 @@
-"""Evolution strategies on a network's weights, against the real size of whole modules.
+"""Evolution strategies on the weights of a network, against the size of whole modules.
 
-All samples of a generation play the same modules, which are drawn anew for each. What is kept on disk is what the
-samples gave: an optimiser that is asked and told the same again comes to the same weights.
+All samples of a generation compile the same modules, which are drawn anew for each generation. The checkpoint keeps the
+scores of the samples: an optimiser that receives the same scores reaches the same weights.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.corpus.modules.training_digests import sidecar_digests, training_digest, write_sidecar_digests
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.environment_work import EnvironmentWork
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.environment import make_environment
-from mlgo_gym.evaluation.environment_work import EnvironmentWork
-from mlgo_gym.policies.calls import network_policy, sees_calls
+from mlgo_gym.extras import library
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
-from mlgo_gym.scheduling import Backlog, Lost, Shelf
+from mlgo_gym.scheduling import Execution, FileStore, ItemQueue, WorkerFailure, Workers
+from mlgo_gym.session.protocol.callee_features import uses_callee_features
 from mlgo_gym.storage.cache import key_of, write_atomically
 from mlgo_gym.storage.tensors import format_tensors, read_tensors
-from mlgo_gym.training.curves import silent
-from mlgo_gym.training.optimisers import Floats, make_optimiser
+from mlgo_gym.training.distillation import torch_library
+from mlgo_gym.training.monitor import Monitor
 
-FAILED = 0.0
-"""The reduction of an episode that failed: nobody is to gain from that, and nobody to lose."""
+Weights = npt.NDArray[np.float64]
+
+OPTIMISERS = ("adam", "cma")
+
+_FAILED = 0.0
+"""Reward of an episode that fails: that of clang."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """How weights evolve.
+    """An evolution strategy.
 
     Attributes:
-        environment: the environment's id.
-        arguments: its arguments with the corpus, JSON-able; rewards are logarithms of sizes.
-        generations: how many steps.
-        directions: in each generation so many random directions are tried, forth and back; twice as many samples.
-        best: so many of them count, by the better of their two sides; with `adam`.
-        modules: so many modules are compiled for each side.
-        deviation: how far a sample is from the weights, in parts of the weights' own standard deviation.
-        step: the size of Adam's step; with `adam`.
-        largest: modules with more bytes of bitcode are left out.
-        seed: the source of chance.
-        optimiser: `adam` or `cma`, as `mlgo_gym.training.optimisers` has them.
+        environment: Id of the environment.
+        arguments: Its arguments with the corpus, JSON-able; rewards are logarithms of sizes.
+        generations: Number of generations (≥ 1).
+        directions: Antithetic directions per generation; twice as many samples.
+        best: Number of best directions used for the update (≤ directions); with `adam`.
+        modules: Modules that each sample compiles (≥ 1).
+        deviation: Distance of the samples from the weights, in standard deviations of the weights.
+        step: Learning rate; with `adam`.
+        largest: Maximum size of a module, in bytes of bitcode. Default: 60,000; None: no limit.
+        seed: Source of the directions and the modules.
+        optimiser: `adam`: antithetic samples (Salimans et al. 2017) of which the best directions are kept (Mania, Guy
+            and Recht 2018), with steps of Adam. `cma`: CMA-ES with a diagonal covariance (Ros and Hansen 2008).
     """
 
     environment: str
-    arguments: dict[str, Any]
+    arguments: Mapping[str, Any]
     generations: int = 100
     directions: int = 8
     best: int = 4
@@ -62,135 +74,195 @@ class Evolution:
     optimiser: str = "adam"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.best <= self.directions or min(self.generations, self.modules) < 1 or self.deviation <= 0:
-            raise MlgoError(f"a generation or more, modules, and 1 to {self.directions} best directions were wanted")
+        if min(self.generations, self.modules, self.best) < 1 or self.best > self.directions or self.deviation <= 0:
+            raise MlgoError(
+                "expected generations, modules and best ≥ 1, best ≤ directions and deviation > 0, got "
+                f"{self.generations}, {self.modules}, {self.best} of {self.directions} and {self.deviation:g}"
+            )
+        if self.optimiser not in OPTIMISERS:
+            raise MlgoError(f"expected an optimiser of {', '.join(OPTIMISERS)}, got {self.optimiser!r}")
 
     def run(
-        self,
-        start: Network,
-        output: Path,
-        jobs: int | None = None,
-        note: Callable[[int, float], None] = silent,
-        *,
-        ray: str | None = None,
+        self, start: Path, output: Path, execution: Execution = Execution(), monitor: Monitor | None = None
     ) -> Network:
-        """Return the network whose weights have evolved, and keep it in a file.
+        """Return the network with the evolved weights, and write it to a file.
 
         Args:
-            start: where it begins; its normalization and shape stay. It may see calls.
-            output: the file of the network. `OUTPUT.checkpoint` beside it holds all that the next generation depends
-                on: the same call goes on from there, to the same result.
-            jobs: how many processes; 1 by default, and with `ray` one for each processor of the cluster.
-            note: called with each generation's number and the mean relative reduction of its samples.
-            ray: the address of a Ray cluster, as `mlgo_gym.scheduling.RayCluster` takes it, that does the compiles.
+            start: File of the network to start from; its shape and its normalization stay.
+            output: File for the network. `OUTPUT.checkpoint` keeps the scores of all samples: the same call continues
+                an interrupted run, to the same result.
+            execution: Where the compiles run. Default: this process.
+            monitor: Receives the progress, and for each generation the result `evolution` with `reduction`, the mean
+                relative reduction of the samples against clang.
 
         Raises:
-            MissingExtraError: the optimiser's library is not installed, or Ray.
-            MlgoError: the checkpoint is of another evolution, no module is left, or there is no cluster.
+            MissingExtraError: the library of the optimiser is not installed, or Ray.
+            MlgoError: the checkpoint belongs to another run, no module is small enough, or no cluster answers.
         """
-        arguments = self._arguments(start)
+        network = Network.load(start)
+        arguments = {**self.arguments, "reward": "log"}
+        if uses_callee_features(network.features):
+            arguments["callee_features"] = True
         env = make_environment(self.environment, arguments)
         names = [name for name in env.corpus.names if self.largest is None or env.corpus.size(name) <= self.largest]
         names = [name for name in names if env.decisions(env.corpus.module(name))]
         if not names:
-            raise MlgoError("no module with a decision is small enough; allow larger ones, or choose another corpus")
-        optimiser = make_optimiser(
-            self.optimiser,
-            flatten(start),
-            directions=self.directions,
-            best=self.best,
-            deviation=self.deviation,
-            step=self.step,
-            seed=self.seed,
-        )
-        identity = key_of(asdict(self), flatten(start).tobytes().hex(), env.toolchain.identity)
-        checkpoint = output.with_name(f"{output.name}.checkpoint")
-        scores = _restore(checkpoint, identity)
-        work = EnvironmentWork(self.environment, arguments, partial(_player, start), needs=_module)
-        with work.workers(env, jobs, ray=ray) as running:
-            for generation in range(self.generations):
-                # A generator for each generation: nothing of it need be kept between them.
-                chance = np.random.default_rng([self.seed, generation])
-                samples = optimiser.ask(chance)
-                if generation < len(scores):
-                    optimiser.tell(scores[generation])
-                    continue
-                drawn = [str(name) for name in chance.choice(names, min(self.modules, len(names)), replace=False)]
-                tasks = [_Episode(sample.tobytes(), name) for sample in samples for name in drawn]
-                found = {task: _reward(task, result) for task, result in running.run(Backlog(tasks))}
-                means = np.array([found[task] for task in tasks]).reshape(len(samples), -1).mean(axis=1)
-                scores.append(means)
-                _save(checkpoint, identity, scores)
-                optimiser.tell(means)
-                note(generation, -math.expm1(-float(means.mean())))
-        network = unflatten(start, optimiser.weights)
+            raise MlgoError("expected modules with decisions, got none that is small enough; raise largest")
+        identity = key_of(asdict(self), flatten(network).tobytes().hex(), env.toolchain.identity)
+        checkpoint = output.with_name(f"{output.name}.checkpoint"), identity
+        work = EnvironmentWork(self.environment, arguments, partial(_start, network), needs=attrgetter("module"))
+        with work.workers(env, execution) as workers:
+            corpus = env.corpus.filter(names=names)
+            generations = _Generations(self, network, corpus, dict(sidecar_digests(start)), workers, checkpoint)
+            network = generations.run(monitor or Monitor())
         network.save(output)
+        write_sidecar_digests(output, generations.trained_on, ())
         return network
-
-    def _arguments(self, start: Network) -> dict[str, Any]:
-        return {**self.arguments, "reward": "log", **({"calls": True} if sees_calls(start) else {})}
-
-
-def flatten(network: Network) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return all weights and biases of a network in a row, float64."""
-    return np.concatenate([part.ravel() for part in (*network.weights, *network.biases)]).astype(np.float64)
-
-
-def unflatten(network: Network, values: np.ndarray[Any, Any]) -> Network:
-    """Return a network of the same shape with other weights and biases, in the order of `flatten()`."""
-    parts = []
-    place = 0
-    for part in (*network.weights, *network.biases):
-        parts.append(np.ascontiguousarray(values[place : place + part.size].reshape(part.shape), np.float32))
-        place += part.size
-    count = len(network.weights)
-    return Network(
-        network.features, tuple(parts[:count]), tuple(parts[count:]), network.activation, network.normalization
-    )
-
-
-def _save(path: Path, identity: str, scores: list[Floats]) -> None:
-    write_atomically(path, format_tensors({"scores": np.array(scores)}, {"identity": identity}))
-
-
-def _restore(path: Path, identity: str) -> list[Floats]:
-    """Return what the samples of each finished generation gave, as far as there is a checkpoint."""
-    if not path.exists():
-        return []
-    tensors, metadata = read_tensors(path)
-    if metadata.get("identity") != identity or "scores" not in tensors:
-        raise MlgoError(f"{path} is of an evolution with other settings; choose another output, or remove it")
-    return list(tensors["scores"].astype(np.float64))
 
 
 class _Episode(NamedTuple):
-    """A sample's weights, float64, and the module that it is to decide about."""
-
     weights: bytes
     module: str
 
 
-def _module(episode: _Episode) -> str:
-    return episode.module
+class _Generations:
+    """Collects the scores of samples around the current weights, and moves the weights by them."""
+
+    def __init__(
+        self,
+        evolution: Evolution,
+        start: Network,
+        corpus: Corpus,
+        trained_on: dict[str, str],
+        workers: Workers[_Episode, float],
+        checkpoint: tuple[Path, str],
+    ) -> None:
+        self._evolution, self._start, self._corpus = evolution, start, corpus
+        self.trained_on, self._workers = trained_on, workers
+        self._checkpoint, self._identity = checkpoint
+        self._scores = _restored(*checkpoint)
+        weights = flatten(start)
+        adam = evolution.optimiser == "adam"
+        self._optimiser = _AntitheticAdam(weights, evolution) if adam else _DiagonalCma(weights, evolution)
+
+    def run(self, monitor: Monitor) -> Network:
+        for number in range(self._evolution.generations):
+            # A generator for each generation, so that the checkpoint needs no random state.
+            chance = np.random.default_rng([self._evolution.seed, number])
+            samples = self._optimiser.ask(chance)
+            count = min(self._evolution.modules, len(self._corpus))
+            names = [str(name) for name in chance.choice(list(self._corpus.names), count, replace=False)]
+            self.trained_on |= {training_digest(module): module.name for module in map(self._corpus.module, names)}
+            if number >= len(self._scores):
+                self._score(number, samples, names, monitor)
+            self._optimiser.tell(self._scores[number])
+        return unflatten(self._start, self._optimiser.weights)
+
+    def _score(self, number: int, samples: Sequence[Weights], names: Sequence[str], monitor: Monitor) -> None:
+        with monitor.stage("evolution", self._evolution.generations, done=number) as advance:
+            self._scores.append(self._compile(samples, names))
+            tensors = {"scores": np.array(self._scores)}
+            write_atomically(self._checkpoint, format_tensors(tensors, {"identity": self._identity}))
+            reduction = -math.expm1(-float(self._scores[number].mean()))
+            monitor.record("evolution", generation=number, reduction=reduction)
+            advance(number + 1, reduction=reduction)
+
+    def _compile(self, samples: Sequence[Weights], names: Sequence[str]) -> Weights:
+        """Return for each sample the mean logarithm of clang's size over its size."""
+        episodes = [_Episode(sample.tobytes(), name) for sample in samples for name in names]
+        rewards: dict[_Episode, float] = {}
+        with closing(self._workers.run(ItemQueue(episodes))) as results:
+            for episode, result in results:
+                if isinstance(result, WorkerFailure):
+                    raise MlgoError(f"expected a compile of {episode.module!r}, got a worker that exited: {result.how}")
+                rewards[episode] = result
+        means: Weights = np.array([rewards[episode] for episode in episodes]).reshape(len(samples), -1).mean(axis=1)
+        return means
 
 
-def _player(start: Network, env: CompilerEnv, shelf: Shelf | None) -> Callable[[_Episode], float]:
-    del shelf
-    return partial(_play, env, start)
+class _AntitheticAdam:
+    def __init__(self, start: Weights, evolution: Evolution) -> None:
+        self._torch = torch_library()
+        self._weights = self._torch.tensor(start, dtype=self._torch.float64, requires_grad=True)
+        self._adam = self._torch.optim.Adam([self._weights], evolution.step)
+        self._evolution = evolution
+        self._noise: Weights = np.empty(0)
+
+    @property
+    def weights(self) -> Weights:
+        current: Weights = self._weights.detach().numpy()
+        return current
+
+    def ask(self, chance: np.random.Generator) -> list[Weights]:
+        current = self.weights
+        radius = self._evolution.deviation * float(current.std())
+        self._noise = chance.standard_normal((self._evolution.directions, len(current)))
+        return [current + sign * radius * direction for direction in self._noise for sign in (1, -1)]
+
+    def tell(self, scores: Weights) -> None:
+        pairs, best = scores.reshape(-1, 2), self._evolution.best
+        kept = np.argsort(-pairs.max(axis=1), kind="stable")[:best]
+        spread = float(pairs[kept].std()) or 1.0
+        slope = (pairs[kept, 0] - pairs[kept, 1]) @ self._noise[kept] / (best * spread)
+        self._adam.zero_grad()
+        self._weights.grad = self._torch.from_numpy(-slope)
+        self._adam.step()
 
 
-def _play(env: CompilerEnv, start: Network, episode: _Episode) -> float:
+class _DiagonalCma:
+    # The full covariance of ten thousand weights has a hundred million elements.
+    def __init__(self, start: Weights, evolution: Evolution) -> None:
+        cmaes = library("cmaes", "CMA-ES", "training")
+        sigma = evolution.deviation * float(start.std())
+        size = 2 * evolution.directions
+        self._cma: Any = cmaes.SepCMA(start.copy(), sigma, seed=evolution.seed, population_size=size)
+        self._samples: list[Weights] = []
+
+    @property
+    def weights(self) -> Weights:
+        mean: Weights = self._cma.mean
+        return mean
+
+    def ask(self, chance: np.random.Generator) -> list[Weights]:  # noqa: ARG002 - the library draws by its own seed
+        self._samples = [self._cma.ask() for _ in range(self._cma.population_size)]
+        return list(self._samples)
+
+    def tell(self, scores: Weights) -> None:
+        self._cma.tell([(weights, -float(score)) for weights, score in zip(self._samples, scores, strict=True)])
+
+
+def _restored(checkpoint: Path, identity: str) -> list[Weights]:
+    if not checkpoint.exists():
+        return []
+    tensors, metadata = read_tensors(checkpoint)
+    if metadata.get("identity") != identity or "scores" not in tensors:
+        raise MlgoError(f"expected a checkpoint of this run, got {checkpoint} of another one; choose another output")
+    return list(tensors["scores"].astype(np.float64))
+
+
+def flatten(network: Network) -> Weights:
+    """Return all weights and biases of a network in one array, float64."""
+    return np.concatenate([part.ravel() for part in (*network.weights, *network.biases)]).astype(np.float64)
+
+
+def unflatten(network: Network, values: Weights) -> Network:
+    """Return a network of the same shape with other weights and biases, in the order of `flatten()`."""
+    old, count = (*network.weights, *network.biases), len(network.weights)
+    pieces = np.split(values.astype(np.float32), np.cumsum([part.size for part in old])[:-1])
+    parts = tuple(piece.reshape(part.shape) for piece, part in zip(pieces, old, strict=True))
+    return replace(network, weights=parts[:count], biases=parts[count:])
+
+
+def _start(start: Network, env: CompilerEnv, store: FileStore | None) -> Callable[[_Episode], float]:  # noqa: ARG001
+    return partial(_run, env, start)
+
+
+def _run(env: CompilerEnv, start: Network, episode: _Episode) -> float:
     """Return the logarithm of clang's size over that of a sample, for one module."""
-    policy = network_policy(env, unflatten(start, np.frombuffer(episode.weights, np.float64)))
+    policy = MlpPolicy(env, unflatten(start, np.frombuffer(episode.weights, np.float64)))
     observation, info = env.reset(options={"module": episode.module})
     over = False
     while not over:
         observation, reward, terminated, truncated, info = env.step(policy.act(observation, info))
         over = terminated or truncated
-    return FAILED if truncated else float(reward)
-
-
-def _reward(episode: _Episode, result: float | Lost) -> float:
-    if isinstance(result, Lost):
-        raise MlgoError(f"the worker that played {episode.module!r} died: {result.how}; look at what it wrote")
-    return result
+    return _FAILED if truncated else float(reward)

@@ -1,7 +1,6 @@
-"""Trajectories: episodes that others can read, and that can be run again."""
+"""Trajectories: episodes as training logs and datasets, and their reproduction."""
 
-from mlgo_gym.trajectories.replay import replay
+from mlgo_gym.trajectories.replay import replay, validate
 from mlgo_gym.trajectories.trace import trace
-from mlgo_gym.trajectories.validation import validate
 
 __all__ = ["replay", "trace", "validate"]

@@ -1,8 +1,7 @@
-"""Trajectories as LLVM's training logs, which LLVM's log_reader.py and google/ml-compiler-opt read.
+"""Trajectories as LLVM training logs, which LLVM's log_reader.py and google/ml-compiler-opt read.
 
-An observation is the features and, last of them, the decision, as LLVM's own `-training-log` has it; each is followed
-by an outcome, as those readers expect: the reward of the step, 0 but for the last one of the log, unless the
-environment gives credit.
+An observation has the features and, as its last tensor, the decision, as in logs of LLVM's own `-training-log`. An
+outcome follows each observation, as those readers expect. It is the reward of the step.
 """
 
 from __future__ import annotations
@@ -16,29 +15,29 @@ from mlgo_gym.llvm.log_reader import read_events
 from mlgo_gym.llvm.log_writer import LogWriter
 from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.training_log import LogDecoder, LogHeader, Observation
-from mlgo_gym.storage.foreign_file import open_foreign
+from mlgo_gym.storage.untrusted_file import open_untrusted
+from mlgo_gym.tasks.task import Task
 from mlgo_gym.trajectories.trajectory import Step
 
 SCORE = TensorSpec("reward", "float", (1,))
-"""The tensor of the outcomes; the name is that of LLVM's register allocation logs."""
+"""Tensor of the outcomes; LLVM's register allocation logs have the same name."""
 
 
-def log_header(channel: LogHeader) -> LogHeader:
-    """Return the header of a log of the decisions that came over a channel."""
-    assert channel.advice is not None
-    return LogHeader((*channel.features, channel.advice), score=SCORE)
+def log_names(module: str, task: Task) -> list[str]:
+    """Return the path of a module's log for each advisor of a task, relative to the output.
+
+    Slashes in the name separate folders. Raises `MlgoError` for a name that leads out of the folder.
+    """
+    if module.startswith("/") or ".." in module.split("/"):
+        raise MlgoError(f"expected a module name without a leading slash and `..`, got {module!r}; rename the module")
+    advisors = [f".{advisor.name}" for advisor in task.advisors] if len(task.advisors) > 1 else [""]
+    return [f"logs/{module}{advisor}.log" for advisor in advisors]
 
 
 def write_log(stream: IO[bytes], channel: LogHeader, steps: Sequence[Step], rewards: Sequence[float]) -> None:
-    """Write the decisions of one advisor, byte for byte as LLVM's `Logger` would.
-
-    Args:
-        stream: where to; the caller closes it.
-        channel: the header of the advisor's channel.
-        steps: its decisions, in order.
-        rewards: the reward of each, its outcome.
-    """
-    log = LogWriter(stream, log_header(channel))
+    """Write the decisions of one advisor and their rewards in order, byte for byte as LLVM's `Logger` would."""
+    assert channel.advice is not None
+    log = LogWriter(stream, LogHeader((*channel.features, channel.advice), score=SCORE))
     context: str | None = None
     for step, reward in zip(steps, rewards, strict=True):
         if step.decision.context != context:
@@ -48,19 +47,14 @@ def write_log(stream: IO[bytes], channel: LogHeader, steps: Sequence[Step], rewa
         log.outcome(reward)
 
 
-def read_answers(path: Path) -> list[bytes]:
-    """Return the decisions in a log, as the bytes of one advice tensor each.
-
-    Raises:
-        MlgoError: there is no such file, or it is no log.
-    """
+def read_advice(path: Path) -> list[bytes]:
+    """Return the advice of each decision in a log, as the bytes of its tensor; raise `MlgoError` without a log."""
     decoder = LogDecoder()
-    payloads = []
     try:
-        with open_foreign(path) as stream:
+        with open_untrusted(path) as stream:
             payloads = [event.payload for event in read_events(stream, decoder) if isinstance(event, Observation)]
     except (OSError, TrainingLogError) as error:
-        raise MlgoError(f"{path} was to be a training log, and cannot be read: {error}; trace it again") from error
-    assert decoder.header is not None  # read_events() raises where there is none
+        raise MlgoError(f"{path}: expected a training log, got an error: {error}; trace again") from error
+    assert decoder.header is not None  # read_events() raises otherwise
     size = decoder.header.features[-1].nbytes
     return [payload[-size:] for payload in payloads]

@@ -8,56 +8,39 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from mlgo_gym.errors import MissingExtraError
-from mlgo_gym.evaluation.environment import make_environment
+from mlgo_gym.extras import library
+from mlgo_gym.make_env import make_environment
 from mlgo_gym.trajectories.trajectory import Trajectory
 
 
 class MinariDataset:
-    """Gathers trajectories, and writes them where Minari keeps its datasets (`$MINARI_DATASETS_PATH`).
+    """Collects trajectories and writes them to Minari's folder of datasets (`$MINARI_DATASETS_PATH`).
 
-    An episode of n decisions has n + 1 observations, the last one all zeros, as the environment gives them. With
-    `credit=True` each decision has its own reward.
-
-    Args:
-        name: the dataset's id, such as `mlgo/inline/default-v0`.
-        environment: the environment's id.
-        policy: the policy, for the description.
+    An episode of n decisions has n + 1 observations; the last is all zeros, as the environment returns it. With
+    `credit=True` each decision has its own reward. `name` is the id of the dataset, such as `mlgo/inline/default-v0`.
 
     Raises:
         MissingExtraError: Minari is not installed.
     """
 
     def __init__(self, name: str, environment: str, policy: str) -> None:
-        try:
-            import minari
-        except ImportError:
-            raise MissingExtraError("a Minari dataset", "minari") from None
-        self._minari = minari
+        self._minari = library("minari", "a Minari dataset", "minari")
         self._name = name
         self._environment = environment
         self._policy = policy
         self._trajectories: list[Trajectory] = []
 
-    def add(self, trajectory: Trajectory | None) -> None:
-        """Add an episode; a module in which nothing was decided adds nothing."""
-        if trajectory is not None and trajectory.steps:
+    def add(self, trajectory: Trajectory) -> None:
+        """Add an episode; one without decisions is ignored."""
+        if trajectory.steps:
             self._trajectories.append(trajectory)
 
     def write(self, arguments: dict[str, Any]) -> None:
-        """Write the dataset.
-
-        Args:
-            arguments: the arguments of the environment that the episodes are of.
-
-        Raises:
-            ValueError: Minari has a dataset of that name already.
-        """
-        env = make_environment(self._environment, arguments)
-        last = env.task.final_observation()
+        """Write the dataset of an environment with these arguments; raise `ValueError` if Minari has the name."""
+        last = make_environment(self._environment, arguments).task.final_observation()
         buffers = [self._buffer(number, each, last) for number, each in enumerate(self._trajectories)]
         with warnings.catch_warnings():
-            # Minari asks for an author's name, address and code, which only the user can give.
+            # Minari warns about the missing author, address and code, which only the user knows.
             warnings.simplefilter("ignore", UserWarning)
             self._minari.create_dataset_from_buffers(
                 dataset_id=self._name,
@@ -70,18 +53,12 @@ class MinariDataset:
     def _buffer(self, number: int, trajectory: Trajectory, last: Any) -> Any:
         steps = trajectory.steps
         end = np.zeros((2, len(steps)), np.bool_)
-        failed = trajectory.error is not None
-        end[int(failed), -1] = True
-        rewards = np.zeros(len(steps), np.float64)
-        if trajectory.rewards is None:
-            rewards[-1] = trajectory.reward
-        else:
-            rewards[:] = trajectory.rewards
+        end[int(trajectory.result.error is not None), -1] = True
         return self._minari.data_collector.EpisodeBuffer(
             id=number,
             observations=_stack([*(step.observation for step in steps), last]),
             actions=np.array([step.action for step in steps]),
-            rewards=rewards,
+            rewards=np.array(trajectory.rewards_at(range(len(steps))), np.float64),
             terminations=end[0],
             truncations=end[1],
         )

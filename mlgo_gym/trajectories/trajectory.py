@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.outcome import describe_failure
 from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.errors import CompilerError, NoDecisionError
-from mlgo_gym.evaluation.episode_record import measures_of
+from mlgo_gym.evaluation.actions import pack_actions
+from mlgo_gym.evaluation.episode_record import Assignment, metrics_of
+from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, EpisodeResult
 from mlgo_gym.policies import Policy
-from mlgo_gym.session.decision import Decision
-from mlgo_gym.session.work import complete
-from mlgo_gym.wrappers.credit_rewards import rewards_of
+from mlgo_gym.session.coroutine import run_blocking
+from mlgo_gym.session.protocol.decision import Decision
+from mlgo_gym.wrappers.credit_rewards import decision_rewards
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One decision and its answer.
+    """One decision of a policy.
 
     Attributes:
-        decision: what clang asked, its features as clang wrote them.
-        advice: the bytes that it was answered with.
-        observation: what the policy saw.
-        action: what it chose; clang's own choice in place of an illegal action.
+        decision: The decision, with its features as clang wrote them.
+        advice: Bytes of the advice that clang received.
+        observation: Observation of the policy.
+        action: Action of the policy; clang's own choice if that was illegal.
     """
 
     decision: Decision
@@ -37,59 +40,67 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One episode.
+    """One episode, decision by decision.
 
     Attributes:
-        module: the module's name.
-        steps: the policy's decisions; not those that clang took because the budget was spent.
-        handed_over: how many those were.
-        reward: the reward of the episode, which comes with its last step; the others have 0.
-        measures: what was measured, by name: the policy's value and that of plain clang.
-        error: how the compile failed, as in `info["error"]`; None where it did not.
-        rewards: the reward of each step, which together are that of the episode, where the environment gives credit;
-            else None.
+        result: Result of the episode.
+        steps: Decisions of the policy.
+        rewards: Reward of each step, if the environment gives credit; else None, and the reward comes with the last
+            step.
     """
 
-    module: str
-    steps: tuple[Step, ...]
-    handed_over: int
-    reward: float
-    measures: dict[str, tuple[float, float]]
-    error: dict[str, Any] | None = None
+    result: EpisodeResult
+    steps: tuple[Step, ...] = ()
     rewards: tuple[float, ...] | None = None
 
+    def rewards_at(self, indices: Sequence[int]) -> list[float]:
+        """Return the rewards of some steps; without credit, the last of them has the reward of the episode."""
+        if self.rewards is not None:
+            return [self.rewards[index] for index in indices]
+        return [*(0.0 for _ in indices[1:]), self.result.reward or 0.0] if indices else []
 
-def record_trajectory(env: CompilerEnv, policy: Policy, module: Module) -> Trajectory | None:
-    """Return the episode of a policy on a module, or None when there is nothing to decide.
 
-    Args:
-        env: the environment; an episode that it is in goes on.
-        policy: who decides.
-        module: a module of its corpus.
+def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) -> Trajectory:
+    """Return the episode of a policy on a module of the environment, whose current episode is not affected.
 
     Raises:
-        CompilerError: the compile failed, and the environment has `on_error="raise"`.
-        ActionError: the policy's action is illegal, and the environment is strict.
+        CompilerError: The compile failed, and the environment has `error_reward=None`.
+        ActionError: The policy's action is illegal, and the environment is strict.
     """
-    setup = env.setup
+    setup, module = env.setup, env.corpus.module(assignment.module)
+    begin = time.perf_counter()
     try:
-        begun = complete(env.maker.begin(env.np_random, module), setup.settings.timeout)
+        started = run_blocking(env.maker.begin(env.np_random, module), setup.timeout)
     except NoDecisionError:
-        return None
+        return Trajectory(EpisodeResult(*assignment, NO_DECISIONS))
     except CompilerError as error:
-        if setup.settings.on_error == "raise":
+        reward = setup.options.error_reward
+        if reward is None:
             raise
-        return Trajectory(module.name, (), 0, setup.settings.error_reward, {}, describe_failure(error))
+        return Trajectory(EpisodeResult(*assignment, FAILED, reward=reward, error=describe_failure(error)))
     steps: list[Step] = []
-    with closing(Stepper(setup, begun)) as stepper:
+    illegal = 0
+    with closing(Stepper(setup, started)) as stepper:
         while (decision := stepper.decision) is not None:
             observation = stepper.observe()
             answer = stepper.encode(policy.act(observation, stepper.info()))
             steps.append(Step(decision, answer.advice, observation, answer.action))
+            illegal += answer.illegal
             stepper.answer(answer)
             stepper.wait()
-    assert stepper.ending is not None
-    reward, _, info = stepper.ending
-    rewards = tuple(rewards_of(stepper.outcome, reward).tolist()) if "credit" in stepper.outcome else None
-    handed_over = stepper.episode.handed_over
-    return Trajectory(module.name, tuple(steps), handed_over, reward, measures_of(info), info.get("error"), rewards)
+    assert stepper.outcome is not None
+    reward, failed, info = stepper.outcome
+    result = EpisodeResult(
+        *assignment,
+        FAILED if failed else DONE,
+        metrics=metrics_of(info),
+        reward=reward,
+        decisions=len(steps),
+        handed_over=stepper.episode.handed_over,
+        illegal_actions=illegal,
+        actions=pack_actions([step.action for step in steps], env.action_space),
+        seconds=round(time.perf_counter() - begin, 6),
+        error=info.get("error"),
+    )
+    rewards = tuple(decision_rewards(stepper.full_info, reward).tolist()) if "credit" in stepper.full_info else None
+    return Trajectory(result, tuple(steps), rewards)

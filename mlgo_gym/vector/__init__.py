@@ -1,1 +1,1 @@
-"""Many environments in one process: the sub-environments, the event loop that serves them, and their infos as one."""
+"""Vector environments: sub-environments, the event loop that serves their compilers, and batched infos."""

@@ -1,7 +1,8 @@
-"""One environment of a vector environment: a small state machine around its episodes that never waits."""
+"""One environment of a vector environment: a state machine around its episodes that never blocks."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Any, NamedTuple
 
@@ -10,18 +11,18 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.order import Turn
-from mlgo_gym.episode.beginning import Beginning
+from mlgo_gym.corpus.modules.module_order import OrderCursor
 from mlgo_gym.episode.episode_maker import EpisodeMaker
-from mlgo_gym.episode.outcome import Ending
+from mlgo_gym.episode.outcome import EpisodeOutcome
+from mlgo_gym.episode.pending_episode import PendingEpisode
 from mlgo_gym.episode.stepper import Answer, Stepper
 from mlgo_gym.errors import ActionError, MlgoError
-from mlgo_gym.session.decision import Decision
-from mlgo_gym.vector.compile_under_way import CompileUnderWay
+from mlgo_gym.session.protocol.decision import Decision
+from mlgo_gym.session.session import Session
 
 
-class Delivery(NamedTuple):
-    """What a step returns, but for the observation."""
+class StepResult(NamedTuple):
+    """Result of a step without the observation."""
 
     reward: float
     terminated: bool
@@ -29,25 +30,27 @@ class Delivery(NamedTuple):
     info: dict[str, Any]
 
 
-class SubEnvironment(CompileUnderWay):
-    """Runs episodes of one environment, one after the other.
+class SubEnvironment:
+    """Runs the episodes of one environment, one after another.
 
-    `begin()` and `act()` set something going; `poll()` goes on with it until `ready`. Then there is a `delivery()`, or
-    an error to be taken with `take_error()`.
+    `begin()` and `act()` start something, and `poll()` continues it until `ready`. Then there is a `step_result()`, or
+    an error for `take_error()`.
 
     Args:
-        maker: what all sub-environments have in common.
-        number: its number, for messages.
-        prefetch: how many episodes to start early, so that their clangs reach their first decision meanwhile. They are
-            the same episodes as without; if an episode drew more random numbers than was foreseen, they are restarted.
-        autoreset_mode: what happens after an episode's end, as `CompilerVectorEnv` says.
-        turn: which modules are its share, if modules are taken in turn; by default all.
+        maker: Starts the episodes of all sub-environments.
+        number: Number of this one, for error messages.
+        prefetch: Number of episodes to start early, so that their compilers reach the first decision in the meantime.
+            They equal the episodes without prefetching: they restart where the random generator has advanced.
+        autoreset_mode: Reset after the end of an episode, as for `CompilerVectorEnv`.
+        cursor: Position in the order of the modules. Default: the first module.
 
     Attributes:
-        ready: whether there is something to deliver.
-        ending: how the last episode ended; until the next begins, or, with SAME_STEP, until that is delivered.
-        np_random: the random generator that samples.
-        turn: how far it has come in the order of modules.
+        ready: Whether there is a result or an error.
+        stepper: Steps through the running episode; None between episodes.
+        last_stepper: Stepper of the last started episode, for `render()`.
+        outcome: Outcome of the last episode until the next one begins; with SAME_STEP until it is returned.
+        np_random: Random generator of modules and functions.
+        cursor: Position in the order of the modules.
     """
 
     def __init__(
@@ -56,87 +59,99 @@ class SubEnvironment(CompileUnderWay):
         number: int,
         prefetch: int,
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
-        turn: Turn | None = None,
+        cursor: OrderCursor | None = None,
     ) -> None:
-        super().__init__()
         self.number = number
         self.ready = False
-        self.ending: Ending | None = None
+        self.stepper: Stepper | None = None
+        self.last_stepper: Stepper | None = None
+        self.outcome: EpisodeOutcome | None = None
         self._maker = maker
         self._mode = autoreset_mode
         self._prefetch = prefetch
         self._error: MlgoError | None = None
         self.np_random, _ = seeding.np_random(None)
-        self.turn = Turn() if turn is None else turn
+        self.cursor = OrderCursor() if cursor is None else cursor
         self._sampled = True
-        self._beginning: Beginning | None = None
-        self._early: deque[Beginning] = deque()
+        self._pending: PendingEpisode | None = None
+        self._prefetched: deque[PendingEpisode] = deque()
 
     @property
-    def companions(self) -> list[int]:
-        """The numbers of those with which it shares its compile: its own."""
-        return [self.number]
+    def session(self) -> Session | None:
+        """The running session; None while a decision is pending, and between episodes."""
+        if self._pending is not None:
+            return self._pending.session
+        if self.stepper is None or self.stepper.decision is not None:
+            return None
+        return self.stepper.episode.current
+
+    @property
+    def deadline(self) -> float:
+        """When the compiler has been silent for too long, on the monotonic clock."""
+        if self._pending is not None:
+            return self._pending.deadline
+        return math.inf if self.stepper is None or self.stepper.decision is not None else self.stepper.deadline
 
     @property
     def over(self) -> bool:
-        """Whether no episode is under way."""
-        return self.stepper is None and self._beginning is None
+        """Whether no episode is running."""
+        return self.stepper is None and self._pending is None
 
     @property
     def decision(self) -> Decision | None:
-        """The decision that waits for an action."""
+        """The pending decision."""
         return self.stepper.episode.decision if self.stepper is not None else None
 
     @property
-    def has_only_asked(self) -> bool:
-        """Whether there is nothing to tell but the next decision."""
-        return self.stepper is not None and self.stepper.has_only_asked
+    def has_plain_info(self) -> bool:
+        """Whether the result is a decision within an episode and nothing else."""
+        return self.stepper is not None and self.stepper.has_plain_info
 
     def seed(self, seed: int) -> None:
-        """Seed the random generator anew, and begin the order of modules anew."""
+        """Seed the random generator, and restart the order of the modules."""
         self.np_random, _ = seeding.np_random(seed)
-        self.turn = self.turn.restarted()
+        self.cursor = OrderCursor(self.cursor.first, self.cursor.step)
 
     def begin(self, module: Module | None = None, function: str | None = None) -> None:
-        """Begin an episode: of a module, or of one that is sampled. What was to be delivered is forgotten."""
+        """Begin an episode of a module, or of a sampled one; a result that was not taken is dropped."""
         self._end()
-        self.ending = None
+        self.outcome = None
         self._begin(module, function)
 
     def _begin(self, module: Module | None = None, function: str | None = None) -> None:
         self.ready, self._error = False, None
-        # Whoever names a module will name the next one too, and an early start would be in vain.
+        # After a named module the next one is probably named too, so prefetching would be wasted.
         self._sampled = module is None
         if module is None:
-            self._drop_early_unless_next()
+            self._drop_outdated_prefetch()
         try:
-            if module is None and self._early:
-                self._beginning = self._early.popleft()
-                self._beginning.postpone()
+            if module is None and self._prefetched:
+                self._pending = self._prefetched.popleft()
+                self._pending.restart_deadline()
             else:
-                self._beginning = Beginning(self._maker, self.np_random, self.turn, module, function)
+                self._pending = PendingEpisode(self._maker, self.np_random, self.cursor, module, function)
         except MlgoError as error:
-            self._give_up(error)
+            self._fail(error)
         else:
             self.poll()
 
     def encode(self, action: Any) -> Answer | None:
-        """Return the answer to the decision that an action is, or None where any action begins the next episode.
+        """Return an action as the answer to the pending decision; None where any action begins the next episode.
 
         Raises:
-            ActionError: no decision waits; or, with `strict`, the action is illegal.
+            ActionError: No decision is pending; or, with `strict`, the action is illegal.
         """
         if self.stepper is None or self.stepper.decision is None:
-            if self.ending is not None and self._mode is AutoresetMode.NEXT_STEP:
+            if self.outcome is not None and self._mode is AutoresetMode.NEXT_STEP:
                 return None
-            raise ActionError(f"environment {self.number} has no decision that waits for an action: reset it")
+            raise ActionError(f"environment {self.number}: expected a pending decision, got none; reset it first")
         try:
             return self.stepper.encode(action)
         except ActionError as error:
             raise ActionError(f"environment {self.number}: {error}") from None
 
     def act(self, answer: Answer | None) -> None:
-        """Answer the decision, or, with None, begin the next episode."""
+        """Answer the pending decision, or, with None, begin the next episode."""
         if answer is None:
             self.begin()
             return
@@ -145,97 +160,114 @@ class SubEnvironment(CompileUnderWay):
         self.stepper.answer(answer)
 
     def poll(self) -> bool:
-        """Go on without waiting; return whether something is ready to deliver."""
+        """Continue without waiting; return whether there is a result or an error."""
         if self.ready:
             return True
         try:
             if self.stepper is not None:
                 if self.stepper.poll():
                     self._settle(self.stepper)
-            elif self._beginning is not None and self._beginning.poll():
-                self._begun(self._beginning)
+            elif self._pending is not None and self._pending.poll():
+                self._start(self._pending)
         except MlgoError as error:
-            self._give_up(error)
+            self._fail(error)
         return self.ready
 
+    def time_out(self) -> None:
+        """End a compile whose deadline has passed, unless it had no CPU to run on."""
+        try:
+            if self._pending is not None:
+                self._pending.time_out()
+            elif self.stepper is not None and self.stepper.time_out():
+                self._settle(self.stepper)
+        except MlgoError as error:
+            self._fail(error)
+        self.poll()
+
     def _settle(self, stepper: Stepper) -> None:
-        """Take in what an answer has led to; with SAME_STEP a beginning follows an end at once."""
-        if stepper.ending is None:
+        """Make the next decision the result, or the end of the episode; with SAME_STEP the next episode follows."""
+        if stepper.outcome is None:
             self.ready = True
             return
-        self.ending = stepper.ending
+        self.outcome = stepper.outcome
         self._end()
         if self._mode is AutoresetMode.SAME_STEP:
             self._begin()
         else:
             self.ready = True
 
-    def _begun(self, beginning: Beginning) -> None:
-        self.stepper = self.shown = Stepper(self._maker.setup, beginning.result)
-        self.np_random, self.turn = beginning.np_random, beginning.turn
-        self._beginning = None
+    def _start(self, pending: PendingEpisode) -> None:
+        self.stepper = self.last_stepper = Stepper(self._maker.setup, pending.result)
+        self.np_random, self.cursor = pending.np_random, pending.cursor
+        self._pending = None
         if self._sampled:
-            self._start_early()
+            self._start_prefetch()
         self.ready = True
 
-    def _start_early(self) -> None:
-        self._drop_early_unless_next()
-        before: Beginning | SubEnvironment = self._early[-1] if self._early else self
-        while len(self._early) < self._prefetch:
+    def _start_prefetch(self) -> None:
+        self._drop_outdated_prefetch()
+        previous: PendingEpisode | SubEnvironment = self._prefetched[-1] if self._prefetched else self
+        while len(self._prefetched) < self._prefetch:
             try:
-                self._early.append(Beginning(self._maker, before.np_random, before.turn))
+                self._prefetched.append(PendingEpisode(self._maker, previous.np_random, previous.cursor))
             except MlgoError:
-                return  # it comes again, and is told, when the episode is asked for
-            before = self._early[-1]
+                return  # the episode itself will raise it
+            previous = self._prefetched[-1]
 
-    def _drop_early_unless_next(self) -> None:
-        if self._early and not self._early[0].follows(self.np_random, self.turn):
-            while self._early:
-                self._early.popleft().close()
+    def _drop_outdated_prefetch(self) -> None:
+        if self._prefetched and not self._prefetched[0].follows(self.np_random, self.cursor):
+            while self._prefetched:
+                self._prefetched.popleft().close()
 
-    def _give_up(self, error: MlgoError) -> None:
-        """Keep what it cannot recover from; as good as a failed episode, so that the next one may begin."""
-        if self._beginning is not None:
-            self.np_random, self.turn = self._beginning.np_random, self._beginning.turn
+    def _end(self) -> None:
+        for part in (self._pending, self.stepper):
+            if part is not None:
+                part.close()
+        self._pending = self.stepper = None
+
+    def _fail(self, error: MlgoError) -> None:
+        """Keep an error for `take_error()`; it ends the episode, so that the next one may begin."""
+        if self._pending is not None:
+            self.np_random, self.cursor = self._pending.np_random, self._pending.cursor
         self._end()
-        self._error, self.ending, self.ready = error, Ending(0.0, True, {}), True
+        self._error, self.outcome, self.ready = error, EpisodeOutcome(0.0, True, {}), True
 
     def take_error(self) -> MlgoError | None:
-        """Return what it could not recover from, once."""
+        """Return the error that ended the episode, once."""
         error, self._error = self._error, None
         return error
 
-    def delivery(self) -> Delivery:
-        """Return what a step that is ready returns, but for the observation; with SAME_STEP an end is told once."""
-        ending = self.ending
+    def step_result(self) -> StepResult:
+        """Return the result of a step; with SAME_STEP the end of an episode is returned once."""
+        outcome = self.outcome
         if self.stepper is None:
-            assert ending is not None, "nothing is ready"
-            return Delivery(ending.reward, not ending.truncated, ending.truncated, ending.info)
+            assert outcome is not None, "nothing is ready"
+            return StepResult(outcome.reward, not outcome.truncated, outcome.truncated, outcome.info)
         info = self.stepper.info()
-        if ending is None:
-            return Delivery(0.0, False, False, info)
-        self.ending = None
-        info["final_obs"], info["final_info"] = self._maker.setup.task.final_observation(), ending.info
-        return Delivery(ending.reward, not ending.truncated, ending.truncated, info)
+        if outcome is None:
+            return StepResult(0.0, False, False, info)
+        self.outcome = None
+        info["final_obs"], info["final_info"] = self._maker.setup.task.final_observation(), outcome.info
+        return StepResult(outcome.reward, not outcome.truncated, outcome.truncated, info)
 
     def close(self) -> None:
-        """End everything. Idempotent."""
+        """End all episodes. Idempotent."""
         self._end()
-        while self._early:
-            self._early.popleft().close()
+        while self._prefetched:
+            self._prefetched.popleft().close()
         self.ready = False
 
 
 def spread_seeds(seed: int | list[int | None] | None, count: int) -> list[int | None]:
-    """Return one seed for each sub-environment as Gymnasium does: `seed`, `seed + 1`, …, or the list as given.
+    """Return one seed per sub-environment as Gymnasium does: `seed`, `seed + 1`, …, or the given list.
 
     Raises:
-        MlgoError: a list of another length.
+        MlgoError: The list has another length.
     """
     if seed is None:
         return [None] * count
     if isinstance(seed, (int, np.integer)):
         return [int(seed) + number for number in range(count)]
     if len(seed) != count:
-        raise MlgoError(f"{count} seeds were expected, one per environment; found {len(seed)}")
+        raise MlgoError(f"expected {count} seeds, one per environment, got {len(seed)}")
     return [None if each is None else int(each) for each in seed]

@@ -1,4 +1,4 @@
-"""Which of many compilers have something to say: one epoll over the descriptors of their sessions."""
+"""One epoll over the descriptors of many sessions: which of them can continue."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from mlgo_gym.session.session import Session
 
 
 class Wakeups:
-    """Watches one session for each of several numbers.
+    """Watches one session per number.
 
-    A session that speaks while nobody wants to hear it (it writes to standard error, or is killed, while its decision
-    waits) would wake every wait for the others: its descriptor is left out until it is watched again.
+    A session whose decision is pending may become readable: it writes to standard error, or is killed. It would wake
+    every wait for the others, so its descriptor is muted until the session is watched again.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Wakeups:
         self._muted: dict[int, list[int]] = {}
 
     def watch(self, number: int, session: Session) -> None:
-        """Watch a session in the place of the number's last, or watch the same one again in full."""
+        """Watch a session instead of the number's last one, or unmute the same one."""
         if self._sessions.get(number) is session:
             if number in self._muted:
                 for descriptor in self._muted.pop(number):
@@ -31,30 +31,30 @@ class Wakeups:
             return
         self._muted.pop(number, None)
         self._sessions[number] = session
-        # The descriptors of the last one left the set when they were closed, and their numbers may be used again.
+        # Closing the last session's descriptors removed them from the epoll set; the kernel may reuse their numbers.
         for descriptor in session.descriptors():
             self._epoll.register(descriptor, select.EPOLLIN)
             self._numbers[descriptor] = number
 
-    def wait(self, timeout: float, wanted: Container[int]) -> set[int]:
-        """Wait until a session has something to say, and return the numbers of those that have.
+    def wait(self, timeout: float, numbers: Container[int]) -> set[int]:
+        """Wait until a session is readable, and return the numbers of the readable sessions.
 
         Args:
-            timeout: the longest wait, in seconds.
-            wanted: whose sessions are of interest.
+            timeout: Maximum wait in seconds.
+            numbers: Numbers of the sessions to wait for; others are muted.
         """
-        speaking = set()
+        readable = set()
         for descriptor, _ in self._epoll.poll(max(timeout, 0.0)):
             number = self._numbers[descriptor]
-            if number in wanted:
-                speaking.add(number)
+            if number in numbers:
+                readable.add(number)
             else:
-                # A closed descriptor can still be heard for a moment: of a clang that is being started, which lets go
-                # of what is closed on exec only after posix_spawn() has returned.
+                # A closed descriptor may stay readable for a moment: a clang that is starting closes its copy on exec,
+                # after posix_spawn() has returned.
                 with contextlib.suppress(OSError):
                     self._epoll.unregister(descriptor)
                     self._muted.setdefault(number, []).append(descriptor)
-        return speaking
+        return readable
 
     def close(self) -> None:
         """Close the descriptor. Idempotent."""

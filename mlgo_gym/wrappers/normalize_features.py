@@ -21,7 +21,7 @@ GivenNormalization = Normalization | Mapping[str, Any] | str | os.PathLike[str]
 class NormalizeFeatures(gym.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
     """Normalizes flat observations, alone or beside an action mask.
 
-    Features are found by name: those that the normalization does not know are left out of the observation.
+    Features are found by name; the observation has only those that the normalization knows.
 
     ```python
     env = gym.make("mlgo/Inline-v0", corpus="zstd")
@@ -55,22 +55,14 @@ class NormalizeFeatures(gym.ObservationWrapper[Any, Any, Any], RecordConstructor
 
 
 def given_normalization(value: GivenNormalization) -> Normalization:
-    """Return the normalization that was given, as it is, as JSON data, or as a file.
-
-    Raises:
-        MlgoError: it is none.
-    """
+    """Return a given normalization, or raise an MlgoError."""
     if isinstance(value, Normalization):
         return value
     return Normalization.from_json(value) if isinstance(value, Mapping) else Normalization.load(value)
 
 
 def normalized_space(space: gym.Space[Any], normalization: Normalization) -> gym.Space[Any]:
-    """Return the space of `normalize()`: a Box, alone or in a Dict beside an action mask.
-
-    Raises:
-        MlgoError: the space is one of raw tensors.
-    """
+    """Return the space of `normalize()`: a Box, alone or in a Dict beside an action mask; raw tensors are an error."""
     check_flat(space)
     low, high = normalization.bounds
     box = gym.spaces.Box(low, high, (len(normalization.names),), np.float32)

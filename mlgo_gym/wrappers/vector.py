@@ -15,7 +15,7 @@ from mlgo_gym.wrappers.normalize_features import (
 )
 
 if TYPE_CHECKING:
-    _VectorWrapper = gym.vector.VectorWrapper[Any, Any, Any]
+    _VectorWrapper = gym.vector.VectorWrapper[Any, Any, Any]  # type: ignore[type-arg, unused-ignore]
 else:
     # Before gymnasium 1.3 it takes no types.
     _VectorWrapper = gym.vector.VectorWrapper
@@ -24,19 +24,9 @@ else:
 class NormalizeFeatures(_VectorWrapper):
     """Normalizes the flat observations of a vector environment, as its namesake does those of a single one.
 
-    The last observations of episodes, `info["final_obs"]`, are normalized too. EnvPool's `send()` and `recv()` stay
-    with the environment inside, `env.unwrapped`, and give raw observations.
-
-    Args:
-        env: a vector environment of mlgo-gym with flat observations.
-        normalization: a fitted normalization, its JSON data, or the file that it was saved to.
-
-    Attributes:
-        normalization: the normalization.
-        feature_names: the name of each element of an observation.
-
-    Raises:
-        MlgoError: the observations are raw tensors, or lack a feature; or there is no normalization in the file.
+    Arguments, attributes and errors are the same. The last observations of episodes, `info["final_obs"]`, are
+    normalized too. EnvPool's `send()` and `recv()` stay with the environment inside, `env.unwrapped`, and give raw
+    observations.
     """
 
     def __init__(self, env: gym.vector.VectorEnv[Any, Any, Any], normalization: GivenNormalization) -> None:
@@ -48,7 +38,7 @@ class NormalizeFeatures(_VectorWrapper):
         self.single_observation_space = normalized_space(env.single_observation_space, self.normalization)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
 
-    def reset(
+    def reset(  # type: ignore[override, unused-ignore]
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Reset the environments, and return normalized observations."""

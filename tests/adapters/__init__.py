@@ -1,1 +1,1 @@
-"""Other libraries learn with our environments."""
+"""Tests of the adapters to other libraries."""

@@ -1,4 +1,4 @@
-"""Networks of random weights for an environment's features."""
+"""Networks with random weights for the features of an environment."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mlgo_gym.policies.observation_samples import record_observations
 def random_network(
     env: gym.Env[Any, Any], outputs: int, activation: str = "relu", hidden: tuple[int, ...] = (8, 5)
 ) -> tuple[Network, Floats]:
-    """Return a network that sees all features but the last, and rows of those to try it on."""
+    """Return a network of all features but the last, and rows of these features."""
     names: tuple[str, ...] = env.get_wrapper_attr("feature_names")[:-1]
     chance = np.random.default_rng(3)
-    met = record_observations(env, observations=30)[:, :-1]
-    rows = np.concatenate([met, chance.normal(0, 50, (300, len(names))).astype(np.float32)])
+    recorded = record_observations(env, observations=30)[:, :-1]
+    rows = np.concatenate([recorded, chance.normal(0, 50, (300, len(names))).astype(np.float32)])
     widths = [len(names), *hidden, outputs]
     network = Network(
         names,
@@ -29,13 +29,13 @@ def random_network(
         activation,
         Normalization.fit(rows, names),
     )
-    # No output is always the largest, nor one alone always on the same side of 0.
+    # Shift the outputs so that each is the largest for some rows, or a single one changes its sign.
     bias = network.biases[-1] - np.median(network(rows), axis=0).astype(np.float32)
-    even = Network(names, network.weights, (*network.biases[:-1], bias), activation, network.normalization)
-    return even, rows
+    shifted = Network(names, network.weights, (*network.biases[:-1], bias), activation, network.normalization)
+    return shifted, rows
 
 
 def decisions(network: Network, rows: Floats) -> list[int]:
-    """Return what a network of two or more outputs, or with the logit of yes alone, decides at each row."""
+    """Return the decision of a network at each row; one output is the logit of yes."""
     outputs = network(rows)
     return list((outputs[:, 0] > 0).astype(int) if outputs.shape[1] == 1 else outputs.argmax(1))

@@ -1,4 +1,4 @@
-"""Networks go into PyTorch's modules and back, and TorchRL acts with them."""
+"""Networks become PyTorch modules and come back; TorchRL acts with them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-import mlgo_gym
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.network import ACTIVATIONS
 from tests.adapters.networks import decisions, random_network
@@ -19,12 +18,11 @@ import torch
 from mlgo_gym.adapters.pytorch import copy_layers, read_sequential, sequential, two_outputs
 
 pytestmark = pytest.mark.libraries
-assert mlgo_gym
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("outputs", [1, 2])
-def test_a_module_decides_as_its_network_and_comes_back_as_it_went(outputs: int, activation: str, varied: str) -> None:
+def test_a_module_decides_as_its_network_and_becomes_it_again(outputs: int, activation: str, varied: str) -> None:
     with gym.make(INLINE, corpus=varied) as env:
         network, rows = random_network(env, outputs, activation)
     module = sequential(network)
@@ -34,10 +32,10 @@ def test_a_module_decides_as_its_network_and_comes_back_as_it_went(outputs: int,
     assert logits.shape == (len(rows), 2)
     chosen = decisions(network, rows)
     assert set(chosen) == {0, 1}
-    # Sums are taken in another order, which matters where both actions are worth the same.
-    sure = np.abs(logits[:, 1] - logits[:, 0]) > 1e-3
-    assert (logits.argmax(1) == chosen)[sure].all()
-    assert sure.mean() > 0.9
+    # The order of summation differs, which can break ties.
+    clear = np.abs(logits[:, 1] - logits[:, 0]) > 1e-3
+    assert (logits.argmax(1) == chosen)[clear].all()
+    assert clear.mean() > 0.9
     assert np.array_equal(read_sequential(module, network)(rows), two_outputs(network)(rows))
 
 
@@ -45,7 +43,7 @@ def test_layers_of_another_shape_are_refused(varied: str) -> None:
     with gym.make(INLINE, corpus=varied) as env:
         network, _ = random_network(env, 2)
     module = torch.nn.Sequential(torch.nn.Linear(3, 2))
-    with pytest.raises(PolicyError, match=r"found \[\(3, 2\)\]; give the model the network's shape"):
+    with pytest.raises(PolicyError, match=r"got \[\(3, 2\)\]; give the model the network's shape"):
         copy_layers(network, list(module))
 
 
@@ -73,6 +71,6 @@ def test_torchrl_acts_as_the_network_does(varied: str) -> None:
         batch = env.rollout(12, actor, break_when_any_done=False)
     env.close()
     taken = batch["action"].argmax(-1).tolist()
-    # What was seen is normalized already.
+    # The observations are normalized already.
     bare = type(network)(network.features, network.weights, network.biases, network.activation)
     assert taken == decisions(bare, batch["observation"].numpy())

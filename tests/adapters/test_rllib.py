@@ -1,4 +1,4 @@
-"""What RLlib learns with and acts with starts from a network; without a cluster, which takes half a minute to start."""
+"""RLlib's learner and its acting module start from a network; no cluster, which takes half a minute to start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-import mlgo_gym
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.wrappers import NormalizeFeatures
 from tests.adapters.networks import random_network
@@ -24,11 +23,10 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from mlgo_gym.adapters.rllib import read_rllib, rllib_model, start_rllib
 
 pytestmark = [pytest.mark.libraries, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]
-assert mlgo_gym
 
 
 class Local:
-    """An algorithm's learner and the module that it acts with, in this process."""
+    """The learner and the acting module of an algorithm, in-process."""
 
     def __init__(self, env: gym.Env[Any, Any], model: Any) -> None:
         spaces = env.observation_space, env.action_space
@@ -47,7 +45,7 @@ class Local:
         self._module.set_state(from_worker_or_learner_group.get_weights()["default_policy"])
 
 
-def test_what_learns_and_what_acts_start_from_a_network_and_give_one_back(varied: str) -> None:
+def test_learner_and_acting_module_start_from_a_network_and_return_it(varied: str) -> None:
     with gym.make(INLINE, corpus=varied) as env:
         network, rows = random_network(env, 2)
         other, _ = random_network(env, 2, hidden=(4,))

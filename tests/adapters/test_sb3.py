@@ -1,18 +1,21 @@
-"""stable-baselines3 and sb3-contrib learn with our environments, alone and in our vector environment."""
+"""stable-baselines3 and sb3-contrib learn in single and vector environments, and start from networks."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
-import mlgo_gym
-from mlgo_gym.errors import ActionError, MlgoError
+from mlgo_gym.errors import ActionError, MlgoError, PolicyError
+from mlgo_gym.policies.sb3 import read_sb3, save_sb3
+from mlgo_gym.wrappers import NormalizeFeatures, vector
+from tests.adapters.networks import decisions, random_network
 from tests.vector.stepping import EVICT, INLINE, end_clang, make
 
 pytest.importorskip("stable_baselines3", reason="the extra sb3 is not installed")
@@ -21,14 +24,17 @@ pytest.importorskip("sb3_contrib", reason="the extra sb3 is not installed")
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.evaluation import evaluate_policy
 from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
-from stable_baselines3 import PPO
+from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor
 
-from mlgo_gym.adapters.sb3 import VecEnvAdapter
+from mlgo_gym.adapters.sb3 import CreditAdvantages, VecEnvAdapter, start_sb3
 
-pytestmark = [pytest.mark.libraries, pytest.mark.usefixtures("nothing_is_left")]
+pytestmark = [
+    pytest.mark.libraries,
+    pytest.mark.usefixtures("nothing_is_left"),
+    pytest.mark.filterwarnings("ignore:.*multiple of the mini-batch.*:UserWarning"),
+]
 
-assert mlgo_gym
 
 MakeVecEnv = Callable[..., VecEnv]
 
@@ -69,9 +75,44 @@ def test_maskable_ppo_learns_and_never_takes_an_illegal_action(make_env: MakeVec
     assert learn(MaskablePPO, "MultiInputPolicy", make_env(name, varied, strict=True, max_decisions=12)) > 10
 
 
-def test_without_masks_an_agent_would_take_illegal_actions(varied: str) -> None:
-    with pytest.raises(ActionError, match="is not legal"):
+def test_without_masks_an_agent_takes_illegal_actions(varied: str) -> None:
+    with pytest.raises(ActionError, match="expected a legal action among"):
         learn(PPO, "MultiInputPolicy", adapted(EVICT, varied, strict=True, max_decisions=12))
+
+
+class Watch(CreditAdvantages):
+    """Keeps the advantages, the returns and the values of a rollout, and the rewards of finished episodes."""
+
+    def __init__(self) -> None:
+        super().__init__(clip=1e9)
+        self.totals: list[float] = []
+
+    def _on_step(self) -> bool:
+        self.totals += self.locals["rewards"][self.locals["dones"]].tolist()
+        return super()._on_step()
+
+    def _on_rollout_end(self) -> None:
+        super()._on_rollout_end()
+        buffer = self.locals["rollout_buffer"]
+        self.advantages, self.returns, self.values = (
+            getattr(buffer, name).copy() for name in ("advantages", "returns", "values")
+        )
+
+
+def test_the_credit_of_decisions_becomes_the_advantages_of_finished_episodes(varied: str) -> None:
+    env, watch = adapted(INLINE, varied, credit=True), Watch()
+    agent = PPO("MlpPolicy", env, n_steps=32, batch_size=16, seed=0, device="cpu")
+    agent.learn(64, callback=watch)
+    env.close()
+    assert np.array_equal(watch.advantages, watch.returns - watch.values)
+    known = watch.advantages != 0
+    ends = [np.flatnonzero(known[:, row])[-1] for row in range(2)]
+    assert all(known[: end + 1, row].all() for row, end in enumerate(ends))
+    assert len(watch.totals) > 2
+    # In standard deviations of the credits, which add up to the rewards of the episodes.
+    shares = watch.returns[known]
+    assert shares.std() == pytest.approx(1, abs=1e-3)
+    assert np.sign(shares.sum()) == np.sign(sum(watch.totals))
 
 
 @both
@@ -89,7 +130,7 @@ def test_a_trained_policy_is_evaluated(make_env: MakeVecEnv, varied: str) -> Non
 
 
 @pytest.mark.parametrize("name", [INLINE, EVICT, "mlgo/RegAllocPriority-v0"])
-def test_it_shows_what_dummy_vec_env_shows(name: str, varied: str) -> None:
+def test_it_returns_the_same_as_dummy_vec_env(name: str, varied: str) -> None:
     ours, theirs = (each(name, varied, max_decisions=3) for each in (adapted, dummy))
     ours.seed(4)
     theirs.seed(4)
@@ -112,7 +153,7 @@ def test_it_shows_what_dummy_vec_env_shows(name: str, varied: str) -> None:
 
 
 def assert_equal(ours: Any, theirs: Any) -> None:
-    """Compare, number by number; whose number it is does not matter."""
+    """Compare values; types of scalars may differ."""
     if isinstance(theirs, dict):
         assert set(ours) == set(theirs)
         for key in theirs:
@@ -128,7 +169,7 @@ def assert_equal(ours: Any, theirs: Any) -> None:
         assert ours == theirs
 
 
-def test_masks_are_found_where_sb3_contrib_looks_for_them(varied: str) -> None:
+def test_sb3_contrib_finds_the_masks(varied: str) -> None:
     env = adapted(EVICT, varied)
     env.reset()
     assert is_masking_supported(env)
@@ -139,12 +180,12 @@ def test_masks_are_found_where_sb3_contrib_looks_for_them(varied: str) -> None:
     env.close()
 
 
-def test_where_all_is_legal_masks_are_ones(varied: str) -> None:
+def test_masks_are_ones_if_every_action_is_legal(varied: str) -> None:
     env = adapted(INLINE, varied)
     assert get_action_masks(env).tolist() == [[1, 1], [1, 1]]
     env.close()
     continuous = adapted("mlgo/RegAllocPriority-v0", varied)
-    with pytest.raises(MlgoError, match="masks are for discrete actions"):
+    with pytest.raises(MlgoError, match="expected discrete actions for action_masks"):
         continuous.env_method("action_masks")
     continuous.close()
 
@@ -158,11 +199,11 @@ def test_a_failed_compile_is_a_truncation(varied: str) -> None:
     assert dones.tolist() == [False, True]
     assert [info["TimeLimit.truncated"] for info in infos] == [False, True]
     assert infos[1]["error"]["kind"] == "signal"
-    assert env.reset_infos[1]["decision"] == 0
+    assert env.reset_infos[1]["decision_index"] == 0
     env.close()
 
 
-def test_options_name_the_modules_of_the_next_reset_alone(varied: str) -> None:
+def test_options_name_the_modules_of_the_next_reset_only(varied: str) -> None:
     env = adapted(INLINE, varied, 3)
     env.seed(1)
     env.set_options([{"module": "calls"}, {}, {"module": "mixed"}])
@@ -179,7 +220,7 @@ def test_options_name_the_modules_of_the_next_reset_alone(varied: str) -> None:
     env.close()
 
 
-def test_attributes_and_methods_of_chosen_environments_can_be_had(varied: str) -> None:
+def test_attributes_and_methods_of_some_environments(varied: str) -> None:
     env = adapted(INLINE, varied, 3, render_mode="ansi")
     env.reset()
     assert env.render_mode == "ansi"
@@ -188,7 +229,7 @@ def test_attributes_and_methods_of_chosen_environments_can_be_had(varied: str) -
     assert not env.has_attr("no_such_attribute")
     assert [text.startswith("inlining decision 0 of") for text in env.env_method("render", indices=1)] == [True]
     assert env.env_is_wrapped(gym.Wrapper, indices=[0, 1]) == [False, False]
-    with pytest.raises(MlgoError, match="environments cannot be changed"):
+    with pytest.raises(MlgoError, match="cannot set 'metric' of an environment; make the environments with it"):
         env.set_attr("metric", "object")
     env.close()
 
@@ -196,8 +237,8 @@ def test_attributes_and_methods_of_chosen_environments_can_be_had(varied: str) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"autoreset_mode": "NextStep"}, "autoreset_mode=\"SameStep\", not 'NextStep'"),
-        ({"autoreset_mode": "SameStep", "batch_size": 1}, "leave batch_size=1 away"),
+        ({"autoreset_mode": "NextStep"}, "expected autoreset_mode 'SameStep', got 'NextStep'"),
+        ({"autoreset_mode": "SameStep", "batch_size": 1}, "expected batch_size 2, got 1; omit batch_size"),
     ],
     ids=str,
 )
@@ -208,7 +249,7 @@ def test_an_unsuitable_environment_is_refused(options: dict[str, Any], message: 
     envs.close()
 
 
-def test_gymnasiums_wrappers_stay_on(varied: str) -> None:
+def test_gymnasiums_wrappers_are_kept(varied: str) -> None:
     envs = make(INLINE, varied, 2, autoreset_mode="SameStep")
     env = VecEnvAdapter(gym.wrappers.vector.TransformReward(envs, lambda reward: reward + 1))
     env.reset()
@@ -227,6 +268,66 @@ except MissingExtraError as error:
 """
 
 
-def test_without_the_extra_it_says_which_one() -> None:
-    said = subprocess.check_output([sys.executable, "-c", WITHOUT], text=True)
-    assert said == "the adapter for stable-baselines3 needs the extra 'sb3': pip install 'mlgo-gym[sb3]'\n"
+def test_the_error_without_the_library_names_the_extra() -> None:
+    text = subprocess.check_output([sys.executable, "-c", WITHOUT], text=True)
+    assert text == "the adapter for stable-baselines3 needs the extra 'sb3': pip install 'mlgo-gym[sb3]'\n"
+
+
+# Models that start from a network
+
+
+@pytest.mark.parametrize(("outputs", "activation"), [(1, "relu"), (2, "tanh")])
+def test_ppo_starts_from_a_network_and_learns(outputs: int, activation: str, varied: str, tmp_path: Path) -> None:
+    with gym.make(INLINE, corpus=varied) as inner:
+        network, rows = random_network(inner, outputs, activation)
+        normal = network.normalization
+        assert normal is not None
+        wrapped = NormalizeFeatures(inner, normal)
+        model = start_sb3(PPO, wrapped, network, n_steps=32, batch_size=32, seed=0, device="cpu")
+        chosen, _ = model.predict(normal(rows), deterministic=True)
+        assert set(chosen.tolist()) == {0, 1}
+        assert (chosen == decisions(network, rows)).mean() > 0.99  # ties may differ
+        save_sb3(model, tmp_path / "m.zip", network.features, normal)
+        read = read_sb3(tmp_path / "m.zip", inner.unwrapped)  # type: ignore[arg-type, unused-ignore] # it is of mlgo-gym
+        assert decisions(read, rows) == decisions(network, rows)
+        before = model.policy.action_net.weight.clone()
+        model.learn(32)
+        assert not (model.policy.action_net.weight == before).all()
+
+
+def test_a_model_of_a_vector_environment_starts_from_a_network(varied: str) -> None:
+    with gym.make(INLINE, corpus=varied) as single:
+        network, rows = random_network(single, 2)
+    normal = network.normalization
+    assert normal is not None
+    env = VecEnvAdapter(vector.NormalizeFeatures(make(INLINE, varied, 2, autoreset_mode="SameStep"), normal))
+    model = start_sb3(PPO, env, network, device="cpu")
+    chosen, _ = model.predict(normal(rows), deterministic=True)
+    assert (chosen == decisions(network, rows)).mean() > 0.99
+    env.close()
+
+
+def test_maskable_ppo_starts_from_a_network(varied: str) -> None:
+    with gym.make(EVICT, corpus=varied) as inner:
+        network, rows = random_network(inner, 33)
+        normal = network.normalization
+        assert normal is not None
+        wrapped = NormalizeFeatures(inner, normal)
+        model = start_sb3(MaskablePPO, wrapped, network, seed=0, device="cpu")
+        masks = np.random.default_rng(0).integers(0, 2, (len(rows), 33), np.int8)
+        masks[:, -1] = 1
+        observations = {"observations": normal(rows), "action_mask": masks}
+        chosen, _ = model.predict(observations, deterministic=True, action_masks=masks)
+        assert len(set(chosen.tolist())) > 5
+        assert (chosen == np.where(masks, network(rows), -np.inf).argmax(1)).mean() > 0.99
+
+
+def test_other_features_and_models_without_an_actor_are_refused(varied: str) -> None:
+    with gym.make(INLINE, corpus=varied) as inner:
+        network, _ = random_network(inner, 2)
+        with pytest.raises(PolicyError, match=r"wrap the environment as NormalizeFeatures\(env"):
+            start_sb3(PPO, inner, network)
+        assert network.normalization is not None
+        wrapped = NormalizeFeatures(inner, network.normalization)
+        with pytest.raises(PolicyError, match="expected a model with an actor and a critic, got DQN"):
+            start_sb3(DQN, wrapped, network, policy_kwargs={"net_arch": [8]}, device="cpu", buffer_size=10)

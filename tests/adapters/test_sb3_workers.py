@@ -1,4 +1,4 @@
-"""Workers that fail say why."""
+"""Failing workers report their errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv
 
-import mlgo_gym
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
 
 pytest.importorskip("stable_baselines3", reason="the extra sb3 is not installed")
@@ -23,8 +22,6 @@ from stable_baselines3.common.env_util import make_vec_env
 
 from mlgo_gym.adapters import sb3_workers
 from mlgo_gym.adapters.sb3_workers import SubprocVecEnv
-
-assert mlgo_gym
 
 pytestmark = pytest.mark.libraries
 
@@ -46,45 +43,45 @@ def envs(varied: str) -> Iterator[SubprocVecEnv]:
     made.close()
 
 
-def test_what_works_works_as_before(envs: SubprocVecEnv) -> None:
+def test_a_model_learns_with_workers(envs: SubprocVecEnv) -> None:
     model = PPO("MlpPolicy", envs, n_steps=8, batch_size=8, n_epochs=1, device="cpu")
     model.learn(16)
     assert envs.get_attr("metric") == ["text"] * 2
     assert len(envs.env_method("render")) == 2
 
 
-def test_an_environment_that_cannot_be_made_says_why() -> None:
-    with pytest.raises(MlgoError, match=r"environment \d failed: MlgoError: observation must be one of"):
+def test_an_environment_that_cannot_be_made_is_reported() -> None:
+    with pytest.raises(MlgoError, match=r"environment \d failed: MlgoError: expected observation as one of"):
         workers(observation="no-such-form")
 
 
-def test_an_episode_that_cannot_begin_says_why() -> None:
+def test_an_episode_that_cannot_start_is_reported() -> None:
     made = workers(corpus="no-such-corpus")
     with pytest.raises(MlgoError, match=r"environment \d failed: CorpusError: there is no corpus 'no-such-corpus'"):
         made.reset()
     made.close()
 
 
-def test_a_step_that_fails_says_why_and_in_which_environment(envs: SubprocVecEnv) -> None:
+def test_a_failed_step_is_reported_with_its_environment(envs: SubprocVecEnv) -> None:
     envs.reset()
-    with pytest.raises(MlgoError, match=r"environment 1 failed: ActionError: action 7 is not legal"):
+    with pytest.raises(MlgoError, match=r"environment 1 failed: ActionError: expected a legal action among"):
         envs.step(np.array([1, 7]))
 
 
-def test_a_method_that_fails_says_why(envs: SubprocVecEnv) -> None:
-    with pytest.raises(MlgoError, match=r"environment 0 failed: ActionError: a fork waits"):
+def test_a_failed_method_is_reported(envs: SubprocVecEnv) -> None:
+    with pytest.raises(MlgoError, match=r"environment 0 failed: ActionError: cannot fork"):
         envs.env_method("fork", indices=0)
 
 
-def test_a_worker_that_is_killed_leaves_its_exit_status(envs: SubprocVecEnv) -> None:
+def test_a_killed_worker_is_reported_with_its_exit_status(envs: SubprocVecEnv) -> None:
     envs.reset()
     os.kill(envs.processes[1].pid or 0, 9)
     envs.processes[1].join()
-    with pytest.raises(MlgoError, match=r"without a word; their exit statuses are .*-9"):
+    with pytest.raises(MlgoError, match=r"without a report; the exit statuses are .*-9"):
         envs.step(np.array([1, 1]))
 
 
-def test_a_worker_that_does_not_end_is_killed(envs: SubprocVecEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_does_not_exit_is_killed(envs: SubprocVecEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     envs.reset()
     monkeypatch.setattr(sb3_workers, "_CLOSING_SECONDS", 0.1)
     os.kill(envs.processes[0].pid or 0, signal.SIGSTOP)
@@ -97,7 +94,7 @@ def test_a_worker_that_does_not_end_is_killed(envs: SubprocVecEnv, monkeypatch: 
     ("arguments", "kind", "message"),
     [
         ({"corpus": "no-such-corpus"}, CorpusError, "no corpus 'no-such-corpus'"),
-        ({"corpus": "BROKEN", "on_error": "raise"}, CompilerError, "Invalid encoding"),
+        ({"corpus": "BROKEN", "error_reward": None}, CompilerError, "Invalid encoding"),
     ],
     ids=["corpus", "compiler"],
 )

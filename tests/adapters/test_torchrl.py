@@ -1,4 +1,4 @@
-"""TorchRL takes the vector environment as it is, where episodes are reset by hand."""
+"""TorchRL takes the vector environment with disabled autoreset."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def wrapped(name: str, corpus: str) -> Any:
     return TransformedEnv(env, ActionMask()) if name == EVICT else env
 
 
-def test_its_check_of_specifications_has_nothing_to_say(varied: str) -> None:
+def test_its_check_of_specifications_passes(varied: str) -> None:
     env = wrapped(INLINE, varied)
     check_env_specs(env)
     env.close()
 
 
 @pytest.mark.parametrize("name", [INLINE, EVICT])
-def test_random_legal_actions_are_collected_over_the_ends_of_episodes(name: str, varied: str) -> None:
+def test_random_rollouts_continue_after_the_end_of_an_episode(name: str, varied: str) -> None:
     env = wrapped(name, varied)
     batch = env.rollout(40, break_when_any_done=False)
     env.close()

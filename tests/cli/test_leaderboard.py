@@ -26,28 +26,28 @@ def test_a_submission_is_added_shown_and_verified_until_it_is_forged(tmp_path: P
         "add", run, "--board", board, "--name", "ours", "--partial", "--training-digests", seen, "--sample", "1"
     )
     assert status == 0
-    assert "added ours: 1 of 2 modules" in printed
+    assert "added ours: reproduced 1 of 2 modules" in printed
     assert "trained on 2 of its 2 modules" in printed
     assert "ours" in command("show", board)[1]
     assert "| ours |" in command("show", board, "--format", "markdown")[1]
     assert json.loads(command("show", board, "--json")[1])[0]["verified"] == 1
-    assert command("verify", board) == (0, "ours: 2 of 2 modules came out as recorded\n")
+    assert command("verify", board) == (0, "ours: reproduced 2 of 2 modules\n")
     assert command("verify", board, "--sample", "1")[0] == 0
     assert json.loads(command("show", board, "--json")[1])[0]["verified"] == 2
 
     episodes = board / "ours" / "results" / "episodes.jsonl"
     lines = [json.loads(line) for line in episodes.read_text().splitlines()]
-    lines[0]["measures"]["text_size"][0] -= 1
+    lines[0]["metrics"]["text"][0] -= 1
     episodes.write_text("".join(json.dumps(line) + "\n" for line in lines))
     result = CliRunner().invoke(application, ["leaderboard", "verify", str(board), "--json"])
     (data,) = json.loads(result.stdout)
     assert [each["module"] for each in data["different"]] == [lines[0]["module"]]
-    assert f"ours: {lines[0]['module']}: text_size was" in result.stderr
+    assert f"ours: {lines[0]['module']}: text was" in result.stderr
     assert result.exit_code == 1
     forged = board / "ours" / "results"
     result = CliRunner().invoke(
         application, ["leaderboard", "add", str(forged), "--board", str(board), "--name", "theirs", "--partial"]
     )
     assert result.exit_code == 1
-    assert f"  {lines[0]['module']}: text_size was" in result.stderr
+    assert f"  {lines[0]['module']}: text was" in result.stderr
     assert not (board / "theirs").exists()

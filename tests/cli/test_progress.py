@@ -1,4 +1,4 @@
-"""Progress, where somebody watches a terminal and where nobody does."""
+"""Progress on a terminal and elsewhere."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from mlgo_gym.cli import progress
-from mlgo_gym.cli.output import NamingConsole
-from mlgo_gym.cli.running import RunningChanges
+from mlgo_gym.cli.output import SafeConsole
+from mlgo_gym.cli.progress import RunningChanges
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_lines_come_now_and_then_and_say_how_far_it_is(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_every_few_seconds_show_the_progress(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     with progress.progress_over(9, "Episodes") as advance:
         for now in (2, 5, 7, 11):
             clock[0] = now
@@ -31,7 +31,7 @@ def test_lines_come_now_and_then_and_say_how_far_it_is(clock: list[float], capsy
     ]
 
 
-def test_a_line_has_what_came_out_so_far(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_shows_the_result_so_far(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     with progress.progress_over(None, "Modules") as advance:
         advance("-1.00%")
         clock[0] = 6
@@ -39,7 +39,7 @@ def test_a_line_has_what_came_out_so_far(clock: list[float], capsys: pytest.Capt
     assert capsys.readouterr().err == "Modules: 2, 20.0/min; -1.00%\n"
 
 
-def test_a_stage_after_another_begins_anew(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_title_restarts_the_clock(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     with progress.progress_over(None, "Labels") as advance:
         clock[0] = 100
         advance.at(3, 4, "Labels", "fine")
@@ -52,7 +52,7 @@ def test_a_stage_after_another_begins_anew(clock: list[float], capsys: pytest.Ca
     ]
 
 
-def test_what_is_over_soon_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_short_work_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with progress.progress_over(None, "Modules") as advance:
         advance()
     assert capsys.readouterr().err == ""
@@ -62,8 +62,8 @@ def test_on_a_terminal_there_is_a_bar_and_pipes_stay_clean(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     screen = io.StringIO()
-    terminal = NamingConsole(file=screen, force_terminal=True, width=80)
-    monkeypatch.setattr(progress, "NamingConsole", lambda stderr: terminal)
+    terminal = SafeConsole(file=screen, force_terminal=True, width=80)
+    monkeypatch.setattr(progress, "SafeConsole", lambda stderr: terminal)
     with progress.progress_over(4, "[Episodes]") as advance:
         advance("[x] -7.80%")
         sys.stdout.write("a row\n")

@@ -1,4 +1,4 @@
-"""What all commands have in common."""
+"""Promises that every command keeps."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import mlgo_gym
 from mlgo_gym.cli.application import application
 
 PROGRAM = Path(sys.executable).with_name("mlgo-gym")
@@ -54,11 +55,11 @@ def test_a_command_says_what_it_does_and_every_option_what_it_means(name: str) -
 
 
 def test_the_page_about_terminals_says_which_commands_have_no_json() -> None:
-    page = (ROOT / "docs" / "terminal.md").read_text()
+    page = (ROOT / "docs" / "reference" / "terminal.md").read_text()
     assert [name for name in WITHOUT_JSON if f"`{name}`" not in page] == []
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", ["bash", *(pytest.param(name, marks=pytest.mark.slow) for name in ("zsh", "fish"))])
 def test_completion_prints_a_script(shell: str) -> None:
     asked = {**os.environ, "_MLGO_GYM_COMPLETE": f"source_{shell}"}
     answer = subprocess.run([str(PROGRAM)], capture_output=True, text=True, check=True, env=asked)
@@ -74,6 +75,7 @@ def test_completion_completes_commands() -> None:
 
 def test_the_environments_are_listed_and_have_cards() -> None:
     listed = json.loads(CliRunner().invoke(application, ["env", "--json"]).stdout)
+    assert {each["id"] for each in listed} >= set(mlgo_gym.ENVIRONMENTS)
     for each in listed:
         text = CliRunner().invoke(application, ["env", each["id"]]).stdout
         assert each["summary"][:40] in text

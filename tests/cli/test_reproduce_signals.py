@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.llvm.toolchain import bundled_command
-from mlgo_gym.storage.leftovers import temporary_folder
+from mlgo_gym.storage.temporary_folders import temporary_folder
 from tests.episode.test_reproducer import LARGE, keep
 
 REDUCER = """#!/bin/sh
@@ -51,7 +51,7 @@ def reducing(calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     monkeypatch.setenv("MARKS", str(tmp_path))
     code = "import sys; from mlgo_gym.cli import main; sys.argv[0] = 'mlgo-gym'; main()"
-    yield temporary, [sys.executable, "-c", code, "reproduce", str(folder), "--reduce", "--trust"]
+    yield temporary, [sys.executable, "-c", code, "reproduce", str(folder), "--reduce", "--trust-flags"]
     for pid in started(tmp_path):
         os.kill(pid, signal.SIGKILL)
 
@@ -71,10 +71,27 @@ def wait_until(mark: Path, process: subprocess.Popen[bytes]) -> None:
     while not mark.exists():
         assert process.poll() is None
         assert time.monotonic() < end
+        time.sleep(0.01)
 
 
-@pytest.mark.parametrize("when", ["asked", "compiling"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("number", "when"),
+    [
+        (signal.SIGTERM, "asked"),
+        (signal.SIGINT, "compiling"),
+        (signal.SIGKILL, "compiling"),
+        *(
+            pytest.param(*combination, marks=pytest.mark.slow)
+            for combination in (
+                (signal.SIGTERM, "compiling"),
+                (signal.SIGHUP, "asked"),
+                (signal.SIGHUP, "compiling"),
+                (signal.SIGINT, "asked"),
+                (signal.SIGKILL, "asked"),
+            )
+        ),
+    ],
+)
 def test_it_ends_with_all_that_it_has_started(
     number: signal.Signals, when: str, reducing: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
@@ -93,5 +110,6 @@ def test_it_ends_with_all_that_it_has_started(
     end = time.monotonic() + 10
     while left := started(tmp_path):
         assert time.monotonic() < end, [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left]
+        time.sleep(0.01)
     with temporary_folder() as folder:
         assert list(temporary.iterdir()) == [folder]

@@ -22,7 +22,7 @@ def test_a_wide_terminal_shows_one_table() -> None:
 
 
 @pytest.mark.parametrize("width", [50, 60, 70, 80])
-def test_a_narrow_terminal_shows_every_cell_whole_and_each_row_with_its_policy(width: int) -> None:
+def test_a_narrow_terminal_shows_every_complete_cell_and_each_row_with_its_policy(width: int) -> None:
     file = io.StringIO()
     print_table(Console(file=file, width=width, force_terminal=True, color_system=None), SHEET)
     shown = file.getvalue()

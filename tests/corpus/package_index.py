@@ -29,9 +29,9 @@ def add_file(archive: tarfile.TarFile, name: str, content: bytes = b"") -> tarfi
 
 
 class PackageIndex:
-    """What the index serves, and how often a file was asked for.
+    """Files of the index and the number of downloads.
 
-    `cut` bytes of each download are withheld; with a `status` everything is answered with that error alone.
+    Each download lacks its last `cut` bytes. With a `status`, every request is answered with that HTTP error.
     """
 
     def __init__(self) -> None:

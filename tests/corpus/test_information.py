@@ -1,4 +1,4 @@
-"""What is in a corpus."""
+"""Statistics of a corpus."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.description import write_description, write_metadata
-from mlgo_gym.corpus.information import describe, histogram, unreadable_because
+from mlgo_gym.corpus.information import describe, histogram, read_error
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.corpus.modules.description import write_description, write_metadata
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode
@@ -26,7 +26,7 @@ def mixed(tmp_path: Path, make_bitcode: MakeBitcode, toolchain: Toolchain) -> Co
     return open_corpus(tmp_path, toolchain=toolchain)
 
 
-def test_it_counts_what_the_modules_are(mixed: Corpus, toolchain: Toolchain) -> None:
+def test_modules_are_counted_by_kind(mixed: Corpus, toolchain: Toolchain) -> None:
     information = describe(mixed, toolchain)
     assert information.modules == 2
     assert information.bitcode_bytes == mixed.size("small") + mixed.size("fast")
@@ -38,14 +38,14 @@ def test_it_counts_what_the_modules_are(mixed: Corpus, toolchain: Toolchain) -> 
     assert information.unreadable == {}
 
 
-def test_the_level_is_that_of_the_attributes_not_what_was_said(mixed: Corpus, toolchain: Toolchain) -> None:
+def test_the_level_is_that_of_the_attributes_and_not_of_the_metadata(mixed: Corpus, toolchain: Toolchain) -> None:
     information = describe(mixed, toolchain)
     assert information.levels == {"Oz": 1, "O1-O3": 1}
     half = information.functions["functions"] // 2
     assert information.functions["minsize"] == information.functions["optsize"] == half > 0
 
 
-def test_a_module_that_cannot_be_looked_at_is_a_problem(mixed: Corpus, toolchain: Toolchain) -> None:
+def test_an_unreadable_module_is_a_problem(mixed: Corpus, toolchain: Toolchain) -> None:
     problems = describe(mixed, toolchain).problems
     assert len(problems) == 1
     assert "missing.bc" in problems[0]
@@ -63,8 +63,9 @@ def test_decisions_are_counted_by_the_given_function(mixed: Corpus, toolchain: T
 def test_bitcode_that_this_clang_cannot_read_is_named_with_its_producer(
     mixed: Corpus, toolchain: Toolchain, broken: Path, tmp_path: Path
 ) -> None:
-    assert unreadable_because(mixed[0].bitcode, toolchain) is None
-    reason = unreadable_because(broken, toolchain)
+    words = ["-cc1", "-w", "-x", "ir"]
+    assert read_error(toolchain, [*words, str(mixed[0].bitcode)]) is None
+    reason = read_error(toolchain, [*words, str(broken)])
     assert reason is not None
     assert "error" in reason
     data = bytearray((tmp_path / "small.bc").read_bytes())

@@ -1,4 +1,4 @@
-"""Networks of every kind, and observations that they may meet."""
+"""Fixtures: networks of every kind, and observations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mlgo_gym.policies.normalization import Normalization
 
 Observations = npt.NDArray[np.int64]
 
-# As clang 22 names them in an inlining channel's header.
+# Names of clang 22, in the header of an inlining channel.
 NAMES = (
     "sroa_savings", "call_penalty", "unsimplified_common_instructions", "dead_blocks", "callsite_cost",
     "last_call_to_static_bonus", "threshold", "callee_basic_block_count", "callsite_height", "node_count",
@@ -21,7 +21,7 @@ NAMES = (
 )  # fmt: skip
 
 
-LABELS = Path(__file__).parents[2] / "docs" / "results" / "labels"
+LABELS = Path(__file__).parents[2] / "mlgo_gym" / "training" / "bundled_labels"
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +35,7 @@ def observations() -> Observations:
 
 
 def labelled(level: str, features: tuple[str, ...], count: int = 10_000) -> Observations:
-    """Return real decisions, spread over the labels that the policies in the box learned from."""
+    """Return real decisions, spread over the labels that the bundled policies learned from."""
     table = pytest.importorskip("pyarrow.parquet").read_table(LABELS / f"{level}.parquet")
     rows = np.stack([table[name].to_numpy() for name in features], axis=1)
     return np.ascontiguousarray(rows[np.linspace(0, len(rows) - 1, count).astype(int)])
@@ -44,7 +44,7 @@ def labelled(level: str, features: tuple[str, ...], count: int = 10_000) -> Obse
 def make_network(
     observations: Observations, *, activation: str = "relu", method: str | None = "log_standard", outputs: int = 1
 ) -> Network:
-    """Return a network with random weights that says yes about as often as no."""
+    """Return a network with random weights that chooses 0 and 1 about equally often."""
     generator = np.random.default_rng(1)
     rows = observations.astype(np.float32)
     normalization = None if method is None else Normalization.fit(rows, NAMES, method)

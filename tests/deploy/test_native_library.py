@@ -44,14 +44,14 @@ def test_decisions_are_equal(
     assert [path.name for path in tmp_path.glob(".build*")] == []
 
 
-def test_ties_go_the_same_way(observations: Observations, tmp_path: Path) -> None:
-    """With a bias that makes the outputs of one observation exactly equal, or exactly 0."""
+def test_equal_outputs_are_decided_alike(observations: Observations, tmp_path: Path) -> None:
+    """A bias makes the outputs of one observation exactly equal, or exactly 0."""
     for outputs in (1, 2):
         network = make_network(observations, outputs=outputs)
         few = observations[:50]
         for row in few:
             values = network(row.astype(np.float32))
-            # The last bias is added last: subtracting what comes out without it gives 0.
+            # The last bias is added last, so subtracting the output without it gives 0.
             bare = Network(NAMES, network.weights, (*network.biases[:-1], np.zeros(outputs, np.float32)),
                            network.activation, network.normalization)(row.astype(np.float32))  # fmt: skip
             assert values.shape == bare.shape
@@ -65,7 +65,7 @@ def test_ties_go_the_same_way(observations: Observations, tmp_path: Path) -> Non
 
 
 def test_the_largest_legal_output_is_chosen(observations: Observations, tmp_path: Path) -> None:
-    """With the mask, 0 or 1 for each output, behind the features; inputs of every kind of number."""
+    """The mask, 0 or 1 for each output, follows the features; inputs have every type."""
     network = make_network(observations, outputs=5)
     network.save(tmp_path / "network.safetensors")
     library = tmp_path / "library.so"

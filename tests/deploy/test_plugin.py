@@ -9,26 +9,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.plugin_trace import agreement, in_traced_environment, in_traced_plugin, traced
-from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.deploy.decision_code import DecisionCode, decision_code
-from mlgo_gym.deploy.exported_policy import network_path
+from mlgo_gym.deploy.decision_code import DecisionCode, decision_code, policy_network
 from mlgo_gym.deploy.plugin import InstalledLlvm, build_plugin, installed_llvm, plugin_code
 from mlgo_gym.errors import PolicyError, ToolchainError
 from mlgo_gym.evaluation import evaluate
-from mlgo_gym.evaluation.environment import make_environment
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.call_features import CALL_FEATURES
+from mlgo_gym.policies.bundled import bundled_file
 from mlgo_gym.policies.network import Network
+from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 from tests.conftest import MakeBitcode
+from tests.deploy.plugin_trace import agreement, in_traced_environment, in_traced_plugin, traced
 
 
 @pytest.fixture(scope="session", params=[22, 19])
 def llvm(request: pytest.FixtureRequest) -> InstalledLlvm:
-    """Each LLVM whose headers and clang are installed, in turn."""
+    """Each installed LLVM with headers and a clang."""
     major: int = request.param
     for program in (f"llvm-config-{major}", f"clang++-{major}"):
         if shutil.which(program) is None:
@@ -38,7 +38,7 @@ def llvm(request: pytest.FixtureRequest) -> InstalledLlvm:
 
 @pytest.fixture(scope="session")
 def reluctant(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network that inlines little, and reads clang's own decision beside another feature."""
+    """A network that inlines little and uses clang's own decision."""
     path = tmp_path_factory.mktemp("network") / "reluctant.safetensors"
     weight = np.array([[-1], [10]], np.float32)
     Network(("cost_estimate", "inlining_default"), (weight,), (np.array([-50], np.float32),)).save(path)
@@ -49,7 +49,7 @@ def reluctant(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def plugin(llvm: InstalledLlvm, reluctant: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The plugin of that network."""
     path = tmp_path_factory.mktemp("plugin") / "libmlgo_inline.so"
-    build_plugin(decision_code("a network", reluctant), llvm, path, compiler=f"clang++-{llvm.major}")
+    build_plugin(decision_code(f"mlp:{reluctant}"), llvm, path, compiler=f"clang++-{llvm.major}")
     assert list(path.parent.iterdir()) == [path]
     return path
 
@@ -70,7 +70,7 @@ def test_it_decides_as_the_policy_in_the_environment(
         shutil.copy(make_bitcode(program, compiler=clang, triple="x86_64-linux-gnu"), corpus)
     policy = f"mlp:{reluctant}"
     result = evaluate("mlgo/Inline-v0", policies=[policy], corpus=str(corpus), env_kwargs={"clang": clang.command[0]})
-    expected = {episode.module: episode.measures["text_size"] for episode in result.episodes}
+    expected = {episode.module: episode.metrics["text"] for episode in result.episodes}
     assert len(expected) == 3
     assert any(policys != plain for policys, plain in expected.values())
     for bitcode in corpus.glob("*.bc"):
@@ -83,7 +83,7 @@ def test_it_decides_as_the_policy_in_the_environment(
 
 
 @pytest.mark.timeout(600)
-def test_it_decides_in_the_driver_in_opt_and_nowhere_but_for_size(
+def test_it_decides_in_the_driver_and_in_opt_but_only_for_size(
     llvm: InstalledLlvm, plugin: Path, make_bitcode: MakeBitcode, tmp_path: Path
 ) -> None:
     source = Path(__file__).parent.parent / "programs" / "many_calls.c"
@@ -118,22 +118,22 @@ def test_it_decides_in_a_thin_link_by_lld(llvm: InstalledLlvm, plugin: Path, tmp
             (driver, [f"-Wl,--load-pass-plugin={plugin}"]),
         )
     ]
-    # What the policy left alone before the link, clang inlines in the link; but where the policy is asked there too.
+    # Clang inlines in the link what the policy kept before it, unless the policy decides there too.
     assert sizes[0] != sizes[1]
     assert sizes[1] == sizes[2]
 
 
 @pytest.fixture(scope="session")
 def returning(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network that inlines calls of functions of which one was kept before, and is shown all else of calls."""
+    """A network that inlines a call if an earlier call of the callee was kept; it has every callee feature."""
     path = tmp_path_factory.mktemp("network") / "returning.safetensors"
-    weight = np.array([[float(name == "callee_kept")] for name in CALL_FEATURES], np.float32)
-    Network(CALL_FEATURES, (weight,), (np.array([-0.5], np.float32),)).save(path)
+    weight = np.array([[float(name == "callee_kept")] for name in CALLEE_FEATURES], np.float32)
+    Network(tuple(CALLEE_FEATURES), (weight,), (np.array([-0.5], np.float32),)).save(path)
     return path
 
 
 @pytest.mark.timeout(600)
-def test_networks_see_of_calls_what_they_see_in_the_environment(
+def test_callee_features_are_those_of_the_environment(
     llvm: InstalledLlvm, returning: Path, make_bitcode: MakeBitcode, tmp_path: Path
 ) -> None:
     clang = find_toolchain(f"clang-{llvm.major}")
@@ -141,14 +141,14 @@ def test_networks_see_of_calls_what_they_see_in_the_environment(
     corpus.mkdir()
     for program in ("seen_calls.ll", "families.c", "many_calls.c", "mixed.c"):
         shutil.copy(make_bitcode(program, compiler=clang, triple="x86_64-linux-gnu"), corpus)
-    code = decision_code("a network", returning)
+    code = decision_code(f"mlp:{returning}", callee_features=True)
     build_plugin(traced(code), llvm, plugin, compiler=f"clang++-{llvm.major}")
-    arguments = {"clang": clang.command[0], "calls": True}
+    arguments = {"clang": clang.command[0], "callee_features": True}
     result = evaluate("mlgo/Inline-v0", policies=[f"mlp:{returning}"], corpus=str(corpus), env_kwargs=arguments)
-    sizes = {episode.module: episode.measures["text_size"][0] for episode in result.episodes}
+    sizes = {episode.module: episode.metrics["text"][0] for episode in result.episodes}
     env = make_environment("mlgo/Inline-v0", {**arguments, "corpus": str(corpus)})
     policy = load_policy(f"mlp:{returning}", env)
-    varied = np.zeros(len(CALL_FEATURES), bool)
+    varied = np.zeros(len(CALLEE_FEATURES), bool)
     for module in env.corpus:
         expected, decisions = in_traced_environment(env, policy, module)
         assert object_sizes(expected.object_bytes).text == sizes[module.name], "and so in an episode"
@@ -156,47 +156,52 @@ def test_networks_see_of_calls_what_they_see_in_the_environment(
         assert 0 < sum(found.answers) < len(found.answers), "some calls are kept, and some are not"
         same = agreement(found, expected, decisions)
         assert same.explained, module.name
-        assert same.foretold > 0.9 * same.compared
+        assert same.predicted > 0.9 * same.compared
         if same.first is None:
             assert found.object_bytes == expected.object_bytes
         varied |= found.seen.min(0) < found.seen.max(0)
     env.close()
-    # Clang hardly ever comes to a component again, and never in these.
-    assert [name for name, varies in zip(CALL_FEATURES, varied, strict=True) if not varies] == ["component_visits"]
+    # Clang rarely visits a component twice, and never in these modules.
+    assert [name for name, varies in zip(CALLEE_FEATURES, varied, strict=True) if not varies] == ["component_visits"]
 
 
-def test_plugins_of_other_policies_have_nothing_of_calls_in_them(llvm: InstalledLlvm, returning: Path) -> None:
+def test_plugins_of_other_policies_compute_no_callee_features(llvm: InstalledLlvm, returning: Path) -> None:
     plain = plugin_code(decision_code("threshold:20"), llvm)
-    assert "SeenCalls" not in plain
-    assert "SeenCalls" in plugin_code(decision_code("a network", returning), llvm)
+    assert "DecisionHistory" not in plain
+    assert "DecisionHistory" in plugin_code(decision_code(f"mlp:{returning}", callee_features=True), llvm)
 
 
-def test_the_name_of_two_networks_is_the_one_that_sees_calls_in_a_plugin_alone() -> None:
-    assert network_path("inline-oz", calls=True) == network_path("inline-oz-calls", calls=True)
-    assert network_path("inline-oz") == network_path("inline-oz-plain") != network_path("inline-oz-calls", calls=True)
-    assert network_path("inline-oz-plain", calls=True) == network_path("inline-oz-plain")
-    with pytest.raises(PolicyError, match=r"inline-oz-calls also sees which function is called .* export plugin"):
-        network_path("inline-oz-calls")
+def test_a_network_with_callee_features_is_exported_as_a_plugin_alone() -> None:
+    for policy in ("inline-oz", "inline-oz-fast"):
+        network = policy_network(policy, callee_features=True)
+        assert network is not None
+        assert network.features == Network.load(bundled_file(policy)).features
+    with pytest.raises(
+        PolicyError,
+        match=r"^inline-oz needs callee features, which LLVM does not compute; export it with `mlgo-gym export "
+        r"plugin`, or use inline-oz-fast$",
+    ):
+        policy_network("inline-oz")
 
 
-def test_features_that_an_llvm_does_not_have_are_refused(llvm: InstalledLlvm) -> None:
+def test_features_that_an_llvm_does_not_compute_are_refused(llvm: InstalledLlvm) -> None:
     policy = DecisionCode("odd", ("cost_estimate", "phase_of_the_moon"), "")
-    with pytest.raises(PolicyError, match=f"odd reads phase_of_the_moon, which .* LLVM {llvm.major} does not have"):
+    with pytest.raises(PolicyError, match=f"odd uses phase_of_the_moon, which .* LLVM {llvm.major} does not compute"):
         plugin_code(policy, llvm)
 
 
-def test_a_program_that_is_not_there_is_named() -> None:
-    with pytest.raises(ToolchainError, match="no program 'llvm-config-2'"):
+def test_a_missing_program_is_named() -> None:
+    with pytest.raises(ToolchainError, match="got 'llvm-config-2', which is no program"):
         installed_llvm("llvm-config-2")
 
 
 def test_a_compiler_that_fails_leaves_no_plugin(llvm: InstalledLlvm, tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match="was to succeed"):
+    with pytest.raises(ToolchainError, match="false failed"):
         build_plugin(decision_code("never"), llvm, tmp_path / "plugin.so", compiler="false")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_code_is_small_and_has_all_of_the_policy_in_it(llvm: InstalledLlvm) -> None:
+def test_the_code_is_small_and_contains_the_policy(llvm: InstalledLlvm) -> None:
     code = plugin_code(decision_code("threshold:20"), llvm)
     assert "@" not in code
     assert "FeatureIndex::cost_estimate" in code

@@ -1,4 +1,4 @@
-"""The header for LLVM's release mode: LLVM's own model runner takes it, and decides as the network does."""
+"""The header for LLVM's release mode decides as the network does in LLVM's own model runner."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgo_gym.deploy.clangs_choice import clangs_choice
-from mlgo_gym.deploy.decision_code import DecisionCode, decision_code, network_decision_code
-from mlgo_gym.deploy.exported_policy import exported_network
+from mlgo_gym.deploy.decision_code import DecisionCode, decision_code, exported_network, network_decision_code
+from mlgo_gym.deploy.inlining_default import default_rule
 from mlgo_gym.deploy.plugin import installed_llvm
 from mlgo_gym.deploy.release_header import release_header
 from mlgo_gym.errors import PolicyError
@@ -41,7 +40,7 @@ int main() {
 
 
 def runner(major: int, header: str, names: tuple[str, ...], folder: Path) -> Path:
-    """Return a program that answers rows of features, in the order of the names, by LLVM's own model runner."""
+    """Return a program that reads rows of features in the order of the names and prints LLVM's decisions."""
     for needed in (f"llvm-config-{major}", f"clang++-{major}"):
         if shutil.which(needed) is None:
             pytest.skip(f"{needed} is not installed")
@@ -51,7 +50,7 @@ def runner(major: int, header: str, names: tuple[str, ...], folder: Path) -> Pat
     (folder / "main.cpp").write_text(PROGRAM.replace("NAMES", quoted))
     library = subprocess.check_output([f"llvm-config-{major}", "--libdir"], text=True).strip()
     flags = ["-std=c++17", "-O2", f"-I{llvm.includes}", f"-L{library}", f"-lLLVM-{major}"]
-    # Where a product and a sum can be one operation, the compiler must be kept from that.
+    # The compiler must not fuse a product and a sum.
     flags += ["-mfma"] if "fma" in Path("/proc/cpuinfo").read_text().split() else []
     program = folder / "program"
     command = [f"clang++-{major}", str(folder / "main.cpp"), *flags, f"-Wl,-rpath,{library}", "-o", str(program)]
@@ -66,49 +65,49 @@ def answers(program: Path, rows: Observations) -> list[bool]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("major", "policy", "level"), [(22, "inline-oz", "Oz"), (19, "inline-os", "Os")])
-def test_llvms_release_mode_decides_as_the_policies_in_the_box(
+@pytest.mark.parametrize(("major", "policy", "level"), [(22, "inline-oz-fast", "Oz"), (19, "inline-os-fast", "Os")])
+def test_llvms_release_mode_decides_as_the_bundled_policies(
     major: int, policy: str, level: str, tmp_path: Path
 ) -> None:
-    """On real decisions, where clang's own choice is what the header makes of the estimated cost."""
+    """The labelled decisions are real; the header replaces clang's own decision by the estimated cost."""
     network = exported_network(policy)
     rows = labelled(level, network.features)
-    choice = clangs_choice(policy, network.features)
-    names = tuple(name for name in network.features if choice is None or name != choice.feature)
+    rule = default_rule(policy, network.features)
+    names = tuple(name for name in network.features if rule is None or name != rule.feature)
     code = network_decision_code(policy, network)
     program = runner(major, release_header(code), names, tmp_path)
     found = answers(program, rows[:, [network.features.index(name) for name in names]])
     supposed = rows.copy()
-    if choice is not None:
-        own, cost = (network.features.index(name) for name in (choice.feature, choice.of))
-        supposed[:, own] = rows[:, cost] < choice.below
+    if rule is not None:
+        own, cost = (network.features.index(name) for name in (rule.feature, rule.cost))
+        supposed[:, own] = rows[:, cost] < rule.threshold
     assert found == (network(supposed.astype(np.float32))[:, 0] > 0).tolist()
     real = network(rows.astype(np.float32))[:, 0] > 0
     assert 0.05 < real.mean() < 0.95
-    # How far clang's choice is what it is taken to be: 20 of 49,199 at -Oz, 78 of 62,525 at -Os.
+    # The replacement changes 20 of 49,199 decisions at -Oz, and 78 of 62,525 at -Os.
     assert np.not_equal(found, real).mean() < 0.005
 
 
 @pytest.mark.timeout(600)
-def test_an_llvm_that_gives_clangs_choice_is_listened_to(tmp_path: Path) -> None:
-    network = exported_network("inline-os")
+def test_an_llvm_that_computes_clangs_own_decision_is_used(tmp_path: Path) -> None:
+    network = exported_network("inline-os-fast")
     rows = labelled("Os", network.features)
-    code = network_decision_code("inline-os", network)
+    code = network_decision_code("inline-os-fast", network)
     program = runner(22, release_header(code), network.features, tmp_path)
     assert answers(program, rows) == (network(rows.astype(np.float32))[:, 0] > 0).tolist()
 
 
-def test_a_policy_outside_the_box_that_reads_clangs_choice_needs_a_level() -> None:
-    with pytest.raises(PolicyError, match=r"say with --level.*mlgo-gym train clone --expert default"):
+def test_a_policy_of_clangs_own_decision_that_is_not_bundled_needs_a_level() -> None:
+    with pytest.raises(PolicyError, match=r"with --level.*mlgo-gym train clone --expert default"):
         release_header(decision_code("default"))
     header = release_header(decision_code("default"), "Os")
     assert "Features[0] = Features[1] < 50;" in header
     assert '"feed_inlining_default", "feed_cost_estimate"' in header
-    with pytest.raises(PolicyError, match="one of Oz, Os, found 'O2'"):
+    with pytest.raises(PolicyError, match="expected a level of Oz, Os, got 'O2'"):
         release_header(decision_code("default"), "O2")
 
 
-def test_a_policy_that_does_not_read_it_needs_none() -> None:
+def test_other_policies_need_no_level() -> None:
     assert "inlining_default" not in release_header(decision_code("threshold:20"))
 
 

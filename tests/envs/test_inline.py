@@ -20,14 +20,14 @@ from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import ActionError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.compiled import Compiled
+from mlgo_gym.session.protocol.connection import CompileResult
 from mlgo_gym.tasks.measurement import Measurement
-from tests.conftest import MakeBitcode
+from tests.conftest import MakeBitcode, clang_argument
 from tests.fakes.drive import Step, play
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-METRICS = ("text", "llvm-size", "object")
+METRICS = ("text", "llvm_size", "object")
 FEATURES = 38
 
 
@@ -37,7 +37,7 @@ def objects(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     kept: list[bytes] = []
     measure = Measurement.of
 
-    def keep(compiled: Compiled) -> Measurement:
+    def keep(compiled: CompileResult) -> Measurement:
         kept.append(compiled.object_bytes)
         return measure(compiled)
 
@@ -50,10 +50,6 @@ def env(calls: Path) -> Iterator[InlineEnv]:
     made = InlineEnv(corpus=str(calls))
     yield made
     made.close()
-
-
-def clang(toolchain: Toolchain) -> str:
-    return "bundled" if toolchain.bundled else toolchain.command[0]
 
 
 def text(data: bytes) -> list[bytes]:
@@ -69,7 +65,7 @@ def test_clangs_own_choices_give_the_text_of_plain_clang_byte_for_byte(
     any_toolchain: Toolchain, program: str, make_bitcode: MakeBitcode, objects: list[bytes], own_cache: Path
 ) -> None:
     bitcode = make_bitcode(program, compiler=any_toolchain)
-    steps = play(InlineEnv(corpus=str(bitcode), clang=clang(any_toolchain)))
+    steps = play(InlineEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain)))
     ours, plain = objects
     assert text(ours) == text(plain)
     assert steps[-1].reward == 0.0
@@ -87,7 +83,7 @@ def test_every_clang_says_what_it_would_do_itself(
     any_toolchain: Toolchain, make_bitcode: MakeBitcode, observation: str
 ) -> None:
     bitcode = make_bitcode("calls.c", compiler=any_toolchain)
-    env = InlineEnv(corpus=str(bitcode), clang=clang(any_toolchain), observation=observation)
+    env = InlineEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain), observation=observation)
     seen, info = env.reset()
     value = seen["inlining_default"] if observation == "dict" else seen[env.feature_names.index("inlining_default")]
     env.close()
@@ -99,14 +95,14 @@ def test_a_clang_that_overwrote_a_feature_with_its_choice_shows_nothing_there(
     any_toolchain: Toolchain, make_bitcode: MakeBitcode
 ) -> None:
     bitcode = make_bitcode("calls.c", compiler=any_toolchain)
-    env = InlineEnv(corpus=str(bitcode), clang=clang(any_toolchain), observation="dict")
+    env = InlineEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain), observation="dict")
     seen = [env.reset()[0], *(step.observation for step in play(env)[:-1])]
     counts = {int(observation["callee_basic_block_count"][0]) for observation in seen}
     overwritten = any_toolchain.version[0] < 21
     assert counts == {0} if overwritten else 0 not in counts
 
 
-# What is seen
+# Observations
 
 
 def test_the_features_are_those_of_the_compiler_by_name(env: InlineEnv) -> None:
@@ -138,7 +134,7 @@ def test_the_last_observation_is_nothing(calls: Path) -> None:
 
 def test_a_decision_is_shown_in_words(calls: Path) -> None:
     env = InlineEnv(corpus=str(calls), render_mode="ansi")
-    assert env.render() == "no decision waits: no episode has begun"
+    assert env.render() == "no decision is pending: no episode is started"
     env.reset()
     shown = env.render()
     assert shown is not None
@@ -159,7 +155,7 @@ def test_a_decision_is_shown_in_words(calls: Path) -> None:
     assert re.match(r"calls is compiled, after \d+ decisions\n", last)
     assert re.search(r"than clang alone$", last)
     env.close()
-    assert env.render() == "no decision waits: no episode has begun"
+    assert env.render() == "no decision is pending: no episode is started"
 
 
 def test_without_a_render_mode_nothing_is_shown(env: InlineEnv) -> None:
@@ -205,9 +201,9 @@ def play_first(env: InlineEnv, action: Any) -> list[Step]:
 def test_a_strict_environment_raises_and_waits_for_a_legal_action(calls: Path, action: Any) -> None:
     env = InlineEnv(corpus=str(calls), strict=True)
     env.reset()
-    with pytest.raises(ActionError, match=r"is not legal at this decision; legal are Discrete\(2\)"):
+    with pytest.raises(ActionError, match=r"expected a legal action among Discrete\(2\), got"):
         env.step(action)
-    assert env.step(1)[4]["decision"] == 1
+    assert env.step(1)[4]["decision_index"] == 1
     env.close()
 
 
@@ -216,9 +212,9 @@ def test_a_strict_environment_raises_and_waits_for_a_legal_action(calls: Path, a
 def test_what_is_no_action_raises_and_an_action_is_waited_for(calls: Path, action: Any, strict: bool) -> None:
     env = InlineEnv(corpus=str(calls), strict=strict)
     env.reset()
-    with pytest.raises(ActionError, match=r"an action was wanted, an element of Discrete\(2\); found"):
+    with pytest.raises(ActionError, match=r"expected an action, an element of Discrete\(2\), got"):
         env.step(action)
-    assert env.step(1)[4]["decision"] == 1
+    assert env.step(1)[4]["decision_index"] == 1
     env.close()
 
 
@@ -234,7 +230,7 @@ def test_clang_echoes_what_it_received_where_that_is_wanted(
     any_toolchain: Toolchain, make_bitcode: MakeBitcode
 ) -> None:
     bitcode = make_bitcode("calls.c", compiler=any_toolchain)
-    env = InlineEnv(corpus=str(bitcode), clang=clang(any_toolchain), echo_reply=True)
+    env = InlineEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain), compile_options={"echo_reply": True})
     steps = play(env, [0, 1] * 10)
     heard = re.findall(r"inlining_decision: (\d)", steps[-1].info["stderr"])
     assert heard == [str(number % 2) for number in range(len(steps))]
@@ -279,19 +275,19 @@ def test_rewards_compare_the_measured_size_with_that_of_plain_clang(
 def test_the_last_info_has_every_size(calls: Path, measured: tuple[bytes, bytes], tmp_path: Path) -> None:
     info = play(InlineEnv(corpus=str(calls)), 0)[-1].info
     for label, data in (("", measured[0]), ("baseline_", measured[1])):
-        found = [info[f"{label}{key}"] for key in ("text_size", "llvm_size", "object_size")]
+        found = [info[f"{label}{key}"] for key in ("text", "llvm_size", "object")]
         assert found == [size(metric, data, tmp_path) for metric in METRICS]
 
 
 def test_info_has_these_keys_and_no_others(env: InlineEnv) -> None:
     _, info = env.reset()
-    assert set(info) == {"module", "context", "decision", "default_action"}
+    assert set(info) == {"module", "context", "decision_index", "default_action"}
     assert (info["module"], info["context"]) == ("calls", "")
-    sizes = {f"{label}{key}" for label in ("", "baseline_") for key in ("text_size", "llvm_size", "object_size")}
+    sizes = {f"{label}{key}" for label in ("", "baseline_") for key in ("text", "llvm_size", "object")}
     assert set(play(env)[-1].info) == {"module", "decisions", "handed_over", "reduction"} | sizes
 
 
 def test_the_baseline_is_a_plain_compile_with_the_same_flags(env: InlineEnv) -> None:
     info = play(env, 0)[-1].info
     compilation = env.compilation(env.corpus.module("calls"))
-    assert info["baseline_text_size"] == measure_baseline(compilation, 30).named_sizes()["text_size"]
+    assert info["baseline_text"] == measure_baseline(compilation, 30).sizes_by_metric()["text"]

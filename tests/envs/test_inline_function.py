@@ -34,12 +34,12 @@ def recursive(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_an_episode_has_the_decisions_of_its_function_alone(bitcode: Path) -> None:
-    whole = InlineEnv(corpus=str(bitcode), contexts=True)
+    whole = InlineEnv(corpus=str(bitcode), credit=True)
     places = []
     _, info = whole.reset(seed=0)
     ended = False
     while not ended:
-        places.append((info["context"], info["visit"], info["position"]))
+        places.append(info["site"])
         _, _, ended, _, info = whole.step(info["default_action"])
     whole.close()
     env = InlineEnv(corpus=str(bitcode), scope="function", reward="bytes", credit=True)
@@ -47,7 +47,7 @@ def test_an_episode_has_the_decisions_of_its_function_alone(bitcode: Path) -> No
         _, info = env.reset(options={"module": "families", "function": function})
         found, ended = [], False
         while not ended:
-            found.append((info["context"], info["visit"], info["position"]))
+            found.append(info["site"])
             _, reward, ended, _, info = env.step(info["default_action"])
         assert found == [place for place in places if place[0] == function]
         assert len(found) == count == info["decisions"] == len(info["credit"])
@@ -64,7 +64,7 @@ def test_the_reward_is_what_its_decisions_moved(bitcode: Path) -> None:
         ended = False
         while not ended:
             _, reward, ended, _, info = env.step(1 - info["default_action"])
-        assert reward == info["saved"] == info["baseline_text_size"] - info["text_size"]
+        assert reward == info["saved"] == info["baseline_text"] - info["text"]
         assert sum(info["credit"]) == pytest.approx(reward)
         rewards.append(reward)
     assert len(set(rewards)) > 3
@@ -105,8 +105,8 @@ def test_a_fork_is_of_the_same_function(bitcode: Path) -> None:
     env = InlineEnv(corpus=str(bitcode), scope="function", reward="bytes", credit=True)
     _, info = env.reset(options={"module": "families", "function": "clipped"})
     ends = []
-    with env.fork() as twin:
-        for each in (env, twin):
+    with env.fork() as copied:
+        for each in (env, copied):
             ended, last = False, info
             while not ended:
                 _, reward, ended, _, last = each.step(1)

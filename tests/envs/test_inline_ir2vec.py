@@ -9,23 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlgo_gym.attribution.inline_compile import run_inline_compile
 from mlgo_gym.envs import InlineEnv, InlineIR2VecEnv
 from mlgo_gym.envs.inline_ir2vec import OLDEST_CLANG
-from mlgo_gym.episode.placed_compile import compile_placed
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.ir2vec import ENTITIES, OPCODES, one_hot_vocabulary
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.conftest import MakeBitcode
+from tests.conftest import MakeBitcode, clang_argument
 from tests.fakes.drive import play
 from tests.textual_ir import instructions, opcodes, predicates
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 DIMENSIONS = 110
-
-
-def clang(toolchain: Toolchain) -> str:
-    return "bundled" if toolchain.bundled else toolchain.command[0]
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +44,7 @@ def before_the_first_question(bitcode: Path, toolchain: Toolchain) -> str:
 def test_the_embeddings_are_histograms_of_both_functions(able: Toolchain, make_bitcode: MakeBitcode) -> None:
     bitcode = make_bitcode("histogram.ll", compiler=able)
     text = before_the_first_question(bitcode, able)
-    env = InlineIR2VecEnv(corpus=str(bitcode), clang=clang(able))
+    env = InlineIR2VecEnv(corpus=str(bitcode), clang=clang_argument(able))
     observation, _ = env.reset()
     env.close()
     seen = dict(zip(env.feature_names, observation.tolist(), strict=True))
@@ -66,7 +62,7 @@ def test_the_embeddings_are_histograms_of_both_functions(able: Toolchain, make_b
 
 
 def test_the_caller_grows_by_what_is_inlined(able: Toolchain, make_bitcode: MakeBitcode) -> None:
-    env = InlineIR2VecEnv(corpus=str(make_bitcode("histogram.ll", compiler=able)), clang=clang(able))
+    env = InlineIR2VecEnv(corpus=str(make_bitcode("histogram.ll", compiler=able)), clang=clang_argument(able))
     calls, loads = (env.feature_names.index(f"caller_opcode_{name}") for name in ("Call", "Load"))
     before, _ = env.reset()
     after, *_ = env.step(1)
@@ -77,7 +73,7 @@ def test_the_caller_grows_by_what_is_inlined(able: Toolchain, make_bitcode: Make
 
 def test_all_else_is_as_in_the_environment_without_embeddings(able: Toolchain, make_bitcode: MakeBitcode) -> None:
     bitcode = str(make_bitcode("calls.c", compiler=able))
-    more, plain = (kind(corpus=bitcode, clang=clang(able)) for kind in (InlineIR2VecEnv, InlineEnv))
+    more, plain = (kind(corpus=bitcode, clang=clang_argument(able)) for kind in (InlineIR2VecEnv, InlineEnv))
     columns = [more.feature_names.index(name) for name in plain.feature_names]
     first, second = more.reset(), plain.reset()
     np.testing.assert_array_equal(first[0][columns], second[0])
@@ -128,7 +124,10 @@ def test_a_vocabulary_of_ones_own_decides_length_and_unit(tmp_path: Path, calls:
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [({"Opcodes": {}}, r"it lacks \['Types', 'Arguments'\]"), ([1], r"it lacks \['Opcodes', 'Types', 'Arguments'\]")],
+    [
+        ({"Opcodes": {}}, r"got one without \['Types', 'Arguments'\]"),
+        ([1], r"got one without \['Opcodes', 'Types', 'Arguments'\]"),
+    ],
     ids=["sections", "list"],
 )
 def test_what_is_no_vocabulary_is_refused(tmp_path: Path, content: Any, complaint: str) -> None:
@@ -152,13 +151,13 @@ def test_an_older_clang_is_refused_with_the_reason(any_toolchain: Toolchain) -> 
     if any_toolchain.version[0] >= OLDEST_CLANG:
         pytest.skip(f"clang {any_toolchain.version_text} can do it")
     with pytest.raises(
-        ToolchainError, match=r"embeddings need clang 22 or newer; .* use mlgo/Inline-v0, or the bundled"
+        ToolchainError, match=r"expected clang 22 or newer for embeddings, got .*; use mlgo/Inline-v0, or the bundled"
     ):
-        InlineIR2VecEnv(clang=clang(any_toolchain))
+        InlineIR2VecEnv(clang=clang_argument(any_toolchain))
 
 
 def test_the_callee_of_each_decision_is_known(make_bitcode: MakeBitcode) -> None:
     env = InlineIR2VecEnv(corpus=str(make_bitcode("calls.c")))
-    placed = compile_placed(env.compilation(env.corpus[0]), env.task, lambda _: 1, 60.0)
+    placed = run_inline_compile(env.compilation(env.corpus[0]), env.task, lambda _: 1, 60.0)
     assert len(placed.decisions) > 5
-    assert all(decision.callee and decision.component for decision in placed.decisions)
+    assert all(decision.callee and decision.context for decision in placed.decisions)

@@ -58,7 +58,7 @@ def test_it_is_a_vector_environment(calls: Path) -> None:
 def test_its_manual_page_has_its_tables_and_arguments() -> None:
     text = page(NAME)
     assert "| `callee_basic_block_count` | int64 | (1,) | the callee's blocks | 17 |\n\nThat is all.\n" in text
-    assert "| `bias` | `0.0` | what is added to nothing |" in text
+    assert "| `bias` | `0.0` | A number that nothing uses. |" in text
 
 
 def test_its_policies_have_names(calls: Path) -> None:

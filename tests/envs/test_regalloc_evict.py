@@ -16,10 +16,10 @@ from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
 from mlgo_gym.llvm.allocation_record import CostWeights
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.compiled import Compiled
+from mlgo_gym.session.protocol.connection import CompileResult
 from mlgo_gym.tasks.measurement import Measurement
 from tests.allocation import costs, counts, totals
-from tests.conftest import MakeBitcode
+from tests.conftest import MakeBitcode, clang_argument
 from tests.fakes.drive import Step, play
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -44,12 +44,12 @@ def env(spills: str) -> Iterator[RegAllocEvictEnv]:
 
 
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Compiled]:
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[CompileResult]:
     """The compiles that are measured, as they come: the agent's, then, if it was not known, the baseline's."""
-    kept: list[Compiled] = []
+    kept: list[CompileResult] = []
     measure = Measurement.of
 
-    def keep(one: Compiled) -> Measurement:
+    def keep(one: CompileResult) -> Measurement:
         kept.append(one)
         return measure(one)
 
@@ -57,12 +57,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Compiled]:
     return kept
 
 
-def clang(toolchain: Toolchain) -> str:
-    return "bundled" if toolchain.bundled else toolchain.command[0]
-
-
 def choose(env: RegAllocEvictEnv, decisions: int, seed: int, legal: bool) -> list[Step]:
-    """Answer so many decisions, episode after episode, with random legal or illegal columns."""
+    """Answer `decisions` questions, episode after episode, with random legal or illegal columns."""
     generator = np.random.default_rng(seed)
     steps: list[Step] = []
     while len(steps) < decisions:
@@ -78,7 +74,7 @@ def choose(env: RegAllocEvictEnv, decisions: int, seed: int, legal: bool) -> lis
     return steps
 
 
-# What is seen
+# Observations
 
 
 def test_the_spaces_come_from_the_header_of_33_columns(env: RegAllocEvictEnv) -> None:
@@ -165,7 +161,7 @@ def test_a_decision_is_shown_in_words(spills: str) -> None:
 
 def test_illegal_columns_never_reach_clang(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     bitcode = make_bitcode("spills.c", compiler=any_toolchain)
-    env = RegAllocEvictEnv(corpus=str(bitcode), clang=clang(any_toolchain))
+    env = RegAllocEvictEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain))
     expected = play(env)[-1].info
     steps = choose(env, 700, 1, legal=False)
     assert all(step.info["illegal_action"] for step in steps)
@@ -184,7 +180,7 @@ def test_what_is_no_column_is_replaced_by_the_default_and_said(env: RegAllocEvic
 def test_a_strict_environment_refuses_what_is_no_column(spills: str, action: Any) -> None:
     env = RegAllocEvictEnv(corpus=spills, strict=True)
     _, info = env.reset()
-    with pytest.raises(ActionError, match=r"not legal at this decision; legal are \[\d+, "):
+    with pytest.raises(ActionError, match=r"expected a legal action among \[\d+, "):
         env.step(action)
     assert "illegal_action" not in env.step(info["default_action"])[4]
     env.close()
@@ -195,7 +191,7 @@ def test_a_strict_environment_refuses_what_is_no_column(spills: str, action: Any
 def test_what_is_no_action_raises_and_an_action_is_waited_for(spills: str, action: Any, strict: bool) -> None:
     env = RegAllocEvictEnv(corpus=spills, strict=strict)
     _, info = env.reset()
-    with pytest.raises(ActionError, match=r"an action was wanted, an element of Discrete\(\d+\); found"):
+    with pytest.raises(ActionError, match=r"expected an action, an element of Discrete\(\d+\), got"):
         env.step(action)
     assert "illegal_action" not in env.step(info["default_action"])[4]
     env.close()
@@ -206,26 +202,24 @@ def test_a_strict_environment_refuses_a_masked_column_and_names_the_legal_ones(s
     _, info = env.reset()
     masked = int(np.flatnonzero(info["action_mask"] == 0)[0])
     legal = np.flatnonzero(info["action_mask"]).tolist()
-    with pytest.raises(
-        ActionError, match=re.escape(f"action {masked} is not legal at this decision; legal are {legal}")
-    ):
+    with pytest.raises(ActionError, match=re.escape(f"expected a legal action among {legal}, got {masked}")):
         env.step(masked)
     env.close()
 
 
 def test_random_legal_columns_never_fail(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     bitcode = make_bitcode("spills.c", compiler=any_toolchain)
-    steps = choose(RegAllocEvictEnv(corpus=str(bitcode), clang=clang(any_toolchain)), 700, 2, legal=True)
+    steps = choose(RegAllocEvictEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain)), 700, 2, legal=True)
     assert not any(step.truncated or "illegal_action" in step.info for step in steps)
     ends = [step.info for step in steps if step.terminated]
     assert all(info["spill_cost"] != info["baseline_spill_cost"] for info in ends)
 
 
 def test_the_default_choices_allocate_straight_code_as_clang_does(
-    any_toolchain: Toolchain, make_bitcode: MakeBitcode, compiled: list[Compiled], own_cache: Path
+    any_toolchain: Toolchain, make_bitcode: MakeBitcode, compiled: list[CompileResult], own_cache: Path
 ) -> None:
     bitcode = make_bitcode("pressure.c", compiler=any_toolchain)
-    steps = play(RegAllocEvictEnv(corpus=str(bitcode), clang=clang(any_toolchain)))
+    steps = play(RegAllocEvictEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain)))
     ours, plain = compiled
     assert ours.object_bytes == plain.object_bytes
     assert steps[-1].reward == 0.0
@@ -235,10 +229,10 @@ def test_the_default_choices_allocate_straight_code_as_clang_does(
 
 
 def test_the_costs_are_those_of_clangs_record(
-    any_toolchain: Toolchain, make_bitcode: MakeBitcode, compiled: list[Compiled], own_cache: Path
+    any_toolchain: Toolchain, make_bitcode: MakeBitcode, compiled: list[CompileResult], own_cache: Path
 ) -> None:
     bitcode = make_bitcode("spills.c", compiler=any_toolchain)
-    info = play(RegAllocEvictEnv(corpus=str(bitcode), clang=clang(any_toolchain)), -1)[-1].info
+    info = play(RegAllocEvictEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain)), -1)[-1].info
     for prefix, one in zip(("", "baseline_"), compiled, strict=True):
         expected = costs(one.optimization_record, CostWeights())
         assert {"straight", "looping"} <= set(expected)
@@ -251,9 +245,9 @@ def test_the_costs_are_those_of_clangs_record(
         assert totals(info, prefix) == pytest.approx((info[f"{prefix}spill_cost"], info[f"{prefix}spill_count"]))
 
 
-@pytest.mark.parametrize("metric", ["spill_cost", "spill_count", "text_size", "llvm_size", "object_size"])
+@pytest.mark.parametrize("metric", ["spill_cost", "spill_count", "text", "llvm_size", "object"])
 def test_each_metric_can_be_the_reward_relative_to_plain_clang(spills: str, metric: str) -> None:
-    step = choose(RegAllocEvictEnv(corpus=spills, reward=metric), 1, 3, legal=True)[-1]
+    step = choose(RegAllocEvictEnv(corpus=spills, metric=metric), 1, 3, legal=True)[-1]
     ours, plain = step.info[metric], step.info[f"baseline_{metric}"]
     assert ours != plain
     assert step.reward == pytest.approx(1 - ours / plain)
@@ -267,14 +261,11 @@ def test_the_weighted_cost_is_rewarded_unless_told_otherwise(spills: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["spill", "reload", "folded_reload", "copy"])
-def test_each_weight_is_an_argument(spills: str, kind: str, compiled: list[Compiled], own_cache: Path) -> None:
-    weights = {f"{name}_weight": 2.0 * (name == kind) for name in ("spill", "reload", "folded_reload", "copy")}
-    env = RegAllocEvictEnv(corpus=spills, **weights)  # type: ignore[arg-type]
+def test_each_weight_is_an_argument(spills: str, kind: str, compiled: list[CompileResult], own_cache: Path) -> None:
+    weights = {name: 2.0 * (name == kind) for name in ("spill", "reload", "folded_reload", "copy")}
+    env = RegAllocEvictEnv(corpus=spills, cost_weights=weights)
     info = choose(env, 1, 3, legal=True)[-1].info
-    expected = costs(
-        compiled[0].optimization_record,
-        CostWeights(**{name.removesuffix("_weight"): value for name, value in weights.items()}),
-    )
+    expected = costs(compiled[0].optimization_record, CostWeights(**weights))
     assert info["spill_cost"] == pytest.approx(sum(expected.values()))
     assert info["spill_cost"] > 0 or kind == "folded_reload"
 
@@ -296,7 +287,7 @@ def test_an_episode_can_be_one_functions_decisions(spills: str) -> None:
     decisions = 0
     while "default_action" in info:
         assert info["context"] == "straight"
-        assert info["decision"] == decisions
+        assert info["decision_index"] == decisions
         decisions += 1
         *_, info = env.step(info["default_action"])
     assert info["context"] == "straight"
@@ -314,7 +305,7 @@ def evict_nothing(env: RegAllocEvictEnv, function: str) -> Step:
 
 
 def test_only_that_function_is_rewarded_and_no_other_changes(
-    spills: str, compiled: list[Compiled], own_cache: Path
+    spills: str, compiled: list[CompileResult], own_cache: Path
 ) -> None:
     default = play(RegAllocEvictEnv(corpus=spills))[-1].info
     step = evict_nothing(function_env(spills), "looping")
@@ -325,7 +316,7 @@ def test_only_that_function_is_rewarded_and_no_other_changes(
     assert row["spill_cost"] != everywhere["looping"]["spill_cost"]
     assert step.info["spill_cost"] == row["spill_cost"]
     assert step.reward == pytest.approx(1 - row["spill_cost"] / row["baseline_spill_cost"])
-    evict_nothing(function_env(spills, reward="text_size"), "looping")
+    evict_nothing(function_env(spills, metric="text"), "looping")
     ours = costs(compiled[-1].optimization_record, CostWeights())
     assert ours["looping"] == pytest.approx(row["spill_cost"])
     assert ours["straight"] == pytest.approx(everywhere["straight"]["spill_cost"])
@@ -336,9 +327,9 @@ def test_an_episode_that_ends_with_its_function_tells_what_a_whole_compile_tells
     spills: str, function: str
 ) -> None:
     ours = evict_nothing(function_env(spills), function)
-    whole = evict_nothing(function_env(spills, reward="text_size"), function)
+    whole = evict_nothing(function_env(spills, metric="text"), function)
     assert ours.reward == pytest.approx(1 - whole.info["spill_cost"] / whole.info["baseline_spill_cost"])
-    sizes = {f"{label}{name}_size" for label in ("", "baseline_") for name in ("text", "llvm", "object")}
+    sizes = {f"{label}{name}" for label in ("", "baseline_") for name in ("text", "llvm_size", "object")}
     assert {*whole.info} - {*ours.info} == sizes
     assert ours.info == {name: value for name, value in whole.info.items() if name not in sizes} | {
         "reduction": ours.reward
@@ -356,16 +347,16 @@ def test_functions_are_sampled_among_those_with_decisions(spills: str) -> None:
 def test_a_function_without_decisions_cannot_be_chosen(spills: str) -> None:
     env = function_env(spills)
     for name in ("easy", "no_such_function"):
-        with pytest.raises(CorpusError, match=f"function '{name}' of module 'spills' .* has no eviction decision"):
+        with pytest.raises(CorpusError, match=f"expected a decision on eviction in function '{name}' of .*, got none"):
             env.reset(options={"module": "spills", "function": name})
     assert env.reset(options={"module": "spills"})[1]["context"] in ("straight", "looping")
     env.close()
 
 
 def test_a_function_is_chosen_with_its_module_and_in_that_scope_only(spills: str, env: RegAllocEvictEnv) -> None:
-    with pytest.raises(MlgoError, match='the option "function" needs'):
+    with pytest.raises(MlgoError, match='with the option "function", got'):
         env.reset(options={"module": "spills", "function": "straight"})
-    with pytest.raises(MlgoError, match='the option "function" needs'):
+    with pytest.raises(MlgoError, match='with the option "function", got'):
         function_env(spills).reset(options={"function": "straight"})
 
 
@@ -373,7 +364,9 @@ def test_a_function_is_chosen_with_its_module_and_in_that_scope_only(spills: str
 
 
 def test_an_episode_is_the_same_with_and_without_optimising_once(spills: str) -> None:
-    once, full = (play(RegAllocEvictEnv(corpus=spills, preoptimize=way), -1) for way in (True, False))
+    once, full = (
+        play(RegAllocEvictEnv(corpus=spills, compile_options={"preoptimize": way}), -1) for way in (True, False)
+    )
     assert len(once) == len(full)
     for ours, theirs in zip(once, full, strict=True):
         assert ours.reward == theirs.reward
@@ -383,6 +376,9 @@ def test_an_episode_is_the_same_with_and_without_optimising_once(spills: str) ->
 
 
 def test_modules_can_be_verified_at_first_use(spills: str) -> None:
-    assert play(RegAllocEvictEnv(corpus=spills, verify_preoptimized=True))[-1].terminated
-    with pytest.raises(MlgoError, match="verify_preoptimized=True needs preoptimize=True"):
-        RegAllocEvictEnv(corpus=spills, preoptimize=False, verify_preoptimized=True)
+    assert play(RegAllocEvictEnv(corpus=spills, compile_options={"verify_preoptimized": True}))[-1].terminated
+    with pytest.raises(MlgoError, match="expected preoptimize=True with verify_preoptimized=True"):
+        RegAllocEvictEnv(
+            corpus=spills,
+            compile_options={"preoptimize": False, "verify_preoptimized": True},
+        )

@@ -18,8 +18,8 @@ from mlgo_gym.envs import RegAllocPriorityEnv
 from mlgo_gym.envs.regalloc_priority import SCALE, size_order
 from mlgo_gym.errors import ActionError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.tasks.feature_reference import stage_names
-from tests.conftest import MakeBitcode
+from mlgo_gym.tasks.feature_table import stage_names
+from tests.conftest import MakeBitcode, clang_argument
 from tests.fakes.drive import play
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -47,11 +47,7 @@ def env(spills: str) -> Iterator[RegAllocPriorityEnv]:
     made.close()
 
 
-def clang(toolchain: Toolchain) -> str:
-    return "bundled" if toolchain.bundled else toolchain.command[0]
-
-
-# What is seen
+# Observations
 
 
 def test_three_features_are_seen_and_one_number_is_wanted(env: RegAllocPriorityEnv) -> None:
@@ -88,7 +84,7 @@ def test_what_must_not_be_spilled_has_a_finite_weight_beyond_all_others(env: Reg
 
 def test_every_clang_names_the_stages_as_it_numbers_them(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     bitcode = make_bitcode("spills.c", compiler=any_toolchain)
-    env = RegAllocPriorityEnv(corpus=str(bitcode), clang=clang(any_toolchain), render_mode="ansi")
+    env = RegAllocPriorityEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain), render_mode="ansi")
     observation, info = env.reset()
     shown = set()
     while "default_action" in info:
@@ -101,7 +97,7 @@ def test_every_clang_names_the_stages_as_it_numbers_them(any_toolchain: Toolchai
     env.close()
     done = stage_names(any_toolchain.version[0]).index("done")
     assert done == (5 if any_toolchain.version[0] >= 21 else 6)
-    # What is spilled leaves behind live ranges of an instruction each, which are done and cannot be spilled again.
+    # Spilling leaves live ranges of one instruction each; they are done and cannot be spilled again.
     assert (done, "done", True) in shown
     assert {name for _, name, _ in shown} == {"assign", "split", "split2", "spill", "done"}
 
@@ -133,7 +129,7 @@ def test_clang_receives_the_priority_as_float32(spills: str, action: Any) -> Non
 
 
 def test_clang_says_that_it_received_the_priority(spills: str) -> None:
-    env = RegAllocPriorityEnv(corpus=spills, echo_reply=True)
+    env = RegAllocPriorityEnv(corpus=spills, compile_options={"echo_reply": True})
     stderr = play(env, 0.75)[-1].info["stderr"]
     assert {float(number) for number in re.findall(r"\d[\d.e+]*", stderr)} == {0.75 * SCALE}
 
@@ -148,7 +144,7 @@ def test_a_number_outside_the_space_is_replaced_and_said(env: RegAllocPriorityEn
 def test_a_strict_environment_refuses_a_number_outside_the_space(spills: str, action: Any) -> None:
     env = RegAllocPriorityEnv(corpus=spills, strict=True)
     env.reset()
-    with pytest.raises(ActionError, match=r"not legal at this decision; legal are Box\(0\.0, 1\.0"):
+    with pytest.raises(ActionError, match=r"expected a legal action among Box\(0\.0, 1\.0"):
         env.step(action)
     assert "illegal_action" not in env.step(0.5)[4]
     env.close()
@@ -159,7 +155,7 @@ def test_a_strict_environment_refuses_a_number_outside_the_space(spills: str, ac
 def test_what_is_no_number_raises_and_one_is_waited_for(spills: str, action: Any, strict: bool) -> None:
     env = RegAllocPriorityEnv(corpus=spills, strict=strict)
     env.reset()
-    with pytest.raises(ActionError, match=r"an action was wanted, an element of Box\(0\.0, 1\.0.*; found"):
+    with pytest.raises(ActionError, match=r"expected an action, an element of Box\(0\.0, 1\.0.*, got"):
         env.step(action)
     assert "illegal_action" not in env.step(0.5)[4]
     env.close()
@@ -167,7 +163,7 @@ def test_what_is_no_number_raises_and_one_is_waited_for(spills: str, action: Any
 
 def test_random_priorities_never_fail_and_matter(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     bitcode = make_bitcode("spills.c", compiler=any_toolchain)
-    env = RegAllocPriorityEnv(corpus=str(bitcode), clang=clang(any_toolchain))
+    env = RegAllocPriorityEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain))
     env.action_space.seed(0)
     costs = set()
     for _ in range(3):
@@ -185,7 +181,9 @@ def test_random_priorities_never_fail_and_matter(any_toolchain: Toolchain, make_
 
 def test_the_order_of_sizes_comes_near_plain_clang(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     bitcode = make_bitcode("spills.c", compiler=any_toolchain)
-    by_size, reversed_order = (RegAllocPriorityEnv(corpus=str(bitcode), clang=clang(any_toolchain)) for _ in range(2))
+    by_size, reversed_order = (
+        RegAllocPriorityEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain)) for _ in range(2)
+    )
     reward = play(by_size)[-1].reward
     _, info = reversed_order.reset()
     while "default_action" in info:
@@ -198,9 +196,9 @@ def test_the_order_of_sizes_comes_near_plain_clang(any_toolchain: Toolchain, mak
 # Rewards and scope
 
 
-@pytest.mark.parametrize("metric", ["spill_cost", "spill_count", "text_size"])
+@pytest.mark.parametrize("metric", ["spill_cost", "spill_count", "text"])
 def test_each_metric_can_be_the_reward(spills: str, metric: str) -> None:
-    step = play(RegAllocPriorityEnv(corpus=spills, reward=metric), 0.5)[-1]
+    step = play(RegAllocPriorityEnv(corpus=spills, metric=metric), 0.5)[-1]
     assert step.info[metric] != step.info[f"baseline_{metric}"]
     assert step.reward == pytest.approx(1 - step.info[metric] / step.info[f"baseline_{metric}"])
 
@@ -209,7 +207,8 @@ def test_weights_are_arguments(spills: str) -> None:
     plain, doubled = (
         play(
             RegAllocPriorityEnv(
-                corpus=spills, spill_weight=factor, reload_weight=4 * factor, copy_weight=0.0, folded_reload_weight=0.0
+                corpus=spills,
+                cost_weights={"spill": factor, "reload": 4 * factor, "copy": 0.0, "folded_reload": 0.0},
             ),
             0.5,
         )[-1].info

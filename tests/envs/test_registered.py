@@ -1,4 +1,4 @@
-"""What holds for every registered environment."""
+"""Properties of every registered environment."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make(name: str, any_task: str, **options: Any) -> gym.Env[Any, Any]:
 
 def test_it_is_registered_under_our_namespace_and_nothing_else_is(name: str) -> None:
     ours = {spec for spec in gym.registry if spec.startswith("mlgo/")}
-    assert ours == set(mlgo_gym.ENVIRONMENTS)
+    assert ours == {*mlgo_gym.ENVIRONMENTS, "mlgo/InlineBandit-v0"}
     assert name in ours
 
 
@@ -84,7 +84,7 @@ def test_a_pickled_copy_of_an_episode_under_way_begins_anew(name: str, any_task:
     env.close()
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", ["sync", pytest.param("async", marks=pytest.mark.slow)])
 def test_it_runs_in_gymnasiums_vector_environments(name: str, any_task: str, mode: str) -> None:
     resource_tracker.ensure_running()
     before = traces()
@@ -111,14 +111,15 @@ def test_it_runs_in_gymnasiums_vector_environments(name: str, any_task: str, mod
         envs.close()
     after = traces()
     # Python keeps descriptors of the memory that it shared with workers.
-    assert (after.children, after.scratch) == (before.children, before.scratch)
+    assert after.children <= before.children
+    assert after.scratch <= before.scratch
 
 
 @pytest.mark.usefixtures("nothing_is_left")
 def test_a_decision_is_shown_in_words(name: str, any_task: str) -> None:
     env = make(name, any_task, render_mode="ansi")
     _, info = env.reset()
-    shown = env.render()
+    shown: Any = env.render()
     assert isinstance(shown, str)
     assert "decision 0 of" in shown
     assert info["module"] in shown
@@ -142,7 +143,9 @@ def test_for_a_human_decisions_are_printed_as_they_come(
 
 @pytest.mark.usefixtures("nothing_is_left")
 def test_a_specification_survives_json(name: str, any_task: str) -> None:
-    env = make(name, any_task, max_decisions=2, extra_flags=["-mllvm", "-inline-threshold=0"], strict=True)
+    env = make(
+        name, any_task, max_decisions=2, compile_options={"extra_flags": ["-mllvm", "-inline-threshold=0"]}, strict=True
+    )
     assert env.spec is not None
     text = env.spec.to_json()
     json.loads(text)

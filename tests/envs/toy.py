@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import gymnasium as gym
-from gymnasium.utils import EzPickle
-from typing_extensions import Unpack
 
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.options import EnvOptions
+from mlgo_gym.episode.options import EnvironmentOptions, option
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.session.decision import Decision
-from mlgo_gym.tasks.feature_reference import Feature
-from mlgo_gym.tasks.feature_table import FeatureTable
+from mlgo_gym.session.protocol.decision import Decision
+from mlgo_gym.tasks.feature_table import Feature, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.tasks.task import Task
 from mlgo_gym.vector_env import CompilerVectorEnv
@@ -72,7 +70,6 @@ class ToyTask(Task):
             "Toy", "Of the call.", (Feature("callee_basic_block_count", "the callee's blocks"),), "That is all."
         ),
     )
-    arguments: ClassVar[Mapping[str, str]] = {"bias": "what is added to nothing"}
     policies: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"small": SmallPolicy}
 
     def _bind(self, observation: str) -> None:
@@ -99,11 +96,18 @@ class ToyTask(Task):
 
     def describe(self, decision: Decision) -> list[tuple[str, str]]:
         """Return nothing but the number."""
-        return [("number", str(decision.number))]
+        return [("number", str(decision.site.index))]
 
     def name_action(self, action: Any) -> str:
         """Return an action in words."""
         return "do it" if action else "leave it"
+
+
+@dataclass(frozen=True, slots=True)
+class ToyOptions(EnvironmentOptions):
+    """The arguments of the toy environment."""
+
+    bias: float = option(0.0, "A number that nothing uses.")
 
 
 class ToyEnv(CompilerEnv):
@@ -119,10 +123,7 @@ class ToyEnv(CompilerEnv):
     """
 
     task_type = ToyTask
-
-    def __init__(self, *, bias: float = 0.0, **options: Unpack[EnvOptions]) -> None:
-        super().__init__(ToyTask(), **options)
-        EzPickle.__init__(self, bias=bias, **options)
+    options_type = ToyOptions
 
 
 class ToyVectorEnv(CompilerVectorEnv):

@@ -1,4 +1,4 @@
-"""What the compiler's own heuristic achieves: compiled once, whoever asks."""
+"""The baseline, the result of the compiler's own heuristic, is compiled once."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.compilation import Compilation, plan
+from mlgo_gym.corpus.commands.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.baseline import keep_baseline, known_baseline, measure_baseline
-from mlgo_gym.episode.decision_count import count_decisions, known_decisions
+from mlgo_gym.episode.decision_count import count, known_decisions
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
 from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.session.coroutine import run_blocking
 from mlgo_gym.tasks.measurement import Measurement
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -26,7 +27,7 @@ MEASURE = """
 import sys
 from pathlib import Path
 from mlgo_gym.episode.baseline import measure_baseline
-from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.llvm.toolchain import find_toolchain
 program, bitcode, *flags = sys.argv[1:]
@@ -61,7 +62,7 @@ def test_processes_share_what_one_of_them_measured(counted: tuple[Compilation, P
     compilation, starts = counted
     command = [sys.executable, "-c", MEASURE, compilation.toolchain.command[0], str(calls), *FLAGS]
     said = [int(subprocess.check_output(command)) for _ in range(2)]
-    assert said == [measure_baseline(compilation, 30).named_sizes()["text_size"]] * 2
+    assert said == [measure_baseline(compilation, 30).sizes_by_metric()["text"]] * 2
     assert starts.read_text() == "started\n"
 
 
@@ -102,5 +103,5 @@ def test_decisions_are_counted_once(counted: tuple[Compilation, Path]) -> None:
     task = InlineEnv(clang=compilation.toolchain.command[0]).task
     starts.write_text("")
     assert known_decisions(compilation, task) is None
-    assert [sum(count_decisions(compilation, task).values()) for _ in range(2)] == [9, 9]
+    assert [sum(run_blocking(count(compilation, task), 30).values()) for _ in range(2)] == [9, 9]
     assert starts.read_text() == "started\n"

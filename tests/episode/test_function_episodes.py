@@ -15,7 +15,7 @@ from mlgo_gym.episode import episode as episode_module
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.snapshot_support import snapshot_support
-from tests.conftest import MakeBitcode
+from tests.conftest import MakeBitcode, clang_argument
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -52,13 +52,13 @@ def test_every_function_is_told_as_a_whole_compile_tells_it(
 ) -> None:
     bitcode = str(make_bitcode(program))
     options: dict[str, Any] = {"corpus": bitcode, "scope": "function", "max_decisions": 60}
-    ours, whole = kind(**options), kind(**options, reward="relative", metric="text_size")
+    ours, whole = kind(**options), kind(**options, reward="relative", metric="text")
     rewards = set()
     for seed, function in enumerate(ours.decisions(ours.corpus[0])):
         reward, info = play(ours, function, seed)
         _, wanted = play(whole, function, seed)
-        assert "text_size" in wanted
-        assert "text_size" not in info
+        assert "text" in wanted
+        assert "text" not in info
         for name in ("spill_cost", "spill_count", "baseline_spill_cost", "functions", "decisions", "handed_over"):
             assert info[name] == wanted[name], (function, name)
         cost, baseline = wanted["spill_cost"], wanted["baseline_spill_cost"]
@@ -73,10 +73,10 @@ def test_every_function_is_told_as_a_whole_compile_tells_it(
 def test_every_installed_clang_tells_it(
     kind: Callable[..., CompilerEnv], make_bitcode: MakeBitcode, any_toolchain: Toolchain
 ) -> None:
-    clang = "bundled" if any_toolchain.bundled else any_toolchain.command[0]
+    clang = clang_argument(any_toolchain)
     bitcode = str(make_bitcode("spills.c", compiler=any_toolchain))
     ours, whole = (
-        kind(corpus=bitcode, clang=clang, scope="function", reward=reward) for reward in ("spill_cost", "text_size")
+        kind(corpus=bitcode, clang=clang, scope="function", metric=metric) for metric in ("spill_cost", "text")
     )
     info, wanted = (play(env, "looping")[1] for env in (ours, whole))
     assert info["functions"] == wanted["functions"]
@@ -86,7 +86,7 @@ def test_every_installed_clang_tells_it(
 
 
 def test_costs_are_kept_apart_where_the_function_before_spilled(spills: str) -> None:
-    env = RegAllocPriorityEnv(corpus=spills, scope="function", warm_resets=False)
+    env = RegAllocPriorityEnv(corpus=spills, scope="function", compile_options={"fork_resets": False})
     assert play(env, "easy")[1]["spill_cost"] == 0
     assert play(env, "looping")[1]["spill_cost"] > 0
     env.close()
@@ -95,7 +95,7 @@ def test_costs_are_kept_apart_where_the_function_before_spilled(spills: str) -> 
 @needs_snapshots
 @pytest.mark.parametrize("kind", KINDS)
 def test_whichever_clang_an_episode_starts_from_it_is_the_same(kind: Callable[..., CompilerEnv], spills: str) -> None:
-    cold = kind(corpus=spills, scope="function", warm_resets=False)
+    cold = kind(corpus=spills, scope="function", compile_options={"fork_resets": False})
     warm = kind(corpus=spills, scope="function")
     wanted = {function: play(cold, function) for function in ("straight", "looping")}
     methods = []
@@ -137,13 +137,13 @@ def test_many_at_once_are_rewarded_as_one_after_the_other(spills: str) -> None:
 def test_a_clang_that_does_not_tell_is_an_error_and_no_reward(spills: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(episode_module, "REMARK_FLAGS", ())
     env = RegAllocEvictEnv(corpus=spills, scope="function")
-    with pytest.raises(MlgoError, match="was to say what its register allocation cost"):
+    with pytest.raises(MlgoError, match="expected the costs of register allocation"):
         play(env, "straight")
     env.close()
 
 
 def test_a_size_is_the_reward_of_a_compile_that_goes_to_its_end(spills: str) -> None:
-    env = RegAllocEvictEnv(corpus=spills, scope="function", reward="text_size")
+    env = RegAllocEvictEnv(corpus=spills, scope="function", metric="text")
     reward, info = play(env, "looping")
-    assert reward == pytest.approx(1 - info["text_size"] / info["baseline_text_size"])
+    assert reward == pytest.approx(1 - info["text"] / info["baseline_text"])
     env.close()

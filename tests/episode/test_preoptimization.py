@@ -9,21 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.compilation import Compilation, plan
+from mlgo_gym.corpus.commands.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.episode.preoptimization import preoptimized, verify
+from mlgo_gym.episode.preoptimization import preoptimize, verify
 from mlgo_gym.errors import CompilerError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.session.coroutine import run_blocking
 from mlgo_gym.session.session import Session
 from tests.conftest import MakeBitcode
 
 TIMEOUT = 60.0
 MORE = os.environ.get("MLGO_TEST_CORPORA", "").split()
-"""What is proven beyond the builtin corpus: `MLGO_TEST_CORPORA="builtin zstd builtin@O2"` takes minutes."""
+"""Corpora to check beside the builtin one: `MLGO_TEST_CORPORA="builtin zstd builtin@O2"` takes minutes."""
 
 SLOW = {"kernels/keccak", "kernels/switchvm"}
-"""Modules that take seconds each; left out unless they are asked for."""
+"""Modules that take seconds each; skipped unless they are asked for."""
 
 
 def object_of(compilation: Compilation) -> bytes:
@@ -31,10 +32,14 @@ def object_of(compilation: Compilation) -> bytes:
         return session.finish(TIMEOUT).object_bytes
 
 
+def preoptimized(compilation: Compilation) -> Compilation:
+    return run_blocking(preoptimize(compilation), TIMEOUT)
+
+
 def differing(modules: Iterable[Module], toolchain: Toolchain) -> list[str]:
     compilations = [plan(module, toolchain) for module in modules]
     assert compilations
-    return [full.module.name for full in compilations if object_of(preoptimized(full, TIMEOUT)) != object_of(full)]
+    return [full.module.name for full in compilations if object_of(preoptimized(full)) != object_of(full)]
 
 
 # A quarter of them is brief; the others are left to CI.
@@ -53,7 +58,7 @@ def test_objects_are_the_same_byte_for_byte(name: str, toolchain: Toolchain) -> 
 @pytest.mark.parametrize("program", ["spills.c", "many_calls.c", "sections.c"])
 def test_that_holds_for_every_clang(program: str, any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     full = plan(Module("module", make_bitcode(program, compiler=any_toolchain)), any_toolchain)
-    verify(full, preoptimized(full, TIMEOUT), TIMEOUT)
+    run_blocking(verify(full, preoptimized(full)), TIMEOUT)
 
 
 def test_a_module_is_optimised_once_per_compiler_flags_and_content(
@@ -63,11 +68,11 @@ def test_a_module_is_optimised_once_per_compiler_flags_and_content(
     toolchain = find_toolchain(str(program))
     full = plan(Module("calls", calls), toolchain)
     before = starts.read_text().count("started")
-    first = preoptimized(full, TIMEOUT)
+    first = preoptimized(full)
     assert starts.read_text().count("started") == before + 1
-    assert preoptimized(full, TIMEOUT) == first
+    assert preoptimized(full) == first
     assert starts.read_text().count("started") == before + 1
-    other_flags = preoptimized(plan(Module("calls", calls), toolchain, ["-ffunction-sections"]), TIMEOUT)
+    other_flags = preoptimized(plan(Module("calls", calls), toolchain, ["-ffunction-sections"]))
     assert starts.read_text().count("started") == before + 2
     assert other_flags.module.bitcode != first.module.bitcode
     assert first.module.bitcode.is_file()
@@ -77,7 +82,7 @@ def test_a_module_of_a_thinlto_build_is_compiled_in_full(compile_calls: Compilat
     index = tmp_path / "calls.thinlto.bc"
     index.write_bytes(b"")
     imported = replace(compile_calls, module=replace(compile_calls.module, thinlto_index=index))
-    assert preoptimized(imported, TIMEOUT) is imported
+    assert preoptimized(imported) is imported
 
 
 def test_a_module_that_clang_cannot_read_is_its_error(
@@ -85,11 +90,11 @@ def test_a_module_that_clang_cannot_read_is_its_error(
 ) -> None:
     unreadable = replace(compile_calls, module=Module("broken", broken), inputs=("-x", "ir", str(broken)))
     with pytest.raises(CompilerError, match="Invalid encoding"):
-        preoptimized(unreadable, TIMEOUT)
+        preoptimized(unreadable)
     assert not [*own_cache.glob("optimized/*/*")]
 
 
 def test_a_difference_is_found(toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     full, other = (plan(Module("module", make_bitcode(program)), toolchain) for program in ("spills.c", "calls.c"))
-    with pytest.raises(ToolchainError, match=r"module 'module' was to give the same object .* use preoptimize=False"):
-        verify(full, preoptimized(other, TIMEOUT), TIMEOUT)
+    with pytest.raises(ToolchainError, match=r"expected the same object of module 'module' .* use preoptimize=False"):
+        run_blocking(verify(full, preoptimized(other)), TIMEOUT)

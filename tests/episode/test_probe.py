@@ -1,4 +1,4 @@
-"""What a clang can do: proven once, then remembered."""
+"""The capabilities of a clang are tested once, then cached."""
 
 from __future__ import annotations
 
@@ -84,19 +84,21 @@ def test_a_record_of_another_release_is_measured_anew(toolchain: Toolchain, own_
 
 def test_a_clang_that_refuses_the_flags_is_reported_in_its_own_words(tmp_path: Path) -> None:
     old = clang_that(tmp_path, "echo \"Unknown command line argument '-enable-ml-inliner'\" >&2; exit 1")
-    with pytest.raises(ToolchainError, match=r"clang 22\.1\.8\) was to compile a tiny module .* and did not \(exit\)"):
+    with pytest.raises(ToolchainError, match=r"clang 22\.1\.8\) to compile a tiny module .* got an error \(exit\)"):
         probe(old, INLINING)
 
 
 def test_a_clang_without_the_interactive_mode_is_refused(tmp_path: Path) -> None:
     zig, mode = bundled_command()
     mute = clang_that(tmp_path, f'exec "{zig}" {mode} -cc1 -Oz -emit-obj -x c /dev/null -o -')
-    with pytest.raises(ToolchainError, match="its inlining advisor never asked: this build lacks the interactive mode"):
+    with pytest.raises(
+        ToolchainError, match=r"decisions of the inlining advisor of .*, got none: this build has no interactive mode"
+    ):
         probe(mute, INLINING)
 
 
 def test_a_clang_that_leaves_no_object_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match="an ELF object was expected"):
+    with pytest.raises(ToolchainError, match="expected an ELF object"):
         probe(clang_that(tmp_path, "exit 0"), INLINING)
 
 

@@ -1,4 +1,4 @@
-"""Crashes and wrong results are kept, happen again by one command, and become small where llvm-reduce is installed."""
+"""Reproducers of crashes and wrong objects: kept, repeated by one command, and reduced by llvm-reduce."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
+from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.corpus.module import Module
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.episode.reproducer import (
     FILE,
@@ -23,7 +26,7 @@ from mlgo_gym.episode.reproducer import (
     MODULE,
     SCRIPT,
     WRONG,
-    compile_again,
+    compile_reproducer,
     keep_reproducer,
     read_reproducer,
 )
@@ -32,7 +35,10 @@ from mlgo_gym.episode.stepper import Answer
 from mlgo_gym.errors import CompilerError, MlgoError, UntrustedError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
+from mlgo_gym.session.process.limits import Limits
 from tests.conftest import MakeBitcode
+
+TINY = Limits(memory=1e-8)
 
 CRASHES = """#!/bin/sh
 case "$*" in *{when}*) echo "Assertion failed: not today" >&2; kill -ABRT $$ ;; esac
@@ -65,17 +71,17 @@ def crash(env: RegAllocEvictEnv) -> dict[str, Any]:
     """Evict what must not be evicted, at which clang 20 and newer crash; return what is said of it."""
     env.reset(seed=0)
     env.step(32)
-    # What an environment never lets through.
+    # An environment never sends such an answer.
     env._stepper.answer(Answer(40, struct.pack("<q", 40), False))  # type: ignore[union-attr] # it waits
     env._stepper.wait()  # type: ignore[union-attr]
     assert env._stepper is not None
-    assert env._stepper.ending is not None
-    error: dict[str, Any] = env._stepper.ending.info["error"]
+    assert env._stepper.outcome is not None
+    error: dict[str, Any] = env._stepper.outcome.info["error"]
     return error
 
 
 def test_a_crash_of_the_real_clang_is_kept_once_and_happens_again(pressure: Path, kept: Path, tmp_path: Path) -> None:
-    env = RegAllocEvictEnv(corpus=str(pressure), preoptimize=False)
+    env = RegAllocEvictEnv(corpus=str(pressure), compile_options={"preoptimize": False})
     folder = Path(crash(env)["reproducer"])
     assert Path(crash(env)["reproducer"]) == folder
     env.close()
@@ -84,11 +90,23 @@ def test_a_crash_of_the_real_clang_is_kept_once_and_happens_again(pressure: Path
     assert (found.module, found.exit_status, found.advisors) == ("pressure", -11, ("eviction",))
     assert [int.from_bytes(bytes.fromhex(answer), "little") for answer in found.answers][-1] == 40
     assert (folder / MODULE).read_bytes() == pressure.read_bytes()
-    assert reproduce(folder, find_toolchain("bundled")).again
+    assert reproduce(folder, find_toolchain("bundled")).reproduced
     done = CliRunner().invoke(application, ["reproduce", str(folder)])
-    assert (done.exit_code, "it happens again" in done.output) == (0, True)
+    assert (done.exit_code, "reproduced:" in done.output) == (0, True)
     alone = subprocess.run(["sh", folder / SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert alone.returncode == 128 + 11
+
+
+def test_a_reproducer_is_compiled_under_the_limits_of_its_compilation(
+    pressure: Path, kept: Path, toolchain: Toolchain
+) -> None:
+    env = RegAllocEvictEnv(corpus=str(pressure), compile_options={"preoptimize": False})
+    folder = Path(crash(env)["reproducer"])
+    env.close()
+    found = read_reproducer(folder)
+    compilation = plan(Module("pressure", folder / MODULE, ("-cc1", *found.flags[1:])), toolchain, limits=TINY)
+    with pytest.raises(CompilerError):
+        compile_reproducer(replace(found, advisors=(), answers=()), compilation, 60)
 
 
 def test_a_crash_before_any_question_is_kept_too(calls: Path, kept: Path, tmp_path: Path) -> None:
@@ -102,12 +120,12 @@ def test_a_crash_before_any_question_is_kept_too(calls: Path, kept: Path, tmp_pa
     assert folder.parent == kept
     assert read_reproducer(folder).answers == ()
     done = CliRunner().invoke(application, ["reproduce", str(folder), "--clang", "bundled"])
-    assert (done.exit_code, "it does not happen again" in done.output) == (1, True)
+    assert (done.exit_code, "not reproduced:" in done.output) == (1, True)
 
 
 def test_nothing_is_kept_where_nothing_is_to_be(pressure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, "")
-    env = RegAllocEvictEnv(corpus=str(pressure), preoptimize=False)
+    env = RegAllocEvictEnv(corpus=str(pressure), compile_options={"preoptimize": False})
     assert "reproducer" not in crash(env)
     env.close()
 
@@ -148,7 +166,7 @@ def keep(module: Path, folder: Path, test: tuple[str, ...]) -> tuple[Path, bytes
     compilation = env.compilation(only)
     env.close()
     reproducer = keep_reproducer(folder, compilation, [INLINING], answers, kind=WRONG, message="as said", test=test)
-    made, others = compile_again(read_reproducer(reproducer), compilation, 30)
+    made, others = compile_reproducer(read_reproducer(reproducer), compilation, 30)
     assert others == 0
     return reproducer, made
 
@@ -171,8 +189,8 @@ def baseline_of(module: Path) -> int:
     while not over:
         *_, over, _, info = env.step(0)
     env.close()
-    assert info["text_size"] > info["baseline_text_size"]
-    return int(info["baseline_text_size"])
+    assert info["text"] > info["baseline_text"]
+    return int(info["baseline_text"])
 
 
 LARGE = ("sh", "-c", 'test "$(stat -c %s "$0")" -le 1400', "{object}")
@@ -184,12 +202,12 @@ def test_a_wrong_result_is_one_by_its_test_and_not_by_clang_alone(
 ) -> None:
     baseline = baseline_of(calls)
     folder, _ = keep(calls, tmp_path, larger_than(baseline))
-    with pytest.raises(UntrustedError, match="read it, and if you know"):
+    with pytest.raises(UntrustedError, match="read it, and pass --trust-flags"):
         reproduce(folder, toolchain)
-    found = reproduce(folder, toolchain, trust=True)
-    assert found.again, found.what
+    found = reproduce(folder, toolchain, trust_flags=True)
+    assert found.reproduced, found.description
     blamed, _ = keep(calls, tmp_path / "blamed", larger_than(0))
-    assert not reproduce(blamed, toolchain, trust=True).again
+    assert not reproduce(blamed, toolchain, trust_flags=True).reproduced
 
 
 REDUCER = """#!/bin/sh
@@ -210,15 +228,15 @@ def test_a_reducer_is_told_which_modules_still_go_wrong(
     reducer.write_text(REDUCER)
     reducer.chmod(0o755)
     monkeypatch.setenv("PATH", f"{reducer.parent}:{os.environ['PATH']}")
-    reduced = reduce_module(folder, toolchain, trust=True)
+    reduced = reduce_module(folder, toolchain, trust_flags=True)
     assert reduced.read_bytes() == calls.read_bytes()
     begin = folder / f"{reduced.name}.begin"
     assert begin.read_text() == f"{folder / MODULE}\n"
-    reduce_module(folder, toolchain, bitcode=reduced, trust=True)
+    reduce_module(folder, toolchain, bitcode=reduced, trust_flags=True)
     assert begin.read_text() == f"{reduced}\n"
     reducer.write_text("#!/bin/sh\nexit 3\n")
     with pytest.raises(MlgoError, match="llvm-reduce-22 failed with exit status 3"):
-        reduce_module(folder, toolchain, trust=True)
+        reduce_module(folder, toolchain, trust_flags=True)
 
 
 @pytest.mark.slow
@@ -234,14 +252,14 @@ def test_a_module_is_made_as_small_as_it_still_goes_wrong(
     reducer.write_text(f'#!/bin/sh\nexec {shutil.which(reducer.name)} --delta-passes=functions,function-bodies "$@"\n')
     reducer.chmod(0o755)
     monkeypatch.setenv("PATH", f"{reducer.parent}:{os.environ['PATH']}")
-    smaller = reduce_module(folder, toolchain, trust=True)
+    smaller = reduce_module(folder, toolchain, trust_flags=True)
     assert smaller.stat().st_size < (folder / MODULE).stat().st_size
-    assert reproduce(folder, toolchain, bitcode=smaller, trust=True).again
+    assert reproduce(folder, toolchain, bitcode=smaller, trust_flags=True).reproduced
 
 
 @pytest.mark.parametrize("change", [{"format": 2}, {"answers": ["zz"]}, {"advisors": ["nobody"]}, {"flags": "x"}])
 def test_what_is_no_reproducer_is_refused(change: dict[str, object], as_kept: tuple[Path, bytes]) -> None:
     folder, _ = as_kept
     (folder / FILE).write_text(json.dumps(json.loads((folder / FILE).read_bytes()) | change))
-    with pytest.raises(MlgoError, match="was to hold a reproducer"):
+    with pytest.raises(MlgoError, match="expected a reproducer in"):
         read_reproducer(folder)

@@ -11,7 +11,7 @@ import pytest
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import RegAllocEvictEnv
-from mlgo_gym.episode.warm_starts import WarmStarts
+from mlgo_gym.episode.fork_pool import ForkPool
 from mlgo_gym.errors import MlgoWarning
 from mlgo_gym.session.snapshot_support import snapshot_support
 from tests.conftest import MakeBitcode
@@ -39,8 +39,8 @@ def play(env: CompilerEnv) -> tuple[list[Any], float]:
 
 
 def test_a_warm_episode_is_a_cold_episode(pressure: Path) -> None:
-    cold = RegAllocEvictEnv(corpus=str(pressure), warm_resets=False)
-    warm = RegAllocEvictEnv(corpus=str(pressure), warm_resets=True)
+    cold = RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": False})
+    warm = RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": True})
     wanted = play(cold)
     assert [play(warm) for _ in range(3)] == [wanted] * 3
     cold.close()
@@ -48,7 +48,7 @@ def test_a_warm_episode_is_a_cold_episode(pressure: Path) -> None:
 
 
 def test_a_second_episode_starts_from_a_copy_and_the_first_from_a_fresh_clang(pressure: Path) -> None:
-    env = RegAllocEvictEnv(corpus=str(pressure), warm_resets=True)
+    env = RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": True})
     methods = []
     for _ in range(2):
         env.reset(seed=0)
@@ -61,7 +61,7 @@ def test_a_second_episode_starts_from_a_copy_and_the_first_from_a_fresh_clang(pr
 def test_of_two_modules_with_the_same_bitcode_each_keeps_its_name(pressure: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         tmp_path.joinpath(f"{name}.bc").symlink_to(pressure)
-    env = RegAllocEvictEnv(corpus=str(tmp_path), warm_resets=True)
+    env = RegAllocEvictEnv(corpus=str(tmp_path), compile_options={"fork_resets": True})
     names = [env.reset(options={"module": name})[1]["module"] for name in ("one", "two", "one")]
     env.close()
     assert names == ["one", "two", "one"]
@@ -69,36 +69,34 @@ def test_of_two_modules_with_the_same_bitcode_each_keeps_its_name(pressure: Path
 
 def test_a_waiting_clang_that_was_killed_is_replaced(pressure: Path) -> None:
     others = children()
-    env = RegAllocEvictEnv(corpus=str(pressure), warm_resets=True)
+    env = RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": True})
     wanted = play(env)
     [waiting] = children() - others
     os.kill(waiting, signal.SIGKILL)
-    with pytest.warns(
-        MlgoWarning, match=r"could not be copied, .* fresh one: .*(SIGKILL|ended while it was being copied)"
-    ):
+    with pytest.warns(MlgoWarning, match=r"could not be copied, .* fresh one: .*(SIGKILL|exited during the copy)"):
         assert play(env) == wanted
     env.close()
 
 
 def test_waiting_clangs_are_bounded_in_number_and_in_memory(pressure: Path) -> None:
-    env = RegAllocEvictEnv(corpus=str(pressure), warm_resets=False)
+    env = RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": False})
     env.reset(seed=0)
     assert env._stepper is not None
-    few, small = WarmStarts(most=2), WarmStarts(most_bytes=1)
+    few, small = ForkPool(size=2), ForkPool(max_bytes=1)
     for key in "abc":
         few.keep(key, 0, env._stepper.episode, 10.0)
         small.keep(key, 0, env._stepper.episode, 10.0)
     assert (len(few), len(small)) == (2, 0)
     assert few.copy("a", 0, 10.0) is None
-    twin = few.copy("c", 0, 10.0)
-    assert twin is not None
-    twin.close()
+    copied = few.copy("c", 0, 10.0)
+    assert copied is not None
+    copied.close()
     few.close()
     env.close()
 
 
 def test_optimising_once_is_enough_by_default(pressure: Path) -> None:
     for preoptimize in (True, False):
-        env = RegAllocEvictEnv(corpus=str(pressure), preoptimize=preoptimize)
-        assert env.setup.settings.resets_warm(env.task) is not preoptimize
+        env = RegAllocEvictEnv(corpus=str(pressure), compile_options={"preoptimize": preoptimize})
+        assert env.setup.options.forks_resets(env.task) is not preoptimize
         env.close()

@@ -1,4 +1,4 @@
-"""What the tests of evaluation share."""
+"""Fixtures of the tests of evaluation."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ MakeResult = Callable[..., EpisodeResult]
 
 @pytest.fixture(scope="session", autouse=True)
 def tracker() -> None:
-    """Start the process that multiprocessing keeps to the end of the program, so that no test seems to leave it."""
+    """Start the process that multiprocessing keeps to the end of the program, so that no test seems to leak it."""
     resource_tracker.ensure_running()
 
 
 @pytest.fixture
 def make_result() -> MakeResult:
-    """Return a function that makes the result of an episode from policy, module and text sizes."""
+    """Return a function that makes an episode result from policy, module and text sizes."""
 
     def make(policy: str, module: str, size: int = 90, baseline: int = 100, **more: Any) -> EpisodeResult:
-        fields: dict[str, Any] = {"project": "p", "status": "done", "measures": {"text_size": (size, baseline)}}
+        fields: dict[str, Any] = {"project": "p", "status": "done", "metrics": {"text": (size, baseline)}}
         return EpisodeResult(policy, module, **{**fields, **more})
 
     return make
@@ -37,7 +37,7 @@ def configuration() -> Configuration:
     return Configuration(
         environment="mlgo/Inline-v0",
         arguments={},
-        metric="text_size",
+        metric="text",
         corpus="folder",
         modules=3,
         modules_digest="abc",

@@ -14,10 +14,12 @@ import pytest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoWarning
 from mlgo_gym.evaluation import EvaluationResult, evaluate
+from mlgo_gym.evaluation.report import notes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.scheduling import Execution
 
 FAULTY = str(Path(__file__).with_name("faulty.py"))
 CLANG = "clang:-mllvm,-inline-threshold=-1000"
@@ -28,18 +30,18 @@ def everything(result: EvaluationResult) -> dict[tuple[str, str], tuple[Any, ...
     found = {}
     for each in result.episodes:
         if each.module in result.without_decisions:
-            continue  # a plain compile may be under way when that turns out
-        numbers = [type(value) for pair in each.measures.values() for value in pair]
+            continue  # a plain compile may be running when that turns out
+        numbers = [type(value) for pair in each.metrics.values() for value in pair]
         assert set(numbers) <= {int, float}
         found[each.policy, each.module] = (
-            each.status, each.measures, each.reward, each.decisions, each.handed_over, each.illegal_actions,
+            each.status, each.metrics, each.reward, each.decisions, each.handed_over, each.illegal_actions,
             each.actions, (each.error or {}).get("kind"), (each.error or {}).get("exit_status"),
         )  # fmt: skip
     return found
 
 
 class Slow:
-    """Takes a millisecond of processor time for each answer."""
+    """Uses a millisecond of CPU time per decision."""
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> int:
         until = time.process_time() + 0.001
@@ -48,27 +50,27 @@ class Slow:
         return 0
 
 
-def test_processor_time_is_that_of_the_policys_answers(corpus: Path) -> None:
+def test_cpu_time_is_that_of_the_policy(corpus: Path) -> None:
     result = evaluate("mlgo/Inline-v0", policies={"slow": Slow(), "default": "default"}, corpus=str(corpus))
     slow, default = (each.policy_seconds / each.decisions for each in result.summaries())
     assert 0.001 <= slow < 0.01
     assert default < slow / 2
-    assert "Processor time of policies, for each decision: slow" in str(result)
+    assert "CPU time of policies per decision: slow" in "\n".join(notes(result))
 
 
 @pytest.mark.parametrize(
     ("environment", "observation", "policies"),
     [
         ("mlgo/Inline-v0", "flat", ["default", "random", "threshold:20", "never", "always", CLANG]),
-        ("mlgo/Inline-v0", "dict", ["threshold:20"]),
+        pytest.param("mlgo/Inline-v0", "dict", ["threshold:20"], marks=pytest.mark.slow),
         ("mlgo/RegAllocEvict-v0", "dict", ["random"]),
         ("mlgo/RegAllocEvict-v0", "flat", ["default", "random", "first_legal", "never_evict"]),
-        ("mlgo/RegAllocPriority-v0", "dict", ["size_order"]),
+        pytest.param("mlgo/RegAllocPriority-v0", "dict", ["size_order"], marks=pytest.mark.slow),
         ("mlgo/RegAllocPriority-v0", "flat", ["default", "random", "size_order", "clang:-mllvm,-regalloc=greedy"]),
         ("mlgo/Joint-v0", "flat", ["default", "random"]),
     ],
 )
-@pytest.mark.parametrize("envs", [2, 5])
+@pytest.mark.parametrize("envs", [pytest.param(2, marks=pytest.mark.slow), 5])
 def test_results_and_actions_are_the_same(
     environment: str, observation: str, policies: list[str], envs: int, varied: str, nothing_is_left: None
 ) -> None:
@@ -87,7 +89,7 @@ def test_a_budget_is_handed_on_and_processes_find_the_same(varied: str, nothing_
     arguments: dict[str, Any] = {"corpus": varied, "policies": ["random", CLANG], "env_kwargs": {"max_decisions": 2}}
     alone = evaluate("mlgo/Inline-v0", envs=1, **arguments)
     assert any(each.handed_over for each in alone.episodes)
-    assert everything(evaluate("mlgo/Inline-v0", envs=3, jobs=2, **arguments)) == everything(alone)
+    assert everything(evaluate("mlgo/Inline-v0", envs=3, execution=Execution(2), **arguments)) == everything(alone)
 
 
 @pytest.fixture
@@ -120,10 +122,10 @@ class Counts:
         self.asked = 0
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> int:
-        if info["decision"] == 0:
+        if info["decision_index"] == 0:
             self.asked = 0
         self.asked += 1
-        assert self.asked == info["decision"] + 1
+        assert self.asked == info["decision_index"] + 1
         return self.asked % 2
 
 
@@ -151,7 +153,7 @@ def test_each_episode_has_a_policy_to_itself(name: str, varied: str) -> None:
 
 def test_a_policy_that_cannot_be_made_twice_serves_one_episode_at_a_time_and_it_is_said_why(varied: str) -> None:
     policy = f"{__file__}:only_one"
-    with pytest.warns(MlgoWarning, match="only_one was to be made once more, .* ValueError: there is one already"):
+    with pytest.warns(MlgoWarning, match="only_one cannot be loaded twice .ValueError: there is one already"):
         result = evaluate("mlgo/Inline-v0", corpus=varied, policies=[policy], envs=3)
     assert not result.failures
 
@@ -191,7 +193,7 @@ class Broken(Batched):
     """Knows nothing of one module."""
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> int:
-        if info["module"] == "calls" and info["decision"] == 2:
+        if info["module"] == "calls" and info["decision_index"] == 2:
             raise ZeroDivisionError("no idea")
         return 0
 
@@ -220,7 +222,7 @@ class Illegal:
     """Takes actions that there are not."""
 
     def act(self, observation: Any, info: Mapping[str, Any]) -> Any:
-        return 7 if info["decision"] % 2 else -1
+        return 7 if info["decision_index"] % 2 else -1
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -252,11 +254,13 @@ def test_a_module_that_clang_cannot_compile_does_not_touch_the_others(
     assert {(each.error or {}).get("kind") for each in alone.failures} == {"exit"}
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_worker_that_dies_with_several_episodes_shows_which_was_to_blame(
     jobs: int, varied: str, nothing_is_left: None
 ) -> None:
-    result = evaluate("mlgo/Inline-v0", corpus=varied, policies=[f"{FAULTY}:Deadly"], jobs=jobs + 1, envs=3)
+    result = evaluate(
+        "mlgo/Inline-v0", corpus=varied, policies=[f"{FAULTY}:Deadly"], execution=Execution(jobs + 1), envs=3
+    )
     [failure] = result.failures
     assert failure.module == "calls"
     assert failure.error is not None

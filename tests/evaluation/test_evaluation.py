@@ -12,7 +12,9 @@ import pytest
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation import Evaluation, EvaluationResult, evaluate, load_result
 from mlgo_gym.evaluation.episode_result import EpisodeResult
+from mlgo_gym.evaluation.report import notes
 from mlgo_gym.policies import Policy
+from mlgo_gym.scheduling import Execution
 
 PARTS: tuple[Literal["train", "test"], ...] = ("train", "test")
 
@@ -21,8 +23,7 @@ POLICIES = ("default", "never", "always", "random", "clang:-mllvm,-inline-thresh
 
 def comparable(result: EvaluationResult) -> dict[tuple[str, str], tuple[Any, ...]]:
     return {
-        (each.policy, each.module): (each.status, each.measures, each.reward, each.decisions)
-        for each in result.episodes
+        (each.policy, each.module): (each.status, each.metrics, each.reward, each.decisions) for each in result.episodes
     }
 
 
@@ -39,25 +40,25 @@ def test_each_policy_meets_each_module_with_decisions(result: EvaluationResult) 
 
 
 def test_default_does_not_differ_from_plain_clang_and_never_does(result: EvaluationResult) -> None:
-    changes = {summary.policy: summary.changes["text_size"] for summary in result.summaries()}
+    changes = {summary.policy: summary.changes["text"] for summary in result.summaries()}
     assert changes["default"].equal == 2
     assert result.deviations == []
     assert changes["never"].equal == 0
 
 
 def test_a_plain_clang_that_never_inlines_equals_the_policy_never(result: EvaluationResult) -> None:
-    sizes = {(each.policy, each.module): each.measures.get("text_size") for each in result.episodes}
+    sizes = {(each.policy, each.module): each.metrics.get("text") for each in result.episodes}
     assert sizes[POLICIES[-1], "calls"] == sizes["never", "calls"] != sizes["default", "calls"]
 
 
 def test_the_configuration_says_what_was_evaluated(result: EvaluationResult, corpus: Path) -> None:
     configuration = result.configuration
-    assert (configuration.modules, configuration.clang, configuration.metric) == (3, "22.1.8", "text_size")
+    assert (configuration.modules, configuration.clang, configuration.metric) == (3, "22.1.8", "text")
     assert configuration.levels == {corpus.name: {"Oz": 3}}
 
 
 def test_processes_find_the_same_as_one(result: EvaluationResult, corpus: Path, nothing_is_left: None) -> None:
-    parallel = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=POLICIES, jobs=2)
+    parallel = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=POLICIES, execution=Execution(2))
     assert comparable(parallel) == comparable(result)
 
 
@@ -89,10 +90,13 @@ def test_an_evaluation_that_was_left_goes_on(corpus: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"environment": "mlgo/RegAllocEvict-v0"}, "environment: mlgo/Inline-v0 there, mlgo/RegAllocEvict-v0 now"),
-        ({"env_kwargs": {"max_decisions": 3}}, "arguments: {} there, {'max_decisions': 3} now"),
-        ({"seed": 1}, "seed: 0 there, 1 now"),
-        ({"limit": 1}, "corpus: 3 modules of corpus0 there, 1 modules of corpus0 now"),
+        (
+            {"environment": "mlgo/RegAllocEvict-v0"},
+            "environment: recorded mlgo/Inline-v0, requested mlgo/RegAllocEvict-v0",
+        ),
+        ({"env_kwargs": {"max_decisions": 3}}, "arguments: recorded {}, requested {'max_decisions': 3}"),
+        ({"seed": 1}, "seed: recorded 0, requested 1"),
+        ({"limit": 1}, "corpus0, requested 1 modules of "),
     ],
 )
 def test_results_of_another_configuration_are_not_mixed(
@@ -125,7 +129,7 @@ def test_a_split_takes_its_part_of_several_corpora_and_says_their_levels(
 
 def test_a_split_is_not_mixed_with_the_whole(corpus: Path, tmp_path: Path) -> None:
     Evaluation("mlgo/Inline-v0", corpus=str(corpus), policies=["default"], output=tmp_path).close()
-    with pytest.raises(MlgoError, match="split: None there, train now"):
+    with pytest.raises(MlgoError, match="split: recorded None, requested train"):
         Evaluation("mlgo/Inline-v0", corpus=str(corpus), split="train", policies=["default"], output=tmp_path)
 
 
@@ -133,7 +137,7 @@ def test_another_version_of_clang_is_not_mixed(corpus: Path, tmp_path: Path) -> 
     if shutil.which("clang-19") is None:
         pytest.skip("clang-19 is not installed")
     Evaluation("mlgo/Inline-v0", corpus=str(corpus), policies=["default"], output=tmp_path).close()
-    with pytest.raises(MlgoError, match=r"clang: 22\.1\.8 there, 19\.1\.\d now"):
+    with pytest.raises(MlgoError, match=r"clang: recorded 22\.1\.8, requested 19\.1\.\d"):
         Evaluation(
             "mlgo/Inline-v0",
             corpus=str(corpus),
@@ -184,13 +188,13 @@ def test_failures_are_tried_again(corpus: Path, tmp_path: Path) -> None:
 def test_illegal_actions_are_counted(corpus: Path) -> None:
     result = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies={"illegal": Illegal()})
     assert result.summaries()[0].illegal_actions == sum(each.decisions for each in result.episodes) > 0
-    assert "illegal actions, replaced by clang's own choice" in str(result)
+    assert "illegal actions, replaced by clang's own choice" in "\n".join(notes(result))
 
 
 def test_another_metric_is_shown_beside_the_size(corpus: Path) -> None:
     result = evaluate("mlgo/RegAllocPriority-v0", corpus=str(corpus), policies=["default", "random"])
-    assert result.measures == ("spill_cost", "text_size")
-    assert "spill cost" in str(result)
+    assert result.metrics == ("spill_cost", "text")
+    assert "spill_cost" in str(result)
     assert "text bytes" in str(result)
 
 
@@ -207,14 +211,13 @@ def test_a_budget_of_decisions_is_handed_on(corpus: Path) -> None:
         ({"policies": []}, "at least one policy"),
         ({"policies": ["nver"]}, "did you mean never"),
         ({"policies": ["first_legal"]}, "decisions on eviction"),
-        ({"environment": "mlgo/Nothing-v0"}, "there are mlgo/Inline-v0"),
+        ({"environment": "mlgo/Nothing-v0"}, "expected one of mlgo/Inline-v0"),
         ({"environment": "CartPole-v1"}, "does not take the arguments"),
         ({"env_kwargs": {"colour": 1}}, "does not take the arguments"),
-        ({"env_kwargs": {"scope": "function"}}, "module by module"),
-        ({"env_kwargs": {"flags": [1j]}}, "JSON values"),
-        ({"limit": 0}, "limit was to be at least 1"),
-        ({"jobs": 0}, "jobs was to be at least 1"),
-        ({"envs": 0}, "envs was to be at least 1"),
+        ({"env_kwargs": {"scope": "function"}}, "expected scope='module'"),
+        ({"env_kwargs": {"compile_options": {"flags": [1j]}}}, "JSON values"),
+        ({"limit": 0}, "expected limit ≥ 1, got 0"),
+        ({"envs": 0}, "expected envs ≥ 1, got 0"),
     ],
 )
 def test_what_cannot_be_evaluated_says_why(corpus: Path, arguments: dict[str, Any], message: str) -> None:

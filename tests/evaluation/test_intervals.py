@@ -1,4 +1,4 @@
-"""How sure a change is; scipy, whose bootstrap knows no clusters, is the oracle where it can be."""
+"""Statistics and intervals of changes; scipy is the oracle where it has no need of clusters."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mlgo_gym.evaluation.intervals import estimates, mean_with_interval, profile, trimmed_means
-from mlgo_gym.evaluation.resampling import samples
+from mlgo_gym.evaluation.intervals import estimates, mean_with_interval, profile, samples, trimmed_means
 from mlgo_gym.evaluation.summary import Change
 
 RANDOM = np.random.default_rng(3)
@@ -75,7 +74,7 @@ def test_modules_of_one_project_that_change_alike_make_the_interval_wider() -> N
 
 
 def test_an_interval_pairs_a_module_with_itself() -> None:
-    """Sizes differ a thousandfold between modules, and each is 1 % smaller: there is nothing to be unsure of."""
+    """Sizes differ a thousandfold between modules, and each is 1 % smaller: the interval is a point."""
     total = estimates(Change(tuple((99 * 10**power, 100 * 10**power) for power in range(3, 7)))).total
     assert total.interval == pytest.approx((-0.01, -0.01))
 
@@ -89,10 +88,12 @@ def test_a_single_module_and_equal_ones_need_no_luck() -> None:
 
 def test_a_profile_is_the_part_of_the_modules_that_shrink_by_more() -> None:
     found = profile(Change(((79, 100), (89, 100), (100, 100), (120, 100))), (-0.5, -0.1, 0.0, 0.05, 0.15, 0.5))
-    assert found.shares == (1, 0.75, 0.5, 0.5, 0.25, 0)
-    assert found.low is not None
-    assert found.high is not None
-    assert all(low <= share <= high for low, share, high in zip(found.low, found.shares, found.high, strict=True))
+    assert found.shares == [1, 0.75, 0.5, 0.5, 0.25, 0]
+    assert found.interval is not None
+    assert all(
+        low <= share <= high
+        for low, share, high in zip(found.interval[0], found.shares, found.interval[1], strict=True)
+    )
 
 
 def test_a_mean_of_nothing_and_of_one_has_no_interval() -> None:

@@ -1,15 +1,16 @@
-"""Policies in linked programs: what is gained in objects, and what of that a link leaves."""
+"""Sizes of linked programs with the objects of policies."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mlgo_gym.corpus.record import record_build
+from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.linking import PLAIN, LinkedSize, linked_table
@@ -36,7 +37,7 @@ def record(folder: Path, link: str, toolchain: Toolchain, flags: str = "-ffuncti
     return folder / "corpus"
 
 
-def test_what_is_gained_in_code_that_nobody_needs_is_gone_after_the_link(tmp_path: Path, toolchain: Toolchain) -> None:
+def test_a_gain_in_unused_code_vanishes_in_the_link(tmp_path: Path, toolchain: Toolchain) -> None:
     keep, drop = "-Wl,--no-gc-sections -Wl,--whole-archive", "-Wl,--gc-sections -Wl,--whole-archive"
     link = "".join(f"$CC main.o {flags} libcalls.a -o {name};" for name, flags in (("all", keep), ("needed", drop)))
     corpus = record(tmp_path, link, toolchain)
@@ -52,22 +53,22 @@ def test_what_is_gained_in_code_that_nobody_needs_is_gone_after_the_link(tmp_pat
         assert (default.objects, default.linked) == (plain.objects, plain.linked)
         assert always.objects > plain.objects
         grown = (always.linked - plain.linked) / (always.objects - plain.objects)
-        # What changes in a function that nobody calls is there only where it is linked.
+        # A change in a function that nobody calls counts only if that function is linked.
         assert (0.9 < grown < 1.2) if output == "all" else (grown < 0.9)
-    assert json.loads((tmp_path / "output" / "links.json").read_bytes()) == [row.to_json() for row in rows]
+    assert json.loads((tmp_path / "output" / "links.json").read_bytes()) == [asdict(row) for row in rows]
     table = linked_table(rows)
     assert [row[:2] for row in table.rows[-3:]] == [("always", "all"), ("always", "needed"), ("always", "all")]
 
 
 class Always:
-    """Inlines always, and notes each module that begins to ask."""
+    """Always inlines, and records the module of each first decision."""
 
     def __init__(self) -> None:
-        self.begun: list[str] = []
+        self.started: list[str] = []
 
     def act(self, _observation: object, info: Mapping[str, Any]) -> int:
-        if info["decision"] == 0:
-            self.begun.append(info["module"])
+        if info["decision_index"] == 0:
+            self.started.append(info["module"])
         return 1
 
 
@@ -78,20 +79,28 @@ def test_with_link_time_optimisation_the_policy_decides_before_the_link(tmp_path
     with Evaluation("mlgo/Inline-v0", policies={"mine": policy}, corpus=str(corpus)) as evaluation:
         plain, always = evaluation.link()
     assert (plain.lto, always.lto, plain.error, always.error) == ("full", "full", None, None)
-    assert policy.begun == ["calls.o", "calls.o"], "for the object, and for the bitcode that is linked"
+    assert policy.started == ["calls.o", "calls.o"], "once for the object, once for the bitcode that is linked"
     assert always.objects > plain.objects
     assert always.linked > 0 < plain.linked
+
+
+def test_a_policy_with_callee_features_decides_for_a_link(tmp_path: Path, toolchain: Toolchain) -> None:
+    corpus = record(tmp_path, "$CC main.o libcalls.a -o program", toolchain)
+    with Evaluation("mlgo/Inline-v0", policies=["inline-oz"], corpus=str(corpus)) as evaluation:
+        rows = list(evaluation.link())
+    assert [(row.policy, row.error) for row in rows] == [(PLAIN, None), ("inline-oz", None)]
+    assert rows[1].linked > 0
 
 
 def test_a_corpus_without_links_is_refused() -> None:
     with (
         Evaluation("mlgo/Inline-v0", policies=["default"], corpus="builtin", limit=1) as evaluation,
-        pytest.raises(MlgoError, match="has no link steps"),
+        pytest.raises(MlgoError, match="expected a corpus with link steps"),
     ):
         next(evaluation.link())
 
 
-def test_what_could_not_be_linked_is_in_no_sum() -> None:
+def test_a_failed_link_is_excluded_from_sums() -> None:
     rows = [
         LinkedSize(PLAIN, "a", None, 1, 100, 1000),
         LinkedSize(PLAIN, "b", None, 2, 200, 2000),

@@ -1,4 +1,4 @@
-"""What an evaluation keeps of its modules."""
+"""Facts about the modules of an evaluation."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     write_modules(tmp_path, facts)
     assert list(read_modules(tmp_path).values()) == facts
     (tmp_path / MODULES).write_text('{"module": "a"}\n')
-    with pytest.raises(MlgoError, match="a line is not"):
+    with pytest.raises(MlgoError, match="expected facts about modules"):
         read_modules(tmp_path)
 
 
-def test_a_folder_of_an_older_release_has_none(tmp_path: Path) -> None:
+def test_a_folder_without_facts_has_none(tmp_path: Path) -> None:
     assert read_modules(tmp_path) == {}
 
 

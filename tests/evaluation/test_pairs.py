@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
-from mlgo_gym.evaluation.extremes import best, worst
 from mlgo_gym.evaluation.pairs import pair_of
-from mlgo_gym.evaluation.summary import Change
+from mlgo_gym.evaluation.summary import Change, extremes
 
 PROJECTS = dict.fromkeys("abcde", "p")
 
@@ -42,7 +41,8 @@ def test_the_probability_has_an_interval() -> None:
 def test_the_largest_changes_come_first_and_equal_modules_never() -> None:
     names = tuple("abcde")
     change = Change(((90, 100), (50, 100), (100, 100), (110, 100), (300, 100)))
-    assert [row.module for row in best(names, change)] == ["b", "a"]
-    assert [row.module for row in worst(names, change)] == ["e", "d"]
-    assert [row.module for row in worst(names, change, most=1)] == ["e"]
-    assert best(names, change)[0].change == pytest.approx(51 / 101 - 1)
+    best, worst = extremes(names, change)
+    assert [row.module for row in best] == ["b", "a"]
+    assert [row.module for row in worst] == ["e", "d"]
+    assert [row.module for row in extremes(names, change, limit=1)[1]] == ["e"]
+    assert best[0].change == pytest.approx(51 / 101 - 1)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.catalogue import dataset_names
-from mlgo_gym.corpus.corpus import Corpus
-from mlgo_gym.corpus.folder import FolderModules
+from mlgo_gym.corpus.datasets.catalogue import dataset_names
+from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.corpus.modules.folder import FolderModules
 from mlgo_gym.evaluation import protocol
 
 
@@ -31,7 +31,7 @@ def test_a_level_is_a_corpus_of_datasets_that_exist() -> None:
 
 
 def test_the_documented_commands_name_the_corpora_of_the_protocol() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "benchmark.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "results" / "benchmark.md").read_text()
     for level in protocol.LEVELS:
         assert f"--corpus {protocol.protocol_corpus(level)}\n" in page
 

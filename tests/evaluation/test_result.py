@@ -21,27 +21,27 @@ def result(configuration: Configuration, make_result: MakeResult) -> EvaluationR
     return EvaluationResult(
         configuration,
         (
-            make_result("ours", "a", measures={"text_size": (199, 399), "spill_cost": (0, 1)}),
-            make_result("ours", "b", measures={"text_size": (399, 399), "spill_cost": (1, 1)}, project="q"),
-            make_result("broken", "a", status="failed", measures={}),
+            make_result("ours", "a", metrics={"text": (199, 399), "spill_cost": (0, 1)}),
+            make_result("ours", "b", metrics={"text": (399, 399), "spill_cost": (1, 1)}, project="q"),
+            make_result("broken", "a", status="failed", metrics={}),
         ),
     )
 
 
 def test_the_change_of_a_policy_is_one_number(result: EvaluationResult) -> None:
     assert result.change("ours") == pytest.approx(0.5**0.5 - 1)
-    assert result.change("ours", measure="text_size") == pytest.approx(0.5**0.5 - 1)
+    assert result.change("ours", metric="text") == pytest.approx(0.5**0.5 - 1)
     assert result.change("ours", project="p") == pytest.approx(-0.5)
     assert result.change("ours", project="q") == 0.0
-    assert result.change("ours") == result.summaries()[0].changes[result.measures[0]].mean
+    assert result.change("ours") == result.summaries()[0].changes[result.metrics[0]].mean
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"policy": "absent"}, r"no results of the policy 'absent'; there are of ours, broken$"),
-        ({"policy": "ours", "measure": "speed"}, r"the measure 'speed'; there are of spill_cost, text_size$"),
-        ({"policy": "ours", "project": "zstd"}, r"the project 'zstd'; there are of None, p, q$"),
+        ({"policy": "absent"}, r"a policy with results \(ours, broken\), got 'absent'$"),
+        ({"policy": "ours", "metric": "speed"}, r"a metric with results \(spill_cost, text\), got 'speed'$"),
+        ({"policy": "ours", "project": "zstd"}, r"a project with results \(None, p, q\), got 'zstd'$"),
         ({"policy": "broken"}, "broken finished no module"),
     ],
     ids=str,

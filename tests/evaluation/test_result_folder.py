@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from tests.evaluation.conftest import MakeResult
 
 def test_what_is_appended_is_read_back(tmp_path: Path, configuration: Configuration, make_result: MakeResult) -> None:
     results = [make_result("default", "a"), make_result("default", "b", status="failed", error={"kind": "exit"})]
-    with ResultFolder(tmp_path / "new" / "folder", configuration) as folder:
+    with closing(ResultFolder(tmp_path / "new" / "folder", configuration)) as folder:
         for result in results:
             folder.append(result)
     assert read_episodes(tmp_path / "new" / "folder") == results
@@ -28,7 +29,7 @@ def test_what_is_appended_is_read_back(tmp_path: Path, configuration: Configurat
 def test_the_last_result_of_a_policy_and_module_counts(
     tmp_path: Path, configuration: Configuration, make_result: MakeResult
 ) -> None:
-    with ResultFolder(tmp_path, configuration) as folder:
+    with closing(ResultFolder(tmp_path, configuration)) as folder:
         folder.append(make_result("default", "a", status="failed"))
         folder.append(make_result("default", "a"))
     [result] = read_episodes(tmp_path)
@@ -36,25 +37,24 @@ def test_the_last_result_of_a_policy_and_module_counts(
 
 
 @pytest.mark.parametrize("cut", [1, 5, 60])
-def test_a_torn_last_line_is_passed_over_and_the_next_begins_anew(
+def test_an_unfinished_last_line_is_ignored_and_removed(
     tmp_path: Path, configuration: Configuration, make_result: MakeResult, cut: int
 ) -> None:
-    with ResultFolder(tmp_path, configuration) as folder:
+    with closing(ResultFolder(tmp_path, configuration)) as folder:
         folder.append(make_result("default", "a"))
         folder.append(make_result("default", "b"))
     path = tmp_path / "episodes.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
     assert [each.module for each in read_episodes(tmp_path)] == ["a"]
-    with ResultFolder(tmp_path, configuration) as folder:
-        assert [each.module for each in folder.episodes] == ["a"]
+    with closing(ResultFolder(tmp_path, configuration)) as folder:
         folder.append(make_result("default", "c"))
     assert [each.module for each in read_episodes(tmp_path)] == ["a", "c"]
 
 
-@pytest.mark.parametrize("line", ["", "{}", "[1]", '{"policy": "x"', '{"measures": {"a": 3}}'])
+@pytest.mark.parametrize("line", ["", "{}", "[1]", '{"policy": "x"', '{"metrics": {"a": 3}}'])
 def test_a_damaged_line_names_itself(tmp_path: Path, line: str) -> None:
     (tmp_path / "episodes.jsonl").write_text(f"{line}\n")
-    with pytest.raises(MlgoError, match=r"episodes\.jsonl, line 1, was to be (a result|JSON)"):
+    with pytest.raises(MlgoError, match=r"episodes\.jsonl, line 1: expected (a result|JSON)"):
         read_episodes(tmp_path)
 
 
@@ -81,14 +81,14 @@ def _fields(configuration: Configuration) -> dict[str, object]:
 
 
 def test_only_one_process_at_a_time_adds_results(tmp_path: Path, configuration: Configuration) -> None:
-    with ResultFolder(tmp_path, configuration), pytest.raises(MlgoError, match="another process writes"):
+    with closing(ResultFolder(tmp_path, configuration)), pytest.raises(MlgoError, match="another process writes"):
         ResultFolder(tmp_path, configuration)
     ResultFolder(tmp_path, configuration).close()
 
 
-def test_policies_are_added_to_those_that_are_there(tmp_path: Path, configuration: Configuration) -> None:
+def test_policies_are_added_to_existing_ones(tmp_path: Path, configuration: Configuration) -> None:
     ResultFolder(tmp_path, configuration).close()
-    with ResultFolder(tmp_path, replace(configuration, policies={"never": "never"})) as folder:
+    with closing(ResultFolder(tmp_path, replace(configuration, policies={"never": "never"}))) as folder:
         assert folder.configuration.policies == {"default": "default", "never": "never"}
     assert read_configuration(tmp_path).policies == {"default": "default", "never": "never"}
 
@@ -99,7 +99,7 @@ def test_a_policy_whose_file_has_changed_is_refused(tmp_path: Path, configuratio
         ResultFolder(tmp_path, replace(configuration, policies={"mine.py:P": "5678"}))
 
 
-def test_where_and_with_which_release_it_was_made_does_not_matter(tmp_path: Path, configuration: Configuration) -> None:
+def test_the_place_of_the_corpus_and_the_release_do_not_matter(tmp_path: Path, configuration: Configuration) -> None:
     ResultFolder(tmp_path, configuration).close()
     ResultFolder(tmp_path, replace(configuration, mlgo_gym="9.9", corpus="elsewhere")).close()
 
@@ -112,11 +112,11 @@ def test_a_header_of_another_form_is_refused(tmp_path: Path, content: str) -> No
 
 
 def test_a_folder_without_results_says_so(tmp_path: Path) -> None:
-    with pytest.raises(MlgoError, match=r"there is no meta\.json"):
+    with pytest.raises(MlgoError, match=r"got no meta\.json"):
         read_configuration(tmp_path)
 
 
-def test_results_without_a_header_are_left_alone(tmp_path: Path, configuration: Configuration) -> None:
+def test_results_without_a_header_are_kept(tmp_path: Path, configuration: Configuration) -> None:
     (tmp_path / "episodes.jsonl").write_text("precious\n")
     with pytest.raises(MlgoError, match=r"no meta\.json"):
         ResultFolder(tmp_path, configuration)

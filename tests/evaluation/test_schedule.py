@@ -45,7 +45,7 @@ def test_what_is_done_is_not_scheduled_and_failures_are(make_result: MakeResult)
 def test_a_module_without_decisions_is_taken_off(make_result: MakeResult) -> None:
     plan = schedule()
     assert plan.take() == ("first", "large", "of large")
-    plan.note(make_result("first", "large", status="no-decisions"))
+    plan.finish(make_result("first", "large", status="no-decisions"))
     assert {module for _, module in drain(plan)} == {"medium", "small"}
 
 
@@ -53,5 +53,5 @@ def test_what_runs_is_unfinished_too(make_result: MakeResult) -> None:
     plan = schedule()
     plan.take()
     assert (len(plan), plan.unfinished) == (8, 9)
-    plan.note(make_result("first", "large"))
+    plan.finish(make_result("first", "large"))
     assert (len(plan), plan.unfinished) == (8, 8)

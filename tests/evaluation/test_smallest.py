@@ -19,15 +19,15 @@ def result(configuration: Configuration, make_result: MakeResult) -> EvaluationR
     return EvaluationResult(
         configuration,
         (
-            make_result("ours", "a", measures={"text_size": (300, 400)}, seconds=2.0),
-            make_result("default", "a", measures={"text_size": (400, 400)}, seconds=1.0),
-            make_result("ours", "b", measures={"text_size": (500, 400)}),
-            make_result("default", "b", measures={"text_size": (410, 400)}),
-            make_result("ours", "c", status="failed", measures={}),
-            make_result("default", "c", measures={"text_size": (100, 100)}),
-            make_result("ours", "d", status="no-decisions", measures={}),
-            make_result("ours", "e", status="failed", measures={}),
-            make_result("default", "e", status="failed", measures={}),
+            make_result("ours", "a", metrics={"text": (300, 400)}, seconds=2.0),
+            make_result("default", "a", metrics={"text": (400, 400)}, seconds=1.0),
+            make_result("ours", "b", metrics={"text": (500, 400)}),
+            make_result("default", "b", metrics={"text": (410, 400)}),
+            make_result("ours", "c", status="failed", metrics={}),
+            make_result("default", "c", metrics={"text": (100, 100)}),
+            make_result("ours", "d", status="no-decisions", metrics={}),
+            make_result("ours", "e", status="failed", metrics={}),
+            make_result("default", "e", status="failed", metrics={}),
         ),
     )
 
@@ -35,9 +35,9 @@ def result(configuration: Configuration, make_result: MakeResult) -> EvaluationR
 def test_of_each_module_the_smallest_object_counts_and_default_is_clang_alone(result: EvaluationResult) -> None:
     found = with_smallest(result)
     assert found.policies == ("ours", "default", "smallest of 2")
-    assert found.values("smallest of 2", "text_size") == {"a": 300, "b": 400, "c": 100}
+    assert found.values("smallest of 2", "text") == {"a": 300, "b": 400, "c": 100}
     summary = found.summaries()[-1]
-    change = summary.changes["text_size"]
+    change = summary.changes["text"]
     assert (change.better, change.equal, change.worse, summary.failures) == (1, 2, 0, 1)
     assert found.without_decisions == ["d"]
     assert found.episodes[: len(result.episodes)] == result.episodes
@@ -49,10 +49,10 @@ def test_it_takes_the_time_of_all_compiles(result: EvaluationResult) -> None:
 
 def test_one_policy_has_no_smallest_of_several(result: EvaluationResult) -> None:
     one = replace(result, episodes=tuple(each for each in result.episodes if each.policy == "ours"))
-    with pytest.raises(MlgoError, match="of several policies was asked for, and the results have 1"):
+    with pytest.raises(MlgoError, match="two or more policies, got 1"):
         with_smallest(one)
 
 
 def test_what_is_not_finished_has_no_smallest(result: EvaluationResult) -> None:
-    with pytest.raises(MlgoError, match="e has the results of 1: finish the evaluation first"):
+    with pytest.raises(MlgoError, match="2 policies on e, got 1; finish the evaluation first"):
         with_smallest(replace(result, episodes=result.episodes[:-1]))

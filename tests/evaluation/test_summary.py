@@ -1,4 +1,4 @@
-"""What episodes add up to."""
+"""Summaries of episodes."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def test_only_modules_with_something_to_decide_count(make_result: MakeResult) ->
     episodes = [
         make_result("default", "a", 100, 100),
         make_result("clang:-x", "a", 80, 100, seconds=1.5),
-        make_result("default", "empty", status="no-decisions", measures={}),
+        make_result("default", "empty", status="no-decisions", metrics={}),
         make_result("clang:-x", "empty", 1, 1000),
-        make_result("clang:-x", "b", status="failed", measures={}, seconds=0.5),
+        make_result("clang:-x", "b", status="failed", metrics={}, seconds=0.5),
     ]
-    summary = summarize("clang:-x", episodes, ["text_size"])
+    summary = summarize("clang:-x", episodes, ["text"])
     assert (summary.modules, summary.failures, summary.seconds) == (1, 1, 2.0)
-    assert summary.changes["text_size"].pairs == ((80, 100),)
+    assert summary.changes["text"].pairs == ((80, 100),)
 
 
-def test_the_time_of_answers_is_told_by_decision(make_result: MakeResult) -> None:
+def test_the_time_of_a_policy_covers_its_timed_decisions(make_result: MakeResult) -> None:
     episodes = [
         make_result("threshold:5", "a", 80, 100, decisions=30, policy_seconds=0.002),
         make_result("threshold:5", "b", 80, 100, decisions=10, policy_seconds=0.001),
-        make_result("threshold:5", "c", 80, 100, decisions=70),  # of a run before there was such a time
+        make_result("threshold:5", "c", 80, 100, decisions=70),  # its time was not measured
     ]
-    summary = summarize("threshold:5", episodes, ["text_size"])
+    summary = summarize("threshold:5", episodes, ["text"])
     assert summary.decisions == 40
     assert summary.policy_seconds == pytest.approx(0.003)

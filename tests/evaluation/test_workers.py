@@ -16,13 +16,14 @@ import pytest
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import evaluate, load_result
+from mlgo_gym.scheduling import Execution
 
 FAULTY = str(Path(__file__).with_name("faulty.py"))
 PROGRAM = Path(sys.executable).with_name("mlgo-gym")
 
 
 def test_a_worker_that_dies_is_reported_and_replaced(corpus: Path, nothing_is_left: None) -> None:
-    result = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=[f"{FAULTY}:Deadly"], jobs=2)
+    result = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=[f"{FAULTY}:Deadly"], execution=Execution(2))
     [failure] = result.failures
     assert failure.module == "calls"
     assert failure.error == {
@@ -39,7 +40,7 @@ def test_workers_that_cannot_start_are_an_error(
 ) -> None:
     monkeypatch.setenv("MLGO_TEST_PARENT", str(os.getpid()))
     with pytest.raises(MlgoError, match="exit status 3 before its first item"):
-        evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=[f"{FAULTY}:Stillborn"], jobs=2)
+        evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=[f"{FAULTY}:Stillborn"], execution=Execution(2))
 
 
 def test_a_policy_that_cannot_be_sent_is_an_error(corpus: Path) -> None:
@@ -48,7 +49,7 @@ def test_a_policy_that_cannot_be_sent_is_an_error(corpus: Path) -> None:
             return 0
 
     with pytest.raises(MlgoError, match="name them by specification, or use jobs=1"):
-        evaluate("mlgo/Inline-v0", corpus=str(corpus), policies={"local": Local()}, jobs=2)
+        evaluate("mlgo/Inline-v0", corpus=str(corpus), policies={"local": Local()}, execution=Execution(2))
 
 
 @pytest.mark.parametrize("last_signal", [signal.SIGINT, signal.SIGKILL])
@@ -85,7 +86,7 @@ def test_nothing_outlives_an_evaluation_that_is_ended(
         assert process.returncode == 130
         # Before it, where that took long, is a line of progress.
         last = err.splitlines()[-1]
-        assert re.fullmatch(r"mlgo-gym: interrupted, [12] to go; the same command goes on from there", last)
+        assert re.fullmatch(r"mlgo-gym: interrupted with [12] episodes left; the same command continues", last)
         assert "modules" in out
 
 

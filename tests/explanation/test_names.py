@@ -1,25 +1,25 @@
-"""Symbols as people read them."""
+"""Readable names of functions."""
 
 from __future__ import annotations
 
 import pytest
 
-from mlgo_gym.explanation.names import readable, short_component, shortened
+from mlgo_gym.explanation.names import readable, readable_context, short_context, shortened
 
 
-def test_a_mangled_symbol_is_read_as_its_source_has_it() -> None:
+def test_a_mangled_symbol_is_demangled() -> None:
     assert (
         readable("_ZNSt6vectorIiSaIiEE9push_backERKi")
         == "std::vector<int, std::allocator<int> >::push_back(int const&)"
     )
 
 
-def test_abi_tags_and_inline_namespaces_are_left_out() -> None:
+def test_abi_tags_and_inline_namespaces_are_removed() -> None:
     assert readable("_ZNSt3__16vectorIiE4backB8nie22abcEv") == "std::vector<int>::back()"
 
 
 @pytest.mark.parametrize("symbol", ["main", "_start", "_Znonsense", ""])
-def test_what_is_not_mangled_stays_as_it_is(symbol: str) -> None:
+def test_other_symbols_are_unchanged(symbol: str) -> None:
     assert readable(symbol) == symbol
 
 
@@ -36,9 +36,14 @@ def test_what_is_not_mangled_stays_as_it_is(symbol: str) -> None:
         ("a_name_that_is_longer_than_the_room", "a_name_that_is_longer_t…"),
     ],
 )
-def test_a_long_name_loses_what_says_least(name: str, short: str) -> None:
+def test_a_long_name_loses_its_scopes_first(name: str, short: str) -> None:
     assert shortened(name, 24) == short
 
 
-def test_functions_that_call_each_other_are_named_by_the_first() -> None:
-    assert short_component("f, g, h", 24) == "f +2"
+def test_a_context_has_the_name_of_its_first_function() -> None:
+    assert short_context("f, g, h", 24) == "f +2"
+
+
+def test_a_truncated_context_has_the_name_of_a_real_function() -> None:
+    assert short_context("..., f, g", 24) == "f +1+"
+    assert readable_context("..., f, g") == "f and 1+ more that call each other"

@@ -1,15 +1,24 @@
-"""A clang that asks over one channel as the real one does, but for one fault, named by its first argument.
+"""A fake clang with one channel and one fault, the first argument.
 
-garbage       writes what is no log
-outcome       logs an outcome, which belongs to no channel
-skip          leaves out a question's number
-half-header   ends with status 1 in the middle of the header
-half-question ends with status 1 in the middle of a question
-ask:N         has no fault: asks N questions, ends, and leaves the answers as its object
-silent        never opens its channel
-header        writes its header and falls silent
-flood         asks one question, then writes to standard error without an end
-heir          ends with status 1 and leaves a child behind, whose process id is its last word
+garbage: writes text that is not a log.
+
+outcome: logs an outcome.
+
+skip: skips the number of an observation.
+
+half-header: exits with status 1 in the middle of the header.
+
+half-question: exits with status 1 in the middle of an observation.
+
+ask:N: has no fault. It requests N decisions, exits, and writes the advice as its object.
+
+silent: never opens its channel.
+
+header: writes its header, and then nothing.
+
+flood: requests one decision, then writes to standard error without end.
+
+heir: exits with status 1 and leaves a child running, whose process id is its last word.
 """
 
 import os
@@ -67,8 +76,8 @@ def main() -> None:
         os.write(1, answer)
 
 
-def fail(words: str) -> NoReturn:
-    os.write(2, words.encode())
+def fail(message: str) -> NoReturn:
+    os.write(2, message.encode())
     os._exit(1)
 
 

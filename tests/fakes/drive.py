@@ -1,4 +1,4 @@
-"""Someone who plays episodes."""
+"""Runs episodes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from mlgo_gym.env import CompilerEnv
+
 
 class Step(NamedTuple):
-    """What one step returned."""
+    """Result of a step."""
 
     observation: Any
     reward: float
@@ -25,13 +27,13 @@ def play(
     module: str | None = None,
     seed: int | None = None,
 ) -> list[Step]:
-    """Play one episode to its end and close the environment.
+    """Run one episode to its end, and close the environment.
 
     Args:
-        env: the environment.
-        actions: one action for every decision, or a list of them; None is clang's own choice.
-        module: which module; None samples.
-        seed: for the sample.
+        env: The environment.
+        actions: One action for every decision, or a list of actions; None for the default actions.
+        module: Name of the module; None samples one.
+        seed: Seed of the sample.
     """
     _, info = env.reset(seed=seed, options=None if module is None else {"module": module})
     steps: list[Step] = []
@@ -45,3 +47,9 @@ def play(
     finally:
         env.close()
     return steps
+
+
+def clang_of(env: CompilerEnv) -> int:
+    """Return the process id of the running compile."""
+    assert env._stepper is not None
+    return env._stepper.episode.session.pid

@@ -1,9 +1,9 @@
-"""A place where ptrace is forbidden, as it is in some containers."""
+"""Forbids ptrace, as some containers do."""
 
 NO_PTRACE = """
 import ctypes, platform, struct
 number = {"x86_64": 101, "aarch64": 117}[platform.machine()]
-# Load the number of the system call; if it is ptrace, answer EPERM; else allow it (linux/filter.h, linux/seccomp.h).
+# Load the system call number; return EPERM for ptrace, else allow it (linux/filter.h, linux/seccomp.h).
 filter = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)]
 code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in filter))
 program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(filter), ctypes.addressof(code)))
@@ -12,4 +12,4 @@ PR_SET_SECCOMP, SECCOMP_MODE_FILTER, PR_SET_NO_NEW_PRIVS = 22, 2, 38
 assert libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
 assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0) == 0
 """
-"""Python that forbids ptrace to the program that runs it, and to all that it starts."""
+"""Python code that forbids ptrace in its process and in the programs that it starts."""

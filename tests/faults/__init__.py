@@ -1,1 +1,1 @@
-"""What happens when a compiler, a machine or a host fails: `catalogue.py` lists it, and docs/faults.md shows it."""
+"""Faults of compilers, machines and hosts: `catalogue.py` lists them for docs/explanation/faults.md."""

@@ -1,4 +1,4 @@
-"""Every fault of a compiler, and what its user sees: what the tests of this folder hold, and docs/faults.md shows."""
+"""All faults with their outcomes: the tests of this folder check them, and docs/explanation/faults.md lists them."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import re
 from dataclasses import dataclass, field
 
 ENDS = "ends"
-"""Where a compile ends as if nothing were wrong."""
+"""The episode ends as without a fault."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What the user of an environment sees.
+class Outcome:
+    """Outcome of a fault in an environment.
 
     Attributes:
         where: `reset` (it raises), `step` (the episode is truncated), or `ends` (it ends as usual).
-        error: the class of the error; that in `info["error"]` is always a `CompilerError`.
-        kind: the kind of a `CompilerError`.
-        message: the message, as far as it is the same for everybody: `…` stands for what is not.
-        words: what the compiler itself said, which the error hands on.
+        error: Class of the error; in `info["error"]` always `CompilerError`.
+        kind: Kind of a `CompilerError`.
+        message: Start of the message; `…` stands for text that varies.
+        stderr: Part of the compiler's standard error.
     """
 
     where: str
     error: str = "CompilerError"
     kind: str = ""
     message: str = ""
-    words: str = ""
+    stderr: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,39 +33,38 @@ class Fault:
     """One fault.
 
     Attributes:
-        title: what happens.
-        spec: what `compiler.py` is told.
-        sight: what the user of an environment sees.
-        driver: why `mlgo-clang` says that clang alone compiled, written as a message is; empty where it says nothing,
-            None where the fault makes no sense there.
-        before_fork: whether it happens before the first question, and so in a fork only where that replays.
-        left: how many processes the compiler leaves behind.
+        title: Description of the fault.
+        spec: `$MLGO_FAULT` for `compiler.py`.
+        outcome: Outcome in an environment.
+        driver: Reason in the warning of `mlgo-clang`; empty for no warning, None where the fault cannot occur.
+        before_fork: Whether it happens before the first decision, and so in a fork only by replay.
+        left: Number of processes that the compiler leaves running.
     """
 
     title: str
     spec: str
-    sight: Sight
+    outcome: Outcome
     driver: str | None
     before_fork: bool = field(default=False)
     left: int = 0
 
     @property
     def name(self) -> str:
-        """What it is called in the names of tests."""
+        """Name in the ids of tests."""
         return self.spec
 
 
 def matches(message: str, text: str) -> bool:
-    """Return whether a text begins with a message of the catalogue."""
+    """Return whether a text starts with a message of the catalogue."""
     return re.match(".*".join(map(re.escape, message.split("…"))), text, re.DOTALL) is not None
 
 
 AT = {
     "start": "before it opens its channels",
     "header": "after its header",
-    "question": "in the middle of a question",
-    "answer": "after an answer",
-    "end": "after the last answer",
+    "question": "in the middle of an observation",
+    "answer": "after reading advice",
+    "end": "after the last decision",
 }
 
 
@@ -76,25 +75,25 @@ def _where(point: str) -> str:
 def _dies(title: str, what: str, kind: str, message: str, words: str, driver: str, **more: int) -> list[Fault]:
     return [
         Fault(
-            f"{title} {said}",
+            f"{title} {stderr}",
             f"{what}@{point}",
-            Sight(_where(point), kind=kind, message=message, words=words.format(point=point)),
+            Outcome(_where(point), kind=kind, message=message, stderr=words.format(point=point)),
             driver,
             before_fork=point in ("start", "header"),
             **more,
         )
-        for point, said in AT.items()
+        for point, stderr in AT.items()
     ]
 
 
 def _protocol(title: str, what: str, where: str, message: str, driver: str) -> Fault:
-    full = f"clang broke the protocol of inlining: {message}"
-    return Fault(title, what, Sight(where, kind="protocol", message=full), driver, before_fork=where == "reset")
+    full = f"clang violated the protocol of the inlining advisor: {message}"
+    return Fault(title, what, Outcome(where, kind="protocol", message=full), driver, before_fork=where == "reset")
 
 
 def _object(title: str, what: str, message: str) -> Fault:
-    full = f"clang ended well, and what it left cannot be measured: {message}"
-    return Fault(title, f"object:{what}", Sight("step", kind="object", message=full), None)
+    full = f"clang succeeded, but its object cannot be measured: {message}"
+    return Fault(title, f"object:{what}", Outcome("step", kind="object", message=full), None)
 
 
 FAULTS = [
@@ -104,7 +103,7 @@ FAULTS = [
         "exit",
         "clang failed with exit status 1",
         "fatal error: lost at the {point}",
-        "clang ended with status 1 while a policy answered it",
+        "clang exited with status 1 while a policy decided",
     ),
     *_dies(
         "the compiler crashes",
@@ -112,51 +111,54 @@ FAULTS = [
         "signal",
         "clang crashed with signal 11 (SIGSEGV)",
         "",
-        "clang ended with status -11 while a policy answered it",
+        "clang exited with status -11 while a policy decided",
     ),
     *_dies(
         "the compiler stalls",
         "stall",
         "timeout",
-        "clang was to ask or to finish within … s and did not; it was killed",
+        "expected a decision or the end of clang within … s, got neither; clang was killed",
         "",
-        "clang gave no sign of life for … s while a policy answered it",
+        "clang gave no sign of life for … s while a policy decided; raise --mlgo-timeout",
     ),
     Fault(
         "the compiler writes 10 MB on standard error, and exits",
         "chatter@answer",
-        Sight("step", kind="exit", message="clang failed with exit status 1", words="fatal error: lost at the answer"),
-        "clang ended with status 1 while a policy answered it",
+        Outcome(
+            "step", kind="exit", message="clang failed with exit status 1", stderr="fatal error: lost at the answer"
+        ),
+        "clang exited with status 1 while a policy decided",
     ),
     Fault(
-        "the compiler exits and leaves a child behind",
+        "the compiler exits and leaves a child running",
         "heir@answer",
-        Sight("step", kind="exit", message="clang failed with exit status 1", words="fatal error: lost at the answer"),
+        Outcome(
+            "step", kind="exit", message="clang failed with exit status 1", stderr="fatal error: lost at the answer"
+        ),
         None,
         left=1,
     ),
     Fault(
-        "the compiler leaves an object, and a child behind",
+        "the compiler writes an object and leaves a child running",
         "heir-of-success@end",
-        Sight(ENDS),
+        Outcome(ENDS),
         None,
         left=1,
     ),
     Fault(
         "the folder of its channels disappears",
         "no-folder@start",
-        Sight("reset", kind="exit", message="clang failed with exit status 1", words="Cannot open inbound file"),
-        "clang ended with status 1 while a policy answered it",
+        Outcome("reset", kind="exit", message="clang failed with exit status 1", stderr="Cannot open inbound file"),
+        "clang exited with status 1 while a policy decided",
         before_fork=True,
     ),
     Fault(
         "the header is of another version",
         "other-version",
-        Sight(
+        Outcome(
             "reset",
             "ToolchainError",
-            message="the inlining advisor of clang was to ask with the header that it had when it was probed, … "
-            "make the environment anew",
+            message="expected the header … of the inlining advisor, got …; make the environment with the flags",
         ),
         "",
         before_fork=True,
@@ -165,188 +167,170 @@ FAULTS = [
         "the header is malformed JSON",
         "not-json",
         "reset",
-        "a JSON line was expected, found …",
-        "a header of features and advice was wanted, found",
+        "expected a JSON line, got …",
+        "expected a header of features and advice, got",
     ),
     _protocol(
         "the channel carries garbage",
         "garbage",
         "reset",
-        "a JSON line was expected, found …",
-        "a header of features and advice was wanted, found",
+        "expected a JSON line, got …",
+        "expected a header of features and advice, got",
     ),
     _protocol(
         "a line of the channel never ends",
         "endless-line",
         "reset",
-        "no end of line within 1048576 bytes where a JSON line was expected",
-        "a header of features and advice was wanted, and no line ended within 1048576 bytes",
+        "expected a JSON line of at most 1048576 bytes, got a longer one",
+        "expected a header of at most 1048576 bytes, got a longer line",
     ),
     _protocol(
-        "the header announces questions of 32 GB",
+        "the header declares observations of 32 GB",
         "huge-question",
         "reset",
-        "a question of at most 16777216 bytes was wanted, the header says 32000000304",
-        "a question of at most 16777216 bytes was wanted, the header says 32000000304",
+        "expected observations of at most 16777216 bytes, got a header for 32000000304",
+        "expected observations of at most 16777216 bytes, got a header for 32000000304",
     ),
     _protocol(
-        "a question is shorter than the header says",
+        "an observation is shorter than the header declares",
         "too-short",
         "step",
-        "312 bytes of tensors were to end in a newline, found …",
-        "a question of 312 bytes was to end in a newline, and does not",
+        "expected 312 bytes of tensors and a newline, got …",
+        "expected an observation of 312 bytes and a newline, got",
     ),
     _protocol(
-        "a question has another number",
+        "an observation has a wrong number",
         "no-number",
         "step",
-        "observation 1 of context '' was expected, found 7",
+        "expected observation 1 of context '', got 7",
         "",
     ),
     _protocol(
-        "a question comes before any context",
+        "an observation precedes any context",
         "no-context",
         "reset",
-        "an observation came before any context",
+        "expected a context, got an observation",
         "",
     ),
     _protocol(
-        "an outcome comes where a question belongs",
+        "an outcome replaces an observation",
         "outcome",
         "step",
-        "an outcome came, but the header has no score",
-        "a question was wanted, found",
+        "expected no outcome, because the header has no score, got one",
+        "expected an observation of 312 bytes and a newline, got",
     ),
     Fault(
-        "a context has no question",
+        "a context has no decision",
         "no-question",
-        Sight("reset", "NoDecisionError", message="module 'faulty' of corpus … has no inlining decision to learn from"),
+        Outcome(
+            "reset",
+            "NoDecisionError",
+            message="expected a decision on inlining in module 'faulty' of corpus …, got none",
+        ),
         "",
         before_fork=True,
     ),
     Fault(
-        "the compiler closes the log and goes on",
+        "the compiler closes the log and continues",
         "close-log",
-        Sight("reset", kind="timeout", message="clang was to ask or to finish within … s and did not; it was killed"),
-        "clang gave no sign of life for … s while a policy answered it",
+        Outcome(
+            "reset",
+            kind="timeout",
+            message="expected a decision or the end of clang within … s, got neither; clang was killed",
+        ),
+        "clang gave no sign of life for … s while a policy decided; raise --mlgo-timeout",
         before_fork=True,
     ),
-    Fault("the compiler closes the pipe of answers, and asks on", "close-advice", Sight(ENDS), ""),
+    Fault("the compiler closes the advice pipe and continues", "close-advice", Outcome(ENDS), ""),
     _protocol(
-        "the compiler never reads an answer, and asks on",
+        "the compiler never reads advice and continues",
         "deaf",
         "step",
-        "it asks on and reads no answers, until their pipe was full; it was killed",
-        "clang asks on, and does not read the answers",
+        "it requests decisions and reads no answers; it was killed",
+        "clang requests decisions without reading the advice",
     ),
     Fault(
         "there is no object",
         "object:missing",
-        Sight(
+        Outcome(
             "step",
             kind="object",
-            message="clang ended well, and what it left cannot be measured: an ELF object was expected, found 0 bytes",
+            message="clang succeeded, but its object cannot be measured: expected an ELF object, got 0 bytes",
         ),
-        "clang ended well, and there is no object",
+        "clang succeeded without writing an object",
     ),
-    _object("the object is empty", "empty", "an ELF object was expected, found 0 bytes"),
-    _object("the object is cut off", "cut", "an ELF object of … bytes is cut off"),
-    _object("the object is no ELF file", "text", "an ELF object was expected, found 230 bytes that begin with b'this'"),
-    Fault("the object is of 32 bits", "object:i386", Sight(ENDS), None),
-    Fault("the object is big-endian", "object:s390x", Sight(ENDS), None),
+    _object("the object is empty", "empty", "expected an ELF object, got 0 bytes"),
+    _object("the object is truncated", "cut", "an ELF object of … bytes is cut off"),
+    _object("the object is not an ELF file", "text", "expected an ELF object, got 230 bytes that begin with b'this'"),
+    Fault("the object is of 32 bits", "object:i386", Outcome(ENDS), None),
+    Fault("the object is big-endian", "object:s390x", Outcome(ENDS), None),
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """What befalls a host, and not its compiler.
+class HostFault:
+    """A fault of a host or its machine.
 
     Attributes:
-        title: what happens.
-        seen: what its user sees.
-        tests: the tests that hold it, in `test_host_faults.py`.
+        title: Description of the fault.
+        effect: Its visible effect.
     """
 
     title: str
-    seen: str
-    tests: tuple[str, ...]
+    effect: str
 
 
-LACKS = {
-    "descriptors": "a compile needs about ten file descriptors, and this process has all the … that it may have: raise "
-    "the limit first, …",
-    "space": "a compile was to have its channels in … and its object in memory, and could not: …No space left on "
-    "device",
+SHORTAGES = {
+    "descriptors": "expected about ten free file descriptors, got none of the … that this process may have; raise the "
+    "limit",
+    "space": "cannot make the channels of a compile in … or its object in memory: …No space left on device",
 }
-"""What a machine can have no more of, and what is said then."""
+"""Resources that a machine may lack, and the error messages."""
 
-FORKED = "the compile belongs to the process that began it, and this is a forked copy of that: reset() here"
-"""What is said in a forked copy of a host."""
+FORKED = "expected the process that started the compile, got a fork of it; call reset() here"
+"""Error in a fork of a host."""
 
-IGNORING = "how a compiler ends cannot be known while this process ignores SIGCHLD"
-"""What is said in a host that ignores the end of its children."""
+IGNORING = "expected the default handling of SIGCHLD, got a process that ignores it"
+"""Error in a host that ignores SIGCHLD."""
 
-TROUBLES = [
-    Trouble(
-        "SIGKILL to the host, wherever its compile stands",
-        "its compilers end with it; the scratch folder that it left goes when the next host begins",
-        ("test_a_signal_ends_the_host_and_its_compilers",),
+HOST_FAULTS = [
+    HostFault(
+        "SIGKILL to the host, at any point of its compile",
+        "its compilers are killed; the next host removes its scratch folder",
     ),
-    Trouble(
-        "SIGINT or SIGTERM to the host, wherever its compile stands",
-        "it ends by that signal (Python by `KeyboardInterrupt`), and its compilers too; `mlgo-clang` leaves no object",
-        ("test_a_signal_ends_the_host_and_its_compilers",),
+    HostFault(
+        "SIGINT or SIGTERM to the host, at any point of its compile",
+        "it and its compilers exit by that signal (Python by `KeyboardInterrupt`); `mlgo-clang` leaves no object",
     ),
-    Trouble(
+    HostFault(
         "SIGINT in an interactive session",
         "`KeyboardInterrupt` from `reset()` or `step()`; the next `reset()` of the same environment works",
-        (
-            "test_an_interrupted_reset_or_step_leaves_an_environment_that_works",
-            "test_an_interrupted_reset_or_step_leaves_a_vector_environment_that_works",
-        ),
     ),
-    Trouble(
+    HostFault(
         "the host forks in an episode",
-        "the episode is the original's, and goes on; in the copy `reset()` works, and `step()` raises `MlgoError`: "
-        + FORKED,
-        (
-            "test_a_host_that_forks_in_an_episode_keeps_it_and_the_copy_begins_another",
-            "test_a_host_that_forks_in_an_episode_keeps_its_vector_environment",
-        ),
+        "the original continues its episode; in the fork `reset()` works, and `step()` raises `MlgoError`: " + FORKED,
     ),
-    Trouble(
+    HostFault(
         "no file descriptors are left",
-        f"`reset()` or `fork()` raises `MlgoError`: {LACKS['descriptors']}",
-        ("test_what_lacks_is_said_and_the_next_reset_works", "test_what_lacks_is_said_by_a_vector_environment"),
+        f"`reset()` or `fork()` raises `MlgoError`: {SHORTAGES['descriptors']}",
     ),
-    Trouble(
+    HostFault(
         "the file system of the scratch folder is full",
-        f"`reset()` or `fork()` raises `CompilerError` (`start`): {LACKS['space']}",
-        ("test_what_lacks_is_said_and_the_next_reset_works", "test_what_lacks_is_said_by_a_vector_environment"),
+        f"`reset()` or `fork()` raises `CompilerError` (`start`): {SHORTAGES['space']}",
     ),
-    Trouble(
-        "the scratch folder disappears",
-        "nothing: it is made again",
-        ("test_a_scratch_folder_that_disappears_is_made_again",),
-    ),
-    Trouble(
-        "the object is larger than a file may be (`ulimit -f`)",
+    HostFault("the scratch folder disappears", "none: a new one is made"),
+    HostFault(
+        "the object exceeds the file size limit (`ulimit -f`)",
         "the episode is truncated, `signal`: clang crashed with signal 25 (SIGXFSZ)",
-        ("test_an_object_larger_than_a_file_may_be_is_the_compilers_failure",),
     ),
-    Trouble(
-        "the compiler gets too little memory to start (`ulimit -v`)",
+    HostFault(
+        "the compiler has too little memory to start (`ulimit -v`)",
         "`reset()` raises `CompilerError` (`signal`): clang crashed with signal 11 (SIGSEGV)",
-        ("test_a_compiler_that_gets_too_little_memory_to_start_is_reported",),
     ),
-    Trouble(
-        "the host ignores SIGCHLD, or was started so",
-        f"`reset()` raises `MlgoError`: {IGNORING}, …; the commands `mlgo-gym` and `mlgo-clang` heed it themselves",
-        (
-            "test_a_host_that_ignores_the_end_of_its_children_is_told",
-            "test_the_commands_heed_the_end_of_their_children",
-        ),
+    HostFault(
+        "the host ignores SIGCHLD, perhaps by inheritance",
+        f"`reset()` raises `MlgoError`: {IGNORING}, …; the commands `mlgo-gym` and `mlgo-clang` restore the default",
     ),
-    Trouble("two hosts share one empty cache", "nothing: both get the same", ("test_two_hosts_share_a_cache",)),
-    Trouble("the clock jumps by a year", "nothing", ("test_a_clock_that_jumps_changes_nothing",)),
+    HostFault("two hosts share an empty cache", "none: both get the same results"),
+    HostFault("the clock jumps by a year", "none"),
 ]

@@ -1,15 +1,14 @@
-"""A clang that plays a recorded session again, with one fault at one point of it.
+"""A fake clang that replays a recorded session with one fault at one point.
 
-`$MLGO_FAULT` is `WHAT@WHEN`; `$MLGO_RECORDING` is what `recording.py` wrote. The points are those at which a compile
-can stand:
+`$MLGO_FAULT` is `WHAT@WHEN`; `$MLGO_RECORDING` is the file of `recording.py`. The points are:
 
 start      before it opens its channels
 header     after its header
-question   in the middle of its second question
-answer     after the answer to its first question
-end        after the last answer, before there is an object
+question   in the middle of its second observation
+answer     after reading the first advice
+end        after the last decision, before it writes an object
 
-Its process id, and that of a child that it leaves behind, are written to `$MLGO_FAULT_PIDS`.
+Its process id, and that of a child that it leaves running, are written to `$MLGO_FAULT_PIDS`.
 """
 
 import json
@@ -26,7 +25,7 @@ RECORDING = Path(os.environ["MLGO_RECORDING"])
 CHILD = ["sleep", "600"]
 
 
-def note(pid: int) -> None:
+def record_pid(pid: int) -> None:
     with Path(os.environ["MLGO_FAULT_PIDS"]).open("a", encoding="ascii") as file:
         file.write(f"{pid}\n")
 
@@ -37,12 +36,12 @@ def die(status: int = 1) -> NoReturn:
 
 
 def at(point: str) -> None:
-    """Do what goes wrong here, if anything does."""
+    """Fail here if this is the point."""
     if point == WHEN:
-        happen()
+        fail()
 
 
-def happen() -> None:
+def fail() -> None:
     if WHAT == "exit":
         die()
     if WHAT == "crash":
@@ -54,10 +53,10 @@ def happen() -> None:
             os.write(2, b"x" * 65535 + b"\n")
         die()
     if WHAT == "heir":
-        note(subprocess.Popen(CHILD, close_fds=False).pid)
+        record_pid(subprocess.Popen(CHILD, close_fds=False).pid)
         die()
     if WHAT == "heir-of-success":
-        note(subprocess.Popen(CHILD, close_fds=False).pid)
+        record_pid(subprocess.Popen(CHILD, close_fds=False).pid)
     if WHAT.startswith("SIG"):
         os.kill(os.getppid(), getattr(signal, WHAT))
         signal.pause()
@@ -72,7 +71,7 @@ def base() -> str:
 
 
 def header(original: bytes) -> bytes:
-    """Return the header, with what is wrong with it."""
+    """Return the header, with its fault."""
     if WHAT == "other-version":
         value = json.loads(original)
         value["features"].append({"name": "new_feature", "port": 0, "shape": [1], "type": "int64_t"})
@@ -89,23 +88,23 @@ def header(original: bytes) -> bytes:
 
 
 def question(number: int, payload: bytes) -> bytes:
-    """Return a question, with what is wrong with it."""
+    """Return an observation, with its fault."""
     if WHAT == "other-version":
         payload += bytes(8)
-    whole = b'{"observation":%d}\n' % number + payload + b"\n"
+    complete = b'{"observation":%d}\n' % number + payload + b"\n"
     if number != 1:
-        return whole
+        return complete
     if WHAT == "too-short":
         return b'{"observation":1}\n' + payload[:-8] + b"\n" + bytes(8)
     if WHAT == "no-number":
-        return whole.replace(b":1", b":7", 1)
+        return complete.replace(b":1", b":7", 1)
     if WHAT == "outcome":
-        return b'{"outcome":0}\n' + bytes(8) + b"\n" + whole
-    return whole
+        return b'{"outcome":0}\n' + bytes(8) + b"\n" + complete
+    return complete
 
 
 def main() -> None:
-    note(os.getpid())
+    record_pid(os.getpid())
     recorded = json.loads(RECORDING.read_text(encoding="ascii"))
     questions = [bytes.fromhex(each) for each in recorded["questions"]]
     at("start")
@@ -126,7 +125,7 @@ def main() -> None:
         data = question(number, payload)
         if WHEN == "question" and number == 1:
             write(log, data[: len(data) // 2])
-            happen()
+            fail()
         write(log, data)
         if number == 0 or WHAT not in ("deaf", "close-advice"):
             answer(advice)
@@ -144,13 +143,13 @@ def write(descriptor: int, data: bytes) -> None:
 
 
 def answer(advice: int) -> None:
-    got = b""
-    while len(got) < 8:
-        got += os.read(advice, 8 - len(got))
+    received = b""
+    while len(received) < 8:
+        received += os.read(advice, 8 - len(received))
 
 
 def finish(data: bytes) -> None:
-    """Leave the object, with what is wrong with it."""
+    """Write the object, with its fault."""
     if WHAT in ("object:empty", "object:missing"):
         data = b""
     elif WHAT == "object:cut":

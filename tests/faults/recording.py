@@ -1,11 +1,11 @@
-"""A real session, kept for the faulty compiler to play again."""
+"""Records a real session for the faulty compiler to replay."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from mlgo_gym.corpus.compilation import Compilation
+from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.session.session import Session
 
@@ -13,7 +13,7 @@ SECONDS = 60.0
 
 
 def record(compilation: Compilation, path: Path) -> int:
-    """Write what clang says when its own choices are taken, and the object beside it; return the bytes of its text."""
+    """Write clang's messages under default actions, and the object; return the number of decisions."""
     with Session(compilation.command, [INLINING]) as session:
         questions = []
         while (decision := session.wait(SECONDS)) is not None:

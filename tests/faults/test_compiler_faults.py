@@ -1,4 +1,4 @@
-"""A compiler that fails, in every way, wherever it is run: the right error in bounded time, and the next one works."""
+"""Every fault of a compiler in every host: the expected outcome in bounded time, and the next episode works."""
 
 from __future__ import annotations
 
@@ -7,141 +7,144 @@ import shutil
 import pytest
 
 from mlgo_gym.errors import SnapshotError
-from mlgo_gym.session.forkable_session import ForkableSession
+from mlgo_gym.session.session import Session
 from mlgo_gym.session.snapshot_support import snapshot_support
 from tests.conftest import PROGRAMS
-from tests.faults.catalogue import ENDS, FAULTS, Fault, Sight, matches
+from tests.faults.catalogue import ENDS, FAULTS, Fault, Outcome, matches
 from tests.faults.conftest import Faults
 from tests.faults.hosts import (
     FAULTY,
     LONG,
     SHORT,
-    Place,
-    drive,
+    FaultyCompiler,
     make_single,
     make_vector,
-    patience,
-    see_in_fork,
-    see_in_single,
-    see_in_vector,
-    sound_vector,
+    run_driver,
+    run_fork,
+    run_single,
+    run_sound_vector,
+    run_vector,
+    set_timeout,
     take_steps,
 )
+from tests.sampling import one_of_each
 
 each_fault = pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
 
-SLOW = ("stall@header", "stall@question", "stall@end")
-"""What takes its time, and is quick to see in a single environment."""
 
-each_fault_again = pytest.mark.parametrize(
-    "fault",
-    [pytest.param(fault, id=fault.name, marks=[pytest.mark.slow] if fault.name in SLOW else []) for fault in FAULTS],
-)
+def outcome_of(fault: Fault) -> tuple[str, ...]:
+    return (fault.outcome.where, fault.outcome.error, fault.outcome.kind, fault.driver or "")
+
+
+each_outcome = pytest.mark.parametrize("fault", one_of_each(FAULTS, outcome_of, name=lambda fault: fault.name))
+"""A fault of each outcome; a single environment has every fault in each run."""
 
 
 @pytest.fixture
 def cache_of(fault: Fault, request: pytest.FixtureRequest) -> None:
-    """An empty cache where the fault is taken for what the compiler does, and remembered."""
-    if fault.sight.error == "NoDecisionError":
+    """An empty cache for a fault whose result is cached."""
+    if fault.outcome.error == "NoDecisionError":
         request.getfixturevalue("own_cache")
 
 
 def stalls(fault: Fault) -> bool:
-    return fault.sight.kind == "timeout"
+    return fault.outcome.kind == "timeout"
 
 
-def check(found: Sight, fault: Fault) -> None:
-    wanted = fault.sight
-    assert (found.where, found.error, found.kind) == (wanted.where, wanted.error, wanted.kind), found
-    assert matches(wanted.message, found.message), found.message
-    assert wanted.words in found.words
-    assert len(found.words) <= 64 * 1024
+def check(found: Outcome, fault: Fault) -> None:
+    expected = fault.outcome
+    assert (found.where, found.error, found.kind) == (expected.where, expected.error, expected.kind), found
+    assert matches(expected.message, found.message), found.message
+    assert expected.stderr in found.stderr
+    assert len(found.stderr) <= 64 * 1024
 
 
 @each_fault
-def test_in_an_environment(fault: Fault, place: Place, faults: Faults, cache_of: None) -> None:
-    env = make_single(place)
-    patience(env, SHORT if stalls(fault) else LONG)
-    faults.begin(fault.spec)
-    check(see_in_single(env), fault)
-    faults.end()
-    patience(env, LONG)
-    if fault.sight.error != "NoDecisionError":  # which is remembered
-        assert see_in_single(env) == Sight(ENDS)
+def test_in_an_environment(fault: Fault, compiler: FaultyCompiler, faults: Faults, cache_of: None) -> None:
+    env = make_single(compiler)
+    set_timeout(env, SHORT if stalls(fault) else LONG)
+    faults.enable(fault.spec)
+    check(run_single(env), fault)
+    faults.disable()
+    set_timeout(env, LONG)
+    if fault.outcome.error != "NoDecisionError":  # which is cached
+        assert run_single(env) == Outcome(ENDS)
     env.close()
 
 
-@each_fault_again
-def test_in_a_vector_environment(fault: Fault, place: Place, faults: Faults, cache_of: None) -> None:
-    envs = make_vector(place)
-    # Both see a baseline from the disk, so that the sound one is quick.
-    patience(envs, 2 * SHORT if stalls(fault) else LONG)
-    faults.begin(fault.spec)
-    check(see_in_vector(envs), fault)
-    faults.end()
-    patience(envs, LONG)
-    if fault.sight.error != "NoDecisionError":
-        sound_vector(envs)
+@each_outcome
+def test_in_a_vector_environment(fault: Fault, compiler: FaultyCompiler, faults: Faults, cache_of: None) -> None:
+    envs = make_vector(compiler)
+    # Both baselines are cached, so that the sound module is fast.
+    set_timeout(envs, 2 * SHORT if stalls(fault) else LONG)
+    faults.enable(fault.spec)
+    check(run_vector(envs), fault)
+    faults.disable()
+    set_timeout(envs, LONG)
+    if fault.outcome.error != "NoDecisionError":
+        run_sound_vector(envs)
     envs.close()
 
 
-@each_fault_again
-def test_in_a_fork(fault: Fault, place: Place, faults: Faults, cache_of: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@each_outcome
+def test_in_a_fork(
+    fault: Fault, compiler: FaultyCompiler, faults: Faults, cache_of: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     supported, why = snapshot_support()
     if not (fault.before_fork or supported):
         pytest.skip(why)
-    env = make_single(place)
-    patience(env, SHORT if stalls(fault) else LONG)
+    env = make_single(compiler)
+    set_timeout(env, SHORT if stalls(fault) else LONG)
     if not fault.before_fork:
-        faults.begin(fault.spec)
+        faults.enable(fault.spec)
     _, info = env.reset(options=FAULTY)
     if fault.before_fork:
-        faults.begin(fault.spec)
+        faults.enable(fault.spec)
 
-        def refuse(session: ForkableSession, timeout: float = 0.0) -> ForkableSession:
-            raise SnapshotError("not here")
+        def refuse(session: Session, timeout: float = 0.0) -> Session:
+            raise SnapshotError("no snapshots")
 
-        monkeypatch.setattr(ForkableSession, "fork", refuse)
-    found = see_in_fork(env, info)
-    if fault.before_fork and fault.sight.kind == "":
+        monkeypatch.setattr(Session, "fork", refuse)
+    found = run_fork(env, info)
+    if fault.before_fork and fault.outcome.kind == "":
         assert found.error == "SnapshotError", found
     else:
         check(found, fault)
-    faults.end()
-    patience(env, LONG)
+    faults.disable()
+    set_timeout(env, LONG)
     _, info = env.reset(options=FAULTY)
-    assert take_steps(env, info)[0] == Sight(ENDS)
+    assert take_steps(env, info)[0] == Outcome(ENDS)
     env.close()
 
 
 @pytest.fixture(scope="session")
-def source(place: Place) -> Place:
+def source(compiler: FaultyCompiler) -> FaultyCompiler:
     """The source of the faulty module."""
-    shutil.copy(PROGRAMS / "calls.c", place.source)
-    return place
+    shutil.copy(PROGRAMS / "calls.c", compiler.source)
+    return compiler
 
 
 @pytest.fixture(scope="session")
-def plain(source: Place) -> bytes:
-    """What clang alone makes of it."""
-    assert drive(source, "--mlgo-policy=default").returncode == 0
+def plain(source: FaultyCompiler) -> bytes:
+    """The object of clang alone."""
+    assert run_driver(source, "--mlgo-policy=default").returncode == 0
     return source.source.with_suffix(".o").read_bytes()
 
 
 in_driver = [fault for fault in FAULTS if fault.driver is not None]
 
 
-@pytest.mark.parametrize("fault", in_driver, ids=[fault.name for fault in in_driver])
-def test_in_the_driver(fault: Fault, source: Place, plain: bytes, faults: Faults, own_cache: object) -> None:
-    faults.begin(fault.spec)
+@pytest.mark.parametrize("fault", one_of_each(in_driver, outcome_of, name=lambda fault: fault.name))
+def test_in_the_driver(fault: Fault, source: FaultyCompiler, plain: bytes, faults: Faults, own_cache: object) -> None:
+    faults.enable(fault.spec)
     output = source.source.with_suffix(".o")
     output.unlink(missing_ok=True)
-    done = drive(source, "--mlgo-policy=never", *(["--mlgo-timeout=0.6"] if stalls(fault) else []))
-    assert done.returncode == 0
+    result = run_driver(source, "--mlgo-policy=never", *(["--mlgo-timeout=0.6"] if stalls(fault) else []))
+    assert result.returncode == 0
     if fault.driver:
-        assert matches(f"mlgo-clang: warning: faulty.c is compiled by clang alone: {fault.driver}", done.stderr)
-        assert done.stderr.count("\n") == 1
+        assert matches(f"mlgo-clang: warning: faulty.c is compiled by clang alone: {fault.driver}", result.stderr)
+        assert result.stderr.count("\n") == 1
         assert output.read_bytes() == plain
     else:
-        assert done.stderr == ""
+        assert result.stderr == ""
         assert output.exists()

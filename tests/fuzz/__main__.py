@@ -1,13 +1,13 @@
 """Fuzz the readers: `python -m tests.fuzz [FORMAT …] --inputs 1000000 --output runs/fuzz`.
 
-Each format is read in processes of its own, one after the other, of 250,000 inputs each: atheris loses the outcome of
-each comparison of arrays, a kilobyte for an input. Inputs are guided by coverage where atheris is installed and the
-reader is Python, and are random changes of real files elsewhere. What coverage has found is kept in the output and
-begun with the next time. An input that raises anything but the typed error, takes more than a second or 200 MB, or ends
-the process is kept, the shortest for each cause; `--keep` adds those to `tests/fuzz/found`, which the tests read.
-`--resume` goes on where the same command was interrupted.
+Each format has its own processes, one after the other, of at most 250,000 inputs each: atheris leaks a kilobyte per
+comparison of arrays. Coverage guides the inputs where atheris is installed and the reader is Python; elsewhere they are
+random changes of real files. The output keeps the corpus that coverage found, and the next run starts with it. A
+finding is an input that raises anything but the typed error, takes over a second or 200 MB, or ends the process. The
+shortest input of each cause is kept; `--keep` copies it to `tests/fuzz/found`, which the tests read. `--resume` resumes
+an interrupted command.
 
-The exit status is 1 where there is such an input.
+The exit status is 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from tests.fuzz.worker import BAD_SEED, FINDS, INPUT, REPORT
 
 FOUND = Path(__file__).parent / "found"
 PIECE = 250_000
-"""The most inputs of one process."""
+"""Maximum number of inputs of one process."""
 
-MOST_DEATHS = 20
-"""After so many inputs that end the process, a format is left."""
+MAX_DEATHS = 20
+"""Number of inputs that end the process after which a format is stopped."""
 
 
 def fuzz(tested: Format, inputs: int, seed: int, output: Path, resume: bool = False) -> dict[str, Any]:
-    """Fuzz one format, and return what came of it."""
+    """Fuzz one format, and return its report."""
     place = (output / tested.name).absolute()
     (place / FINDS).mkdir(parents=True, exist_ok=True)
     state = output / f"{tested.name}.json"
     engine = "mutations" if tested.native or find_spec("atheris") is None else "atheris"
-    total: dict[str, Any] = {"engine": engine, "seconds": 0.0, "processor_seconds": 0.0, "findings": {}}
+    total: dict[str, Any] = {"engine": engine, "seconds": 0.0, "cpu_seconds": 0.0, "findings": {}}
     total |= dict.fromkeys(("inputs", "refused", "ended", "slowest", "grown_mb", "processes", "deaths"), 0)
     if resume and state.exists():
         total |= json.loads(state.read_bytes())
     if resume and (place / REPORT).exists() and total["inputs"] < inputs:
-        # What an interrupted process had read.
+        # The inputs of the interrupted process.
         total["inputs"] += _take(place, total).get("inputs", 0)
         total["processes"] += 1
         state.write_text(json.dumps(total, indent=1) + "\n")
-    while total["inputs"] < inputs and total["deaths"] < MOST_DEATHS:
+    while total["inputs"] < inputs and total["deaths"] < MAX_DEATHS:
         piece = min(PIECE, inputs - total["inputs"])
         _run(tested.name, [tested.name, engine, str(piece), str(seed + total["processes"]), str(place)], place, total)
         total["processes"] += 1
@@ -60,13 +60,13 @@ def fuzz(tested: Format, inputs: int, seed: int, output: Path, resume: bool = Fa
 
 
 def _run(name: str, words: list[str], place: Path, total: dict[str, Any]) -> None:
-    """Let one process read inputs, and add what came of it to a total."""
+    """Let one process read inputs, and add its report to the total."""
     for left in (REPORT, INPUT):
         (place / left).unlink(missing_ok=True)
     start = time.monotonic()
-    # However the process ends, what it has in memory goes with it.
-    gone = tempfile.TemporaryDirectory(prefix="mlgo-fuzz-", dir=memory(), ignore_cleanup_errors=True)
-    with gone as folder, (place / "log").open("ab") as log:
+    # The folder in memory is removed however the process ends.
+    scratch = tempfile.TemporaryDirectory(prefix="mlgo-fuzz-", dir=memory(), ignore_cleanup_errors=True)
+    with scratch as folder, (place / "log").open("ab") as log:
         command = [sys.executable, "-m", "tests.fuzz.worker", *words]
         worker = subprocess.run(command, stderr=log, check=False, env={**os.environ, FOLDER: folder})
     report = _take(place, total)
@@ -75,7 +75,7 @@ def _run(name: str, words: list[str], place: Path, total: dict[str, Any]) -> Non
         return
     total["deaths"] += 1
     if worker.returncode == BAD_SEED or not (place / INPUT).exists():
-        sys.exit(f"{name}: nothing was read; see the end of {place / 'log'}")
+        sys.exit(f"{name}: no input was read; see the end of {place / 'log'}")
     current = (place / INPUT).read_bytes()
     count, size = (int.from_bytes(current[at : at + 8], "little") for at in (0, 8))
     data = current[16 : 16 + size]
@@ -87,19 +87,19 @@ def _run(name: str, words: list[str], place: Path, total: dict[str, Any]) -> Non
 
 
 def _take(place: Path, total: dict[str, Any]) -> dict[str, Any]:
-    """Add what a process reports to a total, all but its inputs, and return the report; it is taken once."""
+    """Add the report of a process to the total, without its inputs; remove and return the report."""
     report: dict[str, Any] = json.loads((place / REPORT).read_bytes()) if (place / REPORT).exists() else {}
     (place / REPORT).unlink(missing_ok=True)
-    for sum_of in ("seconds", "processor_seconds", "refused", "ended"):
-        total[sum_of] += report.get(sum_of, 0)
-    for most in ("slowest", "grown_mb"):
-        total[most] = max(total[most], report.get(most, 0))
+    for name in ("seconds", "cpu_seconds", "refused", "ended"):
+        total[name] += report.get(name, 0)
+    for name in ("slowest", "grown_mb"):
+        total[name] = max(total[name], report.get(name, 0))
     total["findings"] |= report.get("findings", {})
     return report
 
 
 def keep(tested: Format, output: Path) -> None:
-    """Add what was found to what the tests read."""
+    """Copy the findings to the inputs of the tests."""
     for path in sorted((output / tested.name / FINDS).iterdir()):
         folder = FOUND / tested.name
         folder.mkdir(parents=True, exist_ok=True)
@@ -107,10 +107,10 @@ def keep(tested: Format, output: Path) -> None:
 
 
 def main() -> None:
-    """Fuzz what is asked for, and print a table."""
+    """Fuzz the formats, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("formats", nargs="*", metavar="FORMAT", help=f"of {', '.join(FORMATS)}; by default all")
-    parser.add_argument("--inputs", type=int, default=20_000, help="of each format")
+    parser.add_argument("formats", nargs="*", metavar="FORMAT", help=f"one of {', '.join(FORMATS)}; default: all")
+    parser.add_argument("--inputs", type=int, default=20_000, help="number of inputs per format")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("runs/fuzz"))
     parser.add_argument("--keep", action="store_true")
@@ -118,26 +118,24 @@ def main() -> None:
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.formats) - set(FORMATS))
     if unknown:
-        parser.error(f"there is no format {unknown[0]!r}")
-    print(
-        f"{'format':22} {'engine':>9} {'inputs':>9} {'processor':>9} {'refused':>7} {'slowest':>8} {'grown':>7}  found"
-    )
+        parser.error(f"expected one of {', '.join(FORMATS)}, got {unknown[0]!r}")
+    print(f"{'format':22} {'engine':>9} {'inputs':>9} {'CPU':>9} {'refused':>7} {'slowest':>8} {'grown':>7}  findings")
     failed = False
     for name in arguments.formats or FORMATS:
         tested = FORMATS[name]
         missing = [module for module in tested.needs if find_spec(module) is None]
         if missing:
-            print(f"{name:22} left out: {', '.join(missing)} is not installed", flush=True)
+            print(f"{name:22} skipped: {', '.join(missing)} is not installed", flush=True)
             continue
         total = fuzz(tested, arguments.inputs, arguments.seed, arguments.output, arguments.resume)
         share = total["refused"] / max(total["inputs"], 1)
         print(
-            f"{name:22} {total['engine']:>9} {total['inputs']:>9} {total['processor_seconds']:>7.0f} s {share:>7.0%} "
+            f"{name:22} {total['engine']:>9} {total['inputs']:>9} {total['cpu_seconds']:>7.0f} s {share:>7.0%} "
             f"{total['slowest']:>6.3f} s {total['grown_mb']:>4.0f} MB  {len(total['findings'])}",
             flush=True,
         )
-        for what in total["findings"].values():
-            print(f"    {what}", flush=True)
+        for finding in total["findings"].values():
+            print(f"    {finding}", flush=True)
         if arguments.keep:
             keep(tested, arguments.output)
         failed = failed or bool(total["findings"])

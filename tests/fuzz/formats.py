@@ -1,7 +1,7 @@
-"""What is fuzzed: each format that comes from a file or a pipe, the reader of it, and real files to begin with.
+"""The fuzzed formats: each format of a file or a pipe, with its reader and seeds.
 
-A reader takes bytes and raises an `MlgoError` (or what stands for it in `mlgo_clang`), or nothing. What it returns is
-asked for everything that it says lazily, so that no damage waits for a later caller.
+A reader takes bytes and raises only an `MlgoError`, or the corresponding error of `mlgo_clang`. It also evaluates the
+lazy parts of the result, so that no damage is found later.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import numpy as np
 
 from mlgo_clang.header import ProtocolError, read_header
 from mlgo_clang.recipes import RecipeError, parse_recipe
-from mlgo_gym.corpus.allowed import refused_argument
-from mlgo_gym.corpus.description import DESCRIPTION_FILE, parse_command, read_description, read_metadata
-from mlgo_gym.corpus.links import read_links
-from mlgo_gym.corpus.object_list import read_object_list
-from mlgo_gym.corpus.parquet import import_parquet
-from mlgo_gym.corpus.sections import ElfReader
+from mlgo_gym.attribution.recipe import read_recipe
+from mlgo_gym.corpus.commands.allowed import refused_argument
+from mlgo_gym.corpus.modules.description import DESCRIPTION_FILE, parse_command, read_description, read_metadata
+from mlgo_gym.corpus.modules.parquet import import_parquet
+from mlgo_gym.corpus.recording.extract import read_elf_sections
+from mlgo_gym.corpus.recording.links import read_links
+from mlgo_gym.corpus.recording.object_list import read_object_list
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, TrainingLogError
 from mlgo_gym.evaluation.module_facts import MODULES
@@ -43,17 +44,15 @@ from mlgo_gym.policies.model_process import ModelProcess
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.policies.onnx import OnnxPolicy
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.policies.sb3 import Sb3Policy
+from mlgo_gym.policies.sb3 import load_sb3
 from mlgo_gym.policies.tflite import TflitePolicy
 from mlgo_gym.reporting.curves import curves_in
-from mlgo_gym.storage.recipe import read_recipe
 from mlgo_gym.storage.tensors import parse_tensors
-from mlgo_gym.trajectories.trace_folder import read_trace
 from tests.fuzz import seeds
 from tests.fuzz.parts import split
 
 TYPED = (MlgoError, ProtocolError, RecipeError)
-"""What a reader may raise."""
+"""Errors that a reader may raise."""
 
 JSON_TOKENS = (
     *(b"NaN", b"Infinity", b"1e309", b"-1", b"0", b"null", b"true", b"{}", b"[]", b'""', b"1.5", b'"\\ud800"'),
@@ -62,21 +61,21 @@ JSON_TOKENS = (
 
 
 FOLDER = "MLGO_FUZZ_FOLDER"
-"""The variable that names the folder of a process whose starter removes it."""
+"""Environment variable with the folder of a process, which its parent removes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format that is fuzzed.
+    """A fuzzed format.
 
     Attributes:
-        name: how it is called on the command line, and the folder of inputs that were found.
-        read: the reader.
-        seeds: returns whole inputs, made by what really writes them.
-        tokens: what mutations put in.
-        needs: the modules without which it cannot be read.
-        native: whether what reads it is not Python: then coverage tells nothing.
-        longest: the most bytes of an input.
+        name: Name on the command line, and of the folder of findings.
+        read: The reader.
+        seeds: Returns valid inputs from the real writers.
+        tokens: Bytes that mutations insert.
+        needs: Modules that the reader requires.
+        native: Whether the reader is not Python, so that coverage does not see it.
+        longest: Maximum size of an input, in bytes.
     """
 
     name: str
@@ -90,18 +89,18 @@ class Format:
 
 @lru_cache(maxsize=1)
 def _folder() -> Path:
-    """Return a folder in memory for readers that take a path; it belongs to this process, or to who started it."""
+    """Return a folder in memory for readers of paths; this process or its parent removes it."""
     given = os.environ.get(FOLDER)
     return Path(given or tempfile.mkdtemp(prefix="mlgo-fuzz-", dir=memory()))
 
 
 def memory() -> str | None:
-    """Return a folder that is in memory, if there is one."""
+    """Return a folder in memory; None without one."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def remove_folder() -> None:
-    """Remove what this process has in memory."""
+    """Remove the folder of this process."""
     if _folder.cache_info().currsize:
         shutil.rmtree(_folder(), ignore_errors=True)
         _folder.cache_clear()
@@ -110,7 +109,7 @@ def remove_folder() -> None:
 def _file(name: str, data: bytes) -> Path:
     path = _folder() / name
     path.parent.mkdir(exist_ok=True)
-    # Not removed and made anew: that takes longer than most readers.
+    # Overwritten: removing it would take longer than most readers.
     path.write_bytes(data)
     return path
 
@@ -123,9 +122,9 @@ def _env() -> CompilerEnv:
 
 
 def _training_log(data: bytes) -> None:
-    # However the bytes come, the events and the error are the same.
-    whole, pieces = (_events(data, chunk) for chunk in (1 << 20, 1 + len(data) % 61))
-    assert whole == pieces
+    # The events and the error do not depend on the chunk size.
+    at_once, in_pieces = (_events(data, chunk) for chunk in (1 << 20, 1 + len(data) % 61))
+    assert at_once == in_pieces
     header, records = read_log(io.BytesIO(data))
     assert header.dtype.itemsize == header.observation_bytes
     for record in records:
@@ -179,7 +178,7 @@ def _acts(policy: Policy) -> None:
 
 @lru_cache(maxsize=3)
 def _process(kind: str) -> ModelProcess:
-    """Return a process for all models of a kind, which is started once for those that do not end it."""
+    """Return the process for all models of a kind; a new one starts after an input that ended it."""
     return ModelProcess(kind, seconds=10.0)
 
 
@@ -199,15 +198,15 @@ def _results(data: bytes) -> None:
 def _recipe(data: bytes) -> None:
     recipe = read_recipe(_file("fuzz.recipe", data))
     assert set(recipe.answers) <= {0, 1}
-    assert recipe.by_context() is not None
+    assert all(site.functions for site in recipe.actions)
     assert recipe.change > -2
 
 
-def _drivers_recipe(data: bytes) -> None:
+def _driver_recipe(data: bytes) -> None:
     text = data.decode(errors="surrogateescape")
     digest = next((line[7:] for line in text.split("\n") if line.startswith("digest ")), "")
     recipe = parse_recipe(text, digest)
-    assert set(recipe.answers) <= {"0", "1"}
+    assert set(recipe.decisions) <= {"0", "1"}
 
 
 def _normalization(data: bytes) -> None:
@@ -216,18 +215,12 @@ def _normalization(data: bytes) -> None:
     assert values.shape == (len(normalization.names),)
 
 
-def _trace(data: bytes) -> None:
-    meta, episodes = split(data, 2)
-    _file("trace/meta.json", meta)
-    read_trace(_file("trace/episodes.jsonl", episodes).parent)
-
-
 def _sb3(data: bytes) -> None:
     _sb3_archive(seeds.archive(data))
 
 
 def _sb3_archive(data: bytes) -> None:
-    _acts(Sb3Policy(_env(), _file("model.zip", data), _process("sb3")))
+    _acts(load_sb3(_env(), _file("model.zip", data), _process("sb3")))
 
 
 def _tflite(data: bytes) -> None:
@@ -241,7 +234,7 @@ def _onnx(data: bytes) -> None:
 
 
 def _embedded(data: bytes) -> None:
-    bitcode, command = ElfReader().read(_file("fuzz.o", data), (".llvmbc", ".llvmcmd"))
+    bitcode, command = read_elf_sections(_file("fuzz.o", data), (".llvmbc", ".llvmcmd"))
     assert len(bitcode) + len(command) < 1 << 24
 
 
@@ -259,7 +252,7 @@ def _curves(data: bytes) -> None:
 
 
 def _at(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], None]:
-    """Return a reader that has the bytes in a file of its own folder, and is given that folder."""
+    """Return a reader of a folder that contains the bytes as a file."""
     return lambda data: read(_file(f"{name}/{name}", data).parent)
 
 
@@ -295,12 +288,11 @@ FORMATS = {
         Format("sb3-archive", _sb3_archive, seeds.sb3_archives, (b"PK\x01\x02", b"PK\x05\x06"),
                needs=("torch",)),
         Format("recipe", _recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n", *JSON_TOKENS)),
-        Format("drivers-recipe", _drivers_recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n")),
+        Format("drivers-recipe", _driver_recipe, seeds.recipes, (b"mlgo-gym recipe 1\n", b"\n\n")),
         Format("results", _results, seeds.results, JSON_TOKENS),
-        Format("trace", _trace, seeds.traces, JSON_TOKENS),
         Format("embedded-bitcode", _embedded, seeds.embedded, (b".llvmbc\0", b"\0\x08\0\0\0\0\0\0", b"\xff" * 8)),
         Format("parquet", _parquet, seeds.parquet, needs=("pyarrow",), native=True),
         Format("curves", _curves, seeds.curves, (b"\xff" * 8, b"nan", b",", b'"', b"\n", b"1e999")),
     )
 }  # fmt: skip
-"""Every format by its name."""
+"""All formats by name."""

@@ -1,4 +1,4 @@
-"""Whether an input was read as it must be: in a second, in 200 MB, and without anything but the typed error."""
+"""Judges the reading of an input: at most a second, 200 MB, and no error but the typed one."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from mlgo_gym.policies.model_process import ModelProcessError
 from tests.fuzz.formats import TYPED, Format
 
 SECONDS = 1.0
-"""The most processor time for one input."""
+"""Maximum CPU time of one input, in seconds."""
 
 MEMORY_KIB = 200 * 1000
-"""By how much one input may push up the most memory that was ever resident."""
+"""Maximum growth of the peak resident memory by one input."""
 
 GIVE_UP = 10.0
-"""Seconds of processor time after which a reader is interrupted."""
+"""CPU time in seconds after which a reader is interrupted."""
 
 _HERE = str(Path(__file__).parents[2])
 
 
 class EndlessError(BaseException):
-    """A reader that did not come to an end; not an `Exception`, so that nothing catches it."""
+    """A reader that did not finish; not an `Exception`, so that the reader does not catch it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with the reading of an input.
+    """A problem with the reading of an input.
 
     Attributes:
-        what: one line.
-        key: the same for findings of one cause: the error's type and the line that raised it.
+        message: Description in one line.
+        key: Key of the cause: the error's type and the line that raised it.
     """
 
-    what: str
+    message: str
     key: str
 
 
@@ -48,16 +48,15 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 class Judge:
-    """Reads inputs, one after the other.
+    """Reads inputs and measures them.
 
     Args:
-        tested: the format.
+        tested: The format.
 
     Attributes:
-        slowest: the most processor time that an input took, in seconds.
-        grown_kib: how much the process has grown over what it was after the seeds.
-        refused: how many inputs raised the typed error.
-        ended: how many of these ended the process in which somebody else's runtime reads them.
+        slowest: Maximum CPU time of an input, in seconds.
+        refused: Number of inputs that raised the typed error.
+        ended: Number of these that ended the process of a model runtime.
     """
 
     def __init__(self, tested: Format) -> None:
@@ -70,15 +69,15 @@ class Judge:
 
     @property
     def grown_kib(self) -> int:
-        """By how much the most memory ever resident grew since `begin()`."""
+        """Growth of the peak resident memory since `start()`, in KiB."""
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - self._start
 
-    def begin(self) -> None:
-        """Take what is resident now as the beginning."""
+    def start(self) -> None:
+        """Measure the growth of memory from now."""
         self._peak = self._start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     def __call__(self, data: bytes) -> Finding | None:
-        """Read an input; return what is wrong, or None."""
+        """Read an input; return a finding, or None."""
         signal.setitimer(signal.ITIMER_VIRTUAL, GIVE_UP)
         start = time.process_time()
         found = None
@@ -87,7 +86,7 @@ class Judge:
         except TYPED as error:
             self.refused += 1
             self.ended += isinstance(error, ModelProcessError)
-        except (Exception, EndlessError) as error:  # noqa: BLE001 - whatever it is, it is what is looked for
+        except (Exception, EndlessError) as error:  # noqa: BLE001 - any such error is a finding
             found = _describe(error)
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)

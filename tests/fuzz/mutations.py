@@ -1,4 +1,4 @@
-"""Random changes of inputs, for readers whose coverage cannot be seen."""
+"""Random changes of inputs, for readers without coverage."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import random
 from collections.abc import Sequence
 
 _BYTES = (0, 1, 0x7F, 0x80, 0xFF, 0x22, 0x5B, 0x7B)
-_MOST_CHANGES = 6
+_MAX_CHANGES = 6
 
 
 def mutate(seeds: Sequence[bytes], tokens: Sequence[bytes], longest: int, chance: random.Random) -> bytes:
     """Return one of the seeds, changed in one to six places."""
     data = bytearray(chance.choice(seeds))
-    for _ in range(chance.randint(1, _MOST_CHANGES)):
+    for _ in range(chance.randint(1, _MAX_CHANGES)):
         at = chance.randrange(len(data) + 1)
         kind = chance.randrange(8)
         if kind == 0 and at < len(data):

@@ -1,4 +1,4 @@
-"""Inputs that are several files: one behind the other, with a mark between them."""
+"""Inputs of several files, with a mark between them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ def join(*parts: bytes) -> bytes:
 
 
 def split(data: bytes, count: int) -> list[bytes]:
-    """Return the files of an input; those that are missing are empty."""
+    """Return the files of an input; missing ones are empty."""
     parts = data.split(MARK, count - 1)
     return parts + [b""] * (count - len(parts))

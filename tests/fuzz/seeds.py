@@ -1,4 +1,4 @@
-"""Whole inputs of each format, made by what really writes them: clang, this package, and the libraries of models."""
+"""Valid inputs of each format, from their real writers: clang, this package, and the libraries of models."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlgo_gym.attribution.recipe import Recipe, write_recipe
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, EpisodeResult
 from mlgo_gym.extras import library
@@ -24,9 +25,9 @@ from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import METHODS, Normalization
-from mlgo_gym.storage.recipe import Recipe, Visit, write_recipe
+from mlgo_gym.session.protocol.decision import DecisionSite
 from mlgo_gym.storage.tensors import format_tensors
-from tests.corpus.packed_object import packed_object
+from tests.corpus.compressed_object import compressed_object
 from tests.fuzz.parts import join, split
 from tests.reporting.event_file import event
 
@@ -98,7 +99,7 @@ def objects() -> list[bytes]:
 
 def embedded() -> list[bytes]:
     """Return objects with bitcode in a section of theirs, plain and compressed."""
-    return [_compiled("calls.c", "-Xclang", "-fembed-bitcode=all"), packed_object(1 << 20)]
+    return [_compiled("calls.c", "-Xclang", "-fembed-bitcode=all"), compressed_object(1 << 20)]
 
 
 def parquet() -> list[bytes]:
@@ -132,7 +133,7 @@ def records() -> list[bytes]:
 
 
 def remarks() -> list[bytes]:
-    """Return what clang says of register allocation on standard error."""
+    """Return clang's remarks about register allocation."""
     flags = ("-O2", "-Rpass-missed=regalloc", "-Rpass-analysis=prologepilog", "-fno-caret-diagnostics")
     with _scratch() as folder:
         command = ["-c", *flags, str(PROGRAMS / "spills.c"), "-o", str(folder / "o")]
@@ -148,7 +149,7 @@ def descriptions() -> list[bytes]:
 
 
 def metadata() -> list[bytes]:
-    """Return what is known of a module."""
+    """Return the metadata of a module."""
     known = {"source": "a.c", "source_sha256": "0" * 64, "project": "p", "lines": 12, "inputs": ["profile"]}
     return [json.dumps(known, indent=2).encode()]
 
@@ -180,7 +181,7 @@ def parameters() -> list[bytes]:
 
 
 def bazel() -> list[bytes]:
-    """Return what `bazel aquery --output=jsonproto` prints."""
+    """Return output of `bazel aquery --output=jsonproto`."""
     actions = [{"mnemonic": "CppCompile"}, {"mnemonic": "CppLink", "arguments": ["ld", "-o", "p", "a.o", "b/c.o"]}]
     return [json.dumps({"actions": actions}).encode()]
 
@@ -257,7 +258,7 @@ def _loaded_networks() -> list[Network]:
 
 
 def model_descriptions() -> list[bytes]:
-    """Return what the process of a model says of it."""
+    """Return descriptions of models from their process."""
     inputs = [("action_cost_estimate:0", [1], "int64"), ("more", [None, 3], "float32")]
     return [json.dumps([inputs, [("decision:0", [1], "int64"), ("text", [], "object")]]).encode()]
 
@@ -295,7 +296,7 @@ def archive(data: bytes) -> bytes:
 
 
 def sb3_archives() -> list[bytes]:
-    """Return whole archives."""
+    """Return archives."""
     return [archive(each) for each in sb3_parts()]
 
 
@@ -308,12 +309,12 @@ def recipes() -> list[bytes]:
         ("-cc1", "-Oz"),
         90,
         100,
-        (Visit("f", 0, (0, 1, 1)), Visit("g, h", 1, (0,))),
+        {DecisionSite("f", 0, 0): 0, DecisionSite("f", 0, 1): 1, DecisionSite("g, h", 1, 0): 0},
         50,
     )
     found = []
     with _scratch() as folder:
-        for each in (recipe, replace(recipe, visits=())):
+        for each in (recipe, replace(recipe, actions={})):
             write_recipe(each, folder / "recipe")
             found.append((folder / "recipe").read_bytes())
     return found
@@ -322,11 +323,11 @@ def recipes() -> list[bytes]:
 def results() -> list[bytes]:
     """Return the header and the lines of an evaluation."""
     configuration = Configuration(
-        "mlgo/Inline-v0", {}, "text_size", "c", 2, "0" * 64, {"c": {"Oz": 2}}, "22.1.8", "0.1.0", 0, {"default": "d"}
+        "mlgo/Inline-v0", {}, "text", "c", 2, "0" * 64, {"c": {"Oz": 2}}, "22.1.8", "0.1.0", 0, {"default": "d"}
     )
-    measures = {"text_size": (90.0, 100.0), "object_size": (900.0, 1000.0)}
+    metrics = {"text": (90.0, 100.0), "object": (900.0, 1000.0)}
     episodes = [
-        EpisodeResult("default", "m", "p", DONE, measures, 0.1, 3, 0, 0, "eJxjAAAAAQAB", 0.5),
+        EpisodeResult("default", "m", "p", DONE, metrics, 0.1, 3, 0, 0, "eJxjAAAAAQAB", 0.5),
         EpisodeResult("default", "n", "p", NO_DECISIONS),
         EpisodeResult("always", "m", "p", FAILED, error={"kind": "signal", "message": "crashed"}),
     ]
@@ -334,11 +335,3 @@ def results() -> list[bytes]:
     facts = [{"module": name, "digest": "0", "source": None, "language": "C", "flags": ["-cc1"]} for name in "mn"]
     modules = b"".join(json.dumps(each).encode() + b"\n" for each in facts)
     return [join(json.dumps(configuration.to_json()).encode(), lines, modules)]
-
-
-def traces() -> list[bytes]:
-    """Return the header and the lines of a trace."""
-    meta = {"format": 1, "environment": "e", "arguments": {}, "corpus": "c", "policy": "p", "clang": "22", "seed": 0}
-    episode = {"module": "m", "logs": ["logs/m.log"], "decisions": 2, "handed_over": 0, "reward": 0.5}
-    line = json.dumps({**episode, "measures": {"text_size": [1, 2]}, "error": None}).encode() + b"\n"
-    return [join(json.dumps(meta).encode(), line * 2)]

@@ -1,4 +1,4 @@
-"""Damaged files of every format are refused with the typed error, quickly, and so is everything that fuzzing found."""
+"""Damaged files of every format, and all findings of fuzzing, are refused with the typed error in bounded time."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ KEPT = sorted(FOUND.glob("*/*"))
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_stays_in_memory() -> Iterator[None]:
-    """Remove the folder that readers of paths are given."""
+    """Remove the folder for readers of paths."""
     yield
     remove_folder()
 
 
 def judge_of(name: str) -> Judge:
-    """Return what judges inputs of a format, if it can be read here."""
+    """Return the judge of a format, or skip the test."""
     for module in FORMATS[name].needs:
         if find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
@@ -41,12 +41,12 @@ def judge_of(name: str) -> Judge:
 
 @pytest.fixture(scope="module", params=[name for name in FORMATS if not FORMATS[name].native])
 def tested(request: pytest.FixtureRequest) -> tuple[Format, Judge, list[bytes]]:
-    """A format, what judges its inputs, and whole ones."""
+    """A format, its judge, and its seeds."""
     judge = judge_of(request.param)
     return FORMATS[request.param], judge, FORMATS[request.param].seeds()
 
 
-def test_whole_files_are_read(tested: tuple[Format, Judge, list[bytes]]) -> None:
+def test_seeds_are_read(tested: tuple[Format, Judge, list[bytes]]) -> None:
     _, judge, seeds = tested
     assert [judge(data) for data in seeds] == [None] * len(seeds)
     assert judge.refused == 0
@@ -66,24 +66,24 @@ def test_any_bytes_are_read_or_refused(tested: tuple[Format, Judge, list[bytes]]
     assert judge(data) is None
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy, of numbers beyond what a model's input holds
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy warns of numbers beyond the range of a model's input
 @pytest.mark.parametrize("path", KEPT, ids=[f"{path.parent.name}-{path.name}" for path in KEPT])
-def test_what_fuzzing_found_stays_mended(path: Path) -> None:
+def test_findings_stay_fixed(path: Path) -> None:
     assert judge_of(path.parent.name)(path.read_bytes()) is None
 
 
-def test_what_was_found_is_of_a_format() -> None:
+def test_every_finding_belongs_to_a_format() -> None:
     assert {path.parent.name for path in KEPT} <= set(FORMATS)
 
 
-def test_a_reader_that_fails_otherwise_is_found() -> None:
+def test_another_error_of_a_reader_is_a_finding() -> None:
     def fails(data: bytes) -> None:
         raise KeyError(data)
 
     judge = Judge(Format("broken", fails, list))
     found = judge(b"x")
     assert found is not None
-    assert found.what.startswith("KeyError at tests/fuzz/test_formats.py:")
+    assert found.message.startswith("KeyError at tests/fuzz/test_formats.py:")
     assert judge.refused == 0
 
 
@@ -96,13 +96,13 @@ def test_an_input_that_ends_the_process_of_a_runtime_is_refused_and_counted() ->
     assert (judge.refused, judge.ended) == (1, 1)
 
 
-def test_fuzzing_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fuzzing_resumes_after_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seeds: list[int] = []
-    fates: Iterator[bool] = iter([True, False, True, True])
+    outcomes: Iterator[bool] = iter([True, False, True, True])
 
     def run(name: str, words: list[str], place: Path, total: dict[str, Any]) -> None:
         seeds.append(int(words[3]))
-        if not next(fates):
+        if not next(outcomes):
             raise KeyboardInterrupt
         total["inputs"] += int(words[2])
 
@@ -113,7 +113,7 @@ def test_fuzzing_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: p
     assert seeds == [7, 8, 8, 9]
 
 
-def test_what_an_interrupted_process_had_read_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_of_an_interrupted_process_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
 
     def run(name: str, words: list[str], place: Path, total: dict[str, Any]) -> None:

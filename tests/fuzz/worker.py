@@ -1,6 +1,6 @@
-"""The process that reads inputs: `python -m tests.fuzz.worker FORMAT ENGINE INPUTS SEED FOLDER`, as `tests.fuzz` does.
+"""Process that reads inputs: `python -m tests.fuzz.worker FORMAT ENGINE INPUTS SEED FOLDER`, started by `tests.fuzz`.
 
-It writes each input to a file in memory before it reads it, so that an input that ends the process is known.
+It writes each input to a file in memory before it reads it, which identifies an input that ends the process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FINDS = "finds"
 CORPUS = "corpus"
 SEEDS = "seeds"
 BAD_SEED = 3
-"""The exit status where the reader refuses an input that is whole."""
+"""Exit status if the reader refuses a seed."""
 
 _NUMBER = 8
 _SPACE = 1 << 20
@@ -31,7 +31,7 @@ _SAVE_EVERY = 5.0
 
 
 def main() -> None:
-    """Read inputs until there were enough; the engine is `atheris` or `mutations`."""
+    """Read inputs; the engine is `atheris` or `mutations`."""
     name, engine, inputs, seed, folder = sys.argv[1:]
     warnings.simplefilter("ignore")
     if engine == "atheris":
@@ -50,7 +50,7 @@ def main() -> None:
     target = _Target(judge, place, int(inputs))
     for data in seeds:
         target.check_seed(data)
-    judge.begin()
+    judge.start()
     if engine == "atheris":
         _with_atheris(target, tested, seeds, int(seed), place)
         return
@@ -79,7 +79,7 @@ def _with_atheris(target: Callable[[bytes], None], tested: Any, seeds: list[byte
 
 
 class _Target:
-    """Takes inputs from an engine, and ends the process when there were enough."""
+    """Reads the inputs of an engine, and exits after the last."""
 
     def __init__(self, judge: Any, place: Path, inputs: int) -> None:
         self._judge = judge
@@ -95,7 +95,7 @@ class _Target:
         (place / FINDS).mkdir(exist_ok=True)
 
     def check_seed(self, data: bytes) -> None:
-        """Read a whole input, which has to be sound."""
+        """Read a seed, which must not be refused."""
         found = self._judge(data)
         if found is not None or self._judge.refused:
             print(f"a seed was refused: {found}", file=sys.stderr)
@@ -114,14 +114,14 @@ class _Target:
             os._exit(0)
         if self._count % 64 == 0 and time.monotonic() - self._saved > _SAVE_EVERY:
             self._save()
-            if os.getppid() != self._parent:  # nobody waits for what comes of it
+            if os.getppid() != self._parent:  # the parent has exited
                 os._exit(1)
 
     def _keep(self, found: Any, data: bytes) -> None:
         path = self._place / FINDS / found.key
         if found.key not in self._findings:
-            print(f"  {found.what}", file=sys.stderr, flush=True)
-        self._findings[found.key] = found.what
+            print(f"  {found.message}", file=sys.stderr, flush=True)
+        self._findings[found.key] = found.message
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_size <= len(data):
                 return
@@ -132,7 +132,7 @@ class _Target:
         report = {
             "inputs": self._count,
             "seconds": round(self._saved - self._started, 1),
-            "processor_seconds": round(time.process_time(), 1),
+            "cpu_seconds": round(time.process_time(), 1),
             "refused": self._judge.refused,
             "ended": self._judge.ended,
             "slowest": round(self._judge.slowest, 4),

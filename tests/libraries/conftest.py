@@ -1,4 +1,4 @@
-"""What every library's test gets: an environment's id, and arguments that keep its episodes short."""
+"""Fixtures of every library's test: an environment's id, and arguments that keep its episodes short."""
 
 from __future__ import annotations
 

@@ -16,18 +16,17 @@ pytest.importorskip("rl_zoo3", reason="rl_zoo3 is not installed")
 from rl_zoo3.enjoy import enjoy
 from rl_zoo3.train import train
 
-import mlgo_gym
-
 pytestmark = [
     pytest.mark.libraries,
     pytest.mark.usefixtures("nothing_is_left"),
     pytest.mark.filterwarnings("ignore:::rl_zoo3", "ignore:::optuna", "ignore:::stable_baselines3"),
 ]
 
-assert mlgo_gym
 
 PPO = {"n_timesteps": 16, "n_envs": 2, "n_steps": 8, "batch_size": 8, "n_epochs": 1}
 DQN = {"n_timesteps": 16, "policy": "MlpPolicy", "buffer_size": 100}
+
+SETTINGS = Path(__file__).parents[2] / "examples" / "hyperparameters.py"
 
 Run = Callable[..., str]
 
@@ -69,6 +68,14 @@ def test_an_agent_is_trained_evaluated_and_watched(name: str, short: dict[str, A
     watched = run(enjoy, *words, "-n", "6")
     assert "Episode Reward" in watched
     assert "clang's choice" in watched or "decision" in watched  # `render_mode="human"` prints each decision
+
+
+def test_the_settings_of_the_examples_are_read(short: dict[str, Any], run: Run) -> None:
+    words = [*environment("mlgo/Inline-v0", short), "--algo", "ppo", "-f", "logs", "--device", "cpu", "--seed", "0"]
+    fewer = ["-n", "16", "-params", *(f"{name}:{value}" for name, value in PPO.items() if name != "n_timesteps")]
+    printed = run(train, *words, "-conf", str(SETTINGS), *fewer)
+    assert "Saving to" in printed
+    assert "('gae_lambda', 0.0)" in printed
 
 
 def test_hyperparameters_are_searched(short: dict[str, Any], run: Run) -> None:

@@ -22,6 +22,7 @@ from ray.rllib.examples.rl_modules.classes.action_masking_rlm import ActionMaski
 pytestmark = [
     pytest.mark.libraries,
     pytest.mark.timeout(300),
+    pytest.mark.xdist_group("ray"),  # two nodes that start at the same time can be too slow for Ray
     pytest.mark.filterwarnings("ignore"),  # ray warns of itself
 ]
 

@@ -10,19 +10,16 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-import mlgo_gym
-
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 pytestmark = [pytest.mark.libraries, pytest.mark.usefixtures("nothing_is_left")]
 
-assert mlgo_gym
 
 ENVS, STEPS = 2, 12
 
 
 def thunk(name: str, arguments: dict[str, Any], number: int, videos: Path | None) -> Callable[[], gym.Env[Any, Any]]:
-    """What makes an environment as such scripts do; with `--capture-video` the first one is recorded."""
+    """Return a function that makes an environment as such scripts do; `--capture-video` records the first one."""
 
     def make() -> gym.Env[Any, Any]:
         env: gym.Env[Any, Any]
@@ -67,6 +64,10 @@ def test_a_script_collects_and_learns(name: str, captured: bool, short: dict[str
         return torch.distributions.Independent(torch.distributions.Normal(said, 1.0), 1)
 
     seen, taken, gained, returns = [], [], [], []
+    observations: Any
+    rewards: Any
+    terminated: Any
+    truncated: Any
     observations, _ = envs.reset(seed=1)
     for _ in range(STEPS):
         seen.append(torch.tensor(observations, dtype=torch.float32))

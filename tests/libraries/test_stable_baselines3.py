@@ -16,11 +16,8 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import EvalCallback
 from stable_baselines3.common.env_util import make_vec_env
 
-import mlgo_gym
-
 pytestmark = [pytest.mark.libraries, pytest.mark.usefixtures("nothing_is_left")]
 
-assert mlgo_gym
 
 TINY: dict[str, Any] = {"n_steps": 8, "batch_size": 8, "n_epochs": 1, "seed": 0, "device": "cpu"}
 

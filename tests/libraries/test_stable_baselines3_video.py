@@ -15,11 +15,7 @@ pytest.importorskip("PIL", reason="pictures need the extra render")
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecVideoRecorder
 
-import mlgo_gym
-
 pytestmark = pytest.mark.libraries
-
-assert mlgo_gym
 
 
 def test_its_recorder_writes_a_video(name: str, short: dict[str, Any], tmp_path: Path) -> None:

@@ -13,11 +13,7 @@ pytest.importorskip("tianshou", reason="tianshou is not installed")
 from tianshou.data import Batch
 from tianshou.env import DummyVectorEnv
 
-import mlgo_gym
-
 pytestmark = [pytest.mark.libraries, pytest.mark.usefixtures("nothing_is_left")]
-
-assert mlgo_gym
 
 
 def test_its_vector_steps_and_stacks_numeric_infos(name: str, short: dict[str, Any]) -> None:

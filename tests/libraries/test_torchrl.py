@@ -11,11 +11,7 @@ pytest.importorskip("torchrl", reason="the extra torchrl is not installed")
 from torchrl.envs import GymEnv
 from torchrl.envs.utils import check_env_specs
 
-import mlgo_gym
-
 pytestmark = pytest.mark.libraries
-
-assert mlgo_gym
 
 
 @pytest.mark.usefixtures("nothing_is_left")

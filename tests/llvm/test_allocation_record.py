@@ -1,4 +1,4 @@
-"""What register allocation cost, as clang's optimisation record tells it; read once more by PyYAML."""
+"""The costs in clang's optimisation record, compared with those that PyYAML reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts, CostWeights, read_allocation_record
@@ -78,7 +78,7 @@ def test_an_empty_record_has_no_costs() -> None:
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        ((b"NumSpills:       '", b"NumSpills:       'x"), "give numbers"),
+        ((b"NumSpills:       '", b"NumSpills:       'x"), "expected numbers and a name"),
         ((b"Function:", b"Fanction:"), "name its function"),
     ],
     ids=["number", "function"],

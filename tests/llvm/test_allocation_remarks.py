@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts, read_allocation_record
@@ -49,7 +49,7 @@ def test_colours_and_places_in_the_source_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (remark(ALL), "was to say what its register allocation cost"),
+        (remark(ALL), "expected the costs of register allocation"),
         (remark("3 spells 2.250000e+00 total spells cost ") + LAST, "was to give counts and costs"),
         (remark("3 spills many total spills cost ") + LAST, "was to give numbers"),
     ],

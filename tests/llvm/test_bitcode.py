@@ -1,4 +1,4 @@
-"""What bitcode says of itself, against clang's own textual form of it."""
+"""The facts of bitcode, compared with clang's own textual form of it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_it_agrees_with_the_textual_form(
     listing = tmp_path / "listing.ll"
     facts = read_bitcode(bitcode)
     assert facts.functions > 0
-    # Without -triple, clang puts its own in the place of the module's.
+    # Without -triple, clang replaces the module's triple with its own.
     arguments = ["-cc1", "-triple", facts.triple, "-emit-llvm", "-disable-llvm-passes", "-x", "ir", str(bitcode)]
     answer = any_toolchain.run([*arguments, "-o", str(listing)])
     assert (answer.returncode, answer.stderr) == (0, "")
@@ -97,7 +97,7 @@ def test_wrapped_bitcode_is_read_as_what_is_in_it(calls: Path, tmp_path: Path) -
 @pytest.mark.parametrize("data", [b"", b"BC", b"BC\xc0\xde", b"\x7fELF" + bytes(60), b"\xde\xc0\x17\x0b", bytes(100)])
 def test_what_is_no_bitcode_is_an_error_that_names_the_file(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "odd.bc").write_bytes(data)
-    with pytest.raises(CorpusError, match=r"odd\.bc: LLVM bitcode was wanted"):
+    with pytest.raises(CorpusError, match=r"odd\.bc: expected LLVM bitcode"):
         read_bitcode(tmp_path / "odd.bc")
 
 

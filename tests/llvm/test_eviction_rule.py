@@ -13,7 +13,7 @@ from mlgo_gym.llvm.eviction_rule import default_eviction
 
 
 class Column(NamedTuple):
-    """What is known of one column."""
+    """The features of one column."""
 
     weight: float
     legal: int = 1

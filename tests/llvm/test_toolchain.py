@@ -83,7 +83,7 @@ def test_a_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "clang"
     path.write_bytes(b"\x00\x01\x02")
     path.chmod(0o755)
-    with pytest.raises(ToolchainError, match="was to name a clang"):
+    with pytest.raises(ToolchainError, match="cannot be started"):
         find_toolchain(str(path))
 
 

@@ -1,4 +1,4 @@
-"""The drivers as a build calls them, the clang that they stand around, and networks that decide this and that."""
+"""Fixtures: the drivers as a build calls them, the underlying clang, and a network."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ import numpy as np
 import pytest
 
 from mlgo_clang.compiler import compiler_command
+from mlgo_clang.counters import counters_path, parse
 from mlgo_gym.policies.network import Network
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 DRIVERS = {"gcc": Path(sys.executable).parent / "mlgo-clang", "g++": Path(sys.executable).parent / "mlgo-clang++"}
+
+
+def counted(name: str) -> int:
+    """Return a count of `mlgo-clang`, 0 without counters."""
+    path = Path(counters_path())
+    return parse(path.read_bytes()).get(name, 0) if path.exists() else 0
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +33,7 @@ def clang(cache: Path) -> dict[str, list[str]]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder with a program whose calls are worth a decision."""
+    """Folder with a program whose calls clang requests decisions about."""
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "calls.c").write_text(
@@ -53,7 +60,7 @@ def run(project: Path) -> Run:
 
 @pytest.fixture(scope="session")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network that inlines what is estimated to cost less than 30."""
+    """A network that inlines calls with an estimated cost below 30."""
     path = tmp_path_factory.mktemp("network") / "small.safetensors"
     Network(("cost_estimate",), (np.array([[-1]], np.float32),), (np.array([30], np.float32),)).save(path)
     return path

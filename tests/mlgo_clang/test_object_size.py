@@ -1,4 +1,4 @@
-"""The driver's own measure of an object is that of the environments."""
+"""The driver measures objects as the environments do."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def test_bytes_of_instructions_are_those_of_the_environments(
     assert text_size(str(output)) == object_sizes(output.read_bytes()).text > 0
 
 
-def test_what_is_no_whole_object_is_said(tmp_path: Path, clang: dict[str, list[str]]) -> None:
+def test_an_incomplete_object_is_refused(tmp_path: Path, clang: dict[str, list[str]]) -> None:
     source, output = tmp_path / "one.c", tmp_path / "one.o"
     source.write_text("int one(int n) { return n * n; }\n")
     subprocess.run([*clang["gcc"], "-Os", "-c", str(source), "-o", str(output)], check=True)
     data = output.read_bytes()
     for damaged in (b"", b"\xcf\xfa\xed\xfe" + data[4:], data[:40]):
         output.write_bytes(damaged)
-        with pytest.raises(ObjectSizeError, match="was to be an ELF object"):
+        with pytest.raises(ObjectSizeError, match="expected an ELF object"):
             text_size(str(output))
     output.write_bytes(data[:-64])
-    with pytest.raises(ObjectSizeError, match="ends before its table"):
+    with pytest.raises(ObjectSizeError, match="ends before its table of sections"):
         text_size(str(output))

@@ -1,4 +1,4 @@
-"""Policies in the driver: what they decide, who is asked, and what is kept."""
+"""Policies in the driver: decisions, settings, counters and objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def text(path: Path) -> int:
     return object_sizes(path.read_bytes()).text
 
 
-def test_each_policy_decides_for_itself(run: Run, project: Path, network: Path) -> None:
+def test_each_policy_makes_its_own_decisions(run: Run, project: Path, network: Path) -> None:
     sizes = {}
     for policy in ("default", "never", "always", "threshold:-1000", "threshold:30", "threshold:1000", f"mlp:{network}"):
         assert run(f"--mlgo-policy={policy}", "--mlgo-strict", "-Oz", "-c", "calls.c").returncode == 0
@@ -37,7 +37,7 @@ def test_each_policy_decides_for_itself(run: Run, project: Path, network: Path) 
     assert len(set(sizes.values())) == 3
 
 
-def test_the_environment_chooses_where_no_option_does(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_apply_without_options(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("--mlgo-policy=always", "-Oz", "-c", "calls.c")
     always = (project / "calls.o").read_bytes()
     monkeypatch.setenv("MLGO_POLICY", "always")
@@ -48,7 +48,7 @@ def test_the_environment_chooses_where_no_option_does(run: Run, project: Path, m
 
 
 @pytest.mark.parametrize("level", ["-O0", "-O2", "-O3"])
-def test_only_the_levels_of_the_policy_go_through_it(run: Run, project: Path, level: str) -> None:
+def test_a_policy_decides_only_at_its_levels(run: Run, project: Path, level: str) -> None:
     run("--mlgo-policy=default", level, "-c", "calls.c")
     plain = (project / "calls.o").read_bytes()
     run("--mlgo-policy=never", level, "-c", "calls.c")
@@ -57,7 +57,7 @@ def test_only_the_levels_of_the_policy_go_through_it(run: Run, project: Path, le
     assert ((project / "calls.o").read_bytes() == plain) == (level == "-O0")
 
 
-def test_evictions_go_through_a_policy_for_them(run: Run, project: Path) -> None:
+def test_a_policy_for_evictions_decides_on_them(run: Run, project: Path) -> None:
     source = Path(__file__).parent.parent / "programs" / "pressure.c"
     (project / "pressure.c").write_bytes(source.read_bytes())
     objects = {}
@@ -78,7 +78,7 @@ def test_a_network_decides_on_evictions_as_in_the_environment(
     bitcode = project / "pressure.bc"
     words = [*clang["gcc"], *arguments, "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", str(bitcode)]
     subprocess.run(words, cwd=project, check=True)
-    env = RegAllocEvictEnv(corpus=str(bitcode), flags=["-Os"])
+    env = RegAllocEvictEnv(corpus=str(bitcode), compile_options={"flags": ["-Os"]})
     assert isinstance(env.action_space, Discrete)
     choices = int(env.action_space.n)
     names = [*env.feature_names, "action_mask[0]"]
@@ -100,26 +100,26 @@ def test_a_network_decides_on_evictions_as_in_the_environment(
     assert len(actions) > 2
     chosen = ("--mlgo-policy=default", f"--mlgo-eviction-policy=mlp:{path}", "--mlgo-strict")
     assert run(*chosen, *arguments).returncode == 0
-    assert text(project / "pressure.o") == info["text_size"] != info["baseline_text_size"]
+    assert text(project / "pressure.o") == info["text"] != info["baseline_text"]
 
 
-def test_a_strangers_network_runs_no_code_of_its_own(run: Run, project: Path, own_cache: Path) -> None:
+def test_an_untrusted_network_runs_no_code(run: Run, project: Path, own_cache: Path) -> None:
     evil = 'a"; int system(const char *); __attribute__((constructor)) void f(void) { system("touch evil"); } char *b="'
     tensors = {"0.weight": np.zeros((1, 1), np.float32), "0.bias": np.zeros(1, np.float32)}
     metadata = {"format": FORMAT, "features": json.dumps([evil]), "activation": "relu"}
     (project / "net.safetensors").write_bytes(format_tensors(tensors, metadata))
     result = run("--mlgo-policy=mlp:net.safetensors", "--mlgo-strict", "-Os", "-c", "calls.c")
     assert result.returncode == 1
-    assert b"the name of a feature was wanted" in result.stderr
+    assert b"expected the name of a feature" in result.stderr
     assert not (project / "evil").exists()
 
 
-def test_a_network_for_something_else_is_refused(run: Run, project: Path, network: Path) -> None:
+def test_a_network_for_another_task_is_refused(run: Run, project: Path, network: Path) -> None:
     result = run(
         "--mlgo-policy=default", f"--mlgo-eviction-policy=mlp:{network}", "--mlgo-strict", "-Os", "-c", "calls.c"
     )
     assert result.returncode == 1
-    assert b"it is a policy for something else" in result.stderr
+    assert b"use a network for evictions" in result.stderr
 
 
 def test_equal_compiles_make_equal_objects(run: Run, project: Path, network: Path) -> None:
@@ -153,16 +153,14 @@ def test_compiles_are_counted(run: Run, own_cache: Path) -> None:
     }
 
 
-def test_any_number_count_at_once(own_cache: Path) -> None:
+def test_several_processes_count_at_once(own_cache: Path) -> None:
     code = "from mlgo_clang.counters import count\nfor _ in range(50): count('a', 'b')"
     processes = [subprocess.Popen(["python3", "-c", code], cwd=Path(__file__).parents[2]) for _ in range(4)]
     assert [process.wait() for process in processes] == [0] * 4
     assert parse(Path(counters_path()).read_bytes()) == {"a": 200, "b": 200}
 
 
-@pytest.mark.parametrize(
-    "name", [os.fsdecode(b"\xff.c"), "two\nlines.c", "a b.c", "q'\".c", "$(touch pwned).c", "@x.c"]
-)
+@pytest.mark.parametrize("name", [os.fsdecode(b"\xff.c"), "two\nlines.c", "@ 'q\"$(touch pwned).c"])
 def test_a_source_of_any_name_is_compiled(name: str, run: Run, project: Path, own_cache: Path) -> None:
     shutil.copy(project / "calls.c", project / name)
     done = run("--mlgo-policy=never", "-Oz", "-c", f"./{name}", "-o", "it.o")
@@ -177,7 +175,7 @@ def test_a_source_of_any_name_is_compiled(name: str, run: Run, project: Path, ow
     searching = ("--mlgo-policy=never", f"--mlgo-recipes={os.fsdecode(bytes([0xFE]))}", "--mlgo-search=2")
     assert run(*searching, "-Oz", "-c", f"./{name}", "-o", "it.o").stderr == b""
     assert counted()["searched"] == 1
-    # A recipe is a text of lines, and the name of its source is one of them.
+    # A recipe is a text of lines; the name of its source must fit on one.
     assert counted().get("compiled by a recipe", 0) == ("\n" not in name)
     assert not (project / "pwned").exists()
 
@@ -186,23 +184,23 @@ def counted() -> dict[str, int]:
     return parse(Path(counters_path()).read_bytes())
 
 
-def test_an_option_of_ours_that_is_none_is_refused(run: Run) -> None:
+def test_an_unknown_or_malformed_option_is_refused(run: Run) -> None:
     result = run("--mlgo-polizy=never", "-c", "calls.c")
     assert result.returncode == 1
-    assert b"there is no option '--mlgo-polizy=never'" in result.stderr
+    assert b"got '--mlgo-polizy=never'" in result.stderr
     assert run("--mlgo-search=many", "-c", "calls.c").returncode == 1
     for seconds in ("soon", "0", "-1", "nan", "inf", "1e9"):
         refused = run(f"--mlgo-timeout={seconds}", "-c", "calls.c")
         assert refused.returncode == 1
-        assert b"--mlgo-timeout takes a number of seconds above 0" in refused.stderr
+        assert b"expected seconds above 0 for --mlgo-timeout" in refused.stderr
     assert run("--mlgo-clang=nowhere", "-c", "calls.c").returncode == 1
 
 
-def test_what_is_no_counter_is_left_out() -> None:
+def test_other_lines_are_no_counters() -> None:
     assert parse(b"3 a\nno\n-4 b\n5 c d\n\xff\n") == {"a": 3, "c d": 5}
 
 
-def test_of_several_policies_the_smallest_object_is_left(run: Run, project: Path) -> None:
+def test_of_several_policies_the_smallest_object_is_kept(run: Run, project: Path) -> None:
     alone = {}
     for policy in ("default", "never", "always", "threshold:30"):
         assert run(f"--mlgo-policy={policy}", "--mlgo-strict", "-Oz", "-c", "calls.c").returncode == 0
@@ -215,10 +213,10 @@ def test_of_several_policies_the_smallest_object_is_left(run: Run, project: Path
         assert (project / "calls.o").read_bytes() in [data for size, data in candidates if size == min(candidates)[0]]
 
 
-@pytest.mark.parametrize("level", ["s", "z"])
-def test_smallest_is_never_larger_than_clang_or_the_box(level: str, run: Run, project: Path) -> None:
+@pytest.mark.parametrize("level", [pytest.param("s", marks=pytest.mark.slow), "z"])
+def test_smallest_is_never_larger_than_clang_or_the_bundled_policy(level: str, run: Run, project: Path) -> None:
     sizes = {}
-    for policy in ("default", "never", "threshold:0", f"inline-o{level}", "smallest"):
+    for policy in ("default", "never", "threshold:0", f"inline-o{level}-fast", "smallest"):
         assert run(f"--mlgo-policy={policy}", "--mlgo-strict", f"-O{level}", "-c", "calls.c").returncode == 0
         sizes[policy] = text(project / "calls.o")
     assert len(set(sizes.values())) > 1
@@ -235,16 +233,16 @@ def test_several_policies_warn_once_and_count_once(run: Run, project: Path) -> N
     assert after["compiled with a policy"] == before.get("compiled with a policy", 0) + 1
 
 
-def test_one_of_several_policies_that_cannot_be_read_leaves_all_to_clang(run: Run, project: Path) -> None:
+def test_clang_compiles_alone_if_one_of_several_policies_cannot_be_read(run: Run, project: Path) -> None:
     run("--mlgo-policy=default", "-Oz", "-c", "calls.c")
     plain = (project / "calls.o").read_bytes()
     result = run("--mlgo-policy=always,no-such-policy", "-Oz", "-c", "calls.c")
     assert b"no-such-policy" in result.stderr
     assert (project / "calls.o").read_bytes() == plain
-    assert b"several with commas" in run("--mlgo-policy=,", "-Oz", "-c", "calls.c").stderr
+    assert b"expected --mlgo-policy=NAME or a list" in run("--mlgo-policy=,", "-Oz", "-c", "calls.c").stderr
 
 
-def test_several_policies_measure_elf_alone(run: Run) -> None:
+def test_several_policies_need_elf_objects(run: Run) -> None:
     result = run("--mlgo-policy=always,never", "--target=x86_64-apple-macos", "-Oz", "-c", "calls.c")
     assert result.returncode == 0
-    assert b"calls.o was to be an ELF object" in result.stderr
+    assert b"expected an ELF object, got calls.o" in result.stderr

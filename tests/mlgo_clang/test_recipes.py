@@ -1,4 +1,4 @@
-"""Recipes in builds: found, replayed, and never used for another module."""
+"""Recipes in builds: found, replayed, and used only for their module."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_clang.counters import counters_path, parse
 from mlgo_clang.recipes import RecipeError, parse_recipe
 from mlgo_gym.deploy.recipe_folder import prune_recipes, stored_recipes, verify_recipe
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.search import CorpusSearch
-from tests.mlgo_clang.conftest import DRIVERS, Run
+from tests.mlgo_clang.conftest import DRIVERS, Run, counted
 
 PROGRAM = """#include <stdio.h>
 static int g(int x) { int s = 0; for (int i = 0; i < x; i++) s += i * x; return s; }
@@ -27,7 +26,7 @@ int main(int c, char **v) { printf("%d\\n", h(c) + g(c) + h(2)); return h(c) > 3
 
 @pytest.fixture(scope="session")
 def searched(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a program, its object and, in `recipes`, what a search or the policy `never` found."""
+    """A folder with a program, its object, and the recipe of a search that starts from `never`."""
     folder = tmp_path_factory.mktemp("searched")
     (folder / "calls.c").write_text(PROGRAM)
     arguments = ["--mlgo-recipes=recipes", "--mlgo-policy=never", "--mlgo-search=5", "-Oz", "-c", "calls.c"]
@@ -37,15 +36,10 @@ def searched(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def recipes(searched: Path, project: Path, own_cache: Path) -> Path:
-    """A folder with the recipe of the program that is now in the project's folder."""
+    """Folder with the recipe of the program in the project's folder."""
     shutil.copy(searched / "calls.c", project)
     shutil.copytree(searched / "recipes", project.parent / "recipes")
     return project.parent / "recipes"
-
-
-def counted(name: str) -> int:
-    path = Path(counters_path())
-    return parse(path.read_bytes()).get(name, 0) if path.exists() else 0
 
 
 def compile_by(run: Run, recipes: Path, *arguments: str) -> None:
@@ -53,7 +47,7 @@ def compile_by(run: Run, recipes: Path, *arguments: str) -> None:
     assert (result.returncode, result.stderr) == (0, b"")
 
 
-def test_what_search_found_is_replayed(run: Run, project: Path, recipes: Path, searched: Path) -> None:
+def test_the_result_of_a_search_is_replayed(run: Run, project: Path, recipes: Path, searched: Path) -> None:
     found = (searched / "calls.o").read_bytes()
     compile_by(run, recipes)
     assert (project / "calls.o").read_bytes() == found
@@ -76,7 +70,7 @@ def test_a_build_by_another_clang_searches_too(name: str, run: Run, project: Pat
     assert (recipe.compiles, verify_recipe(path, recipe, find_toolchain(name))) == (3, "")
 
 
-def test_what_changes_no_module_needs_no_other_recipe(run: Run, project: Path, recipes: Path) -> None:
+def test_a_change_that_keeps_the_module_keeps_its_recipe(run: Run, project: Path, recipes: Path) -> None:
     source = project / "calls.c"
     source.write_text(f"// A comment.\n\n{source.read_text()}")
     compile_by(run, recipes, "-g", "-MMD", "-MF", "calls.d", "-o", "elsewhere.o")
@@ -85,7 +79,7 @@ def test_what_changes_no_module_needs_no_other_recipe(run: Run, project: Path, r
     assert (project / "calls.d").exists()
 
 
-def test_a_changed_module_goes_through_the_policy_and_is_counted(run: Run, project: Path, recipes: Path) -> None:
+def test_a_changed_module_is_compiled_with_the_policy_and_counted(run: Run, project: Path, recipes: Path) -> None:
     source = project / "calls.c"
     source.write_text(source.read_text() + "int third(int n) { return g(n) + 1; }\n")
     compile_by(run, recipes)
@@ -109,10 +103,10 @@ def test_a_recipe_of_another_module_is_not_used(run: Run, project: Path, recipes
         "",
     ):
         path.write_text(changed)
-        before = counted("a recipe that did not hold")
+        before = counted("recipe failed")
         compile_by(run, recipes)
         assert (project / "calls.o").read_bytes() == plain, changed
-        assert counted("a recipe that did not hold") == before + 1, changed
+        assert counted("recipe failed") == before + 1, changed
 
 
 def test_a_module_without_a_decision_has_a_recipe_too(run: Run, project: Path, recipes: Path) -> None:
@@ -124,7 +118,7 @@ def test_a_module_without_a_decision_has_a_recipe_too(run: Run, project: Path, r
     assert sorted(not recipe.answers for _, recipe in stored_recipes(recipes) if recipe) == [False, True]
 
 
-def test_two_builds_may_search_at_once_and_one_may_have_no_place_for_recipes(project: Path, own_cache: Path) -> None:
+def test_two_builds_may_search_at_once_and_one_may_lack_a_folder_for_recipes(project: Path, own_cache: Path) -> None:
     (project / "alone.c").write_text("int alone(int x) { return x + 1; }\n")
     places = {"first.o": "recipes", "second.o": "recipes", "third.o": "/dev/null/recipes"}
     processes = [
@@ -137,10 +131,10 @@ def test_two_builds_may_search_at_once_and_one_may_have_no_place_for_recipes(pro
     assert [process.wait() for process in processes] == [0, 0, 0]
     assert len({(project / name).read_bytes() for name in places}) == 1
     assert sorted(path.suffix for path in (project / "recipes").iterdir()) == [".bc", ".recipe"]
-    assert counted("a recipe that did not hold") == 1
+    assert counted("recipe failed") == 1
 
 
-def test_what_a_search_over_a_corpus_finds_is_replayed_by_a_build(
+def test_a_build_replays_the_result_of_a_search_over_a_corpus(
     run: Run, project: Path, recipes: Path, clang: dict[str, list[str]], tmp_path: Path, toolchain: Toolchain
 ) -> None:
     ((path, found),) = stored_recipes(recipes)
@@ -148,7 +142,7 @@ def test_what_a_search_over_a_corpus_finds_is_replayed_by_a_build(
     module = project / "module.bc"
     module.write_bytes(path.with_suffix(".bc").read_bytes())
     folder = tmp_path / "searched"
-    arguments = {"corpus": str(module), "flags": list(found.flags)}
+    arguments = {"corpus": str(module), "compile_options": {"flags": list(found.flags)}}
     (result,) = CorpusSearch("mlgo/Inline-v0", arguments, "bundles", compiles=4, start="never", recipes=folder).run()
     compile_by(run, folder)
     assert counted("compiled by a recipe") == 1
@@ -156,44 +150,42 @@ def test_what_a_search_over_a_corpus_finds_is_replayed_by_a_build(
     ((path, recipe),) = stored_recipes(folder)
     assert recipe is not None
     assert verify_recipe(path, recipe, toolchain) == ""
-    assert all(visit.component for visit in recipe.visits)
+    assert all(site.context for site in recipe.actions)
 
 
-def test_the_arguments_in_a_strangers_recipe_are_run_only_if_they_shape_code(
-    recipes: Path, toolchain: Toolchain
-) -> None:
+def test_flags_of_an_untrusted_recipe_are_run_only_if_they_shape_code(recipes: Path, toolchain: Toolchain) -> None:
     ((path, recipe),) = stored_recipes(recipes)
     assert recipe is not None
     for flags in (("-load", "evil.so"), ("-o", "elsewhere"), ("-mllvm", "-pass-remarks-output=elsewhere")):
         harmful = replace(recipe, flags=(*recipe.flags, *flags))
-        assert "is none of those that only shape code" in verify_recipe(path, harmful, toolchain)
+        assert "expected arguments that only shape code" in verify_recipe(path, harmful, toolchain)
 
 
 def test_recipes_are_verified_and_pruned(recipes: Path, toolchain: Toolchain) -> None:
     ((path, recipe),) = stored_recipes(recipes)
     assert recipe is not None
     assert verify_recipe(path, recipe, toolchain) == ""
-    fewer = replace(recipe, visits=recipe.visits[:1])
-    assert "asks more than" in verify_recipe(path, fewer, toolchain)
-    assert "was to make 1" in verify_recipe(path, replace(recipe, text=1), toolchain)
-    assert "is of clang 1.2.3" in verify_recipe(path, replace(recipe, clang="1.2.3"), toolchain)
+    fewer = replace(recipe, actions=dict(list(recipe.actions.items())[:1]))
+    assert "requests, got more" in verify_recipe(path, fewer, toolchain)
+    assert "expected 1 bytes, got" in verify_recipe(path, replace(recipe, text=1), toolchain)
+    assert "expected clang 1.2.3, got" in verify_recipe(path, replace(recipe, clang="1.2.3"), toolchain)
     shutil.copy(path.with_suffix(".bc"), recipes / "orphan.bc")
     shutil.copy(path, recipes / f"{'0' * 64}.recipe")
     assert prune_recipes(recipes, days=30) == 1
     assert sorted(found.suffix for found in recipes.iterdir()) == [".bc", ".recipe"]
     path.with_suffix(".bc").write_bytes(b"BC")
-    assert verify_recipe(path, recipe, toolchain) == "its module is another"
+    assert verify_recipe(path, recipe, toolchain) == "its module has another digest"
     path.with_suffix(".bc").unlink()
-    assert verify_recipe(path, recipe, toolchain) == "its module is not there"
+    assert verify_recipe(path, recipe, toolchain) == "its module is missing"
     assert prune_recipes(recipes, days=0) == 1
     assert list(recipes.iterdir()) == []
-    with pytest.raises(MlgoError, match="number of days, found -1"):
+    with pytest.raises(MlgoError, match="number of days ≥ 0, got -1"):
         prune_recipes(recipes, days=-1)
-    with pytest.raises(CorpusError, match="was to be a folder"):
+    with pytest.raises(CorpusError, match="expected a folder of recipes"):
         list(stored_recipes(recipes / "nowhere"))
 
 
 @pytest.mark.parametrize("text", ["", "{}", "mlgo-gym recipe 1", "mlgo-gym recipe 1\ndigest 0\n\nnothing\n"])
-def test_what_is_no_recipe_is_refused(text: str) -> None:
+def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(RecipeError):
         parse_recipe(text, "0")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.evaluation.environment import make_environment
+from mlgo_gym.make_env import make_environment
 
 
 @pytest.fixture

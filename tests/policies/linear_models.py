@@ -1,6 +1,4 @@
-"""Models in foreign formats: linear ones, which decide `sum(weight · feature) + bias > 0` with one input per feature,
-and models that a stranger might send.
-"""
+"""Models of other libraries: linear ones, which decide `sum(weight · feature) + bias > 0`, and hostile ones."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ import numpy as np
 
 
 def write_onnx(path: Path, weights: Mapping[str, float], bias: float, *, batch: int | str = 1) -> None:
-    """Write an ONNX model with int64 inputs [batch] and an int64 output [batch]; a name leaves that open."""
+    """Write an ONNX model with int64 inputs [batch] and an int64 output [batch]; a name makes the dimension free."""
     from onnx import TensorProto, helper, save
 
     nodes, total = [], "bias"

@@ -1,4 +1,4 @@
-"""The policies `tflite:FILE` and `onnx:FILE`: models made by others drive episodes."""
+"""The policies `tflite:FILE` and `onnx:FILE` make the decisions of episodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
-from mlgo_gym.evaluation.environment import make_environment
+from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.model_process import ModelProcess
 from mlgo_gym.policies.observation_samples import record_observations
@@ -46,7 +46,7 @@ def middle(inline: CompilerEnv) -> float:
 
 @pytest.fixture(params=["tflite", "onnx"])
 def kind(request: pytest.FixtureRequest) -> str:
-    """A kind of models that can be made and run here."""
+    """A kind of model whose libraries are installed."""
     if request.param == "onnx":
         pytest.importorskip("onnx", reason="onnx is not installed")
         pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -86,11 +86,11 @@ def test_a_model_with_one_input_per_feature_drives_an_episode(
 
 def test_a_feature_that_the_compiler_lacks_is_refused_with_the_list(make: Make, inline: CompilerEnv) -> None:
     spec = make({"magic": 1.0, "cost_estimate": 1.0, "more": 1.0}, 0)
-    with pytest.raises(PolicyError, match=r"wants 2 features that are not there: magic \[1\], more \[1\]; there are"):
+    with pytest.raises(PolicyError, match=r"needs 2 features that are missing: magic \[1\], more \[1\]; got"):
         load_policy(spec, inline)
 
 
-def test_what_tf_agents_wants_for_training_alone_is_filled(make: Make, inline: CompilerEnv) -> None:
+def test_inputs_of_tf_agents_for_training_are_zero(make: Make, inline: CompilerEnv) -> None:
     spec = make({"cost_estimate": 0.0, "step_type": 1.0, "reward": 1.0, "discount": 1.0}, 1)
     assert set(play(inline, load_policy(spec, inline), "calls")[0]) == {1}
 
@@ -98,7 +98,7 @@ def test_what_tf_agents_wants_for_training_alone_is_filled(make: Make, inline: C
 def test_a_file_that_is_no_model_is_refused(make: Make, inline: CompilerEnv) -> None:
     spec = make({"cost_estimate": 1.0}, 0)
     Path(spec.partition(":")[2]).write_bytes(b"no model at all")
-    with pytest.raises(PolicyError, match="cannot be used"):
+    with pytest.raises(PolicyError, match="expected a"):
         load_policy(spec, inline)
 
 
@@ -135,7 +135,7 @@ def test_a_process_that_ends_in_an_episode_is_an_error_and_the_next_episode_has_
     first = process_of(policy)
     os.kill(first, signal.SIGKILL)
     assert ends_within(first, 10)
-    with pytest.raises(PolicyError, match=r"was to decide, and its model cannot be run: .* signal 9 \(SIGKILL\)"):
+    with pytest.raises(PolicyError, match=r"the model .* cannot be run: .* signal 9 \(SIGKILL\)"):
         policy.act(observation, info)
     assert process_of(policy) == 0
     assert play(inline, policy, "calls")[0] == expected
@@ -152,7 +152,7 @@ def test_a_process_has_no_threads_that_nothing_needs(inline: CompilerEnv, tmp_pa
     assert len(list(Path(f"/proc/{process_of(policy)}/task").iterdir())) == 1
 
 
-def test_a_loop_without_an_end_is_ended(kind: str, inline: CompilerEnv, tmp_path: Path, nothing_is_left: None) -> None:
+def test_an_endless_loop_is_stopped(kind: str, inline: CompilerEnv, tmp_path: Path, nothing_is_left: None) -> None:
     process = ModelProcess(kind, seconds=1.0)
     if kind == "onnx":
         write_endless_onnx(tmp_path / "model", "cost_estimate")
@@ -161,7 +161,7 @@ def test_a_loop_without_an_end_is_ended(kind: str, inline: CompilerEnv, tmp_path
         write_counting_tflite(tmp_path / "model", "cost_estimate", 1 << 62)
         policy = TflitePolicy(inline, tmp_path / "model", process)
     observation, info = inline.reset(options={"module": "calls"})
-    with pytest.raises(PolicyError, match="within 1 s and did not, and its process was ended"):
+    with pytest.raises(PolicyError, match="no answer within 1 s and was stopped"):
         policy.act(observation, info)
     assert process_of(policy) == 0
     inline.close()
@@ -177,7 +177,7 @@ def test_a_model_that_fills_the_memory_is_an_error(inline: CompilerEnv, tmp_path
 
 
 class TestOutputSpec:
-    """`output_spec.json` says which output of a TensorFlow Lite model is the decision."""
+    """`output_spec.json` names the output of a TensorFlow Lite model that decides."""
 
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
@@ -191,7 +191,7 @@ class TestOutputSpec:
         assert set(play(inline, load_policy(f"tflite:{folder}", inline), "calls")[0]) == {1}
 
     def test_without_it_a_model_needs_a_single_output(self, folder: Path, inline: CompilerEnv) -> None:
-        with pytest.raises(PolicyError, match="which of the outputs logit:0, decision:0 decides"):
+        with pytest.raises(PolicyError, match="names one of logit:0, decision:0, got no such file"):
             load_policy(f"tflite:{folder}", inline)
 
     @pytest.mark.parametrize(
@@ -200,10 +200,12 @@ class TestOutputSpec:
             ("[]", "list of outputs"),
             ("{}", "list of outputs"),
             ("?", "list of outputs"),
-            ('[{"tensor_spec": {"name": "other"}}]', "other:0 decides, and the model has logit:0, decision:0"),
+            ('[{"tensor_spec": {"name": "other"}}]', "expected one of the outputs logit:0, decision:0, got other:0"),
         ],
     )
-    def test_one_that_does_not_fit_is_refused(self, folder: Path, text: str, message: str, inline: CompilerEnv) -> None:
+    def test_a_malformed_or_unknown_output_is_refused(
+        self, folder: Path, text: str, message: str, inline: CompilerEnv
+    ) -> None:
         (folder / "output_spec.json").write_text(text)
         with pytest.raises(PolicyError, match=message):
             load_policy(f"tflite:{folder}", inline)

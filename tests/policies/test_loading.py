@@ -1,4 +1,4 @@
-"""Finding policies by what a user writes."""
+"""Policies are found by their specification."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.loading import BUILTIN_POLICIES, policy_identity
-from mlgo_gym.policies.plain_clang import plain_clang_flags
+from mlgo_gym.policies.loading import plain_clang_flags, policy_identity, with_callee_features
+from mlgo_gym.policies.rules import RULES
 
 CODE = """
 class Seven:
@@ -51,7 +51,7 @@ def test_a_class_a_function_and_an_object_in_a_file_are_policies(inline: Compile
     assert load_policy(f"{code}:{name}", inline).act(None, {}) == 7
 
 
-def test_a_class_that_asks_for_the_environment_gets_it(inline: CompilerEnv, code: Path) -> None:
+def test_a_class_with_a_parameter_env_receives_the_environment(inline: CompilerEnv, code: Path) -> None:
     assert load_policy(f"{code}:OfAnEnvironment", inline).act(None, {}) == len(inline.feature_names)
 
 
@@ -72,8 +72,8 @@ def test_an_edited_file_is_another_policy(inline: CompilerEnv, code: Path) -> No
     assert policy_identity(spec) != identity
 
 
-def test_builtin_policies_and_flags_are_told_by_their_name_alone() -> None:
-    for spec in (*BUILTIN_POLICIES, "threshold:20", "clang:-mllvm,-inline-threshold=20"):
+def test_rules_and_flags_are_identified_by_their_name() -> None:
+    for spec in (*RULES, "threshold:20", "clang:-mllvm,-inline-threshold=20"):
         assert policy_identity(spec) == spec
 
 
@@ -82,16 +82,16 @@ def test_builtin_policies_and_flags_are_told_by_their_name_alone() -> None:
     [
         ("nver", "did you mean never"),
         ("default:3", "takes no argument"),
-        ("threshold:many", "takes a number, found 'many'"),
+        ("threshold:many", "expected threshold:NUMBER, got 'threshold:many'"),
         ("clang:-mllvm,-inline-threshold=20", "only an evaluation can use it"),
         ("no_such_package.policies:Name", "there is no module 'no_such_package'"),
-        ("no/such/file.py:Name", "cannot be read"),
-        ("FILE:Eight", "'Eight' was wanted, and the module has Seven, OfAnEnvironment, make, ready, nothing"),
-        ("FILE:nothing", "has no method act"),
-        (":Name", "was wanted, found ':Name'"),
+        ("no/such/file.py:Name", "expected a file with a policy, got no/such/file.py"),
+        ("FILE:Eight", "expected a name of Seven, OfAnEnvironment, make, ready, nothing, got 'Eight'"),
+        ("FILE:nothing", "expected a policy with a method act"),
+        (":Name", "or path/to/file.py:Name, got ':Name'"),
     ],
 )
-def test_what_is_no_policy_says_why(inline: CompilerEnv, code: Path, spec: str, message: str) -> None:
+def test_the_error_about_no_policy_gives_the_reason(inline: CompilerEnv, code: Path, spec: str, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         load_policy(spec.replace("FILE", str(code)), inline)
 
@@ -115,11 +115,17 @@ def test_an_environment_of_another_package_is_refused() -> None:
         ("clang:-mllvm '-x=a b,c'", ("-mllvm", "-x=a b,c")),
     ],
 )
-def test_flags_have_commas_or_blanks_between_them(spec: str, flags: tuple[str, ...]) -> None:
+def test_flags_are_separated_by_commas_or_blanks(spec: str, flags: tuple[str, ...]) -> None:
     assert plain_clang_flags(spec) == flags
 
 
 @pytest.mark.parametrize("spec", ["clang:", "clang:-a,,-b", "clang:-a 'b"])
-def test_flags_that_cannot_be_told_apart_are_refused(spec: str) -> None:
+def test_flags_that_cannot_be_separated_are_refused(spec: str) -> None:
     with pytest.raises(PolicyError):
         plain_clang_flags(spec)
+
+
+def test_an_environment_computes_callee_features_if_a_policy_needs_them() -> None:
+    arguments = {"limit": 1}
+    assert with_callee_features(arguments, ["default", "inline-oz"]) == {**arguments, "callee_features": True}
+    assert with_callee_features(arguments, ["default", "inline-oz-fast"]) == arguments

@@ -10,9 +10,10 @@ import pytest
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
-from mlgo_gym.evaluation.environment import make_environment
+from mlgo_gym.evaluation import evaluate
+from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.loading import policy_identity
+from mlgo_gym.policies.loading import needs_callee_features, policy_identity
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Normalization
@@ -66,12 +67,12 @@ def test_priorities_stay_within_their_bounds(priority: CompilerEnv) -> None:
 
 
 def test_a_feature_that_the_compiler_lacks_is_refused_with_the_list(inline: CompilerEnv) -> None:
-    with pytest.raises(PolicyError, match="'mlp' wants 2 features that are not there: magic, more"):
+    with pytest.raises(PolicyError, match="'mlp' needs 2 features that are missing: magic, more"):
         MlpPolicy(inline, random_network(("cost_estimate", "magic", "more"), 2))
 
 
 def test_outputs_that_are_no_actions_are_refused(inline: CompilerEnv) -> None:
-    with pytest.raises(PolicyError, match="as many actions as its 3 outputs"):
+    with pytest.raises(PolicyError, match="actions for its 3 outputs"):
         MlpPolicy(inline, random_network(inline.feature_names, 3))
 
 
@@ -107,6 +108,38 @@ def test_decisions_are_those_of_the_torch_original(activation: str, function: st
 
 @pytest.fixture(scope="module")
 def recorded() -> tuple[Any, tuple[str, ...]]:
-    """Observations of the builtin corpus, and the names of their elements; `benchmarks/mlp_policy.py` takes more."""
+    """Observations of the builtin corpus, and the names of their elements."""
     env = make_environment("mlgo/Inline-v0", {"corpus": "builtin"})
     return record_observations(env, observations=1_000), env.feature_names
+
+
+def write_network(path: Path, *weights: float) -> str:
+    """Write a network of clang's decision and two features of the callee, and return its policy."""
+    features = ("inlining_default", "callee_kept", "callee_users")
+    Network(features, (np.array(weights, np.float32)[:, None],), (np.array([-0.5], np.float32),)).save(path)
+    return f"mlp:{path}"
+
+
+def test_a_network_with_callee_features_needs_an_environment_that_computes_them(
+    inline: CompilerEnv, tmp_path: Path
+) -> None:
+    policy = write_network(tmp_path / "a.safetensors", 1, 0, 0)
+    assert needs_callee_features(policy)
+    with pytest.raises(
+        PolicyError,
+        match=f"^{policy} needs callee features, which this environment does not compute; make it with "
+        "callee_features=True$",
+    ):
+        load_policy(policy, inline)
+
+
+def test_an_evaluation_computes_callee_features_by_itself_and_keeps_episodes_apart(tmp_path: Path) -> None:
+    as_clang = write_network(tmp_path / "clang.safetensors", 1, 0, 0)
+    once = write_network(tmp_path / "once.safetensors", 1, -1, 0)
+    results = [
+        evaluate("mlgo/Inline-v0", policies=[as_clang, once], corpus="builtin", limit=3, envs=envs) for envs in (1, 4)
+    ]
+    assert not any(result.failures for result in results)
+    assert results[0].change(as_clang) == 0
+    actions = [sorted((each.policy, each.module, each.actions) for each in result.episodes) for result in results]
+    assert actions[0] == actions[1]

@@ -1,4 +1,4 @@
-"""Normalizations: what each method does to numbers, and that a saved one is the same."""
+"""Normalizations do what their method says; a saved one is the same."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_saved_normalization_gives_the_same_bits(fitted: Normalization, tmp_pa
     assert loaded(ROWS).tobytes() == fitted(ROWS).tobytes()
 
 
-def test_the_signed_logarithm_is_that() -> None:
+def test_the_signed_logarithm() -> None:
     normal = Normalization.fit(ROWS, NAMES, "signed_log")(ROWS)
     assert normal[3, 1] == pytest.approx(-math.log1p(1e6), rel=1e-6)
     assert normal[0, 0] == 0
@@ -68,7 +68,7 @@ def test_standardised_features_have_mean_0_and_deviation_1(method: str) -> None:
     assert (normal[:, 2] == 0).all()
 
 
-def test_what_lies_far_out_is_clipped() -> None:
+def test_outliers_are_clipped() -> None:
     normalization = Normalization.fit(ROWS[:3], NAMES, "standard")
     far = np.array([1e12, -1e12, 7], np.float32)
     assert normalization(far).tolist() == [5, -5, 0]
@@ -84,7 +84,7 @@ def test_quantiles_are_ranks_and_equal_values_share_the_middle() -> None:
 def test_features_are_found_by_name_and_missing_ones_are_listed() -> None:
     normalization = Normalization.fit(ROWS, NAMES)
     assert normalization.columns(["constant", "new", "huge", "small"]).tolist() == [3, 2, 0]
-    with pytest.raises(MlgoError, match="wants 2 features that are not there: huge, constant; there are small, new"):
+    with pytest.raises(MlgoError, match="needs 2 features that are missing: huge, constant; got small, new"):
         normalization.columns(["small", "new"])
 
 
@@ -99,10 +99,10 @@ def test_a_selection_does_the_same_to_its_features(fitted: Normalization) -> Non
     [
         ({"format": 99}, "format 99"),
         ({"names": ["one"]}, "3 features|1 features"),
-        ({"center": [0, 0, "x"]}, "another form"),
+        ({"center": [0, 0, "x"]}, "expected the data of a normalization"),
         ({"scale": [1, 1, 0]}, "no scale of 0"),
-        ({"scale": [1, 1, float("nan")]}, "not finite"),
-        ({"method": "magic"}, "one of signed_log"),
+        ({"scale": [1, 1, float("nan")]}, "expected finite numbers"),
+        ({"method": "magic"}, "expected a method of signed_log"),
     ],
 )
 def test_damaged_data_are_refused(damage: dict[str, object], message: str) -> None:
@@ -111,12 +111,12 @@ def test_damaged_data_are_refused(damage: dict[str, object], message: str) -> No
         Normalization.from_json(data)
 
 
-def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "n.json"
-    with pytest.raises(MlgoError, match="cannot be read"):
+    with pytest.raises(MlgoError, match="expected a normalization, got"):
         Normalization.load(path)
     path.write_text(json.dumps([1, 2]))
-    with pytest.raises(MlgoError, match="another form"):
+    with pytest.raises(MlgoError, match="expected the data of a normalization"):
         Normalization.load(path)
 
 

@@ -1,4 +1,4 @@
-"""Evaluations for the tests of reports, made up or run."""
+"""Made-up evaluations for the tests of reports."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LANGUAGES = {"a": "C", "b": "C++", "c": "C", "d": "Rust"}
 
 
 def configuration(**changes: Any) -> Configuration:
-    """What made-up evaluations depend on."""
+    """Return the configuration of a made-up evaluation."""
     fields: dict[str, Any] = {
         "environment": "mlgo/Inline-v0",
         "arguments": {},
-        "metric": "text_size",
+        "metric": "text",
         "corpus": "folder",
         "modules": len(SIZES),
         "modules_digest": "abc",
@@ -37,11 +37,11 @@ def configuration(**changes: Any) -> Configuration:
 def made_up(
     policies: Mapping[str, Mapping[str, int]], *, baselines: Mapping[str, int] | None = None, **changes: Any
 ) -> EvaluationResult:
-    """Return an evaluation in which policies, by name, came to sizes, by module; the others are as plain clang's."""
+    """Return an evaluation with the sizes of policies by name and module; other sizes are plain clang's."""
     plain = {**SIZES, **(baselines or {})}
     episodes = tuple(
         EpisodeResult(
-            policy, module, "p" if module < "c" else "q", "done", {"text_size": (found.get(module, size), size)},
+            policy, module, "p" if module < "c" else "q", "done", {"text": (found.get(module, size), size)},
             seconds=0.5,
         )
         for policy, found in policies.items()

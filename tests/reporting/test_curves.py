@@ -1,4 +1,4 @@
-"""Curves that trainings and searches have left."""
+"""Curves of trainings and searches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlgo_gym.search.search_result import SearchResult
 from tests.reporting.event_file import event
 
 
-def test_scalars_of_tensorboard_are_read_up_to_what_a_kill_has_left(tmp_path: Path) -> None:
+def test_scalars_of_tensorboard_are_read_up_to_a_truncated_record(tmp_path: Path) -> None:
     path = tmp_path / "events.out.tfevents.1"
     path.write_bytes(event(0, "loss", 0.5) + event(3, "loss", 0.25) + event(4, "loss", 1)[:-9])
     assert list(read_events(path)) == [("loss", 0, 0.5), ("loss", 3, 0.25)]
@@ -23,18 +23,18 @@ def test_scalars_of_tensorboard_are_read_up_to_what_a_kill_has_left(tmp_path: Pa
     assert (curve.name, curve.origin, curve.points) == ("loss", tmp_path.name, ((0, 0.5), (3, 0.25)))
 
 
-def test_a_damaged_event_file_neither_takes_for_ever_nor_ends_a_report_otherwise(tmp_path: Path) -> None:
+def test_a_damaged_event_file_is_a_quick_error(tmp_path: Path) -> None:
     path = tmp_path / "events.out.tfevents.1"
     endless = b"\xff" * 1_000_000  # a number of seven million bits
     path.write_bytes(struct.pack("<Q", len(endless)) + b"sum!" + endless + b"sum!")
     assert list(read_events(path)) == []
     path.write_bytes(struct.pack("<Q", 3) + b"sum!" + b"\x09\0\0" + b"sum!")
-    with pytest.raises(MlgoError, match="values of a training, and cannot be read"):
+    with pytest.raises(MlgoError, match="expected the values of a training"):
         curves_in(tmp_path)
 
 
 @pytest.mark.libraries
-def test_what_tensorboard_itself_writes_is_read(tmp_path: Path) -> None:
+def test_files_of_tensorboard_are_read(tmp_path: Path) -> None:
     tensorboard = pytest.importorskip("torch.utils.tensorboard")
     writer = tensorboard.SummaryWriter(str(tmp_path / "run"))
     for step in range(300):
@@ -62,7 +62,7 @@ def search_file(path: Path) -> Path:
     return path
 
 
-def test_a_search_is_what_the_best_compile_so_far_comes_to(tmp_path: Path) -> None:
+def test_a_search_is_the_best_compile_so_far(tmp_path: Path) -> None:
     path = search_file(tmp_path / "greedy.jsonl")
     assert is_search(path)
     curve = search_curve(path)
@@ -77,7 +77,7 @@ def test_other_files_are_no_search_and_a_folder_without_anything_is_refused(tmp_
     (tmp_path / "notes.jsonl").write_text("[1]\n")
     assert not is_search(tmp_path / "notes.jsonl")
     assert not is_search(tmp_path / "nothing")
-    with pytest.raises(MlgoError, match="holds no results"):
+    with pytest.raises(MlgoError, match="got none; name an output"):
         read_inputs([tmp_path])
     search_file(tmp_path / "greedy.jsonl")
     assert [curve.origin for curve in read_inputs([tmp_path]).curves] == ["greedy"]

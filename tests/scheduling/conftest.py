@@ -13,8 +13,8 @@ from mlgo_gym.scheduling.ray_cluster import ray_library
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[str]:
-    """The address of a cluster of two nodes with one processor each."""
-    # Its settings count for the nodes too: workers of theirs that let all else go first are starved by other tests.
+    """The address of a cluster of two nodes with one CPU each."""
+    # Its settings are for the nodes too: with Ray's default niceness other tests would starve their workers.
     ray_library()
     from ray.cluster_utils import Cluster
 

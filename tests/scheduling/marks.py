@@ -1,4 +1,4 @@
-"""What tests on a Ray cluster have in common."""
+"""Marks of tests on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 
 
 def on_a_cluster(seconds: int) -> list[pytest.MarkDecorator]:
-    """The further marks of tests on the cluster, which may take so long each."""
+    """Return the marks of tests on the cluster; each may take `seconds`."""
     return [
-        # Ray leaves sockets and files for the end of the process, and warns about what it will do one day.
+        # Ray leaves sockets and files open until the process exits, and warns about future changes.
         pytest.mark.filterwarnings("ignore"),
         pytest.mark.timeout(seconds),
-        # One cluster for all, and none beside it.
+        # One cluster for all tests, never two at the same time.
         pytest.mark.xdist_group("ray"),
     ]

@@ -1,4 +1,4 @@
-"""Host and clang on one processor while decisions come quickly, and free otherwise."""
+"""Host and clang share a CPU while decisions follow quickly, and run anywhere otherwise."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from mlgo_gym.corpus.compilation import Compilation
+from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.session import affinity
-from mlgo_gym.session.affinity import BURST_SECONDS, SharedAffinity
-from mlgo_gym.session.forkable_session import ForkableSession
+from mlgo_gym.session.process import affinity
+from mlgo_gym.session.process.affinity import BURST_SECONDS, SharedAffinity
+from mlgo_gym.session.session import Session
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -21,8 +21,8 @@ LONG = 30.0
 
 
 @pytest.fixture
-def everywhere() -> set[int]:
-    """The processors that this thread may use; at least two."""
+def allowed() -> set[int]:
+    """The CPUs that this thread may use; at least two."""
     found = os.sched_getaffinity(0)
     if len(found) < 2:
         pytest.skip("there is one processor")
@@ -30,9 +30,9 @@ def everywhere() -> set[int]:
 
 
 @pytest.fixture
-def asked(compile_calls: Compilation) -> Iterator[ForkableSession]:
-    """A session that waits with its second decision."""
-    with ForkableSession(compile_calls.command, [INLINING]) as session:
+def asked(compile_calls: Compilation) -> Iterator[Session]:
+    """A session at its second decision."""
+    with Session(compile_calls.command, [INLINING]) as session:
         assert session.wait(LONG) is not None
         session.advise(bytes(8))
         assert session.wait(LONG) is not None
@@ -46,38 +46,38 @@ def silent_pipe() -> tuple[select.poll, int, int]:
     return poll, read_end, write_end
 
 
-def test_before_the_first_decision_clang_runs_where_it_likes(compile_calls: Compilation, everywhere: set[int]) -> None:
-    with ForkableSession(compile_calls.command, [INLINING]) as session:
+def test_before_the_first_decision_clang_is_not_pinned(compile_calls: Compilation, allowed: set[int]) -> None:
+    with Session(compile_calls.command, [INLINING]) as session:
         assert session.wait(LONG) is not None
-        assert os.sched_getaffinity(session.pid) == everywhere
+        assert os.sched_getaffinity(session.pid) == allowed
 
 
-def test_the_host_is_bound_only_while_it_waits(asked: ForkableSession, everywhere: set[int]) -> None:
+def test_the_host_is_pinned_only_while_it_waits(asked: Session, allowed: set[int]) -> None:
     asked.advise(bytes(8))
     while asked.wait(LONG) is not None:
-        assert os.sched_getaffinity(0) == everywhere
+        assert os.sched_getaffinity(0) == allowed
         asked.advise(bytes(8))
-    assert os.sched_getaffinity(0) == everywhere
+    assert os.sched_getaffinity(0) == allowed
 
 
-def test_clang_shares_the_processor_of_a_waiting_host(
-    asked: ForkableSession, everywhere: set[int], monkeypatch: pytest.MonkeyPatch
+def test_clang_shares_the_cpu_of_a_waiting_host(
+    asked: Session, allowed: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    core = max(everywhere)
-    monkeypatch.setattr(affinity, "_current_core", lambda: lambda: core)
+    core = max(allowed)
+    monkeypatch.setattr(affinity, "_current_cpu", lambda: lambda: core)
     sharing = SharedAffinity(asked.pid)
     poll, *ends = silent_pipe()
     os.write(ends[1], b"ready")
     sharing.wait(poll, LONG)
     assert os.sched_getaffinity(asked.pid) == {core}
-    assert os.sched_getaffinity(0) == everywhere
+    assert os.sched_getaffinity(0) == allowed
     sharing.release()
-    assert os.sched_getaffinity(asked.pid) == everywhere
+    assert os.sched_getaffinity(asked.pid) == allowed
     for end in ends:
         os.close(end)
 
 
-def test_a_clang_that_computes_for_long_is_let_go(asked: ForkableSession, everywhere: set[int]) -> None:
+def test_a_clang_that_computes_for_long_is_unpinned(asked: Session, allowed: set[int]) -> None:
     sharing = SharedAffinity(asked.pid)
     poll, *ends = silent_pipe()
     waited: list[float] = []
@@ -88,25 +88,25 @@ def test_a_clang_that_computes_for_long_is_let_go(asked: ForkableSession, everyw
 
     sharing.wait(Mock(poll=wait), 5 * BURST_SECONDS)
     assert sum(waited) == pytest.approx(5 * BURST_SECONDS * 1000)
-    assert os.sched_getaffinity(asked.pid) == os.sched_getaffinity(0) == everywhere
+    assert os.sched_getaffinity(asked.pid) == os.sched_getaffinity(0) == allowed
     for end in ends:
         os.close(end)
 
 
-def test_a_copy_runs_where_it_likes(asked: ForkableSession, everywhere: set[int]) -> None:
+def test_a_copy_is_not_pinned(asked: Session, allowed: set[int]) -> None:
     with asked.fork() as fork:
-        assert os.sched_getaffinity(fork.pid) == everywhere
-        assert os.sched_getaffinity(asked.pid) == everywhere
+        assert os.sched_getaffinity(fork.pid) == allowed
+        assert os.sched_getaffinity(asked.pid) == allowed
 
 
-def test_where_nothing_may_be_bound_waiting_is_plain_waiting(
+def test_waiting_works_where_threads_cannot_be_pinned(
     compile_calls: Compilation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(pid: int, mask: set[int]) -> None:
         raise PermissionError(1, f"process {pid} may not be bound to {mask}")
 
     monkeypatch.setattr(os, "sched_setaffinity", refuse)
-    with ForkableSession(compile_calls.command, [INLINING]) as session:
+    with Session(compile_calls.command, [INLINING]) as session:
         decisions = 0
         while session.wait(LONG) is not None:
             session.advise(bytes(8))

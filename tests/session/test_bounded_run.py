@@ -1,4 +1,4 @@
-"""A compiler that is merely run: it ends in time, takes no more than it may, and writes nothing."""
+"""Programs that run to their end: within limits, and without the right to write."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.errors import ToolchainError
-from mlgo_gym.session.bounded_run import run_bounded
-from mlgo_gym.session.confinement import confinement_support
-from mlgo_gym.session.limits import Limits
+from mlgo_gym.session.process.bounded_run import run_bounded
+from mlgo_gym.session.process.confinement import confinement_support
+from mlgo_gym.session.process.limits import Limits
 from tests.traces import children
 
 MARK = f"0.{os.getpid():07}"
-"""An argument of `sleep` that tells our processes from those of others, who may run the same test."""
+"""An argument of `sleep` that identifies the processes of this test."""
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -27,14 +27,14 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", code]
 
 
-def test_what_it_says_and_how_it_ends_is_returned(tmp_path: Path) -> None:
+def test_output_and_exit_status_are_returned(tmp_path: Path) -> None:
     code = "import os, sys; print(os.getcwd()); print('no', file=sys.stderr); sys.exit(3)"
     answer = run_bounded(python(code), folder=tmp_path)
     assert (answer.returncode, answer.stdout, answer.stderr) == (3, f"{tmp_path}\n", "no\n")
 
 
 @pytest.mark.skipif(not confinement_support()[0], reason=confinement_support()[1])
-def test_it_writes_only_where_it_may(tmp_path: Path) -> None:
+def test_it_writes_only_into_writable_folders(tmp_path: Path) -> None:
     (tmp_path / "allowed").mkdir()
     code = "import sys; open(sys.argv[1], 'w').write('x')"
     allowed, other = (str(tmp_path / name) for name in ("allowed/file", "file"))
@@ -43,32 +43,33 @@ def test_it_writes_only_where_it_may(tmp_path: Path) -> None:
     assert run_bounded([*python(code), other], writable=None).returncode == 0
 
 
-def test_one_that_never_ends_is_killed() -> None:
+def test_a_program_that_never_exits_is_killed() -> None:
     before = children()
-    with pytest.raises(ToolchainError, match=r"was to finish within 0\.2 s and did not"):
+    with pytest.raises(ToolchainError, match=r"did not finish within 0\.2 s"):
         run_bounded(python("import signal; signal.pause()"), timeout=0.2)
     assert children() <= before
 
 
-def test_one_that_takes_too_much_is_ended_with_the_reason() -> None:
-    endless = run_bounded(python("while True: pass"), limits=Limits(processor=1))
-    assert (
-        endless.stderr.splitlines()[0] == "clang was to need at most 1 s of processor time (cpu_limit), and needed more"
-    )
+def test_a_program_beyond_its_limits_is_killed_with_a_message() -> None:
+    endless = run_bounded(python("while True: pass"), limits=Limits(cpu=1))
+    assert endless.stderr.splitlines()[0] == "expected clang to need at most 1 s of CPU time, got more; raise cpu_limit"
     large = "import sys\ntry: bytearray(1 << 40)\nexcept MemoryError: sys.exit('out of memory')"
-    assert "at most 2 GiB of memory (memory_limit)" in run_bounded(python(large), limits=Limits(memory=2)).stderr
+    assert (
+        "at most 2 GiB of memory, got more; raise memory_limit"
+        in run_bounded(python(large), limits=Limits(memory=2)).stderr
+    )
 
 
-def test_what_it_leaves_behind_ends_with_it_and_is_not_waited_for() -> None:
+def test_its_children_are_killed_and_not_waited_for() -> None:
     assert run_bounded(["sh", "-c", f"sleep 1000 {MARK} & echo done"]).stdout == "done\n"
     wait_until_all_have_ended()
-    with pytest.raises(ToolchainError, match="the test was to finish within"):
+    with pytest.raises(ToolchainError, match="the test did not finish within"):
         run_bounded(["sh", "-c", f"sleep 1000 {MARK} & wait"], timeout=0.2, name="the test")
     wait_until_all_have_ended()
 
 
 def processes_of_this_test() -> int:
-    """Return how many processes there are that only this test starts."""
+    """Return the number of running processes of this test."""
     found = 0
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
@@ -77,17 +78,16 @@ def processes_of_this_test() -> int:
 
 
 def wait_until_all_have_ended() -> None:
-    """Wait for those that were killed a moment ago."""
+    """Wait until killed processes have exited."""
     deadline = time.monotonic() + 10
     while processes_of_this_test():
         assert time.monotonic() < deadline
 
 
-def test_it_ends_with_its_host_though_that_is_killed() -> None:
+def test_it_is_killed_with_its_host() -> None:
     words = ["sh", "-c", f"read go; sleep 1000 {MARK} & wait"]
-    code = (
-        f"from mlgo_gym.session.bounded_run import run_bounded; run_bounded({words}, writable=None, first_line='go\\n')"
-    )
+    run = f"run_bounded({words}, writable=None, first_line='go\\n')"
+    code = f"from mlgo_gym.session.process.bounded_run import run_bounded; {run}"
     with subprocess.Popen([sys.executable, "-c", code]) as host:
         while not processes_of_this_test():
             assert host.poll() is None
@@ -95,8 +95,8 @@ def test_it_ends_with_its_host_though_that_is_killed() -> None:
     wait_until_all_have_ended()
 
 
-def test_a_program_that_writes_without_end_is_ended() -> None:
-    with pytest.raises(ToolchainError, match="clang was to write at most 64 MiB of text"):
+def test_a_program_that_writes_without_end_is_killed() -> None:
+    with pytest.raises(ToolchainError, match="expected at most 64 MiB of output from clang"):
         run_bounded(["sh", "-c", "yes"])
 
 
@@ -105,40 +105,42 @@ def test_one_that_closes_its_streams_is_waited_for() -> None:
     assert (answer.returncode, answer.stdout) == (5, "")
 
 
-def test_its_first_line_comes_when_it_is_limited() -> None:
+def test_its_first_line_arrives_when_the_limits_hold() -> None:
     code = "import resource; input(); print(resource.getrlimit(resource.RLIMIT_AS)[0] >> 30)"
     assert run_bounded(python(code), limits=Limits(memory=3), first_line="go\n").stdout == "3\n"
 
 
-def test_a_descriptor_is_attended_to_meanwhile() -> None:
+def test_an_attended_descriptor_is_read_meanwhile() -> None:
     mine, theirs = os.pipe()
-    said = []
+    received = []
 
     def hear() -> None:
-        said.append(os.read(mine, 100))
+        received.append(os.read(mine, 100))
 
     run_bounded(["sh", "-c", f"echo one > /proc/{os.getpid()}/fd/{theirs}"], writable=None, attended={mine: hear})
     os.close(mine)
     os.close(theirs)
-    assert said == [b"one\n"]
+    assert received == [b"one\n"]
 
 
 @pytest.mark.parametrize(
     ("words", "limits", "expected"),
     [
-        ("clang-19: error: unable to execute command: CPU time limit exceeded", Limits(processor=5), "at most 5 s"),
+        ("clang-19: error: unable to execute command: CPU time limit exceeded", Limits(cpu=5), "at most 5 s"),
         ("ld: memory exhausted", Limits(memory=2), "at most 2 GiB of memory"),
         ("unable to execute command: File size limit exceeded", Limits(memory=2), "write at most 2 GiB"),
     ],
 )
-def test_a_driver_tells_which_limit_its_linker_met(words: str, limits: Limits, expected: str) -> None:
+def test_a_limit_that_a_linker_exceeded_is_found_in_the_drivers_message(
+    words: str, limits: Limits, expected: str
+) -> None:
     answer = run_bounded(["sh", "-c", f"echo '{words}' >&2; exit 1"], limits=limits, name="the linker")
     first, second = answer.stderr.splitlines()
-    assert first.startswith("the linker was to")
+    assert first.startswith("expected the linker to")
     assert expected in first
     assert second == words
 
 
-def test_a_program_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(ToolchainError, match="/nowhere cannot be started"):
+def test_a_missing_program_is_an_error() -> None:
+    with pytest.raises(ToolchainError, match="cannot start '/nowhere'"):
         run_bounded(["/nowhere"])

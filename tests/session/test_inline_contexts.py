@@ -1,4 +1,4 @@
-"""In which function clang inlines, heard from what it says on standard error."""
+"""Contexts of inlining decisions, from clang's standard error."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import struct
 
 import pytest
 
-from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.decision import Decision
-from mlgo_gym.session.forkable_session import ForkableSession
-from mlgo_gym.session.inline_contexts import InlineContexts, InlineSite, callee, without_own_words
+from mlgo_gym.session.protocol.decision import Decision, DecisionSite
+from mlgo_gym.session.protocol.inline_contexts import InlineContexts, callee_name, strip_context_output
+from mlgo_gym.session.session import Session
 from tests.conftest import MakeBitcode
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -39,7 +39,7 @@ def command(toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path_factory: p
     return list(plan(Module("contexts", make_bitcode(source)), toolchain).command)
 
 
-def sites(session: ForkableSession, answers: list[bytes] | None = None) -> list[tuple[Decision, str | None]]:
+def sites(session: Session, answers: list[bytes] | None = None) -> list[tuple[Decision, str | None]]:
     decisions = []
     while (decision := session.wait(LONG)) is not None:
         decisions.append(decision)
@@ -49,33 +49,33 @@ def sites(session: ForkableSession, answers: list[bytes] | None = None) -> list[
     assert len(session.contexts.remarks) == len(decisions)
     values = [struct.unpack(f"<{len(decision.payload) // 8}q", decision.payload) for decision in decisions]
     return [
-        (decision, callee(remark, features))
+        (decision, callee_name(remark, features))
         for decision, remark, features in zip(decisions, session.contexts.remarks, values, strict=True)
     ]
 
 
-def test_every_decision_has_the_component_that_its_call_stands_in(command: list[str]) -> None:
-    with ForkableSession(command, [INLINING], contexts=True) as session:
+def test_every_decision_has_the_component_of_its_call(command: list[str]) -> None:
+    with Session(command, [INLINING], contexts=True) as session:
         found = sites(session)
-    places = [(decision.context, decision.visit, decision.number, callee) for decision, callee in found]
+    places = [(*decision.site, callee) for decision, callee in found]
     assert places[:2] == [("two", 0, 0, "one"), ("two", 0, 1, "one")]
     assert [place[3] for place in places if place[0] == "ping, pong"] == ["pong", "two", "ping", "one"]
     assert [place[3] for place in places if place[0] == "a strange, name"] == ["one", "two"]
     assert [place[3] for place in places if place[0] == "top"] == ["two", "one", "ping", "pong"]
 
 
-def test_every_clang_says_it(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
+def test_every_clang_prints_contexts(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     bitcode = make_bitcode("calls.c", compiler=any_toolchain)
-    with ForkableSession(plan(Module("calls", bitcode), any_toolchain).command, [INLINING], contexts=True) as session:
+    with Session(plan(Module("calls", bitcode), any_toolchain).command, [INLINING], contexts=True) as session:
         found = sites(session)
     assert len(found) > 5
     assert all(decision.context and callee for decision, callee in found)
 
 
-def test_nothing_of_the_compile_is_changed_by_it(command: list[str]) -> None:
+def test_contexts_do_not_change_the_object(command: list[str]) -> None:
     objects, payloads = [], []
     for contexts in (False, True):
-        with ForkableSession(command, [INLINING], contexts=contexts) as session:
+        with Session(command, [INLINING], contexts=contexts) as session:
             seen = []
             while (decision := session.wait(LONG)) is not None:
                 seen.append(decision.payload)
@@ -86,36 +86,36 @@ def test_nothing_of_the_compile_is_changed_by_it(command: list[str]) -> None:
     assert payloads[0] == payloads[1]
 
 
-def test_a_place_stays_the_same_when_a_decision_elsewhere_changes(command: list[str]) -> None:
-    with ForkableSession(command, [INLINING], contexts=True) as session:
+def test_a_site_does_not_depend_on_other_decisions(command: list[str]) -> None:
+    with Session(command, [INLINING], contexts=True) as session:
         found = sites(session)
     answers = [decision.payload[-8:] for decision, _ in found]
     flipped = [struct.pack("<q", 1 - struct.unpack("<q", answers[0])[0]), *answers[1:]]
-    with ForkableSession(command, [INLINING], contexts=True) as session:
+    with Session(command, [INLINING], contexts=True) as session:
         again = []
         while (decision := session.wait(LONG)) is not None:
             again.append(decision)
             session.advise(flipped[len(again) - 1] if len(again) <= 2 else decision.payload[-8:])
         session.finish(LONG)
-    last = {(d.context, d.visit, d.number) for d, _ in found if d.context == "top"}
-    assert last <= {(d.context, d.visit, d.number) for d in again}
+    last = {d.site for d, _ in found if d.context == "top"}
+    assert last <= {d.site for d in again}
 
 
-def test_a_copy_of_a_session_goes_on_with_its_places(command: list[str]) -> None:
-    with ForkableSession(command, [INLINING], contexts=True) as session:
+def test_a_copy_of_a_session_has_the_same_sites(command: list[str]) -> None:
+    with Session(command, [INLINING], contexts=True) as session:
         for _ in range(4):
             decision = session.wait(LONG)
             assert decision is not None
             session.advise(decision.payload[-8:])
         assert session.wait(LONG) is not None
-        with session.fork() as twin:
+        with session.fork() as copied:
             ends = []
-            for each in (twin, session):
+            for each in (copied, session):
                 decision = None
                 places = []
                 each.advise(struct.pack("<q", 1))
                 while (decision := each.wait(LONG)) is not None:
-                    places.append((decision.context, decision.visit, decision.number))
+                    places.append(decision.site)
                     each.advise(decision.payload[-8:])
                 each.finish(LONG)
                 assert each.contexts is not None
@@ -124,42 +124,42 @@ def test_a_copy_of_a_session_goes_on_with_its_places(command: list[str]) -> None
     assert len(ends[0][0]) > 3
 
 
-def test_what_a_failing_clang_says_is_not_lost_among_code(command: list[str]) -> None:
-    session = ForkableSession([*command, "-mllvm", "-no-such-option"], [INLINING], contexts=True)
+def test_the_error_of_a_failing_clang_has_no_code(command: list[str]) -> None:
+    session = Session([*command, "-mllvm", "-no-such-option"], [INLINING], contexts=True)
     with session, pytest.raises(CompilerError, match="no-such-option") as error:
         session.finish(LONG)
     assert "IR Dump" not in str(error.value)
 
 
-def test_only_what_clang_was_asked_to_say_is_left_out(command: list[str]) -> None:
-    with ForkableSession(command, [INLINING], contexts=True) as session:
+def test_only_the_output_for_contexts_is_removed(command: list[str]) -> None:
+    with Session(command, [INLINING], contexts=True) as session:
         sites(session)
         assert session.stderr == ""
 
 
-def test_visits_and_positions_are_counted() -> None:
+def test_visits_and_indices_are_counted() -> None:
     contexts = InlineContexts()
     contexts.feed(b"; *** IR Dump Before InlinerPass on (f) ***\ndefine void @f() {\n  ret void\n}\n")
     contexts.feed(b"; *** IR Dump Before InlinerPass on (g, f) ***\ndefine ")
     contexts.feed(b"void @g() {\n}\n")
-    assert contexts.ask() == InlineSite("f, g", 0, 0)
+    assert contexts.next_site() == DecisionSite("f, g", 0, 0)
     contexts.feed(b"remark: <unknown>:0:0: h0123true [-Rpass=inline-ml]\n")
-    assert contexts.ask() == InlineSite("f, g", 0, 1)
+    assert contexts.next_site() == DecisionSite("f, g", 0, 1)
     contexts.feed(b"remark: a.c:10:2: k0123false [-Rpass-missed=inline-ml]\n")
     contexts.feed(b"*** IR Dump Before InlinerPass on (f) ***\n*** IR Dump Before InlinerPass on (f, g) ***\n")
-    assert contexts.ask() == InlineSite("f, g", 1, 0)
+    assert contexts.next_site() == DecisionSite("f, g", 1, 0)
     contexts.end()
     assert contexts.remarks == [b"h0123", b"k0123", b""]
 
 
-def test_a_callee_is_what_stands_before_the_features() -> None:
-    assert callee(b"_Z1f101-2", [1, 0, 1, -2, 7]) == "_Z1f"
-    assert callee(b"always\n_Z1f101-27", [1, 0, 1, -2, 7]) == "_Z1f"
-    assert callee(b"", [1, 0, 1, -2, 7]) is None
-    assert callee(b"always", [1, 0, 1, -2, 7]) is None
+def test_a_callee_precedes_the_features() -> None:
+    assert callee_name(b"_Z1f101-2", [1, 0, 1, -2, 7]) == "_Z1f"
+    assert callee_name(b"always\n_Z1f101-27", [1, 0, 1, -2, 7]) == "_Z1f"
+    assert callee_name(b"", [1, 0, 1, -2, 7]) is None
+    assert callee_name(b"always", [1, 0, 1, -2, 7]) is None
 
 
-def test_code_that_begins_in_the_middle_is_left_out_too() -> None:
-    said = b"  ret void\n}\n; *** IR Dump Before InlinerPass on (f) ***\ndefine void @f() {\n}\n"
-    assert without_own_words(said + b"error: no\n", cut_off=True) == b"error: no\n"
-    assert without_own_words(b"error: no\n") == b"error: no\n"
+def test_code_that_begins_in_the_middle_is_removed_too() -> None:
+    text = b"  ret void\n}\n; *** IR Dump Before InlinerPass on (f) ***\ndefine void @f() {\n}\n"
+    assert strip_context_output(text + b"error: no\n", partial=True) == b"error: no\n"
+    assert strip_context_output(b"error: no\n") == b"error: no\n"

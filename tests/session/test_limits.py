@@ -1,4 +1,4 @@
-"""What a compile may take: it fails alone, in its own words, and nobody else notices."""
+"""Limits of a compile: it fails alone, with clang's message, and others continue."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
-from mlgo_gym.corpus.compilation import plan
+from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from mlgo_gym.session.limits import Limits
-from mlgo_gym.session.process import CompilerProcess
+from mlgo_gym.session.process.limits import Limits
+from mlgo_gym.session.process.process import CompilerProcess
 from mlgo_gym.session.session import Session
 
 HUGE = """
@@ -26,14 +26,14 @@ char huge[30UL << 30] = {1};
 static int callee(int x) { return x * 3; }
 int caller(int x) { return callee(x) + callee(x + 1); }
 """
-"""A module whose object has 30 GB."""
+"""A module with an object of 30 GB."""
 
 WIDE = "\n".join(
     f"static long f{n}(long x, long *p) {{ for (long i = 0; i < x; i++) p[i] = p[i + {n}] * x + {n}; return x; }}"
     f"long g{n}(long x, long *p) {{ return f{n}(x, p) + f{n}(x + {n}, p) * p[0]; }}"
     for n in range(3000)
 )
-"""A module that takes over 100 MB beyond what clang needs by itself."""
+"""A module that needs over 100 MB more than clang itself."""
 
 
 @pytest.fixture(scope="module")
@@ -57,23 +57,28 @@ def failure_of(bitcode: Path, toolchain: Toolchain, limits: Limits) -> CompilerE
     return caught.value
 
 
-def test_memory_beyond_the_limit_is_an_error_with_the_compilers_words(wide: Path, toolchain: Toolchain) -> None:
+def test_memory_beyond_the_limit_is_an_error_with_clangs_message(wide: Path, toolchain: Toolchain) -> None:
     error = failure_of(wide, toolchain, Limits(memory=0.24))
     assert error.kind == "limit"
-    assert error.message == "clang was to need at most 0.24 GiB of memory (memory_limit), and needed more"
+    assert error.message == "expected clang to need at most 0.24 GiB of memory, got more; raise memory_limit"
     assert "bad_alloc" in error.stderr or "out of memory" in error.stderr
 
 
 def test_an_object_beyond_the_limit_is_never_held_in_memory(huge: Path, toolchain: Toolchain) -> None:
     error = failure_of(huge, toolchain, Limits(memory=0.5))
     assert error.kind == "limit"
-    assert error.message == "clang was to write at most 0.5 GiB (memory_limit), and its output is larger"
+    assert error.message == "expected clang to write at most 0.5 GiB, got more; raise memory_limit"
 
 
 def test_a_module_that_needs_too_much_fails_alone(huge: Path, calls: Path, tmp_path: Path) -> None:
     for bitcode in (huge, calls):
         (tmp_path / bitcode.name).write_bytes(bitcode.read_bytes())
-    result = evaluate("mlgo/Inline-v0", corpus=str(tmp_path), policies=["never"], env_kwargs={"memory_limit": 0.5})
+    result = evaluate(
+        "mlgo/Inline-v0",
+        corpus=str(tmp_path),
+        policies=["never"],
+        env_kwargs={"compile_options": {"memory_limit": 0.5}},
+    )
     assert [(each.module, each.status) for each in result.episodes if each.status == "done"] == [("calls", "done")]
     [failure] = result.failures
     assert failure.module == "huge"
@@ -81,13 +86,13 @@ def test_a_module_that_needs_too_much_fails_alone(huge: Path, calls: Path, tmp_p
     assert failure.error["kind"] == "limit"
 
 
-def test_processor_time_beyond_the_limit_ends_a_process_and_is_said() -> None:
-    limits = Limits(processor=1)
-    with open("/dev/null", "wb") as nowhere:  # noqa: PTH123 - a descriptor is wanted
+def test_a_process_beyond_its_cpu_time_is_killed_with_a_message() -> None:
+    limits = Limits(cpu=1)
+    with open("/dev/null", "wb") as null:  # noqa: PTH123 - posix_spawn takes a descriptor
         process = CompilerProcess.start(
             [sys.executable, "-c", "while True: pass"],
-            stdout=nowhere.fileno(),
-            stderr=nowhere.fileno(),
+            stdout=null.fileno(),
+            stderr=null.fileno(),
             limits=limits,
         )
     try:
@@ -95,20 +100,20 @@ def test_processor_time_beyond_the_limit_ends_a_process_and_is_said() -> None:
             signal.sigtimedwait([signal.SIGCHLD], 0.05)
         assert process.exit_status == -signal.SIGXCPU
         assert limits.exceeded(process.exit_status, "") == (
-            "clang was to need at most 1 s of processor time (cpu_limit), and needed more"
+            "expected clang to need at most 1 s of CPU time, got more; raise cpu_limit"
         )
     finally:
         process.close()
 
 
-def test_no_limit_is_none_and_one_that_holds_already_is_never_raised() -> None:
-    with open("/dev/null", "wb") as nowhere:  # noqa: PTH123 - a descriptor is wanted
-        null = nowhere.fileno()
-        process = CompilerProcess.start(["/bin/sleep", "60"], stdout=null, stderr=null, limits=Limits(None, None))
+def test_none_is_no_limit_and_a_lower_limit_is_kept() -> None:
+    with open("/dev/null", "wb") as null:  # noqa: PTH123 - posix_spawn takes a descriptor
+        output = null.fileno()
+        process = CompilerProcess.start(["/bin/sleep", "60"], stdout=output, stderr=output, limits=Limits(None, None))
     try:
         assert resource.prlimit(process.pid, resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
-        Limits(0.5, 10).impose(process.pid)
-        Limits(8, 20).impose(process.pid)
+        Limits(0.5, 10).apply(process.pid)
+        Limits(8, 20).apply(process.pid)
         assert resource.prlimit(process.pid, resource.RLIMIT_AS) == (1 << 29, 1 << 29)
         assert resource.prlimit(process.pid, resource.RLIMIT_CPU) == (10, 15)
     finally:
@@ -116,7 +121,7 @@ def test_no_limit_is_none_and_one_that_holds_already_is_never_raised() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "kind"), [({"cpu_limit": 1}, "limit"), ({"timeout": 1.0}, "timeout")], ids=["processor time", "silence"]
+    ("limit", "kind"), [({"cpu_limit": 1}, "limit"), ({"timeout": 1.0}, "timeout")], ids=["cpu", "silence"]
 )
 def test_a_corpus_with_a_module_that_never_ends_is_finished(
     calls: Path, tmp_path: Path, limit: dict[str, Any], kind: str
@@ -130,7 +135,10 @@ def test_a_corpus_with_a_module_that_never_ends_is_finished(
     for name in ("calls", "endless"):
         (corpus / f"{name}.bc").write_bytes(calls.read_bytes())
     result = evaluate(
-        "mlgo/Inline-v0", corpus=str(corpus), policies=["never"], env_kwargs={"clang": str(program), **limit}
+        "mlgo/Inline-v0",
+        corpus=str(corpus),
+        policies=["never"],
+        env_kwargs={"clang": str(program), "compile_options": limit},
     )
     assert [(each.module, each.status) for each in result.episodes if each.status == "done"] == [("calls", "done")]
     [failure] = result.failures
@@ -141,5 +149,5 @@ def test_a_corpus_with_a_module_that_never_ends_is_finished(
 
 @pytest.mark.parametrize("arguments", [{"memory_limit": 0}, {"cpu_limit": -1}])
 def test_limits_are_positive(corpus: Path, arguments: dict[str, Any]) -> None:
-    with pytest.raises(MlgoError, match=r"(memory_limit|cpu_limit) must be a positive number or None, found"):
-        gym.make("mlgo/Inline-v0", corpus=corpus, **arguments)
+    with pytest.raises(MlgoError, match=r"expected (memory_limit|cpu_limit) > 0 or None, got"):
+        gym.make("mlgo/Inline-v0", corpus=corpus, compile_options=arguments)

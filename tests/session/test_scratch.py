@@ -1,4 +1,4 @@
-"""Scratch folders: one per compile, in memory, and swept up after hosts that were killed."""
+"""Scratch folders: one per compile, in memory, and removed after hosts that were killed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.session.scratch import make_scratch, scratch_parent
+from mlgo_gym.session.process.scratch import make_scratch, scratch_parent
 
-MAKE = "import os; from mlgo_gym.session.scratch import make_scratch; print(make_scratch(), flush=True); os._exit(9)"
+MAKE = """
+import os
+from mlgo_gym.session.process.scratch import make_scratch
+print(make_scratch(), flush=True)
+os._exit(9)
+"""
 
 
 def made_by_another_process() -> Path:
@@ -23,7 +28,7 @@ def made_by_another_process() -> Path:
     return Path(made.stdout.strip())
 
 
-def test_a_scratch_folder_is_empty_and_ours_alone() -> None:
+def test_a_scratch_folder_is_empty_and_private() -> None:
     folder = make_scratch()
     try:
         assert list(folder.iterdir()) == []
@@ -38,7 +43,7 @@ def test_it_lies_in_memory() -> None:
     assert scratch_parent() == "/dev/shm"
 
 
-def test_a_process_sweeps_up_after_one_that_left_its_folder() -> None:
+def test_a_process_removes_the_folder_of_a_killed_one() -> None:
     left = made_by_another_process()
     assert left.is_dir()
     own = made_by_another_process()
@@ -46,7 +51,7 @@ def test_a_process_sweeps_up_after_one_that_left_its_folder() -> None:
     shutil.rmtree(own.parent)
 
 
-def test_a_compiler_whose_host_was_killed_while_it_started_is_ended_by_the_next_host() -> None:
+def test_the_next_host_kills_a_compiler_whose_host_was_killed_while_it_started() -> None:
     left = made_by_another_process()
     waiting = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     orphan = subprocess.Popen([*waiting, f"-inliner-interactive-channel-base={left}/c0"], stdin=subprocess.PIPE)
@@ -64,7 +69,7 @@ def test_a_compiler_whose_host_was_killed_while_it_started_is_ended_by_the_next_
 
 
 def test_a_process_that_ends_leaves_no_folder() -> None:
-    program = MAKE.replace("; os._exit(9)", "")
+    program = MAKE.replace("os._exit(9)\n", "")
     made = subprocess.check_output([sys.executable, "-c", program], text=True)
     assert not Path(made.strip()).parent.exists()
 
@@ -80,7 +85,7 @@ def test_the_folders_of_living_processes_are_left_alone() -> None:
 
 @pytest.fixture
 def of_another_container() -> Iterator[Path]:
-    """The folder of a process that cannot be seen from here, in memory that two containers share."""
+    """The folder of a process of another container, in shared memory."""
     last = int(Path("/proc/sys/kernel/pid_max").read_text())
     folder = Path(scratch_parent(), f"mlgo-gym-{last}-abc-folder")
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""One running clang: its questions, its answers, its end, and every way in which it can fail."""
+"""One running clang: its decisions, its result, and its failures."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.compilation import Compilation, plan
+from mlgo_gym.corpus.commands.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.advisors import ADVISORS, INLINING, PRIORITY
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.compiled import Compiled
-from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.protocol.connection import CompileResult
+from mlgo_gym.session.protocol.decision import Decision
+from mlgo_gym.session.protocol.standard_error import TAIL_BYTES
 from mlgo_gym.session.session import Session
-from mlgo_gym.session.stderr_tail import KEPT_BYTES
 from tests.conftest import MakeBitcode
 from tests.fakes import fake_clang
 from tests.traces import alive, ends_within, scratch_folders, traces
@@ -39,7 +39,7 @@ def default(decision: Decision) -> bytes:
     return decision.payload[-8:]
 
 
-def drive(session: Session, choose: Callable[[Decision], bytes] = default) -> tuple[list[Decision], Compiled]:
+def drive(session: Session, choose: Callable[[Decision], bytes] = default) -> tuple[list[Decision], CompileResult]:
     decisions = []
     while (decision := session.wait(LONG)) is not None:
         decisions.append(decision)
@@ -53,7 +53,7 @@ def plain(compilation: Compilation) -> bytes:
 
 
 def source_command(toolchain: Toolchain, source: Path) -> tuple[str, ...]:
-    """Return the command that compiles C, for faults that the front end can show."""
+    """Return a command that compiles C, for errors of the front end."""
     return (*toolchain.command, "-cc1", "-triple", "x86_64-unknown-linux-musl", "-emit-obj", "-x", "c", str(source))
 
 
@@ -69,28 +69,28 @@ def drive_until_end(session: Session, timeout: float) -> None:
     session.finish(timeout)
 
 
-# A compile that goes well
+# A successful compile
 
 
-def test_clang_asks_its_questions_in_order_and_leaves_an_object(compile_calls: Compilation) -> None:
+def test_clang_requests_its_decisions_in_order_and_writes_an_object(compile_calls: Compilation) -> None:
     with Session(compile_calls.command, [INLINING]) as session:
         assert session.header() is None
         decisions, compiled = drive(session)
         header = session.header()
     assert header is not None
-    assert [decision.number for decision in decisions] == list(range(9))
+    assert [decision.site.index for decision in decisions] == list(range(9))
     assert {(decision.advisor, decision.context) for decision in decisions} == {(0, "")}
     assert {len(decision.payload) for decision in decisions} == {header.observation_bytes}
     assert object_sizes(compiled.object_bytes).text > 0
 
 
-def test_clangs_own_choices_make_the_object_of_a_plain_compile(compile_calls: Compilation) -> None:
+def test_default_actions_give_the_object_of_a_plain_compile(compile_calls: Compilation) -> None:
     with Session(compile_calls.command, [INLINING]) as session:
         _, compiled = drive(session)
     assert compiled.object_bytes == plain(compile_calls)
 
 
-def test_every_clang_hears_the_answers(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
+def test_every_clang_reads_advice(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     compilation = plan(Module("calls", make_bitcode("calls.c", compiler=any_toolchain)), any_toolchain)
     objects = set()
     for answer in (KEEP, INLINE):
@@ -101,26 +101,26 @@ def test_every_clang_hears_the_answers(any_toolchain: Toolchain, make_bitcode: M
     assert len(objects) == 2
 
 
-def test_a_session_without_advisors_is_what_clang_does_alone(compile_calls: Compilation, tmp_path: Path) -> None:
+def test_a_session_without_advisors_is_a_plain_compile(compile_calls: Compilation, tmp_path: Path) -> None:
     path = tmp_path / "alone.o"
     compile_calls.toolchain.run([*compile_calls.flags, *compile_calls.inputs, "-o", str(path)])
     assert plain(compile_calls) == path.read_bytes()
 
 
-def test_other_answers_make_another_object(compile_calls: Compilation) -> None:
+def test_other_advice_gives_another_object(compile_calls: Compilation) -> None:
     with Session(compile_calls.command, [INLINING]) as session:
         _, compiled = drive(session, lambda _: KEEP)
     assert compiled.object_bytes != plain(compile_calls)
 
 
-def test_a_module_without_decisions_ends_without_a_question(leaf: Path, toolchain: Toolchain) -> None:
+def test_a_module_without_decisions(leaf: Path, toolchain: Toolchain) -> None:
     with Session(plan(Module("leaf", leaf), toolchain).command, [INLINING]) as session:
         decisions, compiled = drive(session)
     assert decisions == []
     assert object_sizes(compiled.object_bytes).text > 0
 
 
-def test_three_advisors_can_ask_in_one_compile(toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
+def test_three_advisors_in_one_compile(toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     compilation = plan(Module("pressure", make_bitcode("many_calls.c")), toolchain)
 
     def answer(decision: Decision) -> bytes:
@@ -171,13 +171,13 @@ def test_an_event_loop_can_serve_many_sessions_without_waiting_in_any(compile_ca
     assert objects == {plain(compile_calls)}
 
 
-def test_poll_returns_at_once_while_clang_says_nothing() -> None:
+def test_poll_returns_at_once_while_clang_is_silent() -> None:
     with Session(fake_clang("silent"), [INLINING]) as session:
         assert session.poll() is None
         assert not session.exited
 
 
-def test_the_scratch_folder_is_gone_once_the_channel_is_open(compile_calls: Compilation) -> None:
+def test_the_scratch_folder_is_removed_once_the_channel_is_open(compile_calls: Compilation) -> None:
     with Session(compile_calls.command, [INLINING]) as session:
         assert len(scratch_folders()) == 1
         assert session.wait(LONG) is not None
@@ -185,8 +185,8 @@ def test_the_scratch_folder_is_gone_once_the_channel_is_open(compile_calls: Comp
 
 
 def test_an_interrupted_system_call_is_no_end(compile_calls: Compilation) -> None:
-    heard: list[int] = []
-    before = signal.signal(signal.SIGALRM, lambda number, _: heard.append(number))
+    captured: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, _: captured.append(number))
     signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
     try:
         with Session(compile_calls.command, [INLINING]) as session:
@@ -194,45 +194,45 @@ def test_an_interrupted_system_call_is_no_end(compile_calls: Compilation) -> Non
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert heard
+    assert captured
     assert len(decisions) == 9
 
 
-# Answers sent ahead
+# Advice sent ahead
 
 
-def test_answers_sent_ahead_are_taken_without_a_question(compile_calls: Compilation) -> None:
+def test_advice_sent_ahead_is_used_without_a_decision(compile_calls: Compilation) -> None:
     with Session(compile_calls.command, [INLINING]) as session:
-        asked, one_by_one = drive(session, lambda decision: (KEEP, INLINE)[decision.number % 2])
+        asked, one_by_one = drive(session, lambda decision: (KEEP, INLINE)[decision.site.index % 2])
     with Session(compile_calls.command, [INLINING]) as session:
         session.advise_ahead([(KEEP, INLINE)[number % 2] for number in range(len(asked))])
         assert session.wait(LONG) is None
         assert session.finish(LONG).object_bytes == one_by_one.object_bytes
 
 
-def test_questions_come_again_after_the_answers_sent_ahead(compile_calls: Compilation) -> None:
+def test_decisions_follow_the_advice_sent_ahead(compile_calls: Compilation) -> None:
     with Session(compile_calls.command, [INLINING]) as session:
         session.advise_ahead([INLINE] * 4)
         decisions, _ = drive(session)
-    assert [decision.number for decision in decisions] == [4, 5, 6, 7, 8]
+    assert [decision.site.index for decision in decisions] == [4, 5, 6, 7, 8]
 
 
-def test_the_question_at_hand_is_the_first_to_be_answered_ahead(compile_calls: Compilation) -> None:
+def test_advice_sent_ahead_answers_a_pending_decision_first(compile_calls: Compilation) -> None:
     with Session(compile_calls.command, [INLINING]) as session:
         assert session.wait(LONG) is not None
         session.advise_ahead([INLINE] * 4)
         decisions, _ = drive(session)
-    assert [decision.number for decision in decisions] == [4, 5, 6, 7, 8]
+    assert [decision.site.index for decision in decisions] == [4, 5, 6, 7, 8]
 
 
-def test_no_answers_ahead_are_no_answers(compile_calls: Compilation) -> None:
+def test_empty_advice_ahead_does_nothing(compile_calls: Compilation) -> None:
     with Session(compile_calls.command, [INLINING]) as session:
         session.advise_ahead([])
         decisions, _ = drive(session)
     assert len(decisions) == 9
 
 
-def test_more_answers_than_a_pipe_holds_can_be_sent_ahead() -> None:
+def test_more_advice_than_a_pipe_holds_can_be_sent_ahead() -> None:
     answers = [struct.pack("<q", number) for number in range(20_000)]
     with Session(fake_clang("ask:20000"), [INLINING]) as session:
         session.advise_ahead(answers)
@@ -240,34 +240,34 @@ def test_more_answers_than_a_pipe_holds_can_be_sent_ahead() -> None:
         assert session.finish(LONG).object_bytes == b"".join(answers)
 
 
-# Failures, each in clang's own words
+# Failures, with clang's message
 
 
-def test_a_bad_flag_is_reported_in_clangs_own_words(compile_calls: Compilation) -> None:
+def test_a_bad_flag_is_reported_with_clangs_message(compile_calls: Compilation) -> None:
     error = failure_of([*compile_calls.command, "-no-such-flag"])
     assert (error.kind, error.exit_status) == ("exit", 1)
     assert "error: unknown argument: '-no-such-flag'" in str(error)
 
 
-def test_a_bad_llvm_option_is_reported_in_clangs_own_words(compile_calls: Compilation) -> None:
+def test_a_bad_llvm_option_is_reported_with_clangs_message(compile_calls: Compilation) -> None:
     error = failure_of([*compile_calls.command, "-mllvm", "-no-such-option"])
     assert error.kind == "exit"
     assert "Unknown command line argument '-no-such-option'" in str(error)
 
 
-def test_a_broken_module_is_reported_in_clangs_own_words(compile_calls: Compilation, broken: Path) -> None:
+def test_a_broken_module_is_reported_with_clangs_message(compile_calls: Compilation, broken: Path) -> None:
     error = failure_of([*compile_calls.toolchain.command, *compile_calls.flags, "-x", "ir", str(broken)])
     assert (error.kind, error.exit_status) == ("exit", 1)
     assert f"error: {broken}" in error.stderr or "Invalid" in error.stderr or "Malformed" in error.stderr
 
 
-def test_a_missing_file_is_reported_in_clangs_own_words(compile_calls: Compilation) -> None:
+def test_a_missing_file_is_reported_with_clangs_message(compile_calls: Compilation) -> None:
     error = failure_of([*compile_calls.toolchain.command, *compile_calls.flags, "-x", "ir", "/no/such/module.bc"])
     assert error.kind == "exit"
     assert "error: error reading '/no/such/module.bc'" in str(error)
 
 
-def test_a_fatal_error_is_reported_in_clangs_own_words(toolchain: Toolchain, tmp_path: Path) -> None:
+def test_a_fatal_error_is_reported_with_clangs_message(toolchain: Toolchain, tmp_path: Path) -> None:
     source = tmp_path / "fatal.c"
     source.write_text("#pragma clang __debug llvm_fatal_error\n")
     error = failure_of(source_command(toolchain, source))
@@ -285,7 +285,7 @@ def test_a_crash_is_reported_with_its_signal(toolchain: Toolchain, tmp_path: Pat
     assert signal.Signals(-error.exit_status).name in str(error)
 
 
-def test_a_crash_while_we_decide_is_found_at_the_next_wait(compile_calls: Compilation) -> None:
+def test_a_crash_while_a_decision_is_pending_is_found_at_the_next_wait(compile_calls: Compilation) -> None:
     with Session(compile_calls.command, [INLINING]) as session:
         assert session.wait(LONG) is not None
         os.kill(session.pid, signal.SIGSEGV)
@@ -299,10 +299,10 @@ def test_a_crash_while_we_decide_is_found_at_the_next_wait(compile_calls: Compil
 
 def test_a_program_that_cannot_be_started_leaves_nothing_behind() -> None:
     before = traces()
-    with pytest.raises(CompilerError, match="/no/such/clang cannot be started") as caught:
+    with pytest.raises(CompilerError, match="cannot start '/no/such/clang'") as caught:
         Session(["/no/such/clang", "-cc1"], [INLINING])
     assert caught.value.kind == "start"
-    assert traces() == before
+    assert traces() <= before
 
 
 @pytest.mark.parametrize("fault", ["flag", "module", "file", "crash"])
@@ -335,18 +335,18 @@ def test_the_error_holds_the_command_for_running_it_again(compile_calls: Compila
 # Deadlines
 
 
-def test_a_clang_that_never_begins_is_killed_at_the_deadline(compile_calls: Compilation, tmp_path: Path) -> None:
+def test_a_clang_that_never_starts_is_killed_at_the_deadline(compile_calls: Compilation, tmp_path: Path) -> None:
     endless = tmp_path / "endless.bc"
     os.mkfifo(endless)
     with Session([*compile_calls.toolchain.command, *compile_calls.flags, "-x", "ir", str(endless)]) as session:
-        with pytest.raises(CompilerError, match=r"was to ask or to finish within 0\.1 s") as caught:
+        with pytest.raises(CompilerError, match=r"expected a decision or the end of clang within 0\.1 s") as caught:
             session.finish(0.1)
         assert not alive(session.pid)
     assert caught.value.kind == "timeout"
 
 
 @pytest.mark.parametrize("behaviour", ["silent", "header", "flood"])
-def test_silence_at_any_point_is_ended_at_the_deadline(behaviour: str) -> None:
+def test_silence_at_any_point_times_out(behaviour: str) -> None:
     with Session(fake_clang(behaviour), [INLINING]) as session:
         with pytest.raises(CompilerError) as caught:
             drive_until_end(session, 0.2)
@@ -354,7 +354,7 @@ def test_silence_at_any_point_is_ended_at_the_deadline(behaviour: str) -> None:
     assert caught.value.kind == "timeout"
 
 
-def test_a_question_without_an_answer_times_out_like_any_silence(compile_calls: Compilation) -> None:
+def test_a_pending_decision_times_out_like_any_silence(compile_calls: Compilation) -> None:
     with Session(compile_calls.command, [INLINING]) as session:
         assert session.wait(LONG) is not None
         with pytest.raises(CompilerError) as caught:
@@ -362,7 +362,7 @@ def test_a_question_without_an_answer_times_out_like_any_silence(compile_calls: 
     assert caught.value.kind == "timeout"
 
 
-def test_after_a_timeout_the_session_says_that_it_is_over() -> None:
+def test_after_a_timeout_the_session_has_exited() -> None:
     with Session(fake_clang("silent"), [INLINING]) as session:
         with pytest.raises(CompilerError):
             session.wait(0.01)
@@ -371,28 +371,28 @@ def test_after_a_timeout_the_session_says_that_it_is_over() -> None:
         assert session.poll() is None
 
 
-# A program that does not keep to the protocol
+# A program that violates the protocol
 
 
 @pytest.mark.parametrize(
     ("behaviour", "complaint"),
     [
-        ("garbage", "a JSON line was expected, found b'hello'"),
+        ("garbage", "expected a JSON line, got b'hello'"),
         ("outcome", "the header has no score"),
-        ("skip", "observation 0 of context '' was expected, found 1"),
+        ("skip", "expected observation 0 of context '', got 1"),
     ],
 )
-def test_what_is_not_the_protocol_is_an_error_that_says_so(behaviour: str, complaint: str) -> None:
+def test_a_violation_of_the_protocol_is_an_error(behaviour: str, complaint: str) -> None:
     error = failure_of(fake_clang(behaviour))
     assert error.kind == "protocol"
-    assert "clang broke the protocol of inlining" in str(error)
+    assert "clang violated the protocol of the inlining advisor" in str(error)
     assert complaint in str(error)
 
 
 @pytest.mark.parametrize(
     ("behaviour", "words"), [("half-header", "lost in the header"), ("half-question", "lost in the question")]
 )
-def test_an_end_in_the_middle_of_a_line_is_reported_as_the_failure_that_it_is(behaviour: str, words: str) -> None:
+def test_an_exit_in_the_middle_of_a_line_is_reported_as_exit(behaviour: str, words: str) -> None:
     error = failure_of(fake_clang(behaviour))
     assert (error.kind, error.exit_status, error.stderr) == ("exit", 1, words)
 
@@ -402,7 +402,7 @@ def test_an_advisor_that_takes_another_type_is_refused(compile_calls: Compilatio
     with Session(compile_calls.command, [advisor]) as session, pytest.raises(CompilerError) as caught:
         session.wait(LONG)
     assert caught.value.kind == "protocol"
-    assert "protocol of inlining: one float was to be the advice, the header says" in str(caught.value)
+    assert "protocol of the inlining advisor: expected advice of one float in the header, got" in str(caught.value)
 
 
 # Standard error
@@ -411,7 +411,7 @@ def test_an_advisor_that_takes_another_type_is_refused(compile_calls: Compilatio
 @pytest.fixture(scope="module")
 def noisy_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("noise") / "noisy.c"
-    path.write_text("".join(f"#warning {'so many words ' * 8} {number}\n" for number in range(4000)))
+    path.write_text("".join(f"#warning {'many words here ' * 8} {number}\n" for number in range(4000)))
     return path
 
 
@@ -420,21 +420,21 @@ def test_a_flood_on_standard_error_does_not_stall_the_compile(toolchain: Toolcha
     assert len(alone.stderr) > 1_000_000
     with Session(source_command(toolchain, noisy_source)) as session:
         compiled = session.finish(LONG)
-    assert len(compiled.stderr) == KEPT_BYTES
+    assert len(compiled.stderr) == TAIL_BYTES
     assert alone.stderr.endswith(compiled.stderr)
 
 
-def test_the_last_words_of_a_failure_after_a_flood_are_kept(
+def test_the_last_message_of_a_failure_after_a_flood_is_kept(
     toolchain: Toolchain, noisy_source: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "failing.c"
     source.write_text(noisy_source.read_text() + "#error at the end\n")
     error = failure_of(source_command(toolchain, source))
     assert "error: at the end" in error.stderr
-    assert len(error.stderr) == KEPT_BYTES
+    assert len(error.stderr) == TAIL_BYTES
 
 
-def test_bytes_that_are_no_text_are_shown_all_the_same(toolchain: Toolchain, tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf_8_are_replaced(toolchain: Toolchain, tmp_path: Path) -> None:
     source = tmp_path / "bytes.c"
     source.write_bytes(b"#error \xff\xfe\n")
     assert "error:" in failure_of(source_command(toolchain, source)).stderr
@@ -456,13 +456,13 @@ def test_closing_in_the_middle_leaves_nothing(compile_calls: Compilation) -> Non
     pid = session.pid
     session.close()
     assert not alive(pid)
-    assert traces() == before
+    assert traces() <= before
 
 
 def test_closing_before_clang_has_opened_anything_leaves_nothing(compile_calls: Compilation) -> None:
     before = traces()
     Session(compile_calls.command, [INLINING]).close()
-    assert traces() == before
+    assert traces() <= before
 
 
 def test_closing_twice_is_closing_once(compile_calls: Compilation) -> None:
@@ -474,10 +474,10 @@ def test_closing_twice_is_closing_once(compile_calls: Compilation) -> None:
     os.close(held)
 
 
-def test_a_forgotten_session_leaves_nothing(compile_calls: Compilation) -> None:
+def test_a_collected_session_leaves_nothing(compile_calls: Compilation) -> None:
     before = traces()
     assert Session(compile_calls.command, [INLINING]).wait(LONG) is not None
-    assert traces() == before
+    assert traces() <= before
 
 
 def test_the_thread_that_started_the_compile_may_end(compile_calls: Compilation) -> None:
@@ -526,7 +526,7 @@ def test_clang_ends_with_a_host_that_is_killed_soon_after_the_start(compile_call
         assert ends_within(int(running.stdout.readline()), 1)
 
 
-def test_clang_ends_with_a_host_that_forgets_to_close(compile_calls: Compilation) -> None:
+def test_clang_exits_with_a_host_that_does_not_close_it(compile_calls: Compilation) -> None:
     with host(compile_calls.command, "session.wait(30)\n" + SAY + "os._exit(0)") as running:
         assert running.stdout is not None
         assert ends_within(int(running.stdout.readline()), 1)
@@ -550,14 +550,14 @@ print(count, len(session.finish(30).object_bytes))
 @pytest.mark.parametrize(
     "copy", ["session.close(); os._exit(0)", "del session; sys.exit()", "session.kill(); os._exit(0)", "os._exit(0)"]
 )
-def test_a_forked_copy_of_the_host_leaves_the_compiler_to_the_original(compile_calls: Compilation, copy: str) -> None:
+def test_a_fork_of_the_host_leaves_the_compiler_to_the_original(compile_calls: Compilation, copy: str) -> None:
     with host(compile_calls.command, FORK.format(copy=copy)) as running:
-        said, _ = running.communicate(timeout=LONG)
+        output, _ = running.communicate(timeout=LONG)
     assert running.returncode == 0
-    assert said.split()[0] == "9"
+    assert output.split()[0] == "9"
 
 
-def test_clang_ends_with_its_host_though_a_forked_copy_of_the_host_lives_on(compile_calls: Compilation) -> None:
+def test_clang_is_killed_with_its_host_while_a_fork_of_the_host_continues(compile_calls: Compilation) -> None:
     then = "session.wait(30)\ncopy = os.fork()\nif copy == 0: signal.pause()\n"
     with host(compile_calls.command, then + "print(session.pid, copy, flush=True); sys.stdin.read()") as running:
         assert running.stdout is not None
@@ -570,7 +570,7 @@ def test_clang_ends_with_its_host_though_a_forked_copy_of_the_host_lives_on(comp
             os.kill(copy, signal.SIGKILL)
 
 
-def test_a_plain_compile_does_not_load_what_copies_processes() -> None:
+def test_a_plain_compile_does_not_load_ptrace() -> None:
     program = "import sys, mlgo_gym.session.session; print([name for name in sys.modules if 'ptrace' in name])"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout == "[]\n"

@@ -1,4 +1,4 @@
-"""Forks of a waiting clang: they end as the original would have, and nothing of them stays."""
+"""Forks of a waiting clang equal the original, and leave nothing."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.compilation import Compilation, plan
+from mlgo_gym.corpus.commands.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import SnapshotError
 from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, PRIORITY, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session import snapshot_support as snapshot_support_module
-from mlgo_gym.session.compiled import Compiled
-from mlgo_gym.session.decision import Decision
-from mlgo_gym.session.forkable_session import ForkableSession
-from mlgo_gym.session.ptrace import Tracee
+from mlgo_gym.session.protocol.connection import CompileResult
+from mlgo_gym.session.protocol.decision import Decision, DecisionSite
+from mlgo_gym.session.session import Session
 from mlgo_gym.session.snapshot_support import snapshot_support
-from mlgo_gym.session.syscall_abi import syscall_abi
+from mlgo_gym.session.snapshots.ptrace import Tracee
+from mlgo_gym.session.snapshots.syscall_abi import syscall_abi
 from tests.conftest import MakeBitcode
 from tests.fakes import fake_clang
 from tests.fakes.no_ptrace import NO_PTRACE
@@ -35,7 +35,7 @@ from tests.traces import alive, children, ends_within
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_is_left"),
-    # Only a prohibition is a reason to skip: what is merely broken must fail here.
+    # Only a prohibition is a reason to skip.
     pytest.mark.skipif("not permitted" in snapshot_support()[1], reason=snapshot_support()[1]),
 ]
 
@@ -58,19 +58,19 @@ def plan_program(make_bitcode: MakeBitcode) -> Plan:
     return make
 
 
-def test_one_that_has_ended_and_was_not_reaped_is_said_to_have_ended() -> None:
-    # The kernel refuses to trace it by the same error as where tracing is not permitted.
+def test_a_process_that_exited_and_is_not_reaped_is_reported_as_exited() -> None:
+    # The kernel's error is the same as where tracing is not permitted.
     child = subprocess.Popen(["true"])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     abi = syscall_abi()
     assert abi is not None
-    with pytest.raises(SnapshotError, match=f"process {child.pid} ended while it was being copied"):
+    with pytest.raises(SnapshotError, match=f"process {child.pid} exited during the copy"):
         Tracee(child.pid, abi, time.monotonic() + LONG)
     child.wait()
 
 
 def legal_answer(advisor: Advisor, decision: Decision, chance: random.Random) -> bytes:
-    """Return a random answer that clang survives."""
+    """Return random advice that does not crash clang."""
     if advisor is PRIORITY:
         return struct.pack("<f", chance.uniform(0, 1000))
     if advisor is EVICTION:
@@ -79,8 +79,8 @@ def legal_answer(advisor: Advisor, decision: Decision, chance: random.Random) ->
     return chance.choice([KEEP, INLINE])
 
 
-def go_on(session: ForkableSession, decision: Decision | None, seed: int) -> tuple[list[bytes], Compiled]:
-    """Answer at random to the end; return the answers and what clang left."""
+def go_on(session: Session, decision: Decision | None, seed: int) -> tuple[list[bytes], CompileResult]:
+    """Answer at random to the end; return the advice and the result."""
     chance = random.Random(seed)
     answers = []
     while decision is not None:
@@ -90,17 +90,17 @@ def go_on(session: ForkableSession, decision: Decision | None, seed: int) -> tup
     return answers, session.finish(LONG)
 
 
-def replay(command: Sequence[str], advisors: Sequence[Advisor], answers: Sequence[bytes]) -> Compiled:
-    """Give the answers to a fresh clang, which must ask for exactly as many."""
-    with ForkableSession(command, advisors, optimization_record=True) as session:
+def replay(command: Sequence[str], advisors: Sequence[Advisor], answers: Sequence[bytes]) -> CompileResult:
+    """Replay advice in a new clang, which must request exactly as many decisions."""
+    with Session(command, advisors, optimization_record=True) as session:
         for answer in answers:
             assert session.wait(LONG) is not None
             session.advise(answer)
         return session.finish(LONG)
 
 
-def advance(session: ForkableSession, decisions: int) -> tuple[list[bytes], Decision]:
-    """Answer some decisions at random; return the answers and the decision after them."""
+def advance(session: Session, decisions: int) -> tuple[list[bytes], Decision]:
+    """Answer some decisions at random; return the advice and the next decision."""
     answers: list[bytes] = []
     chance = random.Random(decisions)
     decision = session.wait(LONG)
@@ -114,9 +114,9 @@ def advance(session: ForkableSession, decisions: int) -> tuple[list[bytes], Deci
 
 
 @pytest.fixture
-def waiting(compile_calls: Compilation) -> ForkableSession:
-    """A session that waits at its third decision; the test closes it."""
-    session = ForkableSession(compile_calls.command, [INLINING])
+def waiting(compile_calls: Compilation) -> Session:
+    """A session at its third decision; the test closes it."""
+    session = Session(compile_calls.command, [INLINING])
     advance(session, 2)
     return session
 
@@ -125,11 +125,11 @@ def waiting(compile_calls: Compilation) -> ForkableSession:
 
 
 @pytest.mark.parametrize("advisors", [[INLINING], [EVICTION], [PRIORITY], ADVISORS], ids=lambda value: value[-1].name)
-def test_a_fork_and_its_original_end_as_a_fresh_clang_with_their_answers(
+def test_a_fork_and_its_original_equal_new_clangs_with_the_same_advice(
     any_toolchain: Toolchain, plan_program: Plan, advisors: Sequence[Advisor]
 ) -> None:
     command = plan_program("mixed", any_toolchain).command
-    with ForkableSession(command, advisors, optimization_record=True) as session:
+    with Session(command, advisors, optimization_record=True) as session:
         prefix, decision = advance(session, 2)
         with session.fork() as fork:
             ends = [go_on(each, decision, seed) for seed, each in enumerate((session, fork))]
@@ -137,7 +137,7 @@ def test_a_fork_and_its_original_end_as_a_fresh_clang_with_their_answers(
         assert compiled == replay(command, advisors, prefix + answers)
 
 
-def test_a_fork_waits_with_the_same_decision_and_sees_the_same_next(waiting: ForkableSession) -> None:
+def test_a_fork_has_the_same_pending_decision_and_the_same_next(waiting: Session) -> None:
     with waiting, waiting.fork() as fork:
         assert fork.header() == waiting.header()
         for session in (waiting, fork):
@@ -145,8 +145,8 @@ def test_a_fork_waits_with_the_same_decision_and_sees_the_same_next(waiting: For
         assert fork.wait(LONG) == waiting.wait(LONG) != None  # noqa: E711 - a chain
 
 
-def test_a_fork_in_the_middle_of_a_function_knows_which(toolchain: Toolchain, plan_program: Plan) -> None:
-    with ForkableSession(plan_program("mixed", toolchain).command, [PRIORITY]) as session:
+def test_a_fork_in_the_middle_of_a_function_has_its_context(toolchain: Toolchain, plan_program: Plan) -> None:
+    with Session(plan_program("mixed", toolchain).command, [PRIORITY]) as session:
         _, decision = advance(session, 1)
         with session.fork() as fork:
             for each in (session, fork):
@@ -154,12 +154,12 @@ def test_a_fork_in_the_middle_of_a_function_knows_which(toolchain: Toolchain, pl
             after = [session.wait(LONG), fork.wait(LONG)]
     assert after[0] is not None
     assert after[0].context == decision.context != ""
-    assert after[0].number == decision.number + 1
+    assert after[0].site.index == decision.site.index + 1
     assert after[1] == after[0]
 
 
-def test_what_the_original_does_does_not_reach_the_fork(compile_calls: Compilation) -> None:
-    with ForkableSession(compile_calls.command, [INLINING]) as session:
+def test_the_original_does_not_affect_the_fork(compile_calls: Compilation) -> None:
+    with Session(compile_calls.command, [INLINING]) as session:
         decision = session.wait(LONG)
         with session.fork() as fork:
             answers, compiled = go_on(session, decision, 3)
@@ -169,11 +169,9 @@ def test_what_the_original_does_does_not_reach_the_fork(compile_calls: Compilati
     assert (again, copied) == (answers, compiled)
 
 
-def test_advisors_whose_channels_open_after_the_fork_ask_each_copy_alone(
-    toolchain: Toolchain, plan_program: Plan
-) -> None:
+def test_advisors_whose_channels_open_after_the_fork_are_separate(toolchain: Toolchain, plan_program: Plan) -> None:
     command = plan_program("mixed", toolchain).command
-    with ForkableSession(command, ADVISORS) as session:
+    with Session(command, ADVISORS) as session:
         decision = session.wait(LONG)
         assert decision is not None
         assert session.header(1) is None
@@ -189,7 +187,7 @@ def test_a_session_can_be_forked_after_an_advisor_has_closed_its_channel(
     toolchain: Toolchain, plan_program: Plan
 ) -> None:
     command = plan_program("mixed", toolchain).command
-    with ForkableSession(command, ADVISORS, optimization_record=True) as session:
+    with Session(command, ADVISORS, optimization_record=True) as session:
         decision = session.wait(LONG)
         prefix = []
         while decision is not None and decision.advisor == 0:
@@ -203,9 +201,9 @@ def test_a_session_can_be_forked_after_an_advisor_has_closed_its_channel(
     assert compiled == replay(command, ADVISORS, prefix + answers)
 
 
-def test_a_warning_written_before_the_fork_is_among_the_last_words_of_both(compile_calls: Compilation) -> None:
+def test_a_warning_before_the_fork_is_in_the_standard_error_of_both(compile_calls: Compilation) -> None:
     echo = (*compile_calls.command, "-mllvm", "-interactive-model-runner-echo-reply")
-    with ForkableSession(echo, [INLINING]) as session:
+    with Session(echo, [INLINING]) as session:
         prefix, decision = advance(session, 3)
         with session.fork() as fork:
             answers, compiled = go_on(fork, decision, 1)
@@ -220,10 +218,10 @@ def test_every_leaf_of_a_random_tree_of_forks_equals_its_replay(
 ) -> None:
     command = plan_program("mixed", toolchain).command
     chance = random.Random(len(advisors))
-    leaves: list[tuple[list[bytes], Compiled]] = []
+    leaves: list[tuple[list[bytes], CompileResult]] = []
     forked = [0]
 
-    def grow(session: ForkableSession, answers: list[bytes], decision: Decision | None) -> None:
+    def grow(session: Session, answers: list[bytes], decision: Decision | None) -> None:
         while decision is not None:
             if forked[0] < 5 and chance.random() < 0.3:
                 forked[0] += 1
@@ -234,7 +232,7 @@ def test_every_leaf_of_a_random_tree_of_forks_equals_its_replay(
             decision = session.wait(LONG)
         leaves.append((answers, session.finish(LONG)))
 
-    with ForkableSession(command, advisors, optimization_record=True) as root:
+    with Session(command, advisors, optimization_record=True) as root:
         grow(root, [], root.wait(LONG))
     assert len(leaves) == 6
     for answers, compiled in leaves:
@@ -245,7 +243,7 @@ def test_every_leaf_of_a_random_tree_of_forks_equals_its_replay(
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)])
-def test_forks_of_forks_are_closed_in_any_order(waiting: ForkableSession, order: tuple[int, ...]) -> None:
+def test_forks_of_forks_are_closed_in_any_order(waiting: Session, order: tuple[int, ...]) -> None:
     sessions = [waiting, waiting.fork()]
     sessions += [sessions[1].fork(), waiting.fork()]
     assert len({session.pid for session in sessions}) == 4
@@ -254,14 +252,14 @@ def test_forks_of_forks_are_closed_in_any_order(waiting: ForkableSession, order:
         assert [alive(sessions[later].pid) for later in order[closed + 1 :]] == [True] * (3 - closed)
 
 
-def test_a_fork_can_be_made_in_another_thread_than_the_start(waiting: ForkableSession) -> None:
-    forks: list[ForkableSession] = []
+def test_a_fork_can_be_made_in_another_thread_than_the_start(waiting: Session) -> None:
+    forks: list[Session] = []
     with waiting:
         threads = [threading.Thread(target=lambda: forks.append(waiting.fork())) for _ in range(3)]
         for thread in threads:
             thread.start()
             thread.join()
-        decision = Decision(0, "", 2, b"")
+        decision = Decision(0, DecisionSite("", 0, 2), b"")
         objects = {go_on(fork, decision, 1)[1].object_bytes for fork in forks}
         for fork in forks:
             fork.close()
@@ -274,11 +272,11 @@ def test_threads_can_fork_different_sessions_at_once(compile_calls: Compilation)
 
     def fork_often() -> None:
         try:
-            with ForkableSession(compile_calls.command, [INLINING]) as session:
+            with Session(compile_calls.command, [INLINING]) as session:
                 session.wait(LONG)
                 for _ in range(20):
                     session.fork().close()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the test must see it
+        except Exception as error:  # noqa: BLE001 - the test checks it
             failures.append(error)
 
     threads = [threading.Thread(target=fork_often) for _ in range(3)]
@@ -289,14 +287,14 @@ def test_threads_can_fork_different_sessions_at_once(compile_calls: Compilation)
     assert failures == []
 
 
-def test_a_fork_leads_a_process_group_of_its_own(waiting: ForkableSession) -> None:
+def test_a_fork_leads_its_own_process_group(waiting: Session) -> None:
     with waiting, waiting.fork() as fork:
         assert os.getpgid(fork.pid) == os.getsid(fork.pid) == fork.pid
         assert fork.pid in children()
 
 
-def test_a_fork_blocks_and_handles_the_signals_that_its_original_does(waiting: ForkableSession) -> None:
-    def signals(session: ForkableSession) -> list[str]:
+def test_a_fork_blocks_and_handles_the_signals_that_its_original_does(waiting: Session) -> None:
+    def signals(session: Session) -> list[str]:
         status = Path(f"/proc/{session.pid}/status").read_text().splitlines()
         return [line for line in status if line.startswith(("SigBlk", "SigIgn", "SigCgt"))]
 
@@ -306,14 +304,14 @@ def test_a_fork_blocks_and_handles_the_signals_that_its_original_does(waiting: F
             assert signals(fork) == signals(waiting) == before
 
 
-def test_the_kernel_limits_a_forks_processor_time_as_the_originals(waiting: ForkableSession) -> None:
+def test_a_fork_has_the_cpu_limit_of_its_original(waiting: Session) -> None:
     with waiting, waiting.fork() as fork:
         limits = [Path(f"/proc/{session.pid}/limits").read_text() for session in (waiting, fork)]
     assert limits[0] == limits[1]
 
 
-def test_a_fork_holds_no_file_of_the_originals(waiting: ForkableSession) -> None:
-    def own_files(session: ForkableSession) -> set[tuple[int, int]]:
+def test_a_fork_holds_no_file_of_the_originals(waiting: Session) -> None:
+    def own_files(session: Session) -> set[tuple[int, int]]:
         entries = Path(f"/proc/{session.pid}/fd").iterdir()
         statuses = [entry.stat() for entry in entries if 1 <= int(entry.name) <= 3 or ".in" in str(entry.readlink())]
         return {(status.st_dev, status.st_ino) for status in statuses}
@@ -326,7 +324,7 @@ def test_a_fork_holds_no_file_of_the_originals(waiting: ForkableSession) -> None
 # Nothing is left
 
 
-def test_hundreds_of_forks_take_no_more_memory_than_the_first(waiting: ForkableSession) -> None:
+def test_hundreds_of_forks_take_no_more_memory_than_the_first(waiting: Session) -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -339,7 +337,7 @@ def test_hundreds_of_forks_take_no_more_memory_than_the_first(waiting: ForkableS
         assert resident() - before < 1 << 20
 
 
-def test_a_forgotten_fork_leaves_nothing(waiting: ForkableSession) -> None:
+def test_a_collected_fork_leaves_nothing(waiting: Session) -> None:
     with waiting:
         pid = waiting.fork().pid
         assert ends_within(pid, 1)
@@ -348,9 +346,9 @@ def test_a_forgotten_fork_leaves_nothing(waiting: ForkableSession) -> None:
 HOST = """
 import sys
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.session.ptrace import Tracee
-from mlgo_gym.session.forkable_session import ForkableSession
-session = ForkableSession(sys.argv[1:], [INLINING])
+from mlgo_gym.session.snapshots.ptrace import Tracee
+from mlgo_gym.session.session import Session
+session = Session(sys.argv[1:], [INLINING])
 session.wait(30)
 forks = [session.fork() for _ in range(3)]
 forks.append(forks[0].fork())
@@ -372,26 +370,26 @@ def test_forks_end_with_a_host_that_is_killed(compile_calls: Compilation) -> Non
         assert all(ends_within(pid, LONG) for pid in pids)
 
 
-# What cannot be copied
+# Processes that cannot be copied
 
 
-def test_a_session_without_a_waiting_decision_is_not_forked(compile_calls: Compilation) -> None:
-    with ForkableSession(compile_calls.command, [INLINING]) as session:
-        with pytest.raises(SnapshotError, match="while a decision waits"):
+def test_a_session_without_a_pending_decision_is_not_forked(compile_calls: Compilation) -> None:
+    with Session(compile_calls.command, [INLINING]) as session:
+        with pytest.raises(SnapshotError, match="expected a pending decision"):
             session.fork()
         assert session.wait(LONG) is not None
         session.advise(KEEP)
-        with pytest.raises(SnapshotError, match="while a decision waits"):
+        with pytest.raises(SnapshotError, match="expected a pending decision"):
             session.fork()
 
 
-def test_a_closed_session_is_not_forked(waiting: ForkableSession) -> None:
+def test_a_closed_session_is_not_forked(waiting: Session) -> None:
     waiting.close()
-    with pytest.raises(SnapshotError, match="while a decision waits"):
+    with pytest.raises(SnapshotError, match="expected a pending decision"):
         waiting.fork()
 
 
-def test_a_clang_that_was_killed_is_not_forked(waiting: ForkableSession) -> None:
+def test_a_clang_that_was_killed_is_not_forked(waiting: Session) -> None:
     with waiting:
         os.kill(waiting.pid, signal.SIGKILL)
         assert ends_within(waiting.pid, 1)
@@ -403,13 +401,13 @@ def is_traced(pid: int) -> bool:
     return "\nTracerPid:\t0\n" not in Path(f"/proc/{pid}/status").read_text()
 
 
-def test_a_program_that_computes_is_left_alone_at_the_deadline() -> None:
-    with ForkableSession(fake_clang("flood"), [INLINING]) as session:
+def test_a_program_that_computes_continues_after_the_deadline() -> None:
+    with Session(fake_clang("flood"), [INLINING]) as session:
         assert session.wait(LONG) is not None
         before = children()
-        with pytest.raises(SnapshotError, match=r"it is computing|was to stop for its copy in time"):
+        with pytest.raises(SnapshotError, match=r"one that computes|did not stop for its copy in time"):
             session.fork(0.1)
-        assert children() == before
+        assert children() <= before
         assert alive(session.pid)
         assert not is_traced(session.pid)
 
@@ -427,20 +425,20 @@ os.write(1, os.read(advice, 8))
 """
 
 
-def odd_program(odd: str, end: str = "") -> ForkableSession:
-    return ForkableSession([sys.executable, "-I", "-S", "-c", PROGRAM.format(odd=odd, end=end)], [INLINING])
+def odd_program(odd: str, end: str = "") -> Session:
+    return Session([sys.executable, "-I", "-S", "-c", PROGRAM.format(odd=odd, end=end)], [INLINING])
 
 
 @pytest.mark.parametrize(
     ("odd", "end", "complaint"),
     [
-        ("done = threading.Event(); threading.Thread(target=done.wait).start()", "done.set()", "several threads"),
+        ("done = threading.Event(); threading.Thread(target=done.wait).start()", "done.set()", "got several"),
         ("kept = os.open('/dev/shm', os.O_TMPFILE | os.O_WRONLY)", "", "which a copy would share"),
         ("kept = os.pipe()", "", "which a copy would share"),
     ],
     ids=["threads", "file", "pipe"],
 )
-def test_what_two_copies_would_share_is_refused_and_the_original_goes_on(odd: str, end: str, complaint: str) -> None:
+def test_shared_output_and_threads_are_refused_and_the_original_continues(odd: str, end: str, complaint: str) -> None:
     with odd_program(odd, end) as session:
         assert session.wait(LONG) is not None
         with pytest.raises(SnapshotError, match=complaint):
@@ -502,8 +500,8 @@ def test_a_signal_that_the_program_handles_disturbs_no_fork() -> None:
 
 
 @pytest.mark.parametrize("broken", ["run", "set_registers", "wait_for_interrupt", "_begin_clone", "write_memory"])
-def test_an_error_midway_leaves_no_copy_and_an_original_that_goes_on(
-    waiting: ForkableSession, monkeypatch: pytest.MonkeyPatch, broken: str
+def test_an_error_midway_leaves_no_copy_and_the_original_continues(
+    waiting: Session, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     original, before = getattr(Tracee, broken), children()
 
@@ -517,14 +515,14 @@ def test_an_error_midway_leaves_no_copy_and_an_original_that_goes_on(
             patched.setattr(Tracee, broken, fail)
             with pytest.raises(SnapshotError, match="made up"):
                 waiting.fork()
-        assert children() == before
+        assert children() <= before
         assert not is_traced(waiting.pid)
         with waiting.fork() as fork:
-            decision = Decision(0, "", 2, b"")
+            decision = Decision(0, DecisionSite("", 0, 2), b"")
             assert go_on(fork, decision, 1) == go_on(waiting, decision, 1)
 
 
-def test_a_fork_without_free_descriptors_is_an_error_that_leaves_nothing(waiting: ForkableSession) -> None:
+def test_a_fork_without_free_descriptors_is_an_error_that_leaves_nothing(waiting: Session) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with waiting:
         before = children()
@@ -537,14 +535,14 @@ def test_a_fork_without_free_descriptors_is_an_error_that_leaves_nothing(waiting
                     waiting.fork()
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            assert children() == before
+            assert children() <= before
         waiting.fork().close()
 
 
 # Where ptrace is denied
 
 
-def in_a_place_without_ptrace(program: str, *arguments: str) -> str:
+def without_ptrace(program: str, *arguments: str) -> str:
     result = subprocess.run(
         [sys.executable, "-c", NO_PTRACE + program, *arguments], capture_output=True, text=True, timeout=60, check=False
     )
@@ -552,13 +550,13 @@ def in_a_place_without_ptrace(program: str, *arguments: str) -> str:
     return result.stdout
 
 
-def test_support_says_that_a_filter_denies_ptrace() -> None:
-    said = in_a_place_without_ptrace(
+def test_the_support_message_names_a_filter_that_denies_ptrace() -> None:
+    output = without_ptrace(
         "from mlgo_gym.session.snapshot_support import snapshot_support; print(*snapshot_support())"
     )
-    assert said.startswith("False ")
-    assert "Operation not permitted" in said
-    assert "SYS_PTRACE" in said
+    assert output.startswith("False ")
+    assert "Operation not permitted" in output
+    assert "SYS_PTRACE" in output
 
 
 def test_a_denied_fork_leaves_the_session_as_it_was(compile_calls: Compilation) -> None:
@@ -566,24 +564,24 @@ def test_a_denied_fork_leaves_the_session_as_it_was(compile_calls: Compilation) 
 import sys
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.errors import SnapshotError
-from mlgo_gym.session.ptrace import Tracee
-from mlgo_gym.session.forkable_session import ForkableSession
-with ForkableSession(sys.argv[1:], [INLINING]) as session:
+from mlgo_gym.session.snapshots.ptrace import Tracee
+from mlgo_gym.session.session import Session
+with Session(sys.argv[1:], [INLINING]) as session:
     session.wait(30)
     try:
         session.fork()
     except SnapshotError as error:
         print(error)
     session.advise(bytes(8))
-    print(session.wait(30).number)
+    print(session.wait(30).site.index)
 """
-    said = in_a_place_without_ptrace(program, *compile_calls.command)
-    assert "Operation not permitted" in said
-    assert said.splitlines()[-1] == "1"
+    output = without_ptrace(program, *compile_calls.command)
+    assert "Operation not permitted" in output
+    assert output.splitlines()[-1] == "1"
 
 
-def test_support_is_found_out_once() -> None:
+def test_support_is_tested_once() -> None:
     snapshot_support()
-    tried = snapshot_support_module._tried.cache_info().misses
+    misses = snapshot_support_module._test.cache_info().misses
     snapshot_support()
-    assert snapshot_support_module._tried.cache_info().misses == tried
+    assert snapshot_support_module._test.cache_info().misses == misses

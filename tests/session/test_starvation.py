@@ -1,4 +1,4 @@
-"""A clang that has no processor is not silent."""
+"""A clang without a CPU does not count as silent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.session import starvation
+from mlgo_gym.session.process import starvation
+from mlgo_gym.session.process.starvation import Starvation, cpu_wait_seconds
 from mlgo_gym.session.session import Session
-from mlgo_gym.session.starvation import Starvation, waited_for_processor
 from tests.fakes import fake_clang
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 TIMEOUT = 0.1
 
 
-def test_the_kernel_tells_how_long_a_process_waited() -> None:
+def test_the_kernel_reports_the_time_that_a_process_waited() -> None:
     core = min(os.sched_getaffinity(0))
     both = [
         subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"])
@@ -30,25 +30,25 @@ def test_the_kernel_tells_how_long_a_process_waited() -> None:
     ]
     try:
         until = time.monotonic() + 30
-        while not all(waited_for_processor(each.pid) > 0.05 for each in both):
+        while not all(cpu_wait_seconds(each.pid) > 0.05 for each in both):
             assert time.monotonic() < until
     finally:
         for each in both:
             each.kill()
             each.wait()
-    assert waited_for_processor(both[0].pid) == 0
+    assert cpu_wait_seconds(both[0].pid) == 0
 
 
-def test_grace_is_what_was_waited_since_and_the_timeout_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = iter([100.0, 103.0, 103.1, 103.1])
-    monkeypatch.setattr(starvation, "waited_for_processor", lambda _: next(told))
+def test_grace_is_the_time_waited_since_at_most_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = iter([100.0, 103.0, 103.1, 103.1])
+    monkeypatch.setattr(starvation, "cpu_wait_seconds", lambda _: next(waits))
     mine = Starvation()
     assert [mine.grace(0, 10.0) for _ in range(4)] == [10.0, pytest.approx(3.0), 0.0, 0.0]
 
 
-def test_a_starved_clang_has_more_time_and_a_stuck_one_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = chain([TIMEOUT, 2 * TIMEOUT], repeat(2 * TIMEOUT))
-    monkeypatch.setattr(starvation, "waited_for_processor", lambda _: next(told))
+def test_a_starved_clang_gets_more_time_and_a_stuck_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = chain([TIMEOUT, 2 * TIMEOUT], repeat(2 * TIMEOUT))
+    monkeypatch.setattr(starvation, "cpu_wait_seconds", lambda _: next(waits))
     begun = time.monotonic()
     with Session(fake_clang("silent"), [INLINING]) as session, pytest.raises(CompilerError, match=r"within 0\.1 s"):
         session.wait(TIMEOUT)

@@ -1,4 +1,4 @@
-"""What we say of processors is what Linux's own headers and clang's assembler say."""
+"""The tables of system calls agree with Linux's headers and clang's assembler."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
-from mlgo_gym.session.syscall_abi import AARCH64, X86_64, SyscallAbi, syscall_abi
+from mlgo_gym.session.snapshots.syscall_abi import AARCH64, X86_64, SyscallAbi, syscall_abi
 
 LINUX = {"x86_64": X86_64, "aarch64": AARCH64}
 
@@ -41,7 +41,7 @@ done: brk #0
 
 
 @pytest.mark.parametrize("machine", LINUX)
-def test_the_machine_code_is_what_the_assembler_makes(machine: str, toolchain: Toolchain, tmp_path: Path) -> None:
+def test_the_machine_code_equals_the_assemblers(machine: str, toolchain: Toolchain, tmp_path: Path) -> None:
     source, assembled = tmp_path / "batch.s", tmp_path / "batch.o"
     source.write_text(BATCH[machine])
     result = toolchain.run([f"--target={machine}-linux", "-c", str(source), "-o", str(assembled)])
@@ -59,7 +59,7 @@ def test_the_machine_code_makes_system_calls_and_is_poked_in_whole_words(abi: Sy
 
 
 def registers(abi: SyscallAbi) -> dict[str, int]:
-    """Return the fields of the kernel's structure, and where we say that they are."""
+    """Return the fields of the kernel's structure, and their registers in the table."""
     arguments = abi.arguments
     if abi is X86_64:
         names = ("rdi", "rsi", "rdx", "r10", "r8", "r9")

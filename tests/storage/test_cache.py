@@ -1,7 +1,8 @@
-"""What is kept on disk is never torn, whoever writes it and whoever is killed."""
+"""Records and lines on disk are never torn, with concurrent writers and kills."""
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -37,19 +38,19 @@ for number in range(60):
         records.put(sys.argv[1], {"writer": number, "payload": str(number) * 100_000})
         os.write(write_end, b"w")
     os.read(read_end, 1)
-    # Nothing is waited for: kills fall a little later each time, anywhere in a write.
+    # Each kill comes a little later, anywhere within a write.
     select.select([], [], [], number * 0.00003)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     os.close(read_end)
     os.close(write_end)
     record = records.get(sys.argv[1])
-    good = record is not None and record["payload"] == str(record["writer"]) * 100_000
-    print(record["writer"] if good else record, "whole" if good else "torn")
+    complete = record is not None and record["payload"] == str(record["writer"]) * 100_000
+    print(record["writer"] if complete else record, "complete" if complete else "torn")
 """
 
 
-def whole(record: dict[str, object]) -> bool:
+def is_complete(record: dict[str, object]) -> bool:
     return record["payload"] == str(record["writer"]) * 100_000
 
 
@@ -94,12 +95,12 @@ def test_kinds_do_not_share_records(own_cache: Path) -> None:
     assert JsonCache("others").get(KEY) is None
 
 
-def test_what_was_never_kept_is_none(own_cache: Path) -> None:
+def test_a_missing_record_is_none(own_cache: Path) -> None:
     assert JsonCache("records").get(KEY) is None
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"size": 3', b"\xff\x00", b"[1]", b"3"])
-def test_a_record_that_cannot_be_read_counts_as_none_and_is_replaced(own_cache: Path, damage: bytes) -> None:
+def test_a_damaged_record_is_none_and_is_replaced(own_cache: Path, damage: bytes) -> None:
     records = JsonCache("records")
     records.put(KEY, {"size": 3})
     (file,) = own_cache.rglob("*.json")
@@ -109,7 +110,7 @@ def test_a_record_that_cannot_be_read_counts_as_none_and_is_replaced(own_cache: 
     assert records.get(KEY) == {"size": 4}
 
 
-def test_keys_differ_where_their_parts_do() -> None:
+def test_keys_of_different_parts_differ() -> None:
     parts: list[tuple[object, ...]] = [(), ("a",), ("a", "b"), ("ab",), (["a", "b"],), (1,), ("1",), (None,)]
     assert len({key_of(*part) for part in parts}) == len(parts)
 
@@ -138,7 +139,7 @@ def test_readers_never_see_a_torn_record_while_many_write_it(own_cache: Path) ->
         for _ in range(500):
             record = records.get(KEY)
             assert record is not None
-            assert whole(record)
+            assert is_complete(record)
             seen.add(record["writer"])
         assert len(seen) > 1
         assert all(process.poll() is None for process in writers)
@@ -147,15 +148,15 @@ def test_readers_never_see_a_torn_record_while_many_write_it(own_cache: Path) ->
             end(process)
 
 
-def test_a_kill_at_any_moment_leaves_a_whole_record(own_cache: Path) -> None:
-    said = subprocess.check_output([sys.executable, "-c", KILLER, KEY], text=True)
-    assert said.splitlines() == [f"{number} whole" for number in range(60)]
+def test_a_kill_at_any_moment_leaves_a_complete_record(own_cache: Path) -> None:
+    output = subprocess.check_output([sys.executable, "-c", KILLER, KEY], text=True)
+    assert output.splitlines() == [f"{number} complete" for number in range(60)]
     assert len(list(own_cache.rglob("*.json"))) == 1
 
 
 @pytest.fixture
 def small_files() -> Iterator[None]:
-    """No file of this process may have more than 4,000 bytes: the nearest to a full disk that needs no rights."""
+    """Limit files of this process to 4,000 bytes, which acts like a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4000, before[1]))
     yield
@@ -163,7 +164,7 @@ def small_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_files")
-def test_a_disk_that_is_full_is_said_of_the_file_that_the_user_knows(tmp_path: Path) -> None:
+def test_the_error_of_a_full_disk_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"File too large: '.*/report\.html'"):
         write_atomically(tmp_path / "report.html", bytes(5000))
     lines = JsonLines(tmp_path / "lines.jsonl")
@@ -171,12 +172,26 @@ def test_a_disk_that_is_full_is_said_of_the_file_that_the_user_knows(tmp_path: P
     with pytest.raises(OSError, match=r"File too large: '.*/lines\.jsonl'") as caught:
         lines.append("x" * 5000)
     assert caught.value.errno in UNWRITABLE
-    with pytest.raises(OSError, match=r"lines\.jsonl"):  # it has more to write, and still no room
+    with pytest.raises(OSError, match=r"lines\.jsonl"):  # it still has buffered data
         lines.close()
 
 
-def test_what_a_full_disk_has_left_of_a_line_is_cut_off(tmp_path: Path) -> None:
+def test_a_partial_last_line_is_removed(tmp_path: Path) -> None:
     (tmp_path / "lines.jsonl").write_bytes(b'"kept"\n"xxxxx')
-    with JsonLines(tmp_path / "lines.jsonl") as lines:
-        lines.append("next")
+    lines = JsonLines(tmp_path / "lines.jsonl")
+    lines.append("next")
+    lines.close()
     assert (tmp_path / "lines.jsonl").read_text().splitlines() == ['"kept"', '"next"']
+
+
+def test_a_read_only_cache_is_read_and_warns_on_writes(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = JsonCache("things")
+    cache.put("k" * 8, {"a": 1})
+
+    def read_only(*_: object) -> None:
+        raise OSError(30, os.strerror(30))
+
+    monkeypatch.setattr("mlgo_gym.storage.cache.write_atomically", read_only)
+    with pytest.warns(UserWarning, match=r"cannot be written \(Read-only file system\).*MLGO_CACHE"):
+        cache.put("k" * 8, {"a": 2})
+    assert cache.get("k" * 8) == {"a": 1}

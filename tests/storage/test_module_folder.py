@@ -1,4 +1,4 @@
-"""Folders of results by module go on where they were ended, and take only what is of their kind."""
+"""Folders of results by module resume after a kill, and refuse results with another header."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def begin(folder: Path, **header: object) -> ModuleFolder:
     return ModuleFolder(KIND, folder, header)
 
 
-def test_what_was_added_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
+def test_results_are_kept_when_the_folder_is_opened_again(tmp_path: Path) -> None:
     store = begin(tmp_path, seed=1)
     store.add({"module": "a/b", "plums": 3}, b"three")
     store.add({"module": "\udcff", "plums": 0})
@@ -35,29 +35,29 @@ def test_a_header_is_compared_as_json_has_it(tmp_path: Path) -> None:
     begin(tmp_path, names=["a", "b"]).close()
 
 
-def test_results_of_another_kind_are_refused_and_the_folder_is_let_go(tmp_path: Path) -> None:
+def test_another_header_is_refused_and_the_folder_is_released(tmp_path: Path) -> None:
     store = begin(tmp_path, seed=1)
     store.add({"module": "m"})
     store.close()
-    with pytest.raises(MlgoError, match=r"has plums of another kind: \{'seed': 1\} there, \{'seed': 2\} now"):
+    with pytest.raises(MlgoError, match=r"expected plums of \{'seed': 2\} in .*, got those of \{'seed': 1\}"):
         begin(tmp_path, seed=2)
     begin(tmp_path, seed=1).close()
 
 
 @pytest.mark.parametrize(
-    ("header", "said"),
+    ("header", "message"),
     [
-        (None, "was to be a folder of plums, and is none: .*No such file.*; make one: mlgo-gym pick"),
-        (b"{", "was to be a folder of plums, and is none"),
-        (b"[]", "was to have plums of format 1; make them again: mlgo-gym pick"),
-        (b'{"format": 2}', "was to have plums of format 1"),
+        (None, "expected a folder of plums, got .*No such file.*; make one with `mlgo-gym pick`"),
+        (b"{", "expected a folder of plums, got"),
+        (b"[]", "expected plums of format 1 in .*, got None; reproduce them with `mlgo-gym pick`"),
+        (b'{"format": 2}', "expected plums of format 1 in .*, got 2"),
     ],
 )
-def test_a_header_that_is_gone_or_damaged_is_said_in_words(tmp_path: Path, header: bytes | None, said: str) -> None:
+def test_a_missing_or_damaged_header_is_an_error(tmp_path: Path, header: bytes | None, message: str) -> None:
     store = begin(tmp_path)
     store.add({"module": "m"})
     store.close()
     path = tmp_path / "plums.json"
     path.unlink() if header is None else path.write_bytes(header)
-    with pytest.raises(MlgoError, match=said):
+    with pytest.raises(MlgoError, match=message):
         begin(tmp_path)

@@ -11,7 +11,7 @@ import pytest
 from mlgo_gym.errors import ActionError
 from mlgo_gym.tasks.action import read_action
 
-DISCRETE = gym.spaces.Discrete(2)
+DISCRETE: gym.Space[Any] = gym.spaces.Discrete(2)
 BOX = gym.spaces.Box(0, 1, (1,), np.float32)
 
 
@@ -37,11 +37,11 @@ def test_a_number_outside_the_space_is_an_action_though_an_illegal_one(action: A
 @pytest.mark.parametrize("action", [None, "1", b"1", [], [0, 1], np.array([0, 1]), np.array(["1"]), {}, 1j], ids=repr)
 @pytest.mark.parametrize("space", [DISCRETE, BOX], ids=["discrete", "box"])
 def test_what_is_no_number_is_no_action(action: Any, space: gym.Space[Any]) -> None:
-    with pytest.raises(ActionError, match="an action was wanted, an element of "):
+    with pytest.raises(ActionError, match="expected an action, an element of "):
         read_action(action, space)
 
 
 @pytest.mark.parametrize("action", [0.5, float("nan"), float("inf")])
 def test_half_a_number_is_no_discrete_action(action: float) -> None:
-    with pytest.raises(ActionError, match="an action was wanted"):
+    with pytest.raises(ActionError, match="expected an action"):
         read_action(action, DISCRETE)

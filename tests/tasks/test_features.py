@@ -91,13 +91,13 @@ def test_elements_are_named_by_feature_and_column() -> None:
 
 
 def test_what_is_left_out_is_neither_named_nor_seen() -> None:
-    layout = FeatureLayout(MIXED, leave_out=["mask"])
+    layout = FeatureLayout(MIXED, exclude_features=["mask"])
     assert layout.names == ("count", "weight[0]", "weight[1]", "progress")
     assert layout.flat(record([1, 1, 1], 2, [3, 4], 5)).tolist() == [2, 3, 4, 5]
 
 
 def test_a_feature_in_the_middle_can_be_left_out() -> None:
-    layout = FeatureLayout(MIXED, leave_out=["count"])
+    layout = FeatureLayout(MIXED, exclude_features=["count"])
     assert layout.flat(record([1, 2, 3], 9, [4, 5], 6)).tolist() == [1, 2, 3, 4, 5, 6]
 
 

@@ -1,4 +1,4 @@
-"""What the manual pages say of `info` is what episodes have."""
+"""The manual pages list the keys of `info` that episodes have."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def made(name: str, **options: Any) -> CompilerEnv:
 
 @pytest.mark.parametrize("name", list(mlgo_gym.ENVIRONMENTS))
 def test_an_episode_has_the_keys_that_are_documented_and_no_others(name: str, varied: str) -> None:
-    env = made(name, corpus=varied, echo_reply=True, max_decisions=3)
+    env = made(name, corpus=varied, compile_options={"echo_reply": True}, max_decisions=3)
     _, info = env.reset(options={"module": "mixed"})
     over = False
     while not over:
         assert documented(env, DECISION, always=True) <= {*info} <= documented(env, DECISION) | documented(env, FIRST)
         _, _, over, _, info = env.step(info["default_action"])
     assert documented(env, END, always=True) <= {*info} <= documented(env, END)
-    assert {"stderr", "text_size"} <= {*info}
+    assert {"stderr", "text"} <= {*info}
     env.close()
 
 
@@ -45,7 +45,7 @@ def test_an_episode_of_a_function_has_the_keys_that_are_documented(name: str, va
     while not over:
         _, _, over, _, info = env.step(info["default_action"])
     assert documented(env, END, always=True) <= {*info} <= documented(env, END)
-    assert "text_size" not in info
+    assert "text" not in info
     env.close()
 
 

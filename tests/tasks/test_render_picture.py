@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 import mlgo_gym
-from mlgo_gym.session.decision import Decision
+from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.render_picture import HEIGHT, WIDTH, EpisodePicture
 from mlgo_gym.tasks.task import Task
 
@@ -69,7 +69,7 @@ def test_the_end_shows_what_it_led_to(waiting: tuple[Task, Decision, Any]) -> No
     drawn = []
     for size in (900, 1100):
         view = EpisodePicture(task)
-        view.end({"reduction": 1 - size / 1000, "text_size": size, "baseline_text_size": 1000})
+        view.end({"reduction": 1 - size / 1000, "text": size, "baseline_text": 1000})
         drawn.append(view.draw(None))
     assert not np.array_equal(drawn[0], drawn[1])
 
@@ -86,10 +86,10 @@ def test_a_copy_goes_on_alone(waiting: tuple[Task, Decision, Any]) -> None:
     task, decision, other = waiting
     view = EpisodePicture(task)
     before = view.draw(decision)
-    twin = view.copy()
-    twin.decide(decision, other)
+    copied = view.copy()
+    copied.decide(decision, other)
     assert np.array_equal(view.draw(decision), before)
-    assert not np.array_equal(twin.draw(decision), before)
+    assert not np.array_equal(copied.draw(decision), before)
 
 
 def test_more_decisions_than_columns_show_the_last_ones(waiting: tuple[Task, Decision, Any]) -> None:
@@ -104,9 +104,9 @@ WITHOUT = """
 import sys
 sys.modules["PIL"] = None
 from mlgo_gym.errors import MissingExtraError
-from mlgo_gym.tasks.lettering import lettering
+from mlgo_gym.tasks.render_picture import font
 try:
-    lettering(12)
+    font(12)
 except MissingExtraError as error:
     print(error)
 """

@@ -1,4 +1,4 @@
-"""A margin is folded into a network: it deviates from its base where the network was surer than that, nowhere else."""
+"""A network with a margin deviates from its base only where the output exceeds the margin."""
 
 from __future__ import annotations
 
@@ -74,15 +74,15 @@ def test_a_base_answers_as_the_policy_of_its_name(name: str, answers: list[int])
 
 @pytest.mark.parametrize("name", ["threshold:5.5", "never", "threshold:", "threshold:5 "])
 def test_another_policy_is_no_base(name: str) -> None:
-    with pytest.raises(MlgoError, match=r"a base is default or threshold:K.*found"):
+    with pytest.raises(MlgoError, match=r"expected a base, default or threshold:K with a whole number K, got"):
         Base.parse(name)
 
 
-def test_a_network_that_does_not_know_clangs_choice_can_have_none() -> None:
+def test_a_network_without_the_feature_of_its_base_can_have_no_margin() -> None:
     blind = Network(("a",), (np.ones((1, 1), np.float32),), (np.ones(1, np.float32),))
-    with pytest.raises(MlgoError, match="the feature inlining_default were wanted"):
+    with pytest.raises(MlgoError, match=r"a hidden layer and inlining_default, got 1, relu, .* and a$"):
         with_margin(blind, 1.0)
-    with pytest.raises(MlgoError, match=r"the feature cost_estimate were wanted; found 1, relu, 1 outputs, 0 hidden"):
+    with pytest.raises(MlgoError, match=r"cost_estimate, got 1, relu, 1 outputs, 0 hidden layers"):
         with_margin(network(()), 1.0, Base(5))
-    with pytest.raises(MlgoError, match="a margin of 0 or more"):
+    with pytest.raises(MlgoError, match="expected a margin ≥ 0"):
         with_margin(network((4,)), float("nan"))

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from mlgo_gym.cli.application import application
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MissingExtraError
 from mlgo_gym.trajectories import trace
 from mlgo_gym.trajectories.minari import MinariDataset
@@ -21,18 +24,19 @@ def test_a_dataset_has_the_episodes_of_the_trace(
     minari = pytest.importorskip("minari", reason="minari is not installed")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     arguments = {"max_decisions": 20}
-    place = str(corpus) if environment == "mlgo/Inline-v0" else "builtin"
+    path = str(corpus) if environment == "mlgo/Inline-v0" else "builtin"
     dataset = MinariDataset("mlgo/test/random-v0", environment, "random")
-    episodes = trace(
+    result = trace(
         environment,
         "random",
-        corpus=place,
+        corpus=path,
         output=tmp_path / "t",
         limit=3,
         env_kwargs=arguments,
         progress=dataset.add,
     )
-    dataset.write({**arguments, "corpus": place})
+    dataset.write({**arguments, "corpus": path})
+    episodes = [episode for episode in result.episodes if episode.decisions]
     loaded = minari.load_dataset("mlgo/test/random-v0")
     assert loaded.total_episodes == len(episodes) > 0
     for episode, traced in zip(loaded.iterate_episodes(), episodes, strict=True):
@@ -55,7 +59,7 @@ def test_with_credit_each_decision_has_its_reward(
     corpus = str(make_bitcode("families.c"))
     dataset = MinariDataset("mlgo/test/credit-v0", "mlgo/Inline-v0", "random")
     arguments = {"credit": True}
-    (episode,) = trace(
+    result = trace(
         *("mlgo/Inline-v0", "random"),
         corpus=corpus,
         output=tmp_path / "t",
@@ -63,6 +67,7 @@ def test_with_credit_each_decision_has_its_reward(
         progress=dataset.add,
     )
     dataset.write({**arguments, "corpus": corpus})
+    (episode,) = result.episodes
     (loaded,) = minari.load_dataset("mlgo/test/credit-v0").iterate_episodes()
     assert np.count_nonzero(loaded.rewards) > 1
     assert loaded.rewards.sum() == pytest.approx(episode.reward)
@@ -72,3 +77,26 @@ def test_without_minari_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(__import__("sys").modules, "minari", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'mlgo-gym\[minari\]'"):
         MinariDataset("x/y-v0", "mlgo/Inline-v0", "default")
+
+
+@pytest.mark.libraries
+def test_the_command_writes_the_callee_features_of_a_policy(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minari = pytest.importorskip("minari", reason="minari is not installed")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    words = [
+        "trace",
+        "mlgo/Inline-v0",
+        "--corpus",
+        str(corpus),
+        "--policy",
+        "inline-oz",
+        "--output",
+        str(tmp_path / "t"),
+    ]
+    result = CliRunner().invoke(application, [*words, "--minari", "mlgo/test/oz-v0"])
+    assert result.exit_code == 0, result.output
+    dataset = minari.load_dataset("mlgo/test/oz-v0")
+    features = InlineEnv(corpus=str(corpus), callee_features=True).feature_names
+    assert {episode.observations.shape[1] for episode in dataset.iterate_episodes()} == {len(features)}

@@ -1,4 +1,4 @@
-"""Traces are read by who knows the documented format alone."""
+"""A reader that follows the documented format alone reads traces."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgo_gym.evaluation.environment import make_environment
+from mlgo_gym.evaluation.episode_record import Assignment
 from mlgo_gym.llvm.advisors import EVICTION, INLINING, PRIORITY
+from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.trajectories import trace
+from mlgo_gym.trajectories.logs import log_names
 from mlgo_gym.trajectories.trajectory import record_trajectory
 from tests.trajectories.log_reader import read_rows
 
@@ -24,13 +26,16 @@ DECISION = {INLINING.name: "inlining_decision", EVICTION.name: "index_to_evict",
 def test_every_decision_is_there_with_its_answer_and_its_share_of_the_reward(
     environment: str, varied: str, tmp_path: Path
 ) -> None:
-    episodes = trace(environment, "random", corpus=varied, output=tmp_path / "t", seed=5)
+    result = trace(environment, "random", corpus=varied, output=tmp_path / "t", seed=5)
     env = make_environment(environment, {"corpus": varied})
     contexts = set()
-    for episode in episodes:
-        trajectory = record_trajectory(env, load_policy("random", env, seed=5), env.corpus.module(episode.module))
-        assert trajectory is not None
-        for number, (advisor, log) in enumerate(zip(env.task.advisors, episode.logs, strict=True)):
+    for episode in result.episodes:
+        if episode.status == "no-decisions":
+            continue
+        assignment = Assignment(episode.policy, episode.module, episode.project)
+        trajectory = record_trajectory(env, load_policy("random", env, seed=5), assignment)
+        logs = log_names(episode.module, env.task)
+        for number, (advisor, log) in enumerate(zip(env.task.advisors, logs, strict=True)):
             with (tmp_path / "t" / log).open("rb") as stream:
                 rows = list(read_rows(stream))
                 assert stream.read() == b""

@@ -1,4 +1,4 @@
-"""Traces: training logs that others read, and that come out again."""
+"""Traces: training logs that other readers accept, and their reproduction."""
 
 from __future__ import annotations
 
@@ -9,35 +9,44 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.errors import ActionError, CompilerError, MlgoError
+from mlgo_gym.envs import InlineEnv, JointEnv
+from mlgo_gym.errors import ActionError, CompilerError, MlgoError, PolicyError
+from mlgo_gym.evaluation import EvaluationResult, load_result
+from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.llvm.log_reader import read_log
-from mlgo_gym.trajectories import replay, trace
-from mlgo_gym.trajectories.trace_folder import TracedEpisode, log_name, read_trace
+from mlgo_gym.trajectories import replay, trace, validate
+from mlgo_gym.trajectories.logs import log_names
 from mlgo_gym.trajectories.trajectory import Trajectory
 from tests.conftest import MakeBitcode
 
 POLICY = "threshold:0"
 
 
+def episodes_of(result: EvaluationResult) -> list[EpisodeResult]:
+    """Return the episodes with decisions, and the failed ones."""
+    return [episode for episode in result.episodes if episode.status != "no-decisions"]
+
+
 @pytest.fixture
-def traced(corpus: Path, tmp_path: Path) -> tuple[Path, list[TracedEpisode]]:
+def traced(corpus: Path, tmp_path: Path) -> tuple[Path, list[EpisodeResult]]:
     folder = tmp_path / "trace"
-    return folder, trace("mlgo/Inline-v0", POLICY, corpus=str(corpus), output=folder)
+    return folder, episodes_of(trace("mlgo/Inline-v0", POLICY, corpus=str(corpus), output=folder))
 
 
-def test_modules_with_a_decision_have_a_log_and_the_others_none(traced: tuple[Path, list[TracedEpisode]]) -> None:
+def test_modules_with_a_decision_have_a_log_and_the_others_none(traced: tuple[Path, list[EpisodeResult]]) -> None:
     folder, episodes = traced
     assert [episode.module for episode in episodes] == ["calls", "more/calls"]
     assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.log")) == [
         "logs/calls.log",
         "logs/more/calls.log",
     ]
-    meta, again = read_trace(folder)
-    assert again == episodes
-    assert (meta.environment, meta.policy) == ("mlgo/Inline-v0", POLICY)
+    result = load_result(folder)
+    assert episodes_of(result) == episodes
+    assert result.without_decisions == ["leaf"]
+    assert (result.configuration.environment, result.policies) == ("mlgo/Inline-v0", (POLICY,))
 
 
-def test_a_log_is_llvms_format_byte_for_byte(traced: tuple[Path, list[TracedEpisode]]) -> None:
+def test_a_log_is_llvms_format_byte_for_byte(traced: tuple[Path, list[EpisodeResult]]) -> None:
     folder, (episode, _) = traced
     data = (folder / "logs/calls.log").read_bytes()
     header, _, rest = data.partition(b"\n")
@@ -68,9 +77,9 @@ def test_a_log_is_llvms_format_byte_for_byte(traced: tuple[Path, list[TracedEpis
     assert rewards[-1] == pytest.approx(episode.reward, rel=1e-6)
 
 
-def test_with_credit_each_decision_has_its_outcome_and_its_place(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
-    found: list[Trajectory | None] = []
-    episodes = trace(
+def test_with_credit_each_decision_has_its_outcome_and_its_context(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
+    found: list[Trajectory] = []
+    result = trace(
         "mlgo/Inline-v0",
         "random",
         corpus=str(make_bitcode("families.c")),
@@ -79,21 +88,21 @@ def test_with_credit_each_decision_has_its_outcome_and_its_place(make_bitcode: M
         progress=found.append,
     )
     (trajectory,) = found
-    assert trajectory is not None
+    (episode,) = result.episodes
     assert trajectory.rewards is not None
-    with (tmp_path / "trace" / episodes[0].logs[0]).open("rb") as stream:
+    with (tmp_path / "trace" / "logs" / f"{episode.module}.log").open("rb") as stream:
         records = list(read_log(stream)[1])
     outcomes = [float(record.outcome[0]) for record in records if record.outcome is not None]
     assert outcomes == pytest.approx(list(trajectory.rewards), rel=1e-6)
-    assert sum(trajectory.rewards) == pytest.approx(episodes[0].reward)
+    assert sum(trajectory.rewards) == pytest.approx(episode.reward)
     assert sum(outcome != 0 for outcome in outcomes) > 1
     assert [record.context for record in records] == [step.decision.context for step in trajectory.steps]
     assert len({record.context for record in records}) > 3
     assert [verdict.problem for verdict in replay(tmp_path / "trace")] == [""]
 
 
-def test_our_reader_reads_it_and_the_decision_is_what_the_policy_says(
-    traced: tuple[Path, list[TracedEpisode]],
+def test_the_reader_of_this_package_reads_the_decisions_of_the_policy(
+    traced: tuple[Path, list[EpisodeResult]],
 ) -> None:
     folder, (episode, _) = traced
     with (folder / "logs/calls.log").open("rb") as stream:
@@ -106,22 +115,22 @@ def test_our_reader_reads_it_and_the_decision_is_what_the_policy_says(
         assert row.outcome is not None
 
 
-def test_a_trace_comes_out_again(traced: tuple[Path, list[TracedEpisode]]) -> None:
+def test_a_trace_is_reproduced(traced: tuple[Path, list[EpisodeResult]]) -> None:
     verdicts = replay(traced[0])
     assert [(verdict.module, verdict.problem) for verdict in verdicts] == [("calls", ""), ("more/calls", "")]
 
 
-def test_a_wrong_size_is_seen(traced: tuple[Path, list[TracedEpisode]]) -> None:
+def test_a_wrong_size_is_a_problem(traced: tuple[Path, list[EpisodeResult]]) -> None:
     folder, _ = traced
     lines = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
-    lines[1]["measures"]["text_size"][0] += 1
+    next(line for line in lines if line["module"] == "more/calls")["metrics"]["text"][0] += 1
     (folder / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     first, second = replay(folder)
     assert not first.problem
-    assert "text_size was" in second.problem
+    assert "text was" in second.problem
 
 
-def test_a_changed_decision_is_seen(traced: tuple[Path, list[TracedEpisode]]) -> None:
+def test_a_changed_decision_is_a_problem(traced: tuple[Path, list[EpisodeResult]]) -> None:
     folder, (episode, _) = traced
     path = folder / "logs/calls.log"
     data = path.read_bytes()
@@ -132,25 +141,26 @@ def test_a_changed_decision_is_seen(traced: tuple[Path, list[TracedEpisode]]) ->
     assert episode.module == replay(folder)[0].module
 
 
-def test_a_log_that_is_cut_off_is_an_error(traced: tuple[Path, list[TracedEpisode]]) -> None:
+def test_a_log_that_is_cut_off_is_an_error(traced: tuple[Path, list[EpisodeResult]]) -> None:
     folder, _ = traced
     path = folder / "logs/calls.log"
     path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(MlgoError, match="cannot be read"):
+    with pytest.raises(MlgoError, match="expected a training log"):
         replay(folder)
 
 
-def test_another_clang_is_refused(traced: tuple[Path, list[TracedEpisode]]) -> None:
+def test_another_clang_is_refused(traced: tuple[Path, list[EpisodeResult]]) -> None:
     folder, _ = traced
     meta = json.loads((folder / "meta.json").read_text())
     (folder / "meta.json").write_text(json.dumps(meta | {"clang": "1.2.3"}))
-    with pytest.raises(MlgoError, match=r"made by clang 1\.2\.3"):
+    with pytest.raises(MlgoError, match=r"expected clang 1\.2\.3"):
         replay(folder)
 
 
-def test_decisions_handed_over_are_made_again(corpus: Path, tmp_path: Path) -> None:
-    episodes = trace(
-        "mlgo/Inline-v0", POLICY, corpus=str(corpus), output=tmp_path / "t", env_kwargs={"max_decisions": 3}
+def test_decisions_after_the_budget_are_reproduced(corpus: Path, tmp_path: Path) -> None:
+    arguments = {"max_decisions": 3}
+    episodes = episodes_of(
+        trace("mlgo/Inline-v0", POLICY, corpus=str(corpus), output=tmp_path / "t", env_kwargs=arguments)
     )
     assert [episode.decisions for episode in episodes] == [3, 3]
     assert all(episode.handed_over for episode in episodes)
@@ -167,64 +177,89 @@ def half_broken(calls: Path, broken: Path, tmp_path: Path) -> str:
     return str(folder)
 
 
-def test_a_compile_that_fails_is_told_and_fails_again(half_broken: str, tmp_path: Path) -> None:
-    failed, done = trace("mlgo/Inline-v0", POLICY, corpus=half_broken, output=tmp_path / "t")
-    assert (failed.module, failed.decisions, failed.logs) == ("broken", 0, ())
+def test_a_failed_compile_is_recorded_and_reproduced(half_broken: str, tmp_path: Path) -> None:
+    result = trace("mlgo/Inline-v0", POLICY, corpus=half_broken, output=tmp_path / "t")
+    failed, done = sorted(result.episodes, key=lambda episode: episode.module)
+    assert (failed.module, failed.decisions) == ("broken", 0)
+    assert not (tmp_path / "t" / "logs" / "broken.log").exists()
     assert failed.error is not None
     assert "Invalid encoding" in failed.error["stderr"]
     assert (done.module, done.error) == ("calls", None)
     assert [verdict.problem for verdict in replay(tmp_path / "t")] == ["", ""]
 
 
-def test_a_failure_that_does_not_come_again_is_seen(half_broken: str, calls: Path, tmp_path: Path) -> None:
+def test_a_failure_that_is_not_reproduced_is_a_problem(half_broken: str, calls: Path, tmp_path: Path) -> None:
     trace("mlgo/Inline-v0", POLICY, corpus=half_broken, output=tmp_path / "t")
     Path(half_broken, "broken.bc").write_bytes(calls.read_bytes())
-    assert "more than the 0 questions" in replay(tmp_path / "t")[0].problem
+    problems = {verdict.module: verdict.problem for verdict in replay(tmp_path / "t")}
+    assert "expected 0 decisions, got more" in problems["broken"]
 
 
-def test_where_failures_are_to_raise_a_trace_raises(half_broken: str, tmp_path: Path) -> None:
+def test_without_an_error_reward_a_failure_raises(half_broken: str, tmp_path: Path) -> None:
     with pytest.raises(CompilerError, match="Invalid encoding"):
-        trace("mlgo/Inline-v0", POLICY, corpus=half_broken, output=tmp_path / "t", env_kwargs={"on_error": "raise"})
+        trace("mlgo/Inline-v0", POLICY, corpus=half_broken, output=tmp_path / "t", env_kwargs={"error_reward": None})
 
 
-def test_an_illegal_action_is_replaced_or_refused_as_the_environment_has_it(calls: Path, tmp_path: Path) -> None:
+def test_an_illegal_action_is_replaced_or_refused(calls: Path, tmp_path: Path) -> None:
     code = tmp_path / "wrong.py"
     code.write_text("class Wrong:\n    def act(self, observation, info):\n        return 7\n")
     arguments: dict[str, Any] = {"policy": f"{code}:Wrong", "corpus": str(calls)}
-    (replaced,) = trace("mlgo/Inline-v0", output=tmp_path / "lenient", **arguments)
-    (default,) = trace("mlgo/Inline-v0", "default", corpus=str(calls), output=tmp_path / "default")
-    assert replaced.measures == default.measures
-    with pytest.raises(ActionError, match="action 7 is not legal at this decision"):
+    (replaced,) = trace("mlgo/Inline-v0", output=tmp_path / "lenient", **arguments).episodes
+    (default,) = trace("mlgo/Inline-v0", "default", corpus=str(calls), output=tmp_path / "default").episodes
+    assert (replaced.metrics, replaced.actions) == (default.metrics, default.actions)
+    assert replaced.illegal_actions == replaced.decisions > 0
+    with pytest.raises(ActionError, match=r"expected a legal action among .*, got 7"):
         trace("mlgo/Inline-v0", output=tmp_path / "strict", env_kwargs={"strict": True}, **arguments)
 
 
 @pytest.mark.parametrize("environment", ["mlgo/RegAllocPriority-v0", "mlgo/Joint-v0"])
-def test_every_task_comes_out_again(environment: str, corpus: Path, tmp_path: Path) -> None:
-    episodes = trace(environment, "random", corpus=str(corpus), output=tmp_path / "t", limit=2)
-    assert episodes
-    assert sum(episode.decisions for episode in episodes) > 0
+def test_every_task_is_reproduced(environment: str, corpus: Path, tmp_path: Path) -> None:
+    result = trace(environment, "random", corpus=str(corpus), output=tmp_path / "t", limit=2)
+    assert sum(episode.decisions for episode in result.episodes) > 0
     assert not any(verdict.problem for verdict in replay(tmp_path / "t"))
-    names = {"mlgo/Joint-v0": ["inlining", "eviction", "priority"]}.get(environment)
-    expected = [f"logs/{episodes[0].module}{'.' + name if name else ''}.log" for name in names or [""]]
-    assert list(episodes[0].logs) == expected
+    assert not any(verdict.problem for verdict in validate(tmp_path / "t", corpus=str(corpus)))
 
 
-def test_decisions_of_a_policy_that_sees_calls_come_out_again(corpus: Path, tmp_path: Path) -> None:
-    assert trace("mlgo/Inline-v0", "inline-oz-calls", corpus=str(corpus), output=tmp_path / "t")
+def test_several_advisors_have_a_log_each(calls: Path) -> None:
+    assert log_names("a", InlineEnv(corpus=str(calls)).task) == ["logs/a.log"]
+    names = [f"logs/a.{name}.log" for name in ("inlining", "eviction", "priority")]
+    assert log_names("a", JointEnv(corpus=str(calls)).task) == names
+
+
+def test_an_interrupted_trace_is_resumed(corpus: Path, tmp_path: Path) -> None:
+    def interrupt(_: Trajectory) -> None:
+        raise KeyboardInterrupt
+
+    arguments: dict[str, Any] = {"corpus": str(corpus), "output": tmp_path / "t"}
+    with pytest.raises(KeyboardInterrupt):
+        trace("mlgo/Inline-v0", POLICY, progress=interrupt, **arguments)
+    seen: list[Trajectory] = []
+    result = trace("mlgo/Inline-v0", POLICY, progress=seen.append, **arguments)
+    assert (len(seen), len(result.episodes)) == (2, 3)
+    assert not any(verdict.problem for verdict in replay(tmp_path / "t"))
+
+
+def test_a_plain_clang_has_no_decisions_to_trace(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="a policy that takes decisions"):
+        trace("mlgo/Inline-v0", "clang:-O1", corpus=str(corpus), output=tmp_path / "t")
+
+
+def test_decisions_of_a_policy_with_callee_features_are_reproduced(corpus: Path, tmp_path: Path) -> None:
+    assert trace("mlgo/Inline-v0", "inline-oz", corpus=str(corpus), output=tmp_path / "t")
     assert not any(verdict.problem for verdict in replay(tmp_path / "t"))
 
 
 def test_a_folder_with_something_in_it_is_refused(corpus: Path) -> None:
-    with pytest.raises(MlgoError, match="empty folder"):
+    with pytest.raises(MlgoError, match="expected an empty folder"):
         trace("mlgo/Inline-v0", "default", corpus=str(corpus), output=corpus)
 
 
 def test_a_folder_without_a_trace_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MlgoError, match="holds no trace"):
+    with pytest.raises(MlgoError, match="expected results in"):
         replay(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../outside", "a/../../b"])
-def test_names_that_lead_out_of_the_folder_are_refused(name: str) -> None:
-    with pytest.raises(MlgoError, match="stays in the trace's folder"):
-        log_name(name)
+def test_names_that_lead_out_of_the_folder_are_refused(name: str, calls: Path) -> None:
+    with pytest.raises(MlgoError, match="without a leading slash"):
+        log_names(name, InlineEnv(corpus=str(calls)).task)

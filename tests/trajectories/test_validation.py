@@ -1,4 +1,4 @@
-"""Results of an evaluation come out again, without the policies."""
+"""Results of an evaluation are reproduced without the policies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import evaluate
-from mlgo_gym.evaluation.actions import LARGEST, pack_actions, unpack_actions
+from mlgo_gym.evaluation.actions import MAX_BYTES, pack_actions, unpack_actions
 from mlgo_gym.trajectories import validate
 
 PLAIN = "clang:-mllvm,-inline-threshold=0"
@@ -34,7 +34,7 @@ def edit(folder: Path, change: Any) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_every_result_comes_out_again(results: Path, corpus: Path) -> None:
+def test_every_result_is_reproduced(results: Path, corpus: Path) -> None:
     verdicts = validate(results, corpus=str(corpus))
     assert {(verdict.policy, verdict.module) for verdict in verdicts} >= {
         (policy, module) for policy in ("random", PLAIN, "never") for module in ("calls", "more/calls")
@@ -42,10 +42,10 @@ def test_every_result_comes_out_again(results: Path, corpus: Path) -> None:
     assert [verdict for verdict in verdicts if verdict.problem] == []
 
 
-def test_a_wrong_size_is_seen(results: Path, corpus: Path) -> None:
+def test_a_wrong_size_is_a_problem(results: Path, corpus: Path) -> None:
     def change(line: Any) -> None:
         if line["module"] == "calls":
-            line["measures"]["text_size"][0] -= 8
+            line["metrics"]["text"][0] -= 8
 
     edit(results, change)
     problems = {
@@ -54,11 +54,11 @@ def test_a_wrong_size_is_seen(results: Path, corpus: Path) -> None:
     assert problems == {(policy, "calls") for policy in ("random", PLAIN, "never")}
 
 
-def test_results_without_actions_are_not_taken_for_valid(results: Path, corpus: Path) -> None:
+def test_results_without_actions_are_not_valid(results: Path, corpus: Path) -> None:
     edit(results, lambda line: line.pop("actions"))
     problems = [verdict for verdict in validate(results, corpus=str(corpus)) if verdict.problem]
     assert {verdict.policy for verdict in problems} == {"random", "never"}
-    assert all("were not recorded" in verdict.problem for verdict in problems)
+    assert all("expected recorded actions" in verdict.problem for verdict in problems)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_packed_actions_are_the_same_actions(space: gym.Space[Any], actions: lis
 
 
 def test_actions_that_would_fill_the_memory_are_refused() -> None:
-    bomb = base64.b64encode(zlib.compress(bytes(LARGEST + 2))).decode()
+    bomb = base64.b64encode(zlib.compress(bytes(MAX_BYTES + 2))).decode()
     assert len(bomb) < 100_000
-    with pytest.raises(MlgoError, match="unpack to more than 67,108,864 bytes"):
+    with pytest.raises(MlgoError, match="more than 67,108,864 bytes"):
         unpack_actions(bomb, gym.spaces.Discrete(2))
 
 

@@ -1,4 +1,4 @@
-"""Vector environments, ours and Gymnasium's, and who plays them."""
+"""Steps vector environments, ours and Gymnasium's."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from tests.traces import ends_within
 INLINE = "mlgo/Inline-v0"
 EVICT = "mlgo/RegAllocEvict-v0"
 
-Played = tuple[Any, ...]
+Stepped = tuple[Any, ...]
 
 
 def make(name: str, corpus: str, num_envs: int = 3, **options: Any) -> CompilerVectorEnv:
-    """Return our vector environment as a user makes it."""
+    """Return our vector environment."""
     return as_vector(gym.make_vec(name, num_envs=num_envs, corpus=corpus, **options))
 
 
 def make_sync(
     name: str, corpus: str, num_envs: int = 3, mode: AutoresetMode = AutoresetMode.NEXT_STEP, **options: Any
 ) -> SyncVectorEnv:
-    """Return Gymnasium's own vector environment around single environments."""
+    """Return Gymnasium's vector environment of single environments."""
     return SyncVectorEnv([lambda: gym.make(name, corpus=corpus, **options)] * num_envs, autoreset_mode=mode)
 
 
-def play(envs: gym.vector.VectorEnv[Any, Any, Any], steps: int, seed: int = 3) -> Iterator[Played]:
-    """Play, and yield what `reset()` and each `step()` return; half the actions are clang's own, half are random.
+def play(envs: gym.vector.VectorEnv[Any, Any, Any], steps: int, seed: int = 3) -> Iterator[Stepped]:
+    """Yield the results of `reset()` and of each `step()`; half of the actions are default actions, half are random.
 
-    Environments that must be reset by hand are reset.
+    With DISABLED autoreset, finished environments are reset.
     """
     envs.action_space.seed(seed)
     observations, info = envs.reset(seed=seed)
@@ -48,15 +48,15 @@ def play(envs: gym.vector.VectorEnv[Any, Any, Any], steps: int, seed: int = 3) -
             yield observations, info
         actions = envs.action_space.sample()
         if step % 2 and "default_action" in info:
-            known = info["_default_action"]
-            actions[known] = info["default_action"][known]
+            present = info["_default_action"]
+            actions[present] = info["default_action"][present]
         observations, rewards, terminations, truncations, info = envs.step(actions)
         over = terminations | truncations
         yield observations, rewards, terminations, truncations, info
 
 
-def assert_equal(ours: Played, theirs: Played) -> None:
-    """Compare what two vector environments returned, but for what only ours gives."""
+def assert_equal(ours: Stepped, theirs: Stepped) -> None:
+    """Compare the results of both, without the keys that only ours has."""
     *values, info = ours
     *expected, expected_info = theirs
     assert data_equivalence(tuple(values), tuple(expected), exact=True)

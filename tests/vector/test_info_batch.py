@@ -1,4 +1,4 @@
-"""Batched infos are those that Gymnasium makes."""
+"""Batched infos equal Gymnasium's."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_any_mixture_is_batched_as_gymnasium_does(infos: dict[int, dict[str, Any
 
 
 @pytest.mark.parametrize("kind", [kind for kind in VALUES if ", then " not in kind])
-def test_what_was_batched_can_be_taken_apart(kind: str) -> None:
+def test_unbatching_reverses_batching(kind: str) -> None:
     infos = [{"key": value, "common": 1} for value in VALUES[kind]]
     assert data_equivalence(plain(unbatch_infos(batch_infos(dict(enumerate(infos)), 3), 3)), plain(infos))
 
@@ -105,7 +105,7 @@ def test_values_that_do_not_fit_together_are_objects(values: list[Any]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value without the difference between Python's and NumPy's numbers."""
+    """Return a value with NumPy's numbers and arrays as Python's."""
     if isinstance(value, dict):
         return {key: plain(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -113,10 +113,10 @@ def plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
-def test_what_comes_without_saying_who_has_it_everybody_has() -> None:
+def test_a_key_without_presence_belongs_to_all() -> None:
     assert unbatch_infos({"env_id": np.array([4, 7])}, 2) == [{"env_id": 4}, {"env_id": 7}]
 
 
-def test_only_those_that_have_it_get_it() -> None:
+def test_a_key_is_returned_only_where_it_is_present() -> None:
     infos: dict[int, dict[str, Any]] = {0: {"final_info": {"module": "calls"}}, 2: {"skipped": {"a": "crash"}}}
     assert unbatch_infos(batch_infos(infos, 3), 3) == [infos[0], {}, infos[2]]

@@ -1,4 +1,4 @@
-"""One environment of a vector environment, on its own."""
+"""One environment of a vector environment, alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MakeSubEnv = Callable[..., SubEnvironment]
 
 @pytest.fixture
 def make_sub_env(varied: str) -> Iterator[MakeSubEnv]:
-    """Return a function that makes a sub_env."""
+    """Return a function that makes a sub-environment."""
     sub_envs: list[SubEnvironment] = []
 
     def make(prefetch: int = 0, mode: AutoresetMode = AutoresetMode.DISABLED, **options: Any) -> SubEnvironment:
@@ -51,7 +51,7 @@ def wait(sub_env: SubEnvironment) -> None:
 
 
 def play(sub_env: SubEnvironment, action: Any = 1) -> int:
-    """Play an episode to its end; return the number of decisions."""
+    """Step to the end of an episode; return the number of decisions."""
     decisions = 0
     while not sub_env.over:
         sub_env.act(sub_env.encode(action))
@@ -65,17 +65,17 @@ def begin(sub_env: SubEnvironment, name: str | None = None) -> None:
     wait(sub_env)
 
 
-def test_it_goes_from_decision_to_decision_to_the_end(make_sub_env: MakeSubEnv) -> None:
+def test_it_steps_from_decision_to_decision_to_the_end(make_sub_env: MakeSubEnv) -> None:
     sub_env = make_sub_env()
     begin(sub_env, "calls")
     assert not sub_env.over
     assert sub_env.decision is not None
     assert play(sub_env) == 9
     assert sub_env.decision is None
-    assert sub_env.ending is not None
-    assert not sub_env.ending.truncated
-    assert sub_env.ending.info["decisions"] == 9
-    assert sub_env.ending.info["module"] == "calls"
+    assert sub_env.outcome is not None
+    assert not sub_env.outcome.truncated
+    assert sub_env.outcome.info["decisions"] == 9
+    assert sub_env.outcome.info["module"] == "calls"
 
 
 def test_nothing_is_ready_while_clang_computes(make_sub_env: MakeSubEnv) -> None:
@@ -86,16 +86,16 @@ def test_nothing_is_ready_while_clang_computes(make_sub_env: MakeSubEnv) -> None
     wait(sub_env)
     assert sub_env.ready
     assert sub_env.decision is not None
-    assert sub_env.decision.number == 1
+    assert sub_env.decision.site.index == 1
 
 
 def test_an_action_needs_a_decision(make_sub_env: MakeSubEnv) -> None:
     sub_env = make_sub_env()
-    with pytest.raises(ActionError, match="environment 7 has no decision that waits"):
+    with pytest.raises(ActionError, match=r"environment 7: expected a pending decision"):
         sub_env.encode(1)
     begin(sub_env)
     play(sub_env)
-    with pytest.raises(ActionError, match="environment 7 has no decision that waits"):
+    with pytest.raises(ActionError, match=r"environment 7: expected a pending decision"):
         sub_env.encode(1)
 
 
@@ -107,24 +107,24 @@ def test_with_next_step_any_action_begins_the_next_episode(make_sub_env: MakeSub
     assert answer is None
     sub_env.act(answer)
     wait(sub_env)
-    assert sub_env.ending is None
+    assert sub_env.outcome is None
     assert sub_env.decision is not None
 
 
-def test_with_same_step_the_next_episode_begins_before_the_end_is_told(make_sub_env: MakeSubEnv) -> None:
+def test_with_same_step_the_next_episode_begins_before_the_end_is_returned(make_sub_env: MakeSubEnv) -> None:
     sub_env = make_sub_env(mode=AutoresetMode.SAME_STEP, max_decisions=1)
     begin(sub_env, "calls")
     sub_env.act(sub_env.encode(1))
     wait(sub_env)
     assert sub_env.decision is not None
-    delivery = sub_env.delivery()
-    assert delivery.terminated
-    assert delivery.info["final_info"]["decisions"] == 1
-    assert delivery.info["decision"] == 0
-    assert not sub_env.delivery().terminated
+    result = sub_env.step_result()
+    assert result.terminated
+    assert result.info["final_info"]["decisions"] == 1
+    assert result.info["decision_index"] == 0
+    assert not sub_env.step_result().terminated
 
 
-def test_an_illegal_action_becomes_clangs_own(make_sub_env: MakeSubEnv) -> None:
+def test_the_default_action_replaces_an_illegal_one(make_sub_env: MakeSubEnv) -> None:
     sub_env = make_sub_env()
     begin(sub_env, "calls")
     legal = sub_env.encode(1)
@@ -133,15 +133,15 @@ def test_an_illegal_action_becomes_clangs_own(make_sub_env: MakeSubEnv) -> None:
     assert sub_env.encode(9) == (1, legal.advice, True)
 
 
-def test_a_strict_one_refuses_an_illegal_action_and_goes_on_waiting(make_sub_env: MakeSubEnv) -> None:
+def test_with_strict_an_illegal_action_raises_and_the_decision_stays_pending(make_sub_env: MakeSubEnv) -> None:
     sub_env = make_sub_env(strict=True)
     begin(sub_env, "calls")
-    with pytest.raises(ActionError, match="environment 7: action 9 is not legal at this decision"):
+    with pytest.raises(ActionError, match=r"environment 7: expected a legal action among .*, got 9"):
         sub_env.encode(9)
     assert play(sub_env) == 9
 
 
-def test_the_actions_are_known_until_the_next_episode(make_sub_env: MakeSubEnv) -> None:
+def test_the_actions_are_kept_until_the_next_episode(make_sub_env: MakeSubEnv) -> None:
     sub_env = make_sub_env()
     begin(sub_env, "calls")
     assert sub_env.stepper is not None
@@ -154,16 +154,16 @@ def test_the_actions_are_known_until_the_next_episode(make_sub_env: MakeSubEnv) 
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
-def test_as_many_episodes_as_wanted_run_early(make_sub_env: MakeSubEnv, prefetch: int) -> None:
-    before = len(children())
+def test_prefetch_is_the_number_of_early_episodes(make_sub_env: MakeSubEnv, prefetch: int) -> None:
+    before = children()
     sub_env = make_sub_env(prefetch)
     for _ in range(3):
         begin(sub_env)
-        assert len(children()) - before == 1 + prefetch
+        assert len(children() - before) == 1 + prefetch
         play(sub_env)
 
 
-def test_episodes_that_began_early_are_the_ones_that_come_without(make_sub_env: MakeSubEnv) -> None:
+def test_prefetched_episodes_equal_those_without_prefetching(make_sub_env: MakeSubEnv) -> None:
     def modules(sub_env: SubEnvironment) -> list[str]:
         sub_env.seed(5)
         found = []
@@ -178,7 +178,7 @@ def test_episodes_that_began_early_are_the_ones_that_come_without(make_sub_env: 
     assert modules(make_sub_env(3)) == plain
 
 
-def test_another_seed_drops_the_episodes_that_began_early(make_sub_env: MakeSubEnv) -> None:
+def test_another_seed_drops_the_prefetched_episodes(make_sub_env: MakeSubEnv) -> None:
     others = children()
     sub_env = make_sub_env(2)
     begin(sub_env)
@@ -188,7 +188,7 @@ def test_another_seed_drops_the_episodes_that_began_early(make_sub_env: MakeSubE
     assert not early & children()
 
 
-def test_a_module_without_decisions_is_its_error(make_sub_env: MakeSubEnv) -> None:
+def test_a_module_without_decisions_is_an_error(make_sub_env: MakeSubEnv) -> None:
     sub_env = make_sub_env()
     begin(sub_env, "leaf")
     assert sub_env.over
@@ -197,7 +197,7 @@ def test_a_module_without_decisions_is_its_error(make_sub_env: MakeSubEnv) -> No
     assert sub_env.take_error() is None
 
 
-def test_a_new_beginning_ends_the_compile_before(make_sub_env: MakeSubEnv) -> None:
+def test_a_new_episode_ends_the_compile_of_the_last(make_sub_env: MakeSubEnv) -> None:
     before = children()
     sub_env = make_sub_env()
     begin(sub_env)
@@ -218,6 +218,6 @@ def test_seeds_are_spread_over_sub_environments(seed: Any, expected: list[int | 
     assert {type(each) for each in spread} <= {int, type(None)}
 
 
-def test_a_list_of_another_length_is_no_list_of_seeds() -> None:
-    with pytest.raises(MlgoError, match="3 seeds were expected, one per environment; found 4"):
+def test_a_list_of_seeds_of_another_length_is_an_error() -> None:
+    with pytest.raises(MlgoError, match="expected 3 seeds, one per environment, got 4"):
         spread_seeds([1, 2, 3, 4], 3)

@@ -1,7 +1,9 @@
-"""What a vector environment shows is what Gymnasium's own shows around single environments, step for step."""
+"""A vector environment equals Gymnasium's `SyncVectorEnv` of single environments, step by step."""
 
 from __future__ import annotations
 
+from itertools import product
+from operator import itemgetter
 from typing import Any
 
 import gymnasium as gym
@@ -10,63 +12,56 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 import mlgo_gym
+from tests.sampling import one_of_each
 from tests.vector.stepping import EVICT, INLINE, assert_equal, make, make_sync, play, row_info
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 MODES = list(AutoresetMode)
 
-EVERY_MODE = [
-    pytest.param(
-        name,
-        mode,
-        id=f"{name}-{mode.name}",
-        # Each environment in one mode, and each mode with one environment; all of them in CI.
-        marks=() if name == INLINE or mode is AutoresetMode.NEXT_STEP else pytest.mark.slow,
-    )
-    for name in mlgo_gym.ENVIRONMENTS
-    for mode in MODES
-]
+EVERY_MODE = one_of_each(
+    product(mlgo_gym.ENVIRONMENTS, MODES), itemgetter(0), itemgetter(1), name=lambda case: f"{case[0]}-{case[1].name}"
+)
 
 
 def assert_same(name: str, corpus: str, mode: AutoresetMode, steps: int, prefetch: int = 1, **options: Any) -> int:
-    """Compare both, step for step; return how many episodes ended."""
+    """Compare both, step by step; return the number of finished episodes."""
     ours = make(name, corpus, autoreset_mode=mode, prefetch=prefetch, **options)
     theirs = make_sync(name, corpus, mode=mode, **options)
-    ended = 0
+    finished = 0
     try:
-        for played, expected in zip(play(ours, steps), play(theirs, steps), strict=True):
-            assert_equal(played, expected)
-            ended += int(played[2].sum()) if len(played) == 5 else 0
+        for actual, expected in zip(play(ours, steps), play(theirs, steps), strict=True):
+            assert_equal(actual, expected)
+            finished += int(actual[2].sum()) if len(actual) == 5 else 0
             assert ours.render() == theirs.render()
     finally:
         ours.close()
         theirs.close()
-    return ended
+    return finished
 
 
 @pytest.mark.parametrize(("name", "mode"), EVERY_MODE)
-def test_it_is_gymnasiums_around_the_single_environment(name: str, mode: AutoresetMode, varied: str) -> None:
+def test_it_equals_gymnasiums_vector_environment(name: str, mode: AutoresetMode, varied: str) -> None:
     assert assert_same(name, varied, mode, 24, max_decisions=4, render_mode="ansi") >= 6
 
 
 @pytest.mark.parametrize("name", [INLINE, EVICT])
-def test_the_raw_tensors_are_gymnasiums_too(name: str, varied: str) -> None:
+def test_dict_observations_equal_gymnasiums_too(name: str, varied: str) -> None:
     assert assert_same(name, varied, AutoresetMode.SAME_STEP, 12, max_decisions=4, observation="dict")
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
-def test_episodes_of_functions_are_gymnasiums_too(mode: AutoresetMode, varied: str) -> None:
+@pytest.mark.parametrize("mode", one_of_each(MODES, type, name=lambda mode: mode.name))
+def test_episodes_of_functions_equal_gymnasiums_too(mode: AutoresetMode, varied: str) -> None:
     assert assert_same(EVICT, varied, mode, 16, max_decisions=3, scope="function") >= 6
 
 
-@pytest.mark.parametrize("prefetch", [0, 2, 5])
-def test_starting_episodes_early_changes_nothing(prefetch: int, varied: str) -> None:
+@pytest.mark.parametrize("prefetch", [0, 2, pytest.param(5, marks=pytest.mark.slow)])
+def test_prefetching_changes_nothing(prefetch: int, varied: str) -> None:
     assert assert_same(INLINE, varied, AutoresetMode.NEXT_STEP, 30, prefetch, max_decisions=3) >= 9
 
 
-@pytest.mark.parametrize("prefetch", [1, 3])
-def test_modules_that_fail_or_are_empty_change_nothing_for_episodes_started_early(
+@pytest.mark.parametrize("prefetch", [pytest.param(1, marks=pytest.mark.slow), 3])
+def test_prefetching_with_failing_and_empty_modules_changes_nothing(
     prefetch: int, varied: str, broken: Any, tmp_path: Any, own_cache: Any
 ) -> None:
     for number in range(3):
@@ -78,7 +73,7 @@ def test_modules_that_fail_or_are_empty_change_nothing_for_episodes_started_earl
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_a_named_module_between_sampled_ones_takes_its_share_of_chance(prefetch: int, varied: str) -> None:
+def test_a_named_module_advances_the_random_generator_alike(prefetch: int, varied: str) -> None:
     options: dict[str, Any] = {"scope": "function", "max_decisions": 1}
     ours, theirs = make(EVICT, varied, prefetch=prefetch, **options), make_sync(EVICT, varied, **options)
     try:
@@ -103,7 +98,7 @@ def test_seeds_are_spread_as_gymnasium_does(seed: int | list[int | None] | None,
 
 
 @pytest.mark.parametrize("mode", MODES[:2], ids=lambda mode: mode.name)
-def test_in_whatever_order_they_come_each_environment_is_the_single_one(mode: AutoresetMode, varied: str) -> None:
+def test_asynchronous_steps_equal_those_of_single_environments(mode: AutoresetMode, varied: str) -> None:
     envs = make(INLINE, varied, 4, batch_size=2, autoreset_mode=mode, max_decisions=4)
     steps: dict[int, list[Any]] = {number: [] for number in range(4)}
     envs.async_reset(seed=7)

@@ -1,4 +1,4 @@
-"""Which of many compilers have something to say."""
+"""Waiting for many sessions."""
 
 from __future__ import annotations
 
@@ -26,52 +26,52 @@ def wakeups() -> Iterator[Wakeups]:
     made.close()
 
 
-def next_question(wakeups: Wakeups, number: int, session: Session) -> None:
-    """Wait until a session has asked, by its wakeups alone."""
+def next_decision(wakeups: Wakeups, number: int, session: Session) -> None:
+    """Wait for the next decision of a session."""
     while session.poll() is None:
         assert wakeups.wait(LONG, {number}) == {number}
 
 
-def silence(wakeups: Wakeups, wanted: set[int]) -> bool:
-    """Return whether nothing is heard for a brief time, once all that is unwanted has been heard."""
+def is_silent(wakeups: Wakeups, numbers: set[int]) -> bool:
+    """Return whether no session wakes for a short time, once those of other numbers are muted."""
     for _ in range(20):
         start = time.monotonic()
-        if wakeups.wait(BRIEF, wanted):
+        if wakeups.wait(BRIEF, numbers):
             return False
         if time.monotonic() - start >= BRIEF:
             return True
     return False
 
 
-def test_nothing_is_heard_of_a_clang_that_is_silent(wakeups: Wakeups) -> None:
+def test_a_silent_clang_does_not_wake(wakeups: Wakeups) -> None:
     with Session(fake_clang("silent"), [INLINING]) as session:
         wakeups.watch(0, session)
-        assert silence(wakeups, {0})
+        assert is_silent(wakeups, {0})
 
 
 def test_each_session_wakes_with_its_own_number(wakeups: Wakeups) -> None:
     with Session(fake_clang("ask:1"), [INLINING]) as asking, Session(fake_clang("silent"), [INLINING]) as silent:
         wakeups.watch(5, asking)
         wakeups.watch(6, silent)
-        next_question(wakeups, 5, asking)
+        next_decision(wakeups, 5, asking)
         asking.advise(bytes(8))
         while not asking.exited:
             assert wakeups.wait(LONG, {5, 6}) == {5}
             asking.poll()
 
 
-def test_what_is_said_to_nobody_wakes_nobody_until_somebody_listens(wakeups: Wakeups) -> None:
+def test_output_of_a_muted_session_wakes_only_after_it_is_watched_again(wakeups: Wakeups) -> None:
     with Session(fake_clang("flood"), [INLINING]) as session:
         wakeups.watch(0, session)
-        next_question(wakeups, 0, session)
-        assert silence(wakeups, set())
+        next_decision(wakeups, 0, session)
+        assert is_silent(wakeups, set())
         wakeups.watch(0, session)
         assert wakeups.wait(LONG, {0}) == {0}
 
 
-def test_a_session_takes_the_place_of_the_last_whose_descriptors_it_may_have(wakeups: Wakeups) -> None:
+def test_a_session_may_reuse_the_descriptors_of_the_last(wakeups: Wakeups) -> None:
     for _ in range(3):
         with Session(fake_clang("flood"), [INLINING]) as session:
             wakeups.watch(0, session)
-            next_question(wakeups, 0, session)
-            assert silence(wakeups, set())
+            next_decision(wakeups, 0, session)
+            assert is_silent(wakeups, set())

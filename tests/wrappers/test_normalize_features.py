@@ -4,33 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-import mlgo_gym
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.observation_samples import record_observations
 from mlgo_gym.wrappers import Normalization, NormalizeFeatures, fit_normalization, vector
 
-assert mlgo_gym.ENVIRONMENTS
-
 
 @pytest.fixture
-def env(corpus: Path) -> Iterator[gym.Env]:
+def env(corpus: Path) -> Iterator[gym.Env[Any, Any]]:
     env = gym.make("mlgo/Inline-v0", corpus=str(corpus))
     yield env
     env.close()
 
 
 @pytest.fixture
-def normalization(env: gym.Env) -> Normalization:
+def normalization(env: gym.Env[Any, Any]) -> Normalization:
     return fit_normalization(env, observations=30, seed=1)
 
 
-def test_what_is_recorded_are_the_observations_of_episodes(env: gym.Env) -> None:
+def test_what_is_recorded_are_the_observations_of_episodes(env: gym.Env[Any, Any]) -> None:
     rows = record_observations(env, observations=12, per_episode=5, seed=3)
     first, _ = env.unwrapped.reset(seed=3)
     assert np.array_equal(rows[0], first)
@@ -38,12 +36,12 @@ def test_what_is_recorded_are_the_observations_of_episodes(env: gym.Env) -> None
     assert len({row.tobytes() for row in rows[:5]}) > 1
 
 
-def test_fitting_depends_on_the_seed_alone(env: gym.Env, normalization: Normalization) -> None:
+def test_fitting_depends_on_the_seed_alone(env: gym.Env[Any, Any], normalization: Normalization) -> None:
     assert fit_normalization(env, observations=30, seed=1).to_json() == normalization.to_json()
 
 
 def test_the_wrapped_environment_shows_normalized_observations(
-    env: gym.Env,
+    env: gym.Env[Any, Any],
     normalization: Normalization,
 ) -> None:
     raw, _ = env.reset(options={"module": "calls"})
@@ -57,14 +55,14 @@ def test_the_wrapped_environment_shows_normalized_observations(
 
 @pytest.mark.filterwarnings("ignore:.*different from the unwrapped version:UserWarning")
 def test_the_wrapped_environment_passes_gymnasiums_check(
-    env: gym.Env,
+    env: gym.Env[Any, Any],
     normalization: Normalization,
 ) -> None:
     check_env(NormalizeFeatures(env.unwrapped, normalization), skip_render_check=True)
 
 
 def test_it_is_made_from_a_file_and_from_a_specification(
-    env: gym.Env,
+    env: gym.Env[Any, Any],
     normalization: Normalization,
     tmp_path: Path,
 ) -> None:
@@ -79,7 +77,7 @@ def test_it_is_made_from_a_file_and_from_a_specification(
 
 
 def test_features_that_it_does_not_know_are_left_out(
-    env: gym.Env,
+    env: gym.Env[Any, Any],
     normalization: Normalization,
 ) -> None:
     few = normalization.select(["threshold", "callee_users"])
@@ -91,9 +89,9 @@ def test_features_that_it_does_not_know_are_left_out(
     assert np.array_equal(observation, few(raw[[names.index("threshold"), names.index("callee_users")]]))
 
 
-def test_features_that_are_not_there_are_listed(env: gym.Env) -> None:
+def test_features_that_are_not_there_are_listed(env: gym.Env[Any, Any]) -> None:
     wrong = Normalization.fit(np.zeros((2, 2)), ["callee_users", "magic"])
-    with pytest.raises(MlgoError, match="wants 1 features that are not there: magic"):
+    with pytest.raises(MlgoError, match="needs 1 features that are missing: magic"):
         NormalizeFeatures(env, wrong)
 
 
@@ -115,7 +113,9 @@ def test_the_mask_of_a_masked_environment_stays() -> None:
         assert np.abs(observation["observations"]).max() <= 5
 
 
-def test_the_vector_environment_shows_the_same(env: gym.Env, normalization: Normalization, corpus: Path) -> None:
+def test_the_vector_environment_shows_the_same(
+    env: gym.Env[Any, Any], normalization: Normalization, corpus: Path
+) -> None:
     single = NormalizeFeatures(env, normalization)
     inner = gym.make_vec("mlgo/Inline-v0", num_envs=2, corpus=str(corpus), autoreset_mode="SameStep")
     many = vector.NormalizeFeatures(inner, normalization)

@@ -1,7 +1,7 @@
 // An inlining policy inside clang, opt and lld: the policy @NAME@, written by `mlgo-gym export plugin`.
 //
-// LLVM asks a PluginInlineAdvisorAnalysis for the inline advisor before it looks at any other mode. This one is LLVM's own
-// MLInlineAdvisor, which computes the features, with a model runner of our own, which decides.
+// LLVM takes the inline advisor of a PluginInlineAdvisorAnalysis before that of any other mode. This advisor is LLVM's
+// MLInlineAdvisor, which computes the features, with a model runner that evaluates the policy.
 
 #include <math.h>
 
@@ -25,7 +25,7 @@
 #include "llvm/Passes/PassPlugin.h"
 #endif
 
-static_assert(LLVM_VERSION_MAJOR == @MAJOR@, "this plugin was written for LLVM @MAJOR@: export it anew");
+static_assert(LLVM_VERSION_MAJOR == @MAJOR@, "expected LLVM @MAJOR@; export the plugin for this LLVM");
 
 // ---- the policy: its features, and its weights ----------------------------------------------------------------------
 @POLICY@
@@ -35,8 +35,8 @@ using namespace llvm;
 
 namespace {
 
-// Where LLVM @MAJOR@ keeps each feature of the policy, or the complement of where it is among the runner's own.
-constexpr int Positions[] = {@POSITIONS@};
+// Index of each feature of the policy among LLVM @MAJOR@'s, or the complement of its index in `Own`.
+constexpr int Indices[] = {@INDICES@};
 constexpr size_t Count = @COUNT@;
 
 class PolicyRunner : public MLModelRunner {
@@ -47,14 +47,14 @@ public:
       setUpBufferForTensor(I, Features[I], nullptr);
   }
 
-  // What is no feature of that advisor: first of all clang's own decision.
+  // Features that the advisor does not compute; the first is clang's own decision.
   float Own[@OWN@] = {};
 
 protected:
   void *evaluateUntyped() override {
     float Values[Count + 1] = {};
     for (size_t I = 0; I < Count; ++I)
-      Values[I] = Positions[I] < 0 ? Own[~Positions[I]] : static_cast<float>(*getTensor<int64_t>(Positions[I]));
+      Values[I] = Indices[I] < 0 ? Own[~Indices[I]] : static_cast<float>(*getTensor<int64_t>(Indices[I]));
     Decision = mlgo_yes(Values);
     return &Decision;
   }
@@ -62,8 +62,8 @@ protected:
   int64_t Decision = 0;
 };
 
-// What getDefaultInlineAdvice of llvm/lib/Analysis/InlineAdvisor.cpp does, which no library exports.
-bool decidesClang(CallBase &Call, FunctionAnalysisManager &FAM, const InlineParams &Params) {
+// The same as getDefaultInlineAdvice of llvm/lib/Analysis/InlineAdvisor.cpp, which no library exports.
+bool defaultDecision(CallBase &Call, FunctionAnalysisManager &FAM, const InlineParams &Params) {
   Function &Caller = *Call.getCaller();
   Function &Callee = *Call.getCalledFunction();
   auto &Remarks = FAM.getResult<OptimizationRemarkEmitterAnalysis>(Caller);
@@ -102,20 +102,20 @@ public:
 
 protected:
   std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &Call, OptimizationRemarkEmitter &Remarks) override {
-    if (@WANTS_DEFAULT@)
+    if (@USES_DEFAULT@)
       static_cast<Runner &>(*ModelRunner).Own[0] = GetDefaultAdvice(Call);
     return MLInlineAdvisor::getAdviceFromModel(Call, Remarks);
   }
 };
 
 } // namespace
-@CALLS@
+@CALLEES@
 namespace {
 
-// A factory is given no manager of module analyses. Each thread of a ThinLTO link has one of its own.
+// A factory does not receive the manager of module analyses. Each thread of a ThinLTO link has its own manager.
 thread_local ModuleAnalysisManager *Manager = nullptr;
 
-// A policy for size is for what is compiled for size: of -O2, or of an LTO link of such modules, clang decides itself.
+// The policy decides in modules that are mostly compiled for size. In others, as at -O2, clang decides.
 bool isForSize(const Module &M) {
   size_t Small = 0, All = 0;
   for (const Function &F : M)
@@ -129,7 +129,7 @@ bool isForSize(const Module &M) {
 InlineAdvisor *makeAdvisor(Module &M, FunctionAnalysisManager &FAM, InlineParams Params, InlineContext Context) {
   if (!Manager || !isForSize(M))
     return new DefaultInlineAdvisor(M, FAM, Params, Context);
-  return new @ADVISOR@(M, *Manager, [&FAM, Params](CallBase &Call) { return decidesClang(Call, FAM, Params); });
+  return new @ADVISOR@(M, *Manager, [&FAM, Params](CallBase &Call) { return defaultDecision(Call, FAM, Params); });
 }
 
 } // namespace

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string>
 
-// A product and a sum in one rounding are another number: decisions are those of the policy only without that.
+// A fused multiply-add rounds once and gives another number, so the policy's decisions need separate operations.
 #if defined(__clang__)
 #pragma clang fp contract(off)
 #elif defined(__GNUC__)
@@ -29,8 +29,9 @@ namespace mlgo_policy {
 
 namespace llvm {
 
-// What ReleaseModeModelRunner (llvm/Analysis/ReleaseModeModelRunner.h) asks of a compiled model.
-class @CLASS@ {
+// The interface that ReleaseModeModelRunner (llvm/Analysis/ReleaseModeModelRunner.h) expects of a compiled model.
+// llvm/lib/Analysis/MLInlineAdvisor.cpp instantiates this class.
+class InlinerSizeModel {
 public:
   int LookupArgIndex(const std::string &Name) {
     static const char *const Names[] = {@FEATURES@};
@@ -45,7 +46,7 @@ public:
   void *arg_data(int Index) { return &Features[Index]; }
   void *result_data(int) { return &Decision; }
   void Run() {
-    @KNOW_DEFAULT@
+    @SET_DEFAULT@
     float Values[Count + 1] = {};
     for (int I = 0; I < Count; ++I)
       Values[I] = static_cast<float>(Features[I]);
@@ -55,7 +56,7 @@ public:
 private:
   static constexpr int Count = @COUNT@;
   int64_t Features[Count + 1] = {};
-  // Whether LLVM asked for the place of clang's own decision: then it fills it.
+  // Whether LLVM looked up clang's own decision; then LLVM sets it.
   bool DefaultGiven = false;
   int64_t Decision = 0;
 };

@@ -1,0 +1,256 @@
+"""Runs the Python blocks and the commands of README.md and of docs; prints each with its time.
+
+    python -m benchmarks.pages                # all pages, without a network
+    python -m benchmarks.pages README.md      # one page
+    python -m benchmarks.pages --network      # with the commands that download sources
+
+Commands are indented blocks and blocks of `sh`, `bash` or `console`. Each page runs in its own temporary folder, with
+inputs for its commands. The Python blocks of a page are one program. The steps use the Python that runs this program
+and the commands installed with it; so it tests an installation. `SMALLER` shortens long commands. Each command that is
+skipped is listed with a reason: see `ELSEWHERE`, `SKIPPED` and `NEEDED`. The exit status is 1 if a step fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+ELSEWHERE = {
+    "docs/how_to/many_machines.md": "needs a cluster; tests/scheduling runs on one with the RL libraries",
+    "docs/tutorials/first_episode.md": "tests/test_tutorials.py runs it",
+    "docs/tutorials/smaller_program.md": "needs the sources of yaml-cpp; benchmarks/tutorial.py runs it",
+    "docs/tutorials/train_and_compare.md": "trains for minutes; tests/test_library_examples.py runs its programs",
+}
+"""Reasons to skip a page, by its path."""
+
+SKIPPED = {
+    "installs packages": ("python -m pip install", "sudo apt-get install"),
+    "`.ci/run` runs it": ("make demo", "make test"),
+    "needs an RL library; tests/test_library_examples.py runs it": ("python examples/sb3_ppo.py",),
+    "needs the reader's own environment; tests/envs/test_new_decision_point.py makes one": (
+        "mlgo-gym doctor && mlgo-gym env mlgo/Toy-v0",
+        "mlgo-gym evaluate mlgo/Toy-v0",
+        "mlgo-gym docs && make check",
+    ),
+    "needs a crash of the compiler; tests/episode/test_reproducer.py runs it": ("mlgo-gym reproduce",),
+    "needs results of the whole benchmark; tests/cli/test_leaderboard.py runs it": ("mlgo-gym leaderboard",),
+    "measures the machine for minutes to hours": (
+        "python -m benchmarks.plugin",
+        "python -m benchmarks.reference",
+        "python -m benchmarks.vector_throughput",
+    ),
+    "takes hours": (
+        "make compatibility",
+        "mlgo-gym evaluate mlgo/Inline-v0 --split test --policy default,POLICY",
+        "mlgo-gym train policy --level Oz",
+    ),
+    "takes minutes; tests/cli/test_explain.py runs it": ("mlgo-gym importance",),
+    "takes minutes; tests/cli/test_deploy_commands.py runs it": ("mlgo-gym export llvm-header",),
+    "needs the policy that takes hours": (
+        "mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd --split test --policy default,mlp:",
+    ),
+    "needs the extra `training`; tests/cli/test_train.py runs it": ("mlgo-gym train",),
+    "writes pages of the repository; tests/test_documentation.py checks them": ("make numbers",),
+    "needs a system root of aarch64": ("mlgo-clang --target=aarch64", "clang-22 --target=aarch64"),
+    "needs a build of LLVM with TensorFlow Lite or its headers": ("echo | clang ", "cmake … ", "clang -Oz -mllvm"),
+}
+"""Beginnings of the commands that are skipped, by reason."""
+
+NEEDED = {
+    r"\b(clang|clang\+\+|llvm-config|opt)-22\b|libmlgo_inline": ("clang-22", "llvm-config-22", "opt-22", "ld.lld-22"),
+    r"\bcmake\b": ("cmake",),
+    r"\bjq\b": ("jq",),
+    r" --link$": ("ld",),
+    r"\bexport tflite\b": ("import ai_edge_litert", "import flatbuffers"),
+    r"\bonnx\b": ("import onnx", "import onnxruntime"),
+}
+"""Programs and Python packages without which commands are skipped, by a pattern of the commands."""
+
+DATASETS = re.compile(r"(?<=--corpus )[\w@,]*\b(zstd|lz4|sentencepiece)\b[\w@,:]*|(?<=corpus=\")zstd(?=\")")
+"""Corpora whose sources are downloaded. Without a network `builtin` replaces them."""
+
+SMALLER = (
+    (r"^(mlgo-gym evaluate .*?)(?= \||$)", r"\1 --limit 1"),
+    (r"^mlgo-gym explain c/\w+", "mlgo-gym explain kernels/dct"),
+    (r"^(mlgo-gym label .*)", r"\1 --limit 1 --check 1"),
+    (r"--compiles \d+", "--compiles 3"),
+    (r"--mlgo-search=\d+", "--mlgo-search=2"),
+    (r"^(mlgo-gym search .*--corpus zstd .*)", r"\1 --module lib/common/pool.o"),
+    (r"^(mlgo-gym search .*--corpus builtin .*)", r"\1 --module kernels/dct"),
+)
+"""Patterns and replacements that shorten commands."""
+
+INPUTS = {
+    "docs/explanation/exactness.md": "mlgo-gym trace mlgo/Inline-v0 --limit 1 --output runs/trace",
+    "docs/explanation/statistics.md": "mlgo-gym evaluate mlgo/Inline-v0 --policy default --limit 1 --output BEFORE && "
+    "cp -r BEFORE AFTER && cp -r BEFORE RESULTS",
+    "docs/how_to/evaluate.md": "mlgo-gym evaluate mlgo/Inline-v0 --split test --policy default --limit 1 "
+    "--output runs/fast",
+    "docs/how_to/other_compilers.md": "! command -v clang-22 || clang-22 -Oz -emit-llvm -c source.c -o source.bc",
+    "docs/results/bundled_policies.md": "mlgo-gym corpus record --output MINE -- make",
+}
+"""Commands that make the inputs of a page, by its path."""
+
+MAKEFILE = """\
+.PHONY: all clean
+all:
+\t$(CC) $(CFLAGS) -Oz -c hello.c -o hello.o
+\tif command -v ld; then $(CC) hello.o -o hello; fi
+clean:
+\trm -f hello hello.o
+"""
+"""Always compiles: pages build several times, and a recording needs a compile."""
+
+SOURCE = (
+    "static int twice(int x) { return 2 * x; }\nint main(int x, char **names) { return twice(x) + twice(x + 1); }\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The Python of a page, or one of its commands.
+
+    Attributes:
+        text: the code or the command.
+        words: the command line that runs it; empty if it is skipped.
+        reason: the reason why it is skipped; empty if it runs.
+    """
+
+    text: str
+    words: tuple[str, ...]
+    reason: str = ""
+
+
+BLOCK = re.compile(
+    r"^```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^```$|(?<=\n\n)(?P<indented>(?: {4}[^\n]*\n)+)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def pages() -> list[str]:
+    """Return the paths of the pages whose commands run, relative to the repository."""
+    return ["README.md", *(path.relative_to(ROOT).as_posix() for path in pages_of_docs())]
+
+
+def pages_of_docs() -> list[Path]:
+    """Return the pages in docs, without the archive."""
+    archive = ROOT / "docs" / "archive"
+    return sorted(path for path in (ROOT / "docs").rglob("*.md") if archive not in path.parents)
+
+
+def commands(block: str) -> list[str]:
+    """Return the commands of a block, each on one line and without comments."""
+    lines = re.sub(r"\\\n\s*", "", block).splitlines()
+    found = (re.sub(r"(^|\s+)# .*", "", line).strip() for line in lines)
+    return [command for command in found if command]
+
+
+def steps(page: str, text: str, *, network: bool) -> list[Step]:
+    """Return the steps of a page in its order; its Python runs at the place of its last block of Python."""
+    found: list[Step] = []
+    python = ""
+    for block in BLOCK.finditer(text):
+        if block["language"] == "python":
+            python += block["code"]
+            found = [step for step in found if step.words[:1] != (sys.executable,)]
+            code = python if network else DATASETS.sub("builtin", python)
+            found.append(Step(python, (sys.executable, "-W", "error", "-c", code)))
+        elif block["indented"] or block["language"] in ("sh", "bash", "console"):
+            found += [_step(command, network=network) for command in commands(block["indented"] or block["code"])]
+    return [Step(step.text, (), ELSEWHERE[page]) for step in found] if page in ELSEWHERE else found
+
+
+def _step(command: str, *, network: bool) -> Step:
+    reasons = [reason for reason, starts in SKIPPED.items() if command.startswith(starts)]
+    for pattern, programs in NEEDED.items():
+        missing = [program for program in programs if not _is_installed(program)]
+        if missing and re.search(pattern, command):
+            reasons.append(f"needs {', '.join(name.removeprefix('import ') for name in missing)}")
+    line = command if network else DATASETS.sub("builtin", command)
+    for pattern, replacement in SMALLER:
+        line = re.sub(pattern, replacement, line)
+    return Step(command, (), reasons[0]) if reasons else Step(command, ("bash", "-c", line))
+
+
+def _is_installed(name: str) -> bool:
+    package = name.removeprefix("import ")
+    return (shutil.which(name) if package == name else importlib.util.find_spec(package)) is not None
+
+
+def prepare(page: str, folder: Path) -> str:
+    """Write the files that the commands of a page name; return the command that makes its other inputs."""
+    shutil.copy(ROOT / "examples" / "my_policy.py", folder)
+    shutil.copy(ROOT / "mlgo_gym/policies/networks/inline-oz-fast.safetensors", folder / "policy.safetensors")
+    (folder / "Makefile").write_text(MAKEFILE)
+    (folder / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.16)\nproject(hello C CXX)\n")
+    for name in ("hello.c", "source.c", "a.c"):
+        (folder / name).write_text(SOURCE)
+    (folder / "b.c").write_text("int b;\n")
+    return INPUTS.get(page, "")
+
+
+def run(page: str, *, network: bool) -> tuple[list[str], list[str]]:
+    """Run a page; return its report by line, and the outcome or the reason of each step."""
+    report, outcomes = [f"{page}:"], []
+    variables = {**os.environ, "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))}
+    found = steps(page, (ROOT / page).read_text(encoding="utf-8"), network=network)
+    with tempfile.TemporaryDirectory(prefix="mlgo-gym-page-") as temporary:
+        inputs = prepare(page, Path(temporary))
+        if inputs:
+            found.insert(0, Step(inputs, ("bash", "-c", inputs)))
+        for step in found:
+            title = f"{step.text.splitlines()[0]} …" if "\n" in step.text else step.text
+            outcomes.append(step.reason or "ran")
+            if not step.words:
+                report.append(f"  skipped  {title}\n           ({step.reason})")
+                continue
+            start = time.perf_counter()
+            done = subprocess.run(
+                step.words,
+                cwd=temporary,
+                env=variables,
+                capture_output=True,
+                text=True,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+            outcomes[-1] = "failed" if done.returncode else "ran"
+            report.append(f"  {outcomes[-1]:8} {title}  ({time.perf_counter() - start:.1f} s)")
+            if done.returncode:
+                report.append(f"{' '.join(step.words)}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    return report if found else [], outcomes
+
+
+def main() -> None:
+    """Run the pages, and print each step and the number of steps by outcome."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help="Pages, relative to the repository. Default: all.")
+    parser.add_argument("--network", action="store_true", help="also run steps that download sources")
+    options = parser.parse_args()
+    outcomes: collections.Counter[str] = collections.Counter()
+    with ThreadPoolExecutor(2) as pool:
+        for report, each in pool.map(partial(run, network=options.network), options.pages or pages()):
+            print("\n".join(report), end="\n" if report else "", flush=True)
+            outcomes.update(each)
+    print("\nsteps:", flush=True)
+    for outcome, number in outcomes.most_common():
+        print(f"{number:5} {outcome}", flush=True)
+    sys.exit(outcomes["failed"] > 0)
+
+
+if __name__ == "__main__":
+    main()

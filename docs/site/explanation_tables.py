@@ -1,0 +1,94 @@
+"""Tables of the pages in docs/explanation, and of the negative results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from benchmarks import exactness
+from docs.site import values
+
+
+def own_choices() -> Iterator[list[str]]:
+    """Yield the rows of plain compiles against replays of clang's own choices."""
+    data = values.source("exactness")
+    yield from exactness.own_choices(data["own"], data["choices"])
+
+
+def ways_to_answer() -> Iterator[list[str]]:
+    """Yield the rows of the ways to send the same decisions."""
+    yield from exactness.ways_to_answer(values.source("exactness")["ways"])
+
+
+def policies() -> Iterator[list[str]]:
+    """Yield the rows of the ways to use a policy."""
+    yield from exactness.policies(values.source("exactness")["policies"])
+
+
+def credit_prices() -> Iterator[list[str]]:
+    """Yield the rows of the CPU time of compiles whose sites are followed."""
+    modules = values.source("contexts")["modules"]
+    yield ["relative CPU time of a compile that follows", "geometric mean", "all modules together"]
+    for name, title in (("components", "sites"), ("components and callees", "sites and callees, as for credit")):
+        mean = prod(module["ratios"][name] for module in modules) ** (1 / len(modules))
+        sums = [sum(min(module["seconds"][each]) for module in modules) for each in (name, "without")]
+        yield [title, f"{mean:.2f}", f"{sums[0] / sums[1]:.2f}"]
+
+
+def credit_agreement() -> Iterator[list[str]]:
+    """Yield the rows of credit against counterfactuals."""
+    yield ["flipped decisions", "decisions tried", "equal to the byte", "same sign"]
+    for name in ("few", "many"):
+        tried = [
+            pair
+            for module in values.source("credit-agreement")["modules"]
+            for pair in module["estimate_measured_reduction"][f"undone of {name}"]
+        ]
+        equal = sum(abs(estimate - measured) < 0.5 for estimate, measured, _ in tried)
+        same = sum(_sign(estimate) == _sign(measured) for estimate, measured, _ in tried)
+        yield [name, *(str(count) for count in (len(tried), equal, same))]
+
+
+def policy_intervals() -> Iterator[list[str]]:
+    """Yield the rows of both intervals of each bundled policy whose card has them."""
+    yield ["policy", "geometric mean on the test split", "over modules", "over projects"]
+    for name, card in values.cards().items():
+        if "interval_by_project" in card:
+            ends = (card["interval"], card["interval_by_project"])
+            yield [f"`{name}`", values.percent(card["geometric_mean"]), *(values.interval(*each) for each in ends)]
+
+
+def learning() -> Iterator[list[str]]:
+    """Yield the rows of learned policies without a gain, and of the policies to beat."""
+    yield ["policy", "level", "geometric mean", "interval", "total", "modules made larger"]
+    for level, method, title in _LEARNING:
+        found = values.value(f"benchmark.{level.lower()}.{method}")
+        mean, total = (values.percent(found[key]) for key in ("mean", "total"))
+        yield [title, f"-{level}", mean, found["interval"], total, f"{found['larger']:.0f}"]
+
+
+_LEARNING = (
+    ("Oz", "ppo", "PPO, the module's reward"),
+    ("Oz", "ppo-credit", "PPO, credit"),
+    ("Oz", "clone", "behaviour cloning without clang's choice"),
+    ("Os", "clone", "behaviour cloning without clang's choice"),
+    ("Oz", "evolution", "evolution from `inline-oz-fast`"),
+    ("Oz", "inline-oz-fast", "`inline-oz-fast`, for comparison"),
+    ("Os", "threshold-5", "`threshold:5`, a rule, for comparison"),
+)
+"""Level and method of a row, and its title."""
+
+
+def _sign(number: float) -> int:
+    return (number > 0) - (number < 0)
+
+
+TABLES = {
+    "exactness.own_choices": own_choices,
+    "exactness.ways": ways_to_answer,
+    "exactness.policies": policies,
+    "credit.prices": credit_prices,
+    "credit.agreement": credit_agreement,
+    "negative.learning": learning,
+    "statistics.intervals": policy_intervals,
+}

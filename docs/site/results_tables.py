@@ -1,0 +1,241 @@
+"""Tables of the pages in docs/results and of the model cards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from docs.site import values
+from docs.site.values import percent, source, value
+from mlgo_gym.evaluation.intervals import estimates
+from mlgo_gym.evaluation.summary import Change
+
+LEVELS = ("oz", "os")
+NAMES = {
+    "smallest-of-five": "smallest of five compiles",
+    "smallest-of-four": "smallest of four compiles",
+    "best-threshold": "best threshold per module (oracle)",
+    "default": "`default`: clang's own choices",
+    "clone": "behaviour cloning of clang",
+    "ppo": "PPO, reward of the module",
+    "ppo-credit": "PPO, credit",
+    "evolution": "evolution from `inline-oz-fast`",
+    "bundles": "bundles",
+    "bundles-from-policy": "bundles, from the bundled policy",
+    "hill-climbing": "hill climbing",
+    "greedy": "greedy",
+    "beam": "beam",
+    "mcts": "tree search (MCTS)",
+    "random-search": "random",
+}
+"""Names of methods; all others are policies, named as in a command."""
+
+SEARCHES = ("bundles-from-policy", "bundles", "hill-climbing", "greedy", "random-search", "beam", "mcts")
+MAX_LARGER = 10
+"""Number of modules in a card's table of larger ones."""
+
+
+def name_of(method: str) -> str:
+    """Return the name of a method in a table."""
+    return NAMES.get(method) or f"`{method.replace('threshold-', 'threshold:')}`"
+
+
+def policies(level: str) -> Iterator[list[str]]:
+    """Yield the rows of the benchmark that are no searches, the smallest code first."""
+    yield ["method", "geometric mean", "95 % interval", "total", "smaller", "larger", "training, seeds"]
+    found = value(f"benchmark.{level}").items()
+    rows = [
+        (each["mean"], name, each)
+        for name, each in found
+        if each["modules"] > value(f"benchmark.{level}.mcts-10.modules")
+    ]
+    trained = {values.method(row): row["budget"] for row in _rows(level) if row.get("budget")}
+    for _, name, each in sorted(rows, key=lambda row: row[:2]):
+        training = f"{trained[name]}, 1" if name in trained else f"{each['seeds']} seeds" if each["seeds"] > 1 else ""
+        counts = [f"{each[key]:.0f}" for key in ("smaller", "larger")]
+        yield [name_of(name), percent(each["mean"]), each["interval"], percent(each["total"]), *counts, training]
+
+
+def searches() -> Iterator[list[str]]:
+    """Yield the searches of both levels, and policies on the same modules."""
+    yield ["method", "compiles", "-Oz", "95 % interval", "larger", "-Os", "95 % interval", "larger"]
+    rows = []
+    for compiles in (50, 10):
+        rows += [
+            (name, compiles, [value(f"benchmark.{level}.{name}-{compiles}") for level in LEVELS]) for name in SEARCHES
+        ]
+    for name, compiles in (("inline-{}", 1), ("inline-{}-fast", 1), ("smallest-of-four", 4)):
+        rows.append((name, compiles, [value(f"benchmark.{level}.{name.format(level)}.searched") for level in LEVELS]))
+    for name, compiles, pair in sorted(rows, key=lambda row: row[2][0]["mean"]):
+        cells = [[percent(each["mean"]), each["interval"], f"{each['larger']:.0f}"] for each in pair]
+        shown = " or ".join(name_of(name.format(level)) for level in LEVELS) if "{" in name else name_of(name)
+        yield [shown, str(compiles), *cells[0], *cells[1]]
+
+
+def bundled() -> Iterator[list[str]]:
+    """Yield the bundled policies on the test split, by language."""
+    yield ["policy", "level", "all", "95 % interval", "larger", "C", "C++"]
+    for level in LEVELS:
+        for name in (
+            f"inline-{level}",
+            f"inline-{level}-fast",
+            "threshold-5" if level == "os" else "threshold-0",
+            "smallest-of-five",
+        ):
+            each = value(f"benchmark.{level}.{name}")
+            parts = [percent(value(f"benchmark.{level}.{name}.{language}.mean")) for language in ("c", "cxx")]
+            yield [
+                name_of(name),
+                f"-O{level[1]}",
+                percent(each["mean"]),
+                each["interval"],
+                f"{each['larger']:.0f}",
+                *parts,
+            ]
+
+
+def card_policies(card: str) -> Iterator[list[str]]:
+    """Yield a bundled policy and what it is compared with."""
+    level = card.split("-")[1]
+    yield ["policy", "geometric mean", "95 % interval", "total", "smaller", "larger"]
+    others = [
+        f"inline-{level}",
+        f"inline-{level}-fast",
+        *(["threshold-5"] if level == "os" else []),
+        "threshold-0",
+        "default",
+    ]
+    for name in sorted(others, key=lambda other: other != card):
+        each = value(f"benchmark.{level}.{name}")
+        counts = [f"{each[key]:.0f}" for key in ("smaller", "larger")]
+        yield [
+            f"`{name.replace('threshold-', 'threshold:')}`",
+            percent(each["mean"]),
+            each["interval"],
+            percent(each["total"]),
+            *counts,
+        ]
+
+
+def card_projects(card: str) -> Iterator[list[str]]:
+    """Yield the projects of the test split."""
+    yield ["project", "modules", "geometric mean", "total"]
+    for project, each in card_facts(card)["projects"].items():
+        yield [project, str(each["modules"]), percent(each["geometric_mean"]), percent(each["total"])]
+
+
+def card_larger(card: str) -> Iterator[list[str]]:
+    """Yield the modules that a policy makes larger, the largest change first."""
+    yield ["module", "clang", f"`{card}`", "change"]
+    grown = [(now / before - 1, module, before, now) for module, now, before in _sizes(card) if now > before]
+    for change, module, before, now in sorted(grown, reverse=True)[:MAX_LARGER]:
+        yield [f"`{module}`", f"{before:,.0f}", f"{now:,.0f}", percent(change)]
+
+
+def card_facts(card: str) -> dict[str, Any]:
+    """Return the `test` part of a model card."""
+    sizes = _sizes(card)
+    every = values.change_of(sizes)
+    over_modules = estimates(Change(tuple((now, before) for _, now, before in sizes))).mean.interval
+    projects = {}
+    for project in sorted({values.project(module) for module, _, _ in sizes}):
+        part = values.change_of([each for each in sizes if values.project(each[0]) == project])
+        facts = {"modules": part["modules"], "geometric_mean": part["mean"], "total": part["total"]}
+        projects[project.rpartition("/")[2]] = facts
+    return {
+        "modules": every["modules"],
+        "geometric_mean": every["mean"],
+        "interval": list(over_modules or ()),
+        "interval_by_project": [every["low"], every["high"]],
+        "total": every["total"],
+        "better": every["smaller"],
+        "worse": every["larger"],
+        "equal": every["modules"] - every["smaller"] - every["larger"],
+        "projects": projects,
+    }
+
+
+def _sizes(card: str) -> list[tuple[str, float, float]]:
+    return values.sizes_of(f"O{card.split('-')[1][1]}", card)
+
+
+def _rows(level: str) -> Iterable[Mapping[str, Any]]:
+    rows: list[Mapping[str, Any]] = values.read(values.RESULTS / "benchmark.json")["rows"]
+    return [row for row in rows if row["level"].lower() == level]
+
+
+def throughput() -> Iterator[list[str]]:
+    """Yield the vector environments with equal seeds."""
+    yield ["four environments", "decisions per second", "against AsyncVectorEnv"]
+    for name, each in value("vector-throughput.equal-seeds.rows").items():
+        yield [
+            name,
+            f"{each['steps_per_second']:,.0f}",
+            f"{each['times_async_vector_env']:.2f} \N{MULTIPLICATION SIGN}",
+        ]
+
+
+def forks() -> Iterator[list[str]]:
+    """Yield the time of a fork at an inlining decision, by resident memory."""
+    yield ["resident, MiB", "fork, ms", "start of a process, ms", "replay, ms"]
+    for each in value("fork.times"):
+        if each["role"] == "inlining" and each["resident_mib"] > 56:
+            times = [each["fork_median_ms"], each["start_median_ms"]]
+            yield [
+                f"{each['resident_mib']:.0f}",
+                *(f"{time:.1f}" for time in times),
+                f"{each['replay_median_ms']:,.0f}",
+            ]
+
+
+def algorithms() -> Iterator[list[str]]:
+    """Yield the searches of five modules of the packaged corpus."""
+    yield ["search", "50 compiles", "200 compiles"]
+    for each in value("search-algorithms.gains"):
+        yield [f"`{each['algorithm']}`", *(percent(budget["geometric_mean"], 1) for budget in each["budgets"])]
+
+
+def from_policy() -> Iterator[list[str]]:
+    """Yield the search from `inline-oz` by number of compiles."""
+    modules = value("search-from-policy-200.modules")
+    yield ["compiles", "geometric mean", "95 % interval", "total", "smaller", "larger"]
+    for compiles in (1, 10, 50, 200):
+        sizes = [(each["module"], _cost_after(each, compiles), each["baseline"]) for each in modules]
+        found = values.change_of(sizes)
+        counts = [str(found[key]) for key in ("smaller", "larger")]
+        yield [str(compiles), percent(found["mean"]), found["interval"], percent(found["total"]), *counts]
+
+
+def _cost_after(result: Mapping[str, Any], compiles: int) -> float:
+    """Return the least bytes of a search after a number of compiles."""
+    costs = (cost for number, cost in result["improvements"] if number <= compiles)
+    return float(min([result["baseline"], *costs]))
+
+
+def learning() -> Iterator[list[str]]:
+    """Yield the examples of reinforcement learning and the policies beside them, on held-out projects."""
+    yield ["level", "policy", "training", "CPU minutes", "seeds", "geometric mean", "interval", "total", "larger"]
+    for name, each in sorted(source("learning").items(), key=lambda item: (item[0][:2], item[1]["mean"])):
+        level, _, title = name.partition(" ")
+        title = title if each["budget"] else f"`{title}`"
+        training = [each["budget"], f"{each['cpu-minutes']:.1f}", str(each["seeds"])] if each["budget"] else [""] * 3
+        figures = [percent(each["mean"]), each["interval"], percent(each["total"])]
+        yield [f"`-{level}`", title, *training, *figures, values.shown(each["most-larger"], ".1%")]
+
+
+TABLES: dict[str, Callable[[], Iterator[list[str]]]] = {
+    **{f"benchmark.{level}.policies": partial(policies, level) for level in LEVELS},
+    "benchmark.searches": searches,
+    "bundled.test": bundled,
+    **{
+        f"card.{path.stem}.{part}": partial(rows, path.stem)
+        for path in sorted(values.NETWORKS.glob("*.json"))
+        for part, rows in (("policies", card_policies), ("projects", card_projects), ("larger", card_larger))
+    },
+    "learning.held_out": learning,
+    "performance.throughput": throughput,
+    "performance.forks": forks,
+    "searches.algorithms": algorithms,
+    "searches.from-policy": from_policy,
+}

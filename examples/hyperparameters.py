@@ -1,0 +1,56 @@
+"""The settings that the examples of PPO and DQN share, in the form that rl_zoo3 reads (`--conf-file`)."""
+
+from typing import Any
+
+CORPUS = ",".join(
+    f"{name}@Os"
+    for name in ("builtin", "zstd", "lz4", "brotli", "blosc", "hiredis", "box2d-py", "ujson", "kiwisolver", "fasttext")
+)
+"""Training and validation modules, C and C++: what is learned on one language helps little on the other."""
+
+CHECKPOINTS = 5
+"""Checkpoints of a training; the best one on validation modules is kept."""
+
+HIDDEN_FEATURES = ("inlining_default", "node_count", "edge_count")
+"""Features that a learner is not shown: clang's own choice, which it would repeat, and those that identify a module."""
+
+hyperparams: dict[str, dict[str, Any]] = {
+    "mlgo/Inline-v0": {
+        "policy": "MlpPolicy",
+        "n_timesteps": 100_000,  # some minutes on two cores
+        "n_envs": 8,  # clangs that compile while others wait for a decision
+        "n_steps": 512,  # most episodes end within a rollout, and only these are learned from
+        "batch_size": 512,
+        "n_epochs": 4,
+        "gamma": 0.0,  # each decision has its own credit
+        "gae_lambda": 0.0,
+        "learning_rate": 1e-3,
+        "ent_coef": 0.003,
+    },
+    # Episodes of one step: nothing follows an action, so nothing is discounted or bootstrapped.
+    "mlgo/InlineBandit-v0 PPO": {
+        "policy": "MlpPolicy",
+        "n_envs": 256,
+        "n_steps": 32,
+        "batch_size": 1024,
+        "n_epochs": 2,
+        "gamma": 0.0,
+        "gae_lambda": 0.0,
+        "learning_rate": 1e-3,
+        "ent_coef": 0.003,
+        "policy_kwargs": {"net_arch": [64, 32]},
+    },
+    "mlgo/InlineBandit-v0 DQN": {
+        "policy": "MlpPolicy",
+        "n_envs": 256,
+        "buffer_size": 500_000,
+        "learning_starts": 20_000,
+        "batch_size": 1024,
+        "train_freq": 1,
+        "gradient_steps": 2,
+        "gamma": 0.0,
+        "learning_rate": 1e-3,
+        "exploration_final_eps": 0.5,  # both actions of every label should be seen
+        "policy_kwargs": {"net_arch": [64, 32]},
+    },
+}

@@ -1,0 +1,64 @@
+"""Programs of `mlgo_gym.deploy` that a compile starts: native code of networks, callee features, searches.
+
+`mlgo_gym` takes longer to import than a small file to compile, so each runs as a process of its own and only if needed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SIDE_OUTPUTS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-MV", "-pipe", "-c"))
+_SIDE_OUTPUTS_WITH_VALUE = frozenset(("-o", "-MF", "-MT", "-MQ", "--serialize-diagnostics", "-serialize-diagnostics"))
+_SIDE_OUTPUTS_JOINED = ("-o", "-MF", "-MT", "-MQ", "-fsave-optimization", "-foptimization-record", "-gsplit-dwarf")
+
+
+class PolicyError(Exception):
+    """A policy cannot be found, read, or used for the decisions that clang requests."""
+
+
+def front_end_bitcode(compiler: Sequence[str], rest: Sequence[str]) -> bytes:
+    """Return the module that the front end makes of a source, before any optimisation and without debug information.
+
+    Raises:
+        PolicyError: the front end refuses the source; the compile itself will say why.
+    """
+    import subprocess
+
+    kept = []
+    words = iter(rest)
+    for word in words:
+        if word in _SIDE_OUTPUTS_WITH_VALUE:
+            next(words, None)
+        elif word not in _SIDE_OUTPUTS and not word.startswith(_SIDE_OUTPUTS_JOINED):
+            kept.append(word)
+    flags = ["-c", "-emit-llvm", "-g0", "-w", "-Xclang", "-disable-llvm-passes", "-Xclang", "-emit-llvm-uselists"]
+    # The flags go before a `--`, and after any -g.
+    end = kept.index("--") if "--" in kept else len(kept)
+    command = [*compiler, *kept[:end], *flags, "-o", "-", *kept[end:]]
+    # With the current date in __DATE__ a source would become another module every day.
+    environment = {"SOURCE_DATE_EPOCH": "0", **os.environ}
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, env=environment, capture_output=True, check=False)
+    if result.returncode != 0 or not result.stdout:
+        raise PolicyError("the front end does not compile the source")
+    return result.stdout
+
+
+def run_program(name: str, arguments: Sequence[str], data: bytes = b"") -> str:
+    """Run a program of `mlgo_gym.deploy` with the data as its standard input, and return its standard output.
+
+    Raises:
+        PolicyError: the program failed; the text is the last line of its standard error.
+    """
+    import subprocess
+
+    process = [sys.executable, "-m", f"mlgo_gym.deploy.{name}", *arguments]
+    result = subprocess.run(process, input=data, capture_output=True, check=False)
+    if result.returncode != 0:
+        lines = result.stderr.decode(errors="replace").strip().splitlines()
+        raise PolicyError(lines[-1] if lines else f"{name} failed without an error message")
+    return result.stdout.decode().strip()

@@ -1,0 +1,1 @@
+"""Attribution of bytes to decisions: decision sites, credit, counterfactuals and recipes."""

@@ -1,0 +1,175 @@
+"""Options that several commands share: annotations, and dataclasses whose fields are options."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.scheduling import Execution
+from mlgo_gym.scheduling.ray_cluster import ray_address
+
+CorpusArgument = Annotated[
+    str,
+    typer.Argument(help="builtin, a dataset, pypi:NAME==VERSION, csmith:SEED:COUNT, a path, or several with commas."),
+]
+JobsOption = Annotated[int | None, typer.Option(min=1, help="Number of concurrent jobs. Default: one per CPU.")]
+LargestOption = Annotated[int | None, typer.Option(help="Skip modules with more bytes of bitcode than this.")]
+LevelOption = Annotated[str, typer.Option("--optimize", help="Optimisation level of the modules: Oz, Os, O2 or O3.")]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="Number of modules to take, drawn at random.")]
+NewCorpusOption = Annotated[Path, typer.Option("--output", help="Folder of the new corpus.")]
+TrustFlagsOption = Annotated[
+    bool, typer.Option(help="Run the flags of the corpus unchecked; only for a corpus whose author you know.")
+]
+ClangOption = Annotated[
+    str | None, typer.Option(help="Clang: a path, a name on PATH, or 'bundled'.", show_default="$MLGO_CLANG or bundled")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerOptions:
+    """The options of every command that compiles the modules of a corpus."""
+
+    clang: ClangOption = None
+    memory_limit: Annotated[
+        float | None,
+        typer.Option(metavar="GIB", help="Memory of a compile; inf for no limit.", show_default="16"),
+    ] = None
+    cpu_limit: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="CPU time of a compile; inf for no limit.", show_default="3600"),
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Argument of the environment, or compile_options.ENTRY; VALUE is JSON. Repeatable.",
+        ),
+    ] = None
+    trust_flags: TrustFlagsOption = False
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of an environment that were given.
+
+        Raises:
+            MlgoError: `--set` has no name or no equals sign.
+        """
+        limits = {"memory_limit": self.memory_limit, "cpu_limit": self.cpu_limit}
+        entries: dict[str, Any] = {"trust_flags": True} if self.trust_flags else {}
+        # JSON has no infinity.
+        entries |= {
+            name: None if value == float("inf") else value for name, value in limits.items() if value is not None
+        }
+        given = parse_settings(self.settings or ())
+        entries |= given.pop("compile_options", {})
+        return {
+            **({} if self.clang is None else {"clang": self.clang}),
+            **given,
+            **({"compile_options": entries} if entries else {}),
+        }
+
+
+def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
+    """Return the arguments in `NAME=VALUE` texts; NAME may be `compile_options.ENTRY`, and VALUE is JSON or a string.
+
+    Raises:
+        MlgoError: A text has no name or no equals sign.
+    """
+    settings: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        group, _, entry = name.rpartition(".")
+        if not equals or not entry.isidentifier() or group not in ("", "compile_options"):
+            raise MlgoError(f"expected --set NAME=VALUE, got {text!r}; for instance --set observation=dict")
+        target = settings.setdefault(group, {}) if group else settings
+        try:
+            target[entry] = json.loads(value)
+        except ValueError:
+            target[entry] = value
+    return settings
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionOptions:
+    """Options for where the work runs."""
+
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Number of worker processes.", show_default="1; with --ray one per CPU of the cluster"
+        ),
+    ] = None
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[ADDRESS]",
+            help="Compile on the Ray cluster at ADDRESS, such as HOST:PORT. Without ADDRESS: the cluster at "
+            "$RAY_ADDRESS, or one that is started on this machine.",
+        ),
+    ] = None
+
+    def execution(self) -> Execution:
+        """Return where the work runs."""
+        return Execution(self.jobs, None if self.ray is None else ray_address(self.ray))
+
+
+_ADDRESS = re.compile(r"auto|local|ray://.+|[\w.-]+:\d+|\[[\da-fA-F:]+\]:\d+")
+
+
+def fill_ray_value(words: Sequence[str]) -> list[str]:
+    """Return a command line in which `--ray` has a value: empty if no address follows.
+
+    typer has no options with an optional value.
+    """
+    following = (*words[1:], "")
+    return [
+        "--ray=" if word == "--ray" and not _ADDRESS.fullmatch(after) else word
+        for word, after in zip(words, following, strict=False)
+    ]
+
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def with_options(argument: str, group: type[Any]) -> Callable[[Command], Command]:
+    """Add the fields of a dataclass, with typer annotations, to a command as options.
+
+    The command receives an instance as the keyword argument of that name.
+    """
+
+    def decorate(command: Command) -> Command:
+        hints = get_type_hints(group, include_extras=True)
+        options = [
+            inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+            )
+            for field in fields(group)
+            if field.default is not MISSING
+        ]
+        # Not get_type_hints: before Python 3.11 it changes annotations of arguments whose default is None.
+        signature = inspect.signature(command, eval_str=True)
+        parameters = []
+        for name, parameter in signature.parameters.items():
+            parameters += options if name == argument else [parameter]
+
+        @functools.wraps(command)
+        def run(*arguments: Any, **given: Any) -> None:
+            chosen = {option.name: given.pop(option.name) for option in options}
+            command(*arguments, **{argument: group(**chosen)}, **given)
+
+        # typer reads these two instead of the wrapped function.
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined] # functions take attributes
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        del run.__wrapped__
+        return run  # type: ignore[return-value] # typer calls it with the options
+
+    return decorate

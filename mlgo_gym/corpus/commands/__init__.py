@@ -1,0 +1,1 @@
+"""From recorded flags to the `-cc1` command of one compile."""

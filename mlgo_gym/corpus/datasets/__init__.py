@@ -1,0 +1,1 @@
+"""The catalogue of datasets: sources pinned by digest, fetched and compiled."""

@@ -1,0 +1,106 @@
+"""The catalogue of datasets: sources, pinned by their digest, and how to compile them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mlgo_gym.errors import CorpusError
+
+_FOLDER = Path(__file__).parent / "descriptions"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Sources that are compiled with the same options.
+
+    Attributes:
+        sources: `Path.glob` patterns relative to the unpacked archive.
+        include: folders with headers, relative to the archive.
+        options: driver options, such as `-std=c++17` or `-DNAME=1`.
+        prefix: folder before the module names, for sources that are compiled more than once. If two parts with the
+            same prefix match a source, the later one counts.
+    """
+
+    sources: tuple[str, ...]
+    include: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A pinned source distribution: name and version on the package index, and hexadecimal digest."""
+
+    package: str
+    version: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """One entry of the catalogue.
+
+    Attributes:
+        name: name in the catalogue.
+        archive: source distribution.
+        licence: licence of the compiled sources, as an SPDX expression.
+        summary: one-line description.
+        parts: compiled sources; empty if the package's own build is recorded.
+        exclude: reason by pattern of excluded sources.
+        files: content by path of files that the project's build generates, such as `config.h`.
+        amalgamations: target folder by path of files to split into the files that they were made of.
+        needs: further source distributions by target folder: libraries whose headers are used.
+    """
+
+    name: str
+    archive: Archive
+    licence: str
+    summary: str
+    parts: tuple[Part, ...] = ()
+    exclude: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    amalgamations: Mapping[str, str] = field(default_factory=dict)
+    needs: Mapping[str, Archive] = field(default_factory=dict)
+
+    @property
+    def recipe(self) -> list[object]:
+        """Everything that decides the modules, as JSON-able values."""
+        parts = [[*map(list, (part.sources, part.include, part.options)), part.prefix] for part in self.parts]
+        rest = [sorted(mapping.items()) for mapping in (self.exclude, self.files, self.amalgamations)]
+        archives = {"": self.archive, **self.needs}
+        pins = [[folder, *astuple(archive)] for folder, archive in sorted(archives.items())]
+        return [pins, parts, *rest]
+
+
+def dataset_names() -> list[str]:
+    """Return the names of all datasets in the catalogue, sorted."""
+    return sorted(path.stem for path in _FOLDER.glob("*.json"))
+
+
+@lru_cache
+def find_dataset(name: str) -> Dataset:
+    """Return the dataset of that name; raise `CorpusError` if there is none."""
+    path = _FOLDER / f"{name}.json"
+    if name not in dataset_names():
+        raise CorpusError(f"expected a dataset of {', '.join(dataset_names())}, got {name!r}")
+    try:
+        return _parse(name, json.loads(path.read_bytes()))
+    except (ValueError, TypeError) as error:
+        raise CorpusError(f"{path}: expected an entry of the catalogue: {error}; reinstall mlgo-gym") from error
+
+
+def _parse(name: str, entry: dict[str, Any]) -> Dataset:
+    parts = tuple(Part(**{name: _frozen(value) for name, value in part.items()}) for part in entry.pop("parts", ()))
+    files = {path: "".join(f"{line}\n" for line in lines) for path, lines in entry.pop("files", {}).items()}
+    archive = Archive(entry.pop("package"), entry.pop("version"), entry.pop("sha256"))
+    needs = {folder: Archive(**pin) for folder, pin in entry.pop("needs", {}).items()}
+    return Dataset(name=name, archive=archive, parts=parts, files=files, needs=needs, **entry)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

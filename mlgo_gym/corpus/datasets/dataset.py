@@ -1,0 +1,251 @@
+"""Datasets: sources fetched by their digest, recorded, and cached as corpora."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import resource
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from mlgo_gym.corpus.commands.driver import PORTABLE_TARGET
+from mlgo_gym.corpus.commands.shim_compiles import record_compile
+from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, dataset_names, find_dataset
+from mlgo_gym.corpus.datasets.package_build import record_package
+from mlgo_gym.corpus.datasets.pins import missing_files, wrong_digest
+from mlgo_gym.corpus.datasets.sources import compile_commands, fetch_archives, unpack_sources
+from mlgo_gym.corpus.recording.recorder import LEVELS, Recorder, RecordFailure, Recording
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.storage.cache import cache_directory, key_of, write_atomically
+from mlgo_gym.storage.temporary_folders import locked
+from mlgo_gym.storage.untrusted_file import read_untrusted
+
+REPORT_FILE = "recording.json"
+_REVISION = 3
+_PYPI = re.compile(r"pypi:([A-Za-z0-9][\w.-]*)==([\w.+!-]+)")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetReport:
+    """Result of making a dataset.
+
+    Attributes:
+        name: name that was requested.
+        folder: corpus folder.
+        modules: number of modules.
+        lines: source lines of the modules; each source counts once.
+        languages: number of modules per language, `C` and `C++`.
+        failures: sources that do not compile.
+        seconds: wall time to unpack, compile and record, without the download.
+        cpu_seconds: CPU time of the compilers.
+        jobs: number of concurrent compilers; None if the package's own build decides.
+        skipped: number of compiles that were not recorded, by reason.
+    """
+
+    name: str
+    folder: Path
+    modules: int
+    lines: int
+    languages: Mapping[str, int]
+    failures: tuple[RecordFailure, ...]
+    seconds: float
+    cpu_seconds: float
+    jobs: int | None
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+
+def fetch_dataset(
+    name: str,
+    *,
+    optimize: str = "Oz",
+    toolchain: Toolchain | None = None,
+    jobs: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Path:
+    """Return the corpus folder of a dataset; fetched, compiled and recorded on first use.
+
+    Of concurrent processes one makes it and the others wait. An incomplete dataset is replaced. `progress` is called
+    with the numbers of compiled and of all sources.
+
+    Args:
+        name: name in the catalogue; or `pypi:NAME==VERSION` for a source distribution with C or C++, which is built as
+            pip builds it, in its own environment.
+        optimize: recorded optimisation level, one of `LEVELS`.
+        toolchain: the clang; by default `find_toolchain()`.
+        jobs: number of concurrent compilers; by default one per CPU.
+
+    Raises:
+        UnreachableError: the package index does not answer.
+        CorpusError: there is no such dataset or level, it cannot be fetched, or nothing compiles. Other sources that do
+            not compile are in `read_report()`.
+    """
+    if optimize not in LEVELS:
+        raise CorpusError(f"expected a level of {', '.join(LEVELS)} for datasets, got {optimize!r}")
+    toolchain = toolchain or find_toolchain()
+    dataset = _from_index(name) if name.startswith("pypi:") else find_dataset(name)
+    folder = dataset_folder(dataset, optimize, toolchain)
+    if not missing_parts(dataset, folder):
+        return folder
+    jobs = jobs or os.cpu_count() or 1
+    try:
+        with locked(folder):
+            if missing_parts(dataset, folder):
+                if progress is None:
+                    _log.info("the dataset %s is fetched and compiled at -%s, once", name, optimize)
+                _make(dataset, folder, optimize, toolchain, jobs, progress)
+    except OSError as error:
+        raise CorpusError(
+            f"{name} cannot be written to {cache_directory()}: {error}; free space, make the folder writable, or set "
+            "$MLGO_CACHE to another one"
+        ) from error
+    return folder
+
+
+def missing_parts(dataset: Dataset, folder: Path) -> list[str]:
+    """Return files and sources that a cached dataset should contain and does not; `REPORT_FILE` if it is not cached.
+
+    Sources that do not compile are not missing, except when their compiler was killed.
+    """
+    try:
+        report = json.loads(read_untrusted(folder / REPORT_FILE))
+    except (OSError, ValueError):
+        return [REPORT_FILE]
+    killed = [failure["source"] for failure in report["failures"] if failure.get("killed")]
+    return killed or missing_files(folder, dataset)
+
+
+def missing_in_folder(folder: Path | None) -> list[str]:
+    """Return `missing_parts()` of a dataset of the catalogue that was copied anywhere; nothing for other folders."""
+    if folder is None:
+        return []
+    try:
+        digest = json.loads(read_untrusted(folder / REPORT_FILE)).get("archive_sha256")
+    except (OSError, ValueError, AttributeError):
+        return []
+    for dataset in map(find_dataset, dataset_names()):
+        if dataset.archive.sha256 == digest:
+            return missing_parts(dataset, folder)
+    return []
+
+
+def dataset_folder(dataset: Dataset, optimize: str, toolchain: Toolchain) -> Path:
+    """Return the folder of a dataset in the cache."""
+    key = key_of(_REVISION, dataset.recipe, toolchain.version_text, toolchain.bundled)[:8]
+    level = f"{optimize}-clang-{toolchain.version_text}-{key}"
+    return cache_directory() / "datasets" / f"{dataset.name}-{dataset.archive.version}" / level
+
+
+def read_report(name: str, folder: Path) -> DatasetReport:
+    """Return the report of the dataset in a folder that `fetch_dataset()` returned."""
+    content = json.loads(read_untrusted(folder / REPORT_FILE))
+    content["failures"] = tuple(RecordFailure(**failure) for failure in content["failures"])
+    known = {each.name: content[each.name] for each in fields(DatasetReport) if each.name in content}
+    return DatasetReport(name=name, folder=folder, **known)
+
+
+def _from_index(name: str) -> Dataset:
+    match = _PYPI.fullmatch(name)
+    if match is None:
+        raise CorpusError(f"expected pypi:NAME==VERSION, as in pypi:zstandard==0.25.0, got {name!r}")
+    package, version = match.groups()
+    package = re.sub(r"[-_.]+", "-", package).lower()  # PEP 503
+    return Dataset(f"pypi-{package}", Archive(package, version, sha256=""), licence="", summary="")
+
+
+def _make(
+    dataset: Dataset,
+    folder: Path,
+    optimize: str,
+    toolchain: Toolchain,
+    jobs: int,
+    progress: Callable[[int, int], object] | None,
+) -> None:
+    archives = fetch_archives(dataset)
+    archive = archives[""]
+    started, cpu_started = time.monotonic(), _cpu_seconds()
+    work = folder.parent / f".{folder.name}.work"
+    shutil.rmtree(work, ignore_errors=True)  # of a killed process
+    work.mkdir()
+    try:
+        source = unpack_sources(dataset, archives, work / "source")
+        metadata = {
+            "project": dataset.name,
+            "version": dataset.archive.version,
+            "licence": dataset.licence or "unknown",
+            "archive": archive.path.name,
+            "archive_sha256": archive.sha256,
+        }
+        if dataset.parts:
+            recording = _record_parts(dataset, source, work / "corpus", optimize, toolchain, metadata, jobs, progress)
+        else:
+            recording = record_package(dataset, source, work, optimize, toolchain, metadata)
+        failures = list(recording.failures)
+        if not recording.modules:
+            raise CorpusError(f"{dataset.name}: no source compiles; {failures[0].source}: {failures[0].message}")
+        different = wrong_digest(recording.corpus, dataset, optimize, toolchain)
+        if different is not None and not failures:
+            failures.append(RecordFailure(dataset.name, different))
+        report: dict[str, Any] = {
+            "modules": len(recording.modules),
+            "lines": recording.lines,
+            "languages": recording.languages,
+            "failures": [asdict(failure) for failure in failures],
+            "skipped": dict(recording.skipped),
+            "archive_sha256": archive.sha256,
+            "seconds": round(time.monotonic() - started, 1),
+            "cpu_seconds": round(_cpu_seconds() - cpu_started, 1),
+            "jobs": jobs if dataset.parts else None,
+        }
+        write_atomically(recording.corpus / REPORT_FILE, (json.dumps(report, indent=2) + "\n").encode())
+        if folder.exists():
+            folder.rename(work / "replaced")  # open files of current readers stay valid
+        recording.corpus.rename(folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _cpu_seconds() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
+
+
+def _record_parts(
+    dataset: Dataset,
+    source: Path,
+    output: Path,
+    optimize: str,
+    toolchain: Toolchain,
+    metadata: Mapping[str, object],
+    jobs: int,
+    progress: Callable[[int, int], object] | None,
+) -> Recording:
+    commands = compile_commands(dataset, source)
+    # The largest sources first, so that none of them is alone at the end.
+    commands.sort(key=lambda command: -(source / command[1]).stat().st_size)
+    killed: list[list[str]] = []
+    with Recorder(toolchain, optimize, source, target=PORTABLE_TARGET, parent=output.parent) as recorder:
+
+        def compile_one(command: list[str]) -> None:
+            if record_compile(recorder.settings, command, str(source), "c", will_retry=True):
+                killed.append(command)
+
+        with ThreadPoolExecutor(jobs) as pool:
+            try:
+                for done, _ in enumerate(pool.map(compile_one, commands), start=1):
+                    if progress is not None:
+                        progress(done, len(commands))
+            finally:
+                pool.shutdown(cancel_futures=True)  # an interrupt does not wait for pending compiles
+        for command in killed:  # most likely memory was short while several ran
+            record_compile(recorder.settings, command, str(source), "c")
+        # The modules of a dataset are pinned, duplicates included.
+        return recorder.collect(output, metadata, keep_duplicates=True)

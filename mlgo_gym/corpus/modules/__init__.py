@@ -1,0 +1,1 @@
+"""Corpora of modules: open, sample, split, check, describe."""

@@ -1,0 +1,104 @@
+"""The builtin corpus: programs of this package, compiled by the chosen clang on first use and cached."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from mlgo_gym.corpus.commands.driver import PORTABLE_FLAGS, compile_to_bitcode, libc_include_flags, recorded_flags
+from mlgo_gym.corpus.modules.corpus import DEFAULT_LEVEL, Corpus
+from mlgo_gym.corpus.modules.description import DESCRIPTION_FILE, write_command, write_description, write_metadata
+from mlgo_gym.corpus.modules.folder import FolderModules
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.llvm.bitcode import read_bitcode
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.storage.cache import cache_directory, key_of
+from mlgo_gym.storage.temporary_folders import complete_folder, locked
+
+PROGRAMS = Path(__file__).parent / "programs"
+LEVELS = ("Oz", "Os", "O2")
+_REVISION = 2
+_LANGUAGES = {".c": "C", ".cpp": "C++"}
+_BY_LANGUAGE = {"C": ("-std=c11",), "C++": ("-std=c++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti")}
+
+
+def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL) -> Corpus:
+    """Return the builtin corpus at a level of `LEVELS`; compiled on first use in about two seconds.
+
+    Modules are named after their sources, such as `c/json`; the folder is the project.
+    """
+    folder = builtin_folder(toolchain, optimize)
+    if not (folder / DESCRIPTION_FILE).exists():
+        with locked(folder):
+            if not (folder / DESCRIPTION_FILE).exists():
+                with complete_folder(folder) as staging:
+                    _compile_all(staging, toolchain, optimize)
+    name = "builtin" if optimize == DEFAULT_LEVEL else f"builtin@{optimize}"
+    return Corpus(name, FolderModules(folder), path=folder)
+
+
+def builtin_folder(toolchain: Toolchain, optimize: str) -> Path:
+    """Return the folder of the builtin corpus in the cache; raise `CorpusError` for an unknown level."""
+    if optimize not in LEVELS:
+        raise CorpusError(f"expected a level of {', '.join(LEVELS)} for the builtin corpus, got {optimize!r}")
+    digests = [(_name(source), _digest(source)) for source in _sources()]
+    key = key_of(_REVISION, toolchain.identity, optimize, digests, PORTABLE_FLAGS, sorted(_BY_LANGUAGE.items()))
+    return cache_directory() / "builtin" / f"{toolchain.version_text}-{optimize}-{key[:16]}"
+
+
+def _compile_all(folder: Path, toolchain: Toolchain, optimize: str) -> None:
+    sources = _sources()
+    driver_flags = {
+        language: [*PORTABLE_FLAGS, f"-{optimize}", *flags, *libc_include_flags(toolchain)]
+        for language, flags in _BY_LANGUAGE.items()
+    }
+    flags = {language: recorded_flags(language.lower(), driver_flags[language], toolchain) for language in _BY_LANGUAGE}
+
+    def compile_one(source: Path) -> None:
+        name, language = _name(source), _LANGUAGES[source.suffix]
+        bitcode = folder / f"{name}.bc"
+        bitcode.parent.mkdir(exist_ok=True)
+        relative = source.relative_to(PROGRAMS).as_posix()
+        compile_to_bitcode(relative, bitcode, driver_flags[language], toolchain, folder=PROGRAMS)
+        _check_level(bitcode, name, optimize)
+        write_command(folder / f"{name}.cmd", flags[language])
+        metadata = {
+            "source": f"{name}{source.suffix}",
+            "source_sha256": _digest(source),
+            "bitcode_sha256": _digest(bitcode),
+            "lines": source.read_bytes().count(b"\n"),
+            "language": language,
+            "optimize": optimize,
+            "project": source.parent.name,
+            "licence": "Apache-2.0",
+            "compiler": f"clang {toolchain.version_text}",
+        }
+        write_metadata(folder, name, metadata)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        # The largest sources first, so that no core waits long for the last one.
+        list(pool.map(compile_one, sorted(sources, key=lambda source: -source.stat().st_size)))
+    write_description(folder, [_name(source) for source in sources])
+
+
+def _check_level(bitcode: Path, name: str, optimize: str) -> None:
+    facts = read_bitcode(bitcode)
+    if facts.level != (optimize if optimize in ("Oz", "Os") else "O1-O3"):
+        raise CorpusError(
+            f"{name}: expected functions at -{optimize}, got {facts.minsize} minsize, {facts.optsize} optsize and "
+            f"{facts.optnone} optnone of {facts.functions}; remove the attribute in the source, or choose another clang"
+        )
+
+
+def _sources() -> list[Path]:
+    return sorted(path for path in PROGRAMS.glob("*/*") if path.suffix in _LANGUAGES)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _name(source: Path) -> str:
+    return f"{source.parent.name}/{source.stem}"

@@ -1,0 +1,218 @@
+"""The object files of a build, from a compilation database, linker parameters, Bazel's actions or a folder."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.storage.json_text import parse_json
+
+INPUT_TYPES = ("json", "params", "directory", "bazel_aquery")
+IMPORTED_SUFFIX = ".3.import.bc"
+"""Suffix of lld for bitcode saved after ThinLTO's imports."""
+
+INDEX_SUFFIX = ".thinlto.bc"
+"""Suffix of a ThinLTO index, of lld and in a corpus."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildObject:
+    """An object file of a build.
+
+    Attributes:
+        name: name of its module: path relative to the build, with `.o`.
+        path: object file; for a local ThinLTO build the path without suffix.
+        base: folder that relative paths in its flags start from.
+    """
+
+    name: str
+    path: Path
+    base: Path
+
+
+@dataclass(slots=True)
+class ObjectList:
+    """The object files of a build in order, with unique names; and name and reason for each entry without one."""
+
+    objects: list[BuildObject] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+
+
+def read_object_list(source: Path, input_type: str, base: Path | None = None) -> ObjectList:
+    """Return the object files that an input names.
+
+    Args:
+        source: for `json` a `compile_commands.json`; for `params` a linker parameter file with one word per line; for
+            `directory` a folder with `*.o`; for `bazel_aquery` the output of `bazel aquery --output=jsonproto`, whose
+            last `CppLink` action counts.
+        input_type: one of `INPUT_TYPES`.
+        base: folder that relative paths of `params` and `bazel_aquery` start from; by default the working directory.
+
+    Raises:
+        CorpusError: the input cannot be read, or is of another type.
+    """
+    base = Path.cwd() if base is None else base.absolute()
+    if input_type == "json":
+        found = from_compile_commands(_read_json(source))
+    elif input_type == "params":
+        found = from_linker_parameters(_read_parameters(source), base)
+    elif input_type == "bazel_aquery":
+        found = from_bazel_aquery(_read_json(source), base)
+    elif input_type == "directory":
+        found = from_directory(source)
+    else:
+        raise CorpusError(f"expected an input type of {', '.join(INPUT_TYPES)}, got {input_type!r}")
+    found.objects = _with_unique_names(found.objects)
+    return found
+
+
+def from_compile_commands(commands: Any) -> ObjectList:
+    """Return the outputs of a compilation database, whose entries have `arguments` or a `command` string.
+
+    An output outside of the entry's `directory` is named by its absolute path. Raises `CorpusError` without a list.
+    """
+    if not isinstance(commands, list):
+        raise CorpusError(f"expected a JSON array of compile commands, got {commands!r:.80}; check --input_type")
+    found = ObjectList()
+    for number, entry in enumerate(commands):
+        label = f"entry {number}"
+        try:
+            label = str(entry.get("file", label))
+            base = Path(entry["directory"])
+            arguments = entry["arguments"] if "arguments" in entry else shlex.split(entry["command"])
+            if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
+                raise TypeError(f"arguments {str(arguments)[:80]}")
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            found.skipped.append((label, f"expected a compile command: {error!r}"))
+            continue
+        output = _output_of(arguments)
+        if output is None:
+            found.skipped.append((label, "its command has no -o"))
+        else:
+            found.objects.append(_build_object(output, base))
+    return found
+
+
+def from_linker_parameters(parameters: Sequence[str], base: Path) -> ObjectList:
+    """Return the `*.o` among the arguments of a link, except options and the word after `-o`."""
+    found = ObjectList()
+    words = iter(parameters)
+    for word in words:
+        if word == "-o":
+            next(words, None)
+        elif word.endswith(".o") and not word.startswith("-"):
+            found.objects.append(_build_object(word, base))
+    return found
+
+
+def from_bazel_aquery(query: Any, base: Path) -> ObjectList:
+    """Return the object files of the last `CppLink` action of a `bazel aquery`; raise `CorpusError` without one."""
+    actions = query.get("actions") if isinstance(query, dict) else None
+    each = actions if isinstance(actions, list) else ()
+    links = [action for action in each if isinstance(action, dict) and action.get("mnemonic") == "CppLink"]
+    if not links:
+        raise CorpusError(
+            "expected a CppLink action in the output of `bazel aquery --output=jsonproto`, got none; query the linked "
+            "target"
+        )
+    words = links[-1].get("arguments", [])
+    if not isinstance(words, list):
+        raise CorpusError(f"expected a list of arguments of a CppLink action, got {str(words)[:80]}; query it again")
+    return from_linker_parameters([str(word) for word in words], base)
+
+
+def from_directory(folder: Path) -> ObjectList:
+    """Return every `*.o` below a folder, sorted; raise `CorpusError` if it is not a folder."""
+    return ObjectList([_build_object(name, folder) for name in _files_below(folder, ".o")])
+
+
+def from_local_thinlto(folder: Path) -> ObjectList:
+    """Return the modules of a local ThinLTO link by lld below a folder, sorted.
+
+    Each has `NAME.3.import.bc` (from `-Wl,--save-temps=import`) and `NAME.thinlto.bc` (from
+    `-Wl,--thinlto-emit-index-files`); modules with one of them are skipped.
+    """
+    bitcode = {name.removesuffix(IMPORTED_SUFFIX) for name in _files_below(folder, IMPORTED_SUFFIX)}
+    indexes = {name.removesuffix(INDEX_SUFFIX) for name in _files_below(folder, INDEX_SUFFIX)}
+    found = ObjectList([_build_object(name, folder) for name in sorted(bitcode & indexes)])
+    found.skipped = [(name, f"{name}{INDEX_SUFFIX} is missing") for name in sorted(bitcode - indexes)]
+    found.skipped += [(name, f"{name}{IMPORTED_SUFFIX} is missing") for name in sorted(indexes - bitcode)]
+    return found
+
+
+def _output_of(arguments: Iterable[str]) -> str | None:
+    words = iter(arguments)
+    output = None
+    for word in words:
+        if word in ("-o", "--output"):
+            output = next(words, None)
+        elif word.startswith("--output="):
+            output = word.removeprefix("--output=")
+        elif word.startswith("-o") and not word.startswith(("-object", "-objc", "-opt-")):
+            output = word[2:]
+    return output or None
+
+
+def _build_object(output: str, base: Path) -> BuildObject:
+    path = base / output
+    absolute = posixpath.normpath(path.absolute().as_posix())
+    name = os.path.relpath(absolute, posixpath.normpath(base.absolute().as_posix()))
+    if name.startswith("../"):
+        name = absolute.lstrip("/")
+    return BuildObject(name, path, base)
+
+
+def _with_unique_names(objects: Sequence[BuildObject]) -> list[BuildObject]:
+    """Return each object once; objects with equal names in different folders are prefixed with their folders."""
+    unique = list({os.path.abspath(entry.path): entry for entry in reversed(objects)}.values())[::-1]  # noqa: PTH100 - links stay
+    bases = defaultdict(list)
+    for entry in unique:
+        bases[entry.name].append(entry.base.absolute())
+    used = {name for name, owners in bases.items() if len(owners) == 1}
+    named = []
+    for entry in unique:
+        name = entry.name
+        if len(bases[name]) > 1:
+            common = os.path.commonpath(bases[name])
+            prefixed = os.path.normpath(os.path.join(os.path.relpath(entry.base.absolute(), common), name))  # noqa: PTH118 - a text
+            name = next(each for each in chain([prefixed], (f"{prefixed}-{n}" for n in count(2))) if each not in used)
+            used.add(name)
+        named.append(replace(entry, name=name))
+    return named
+
+
+def _files_below(folder: Path, suffix: str) -> list[str]:
+    if not folder.is_dir():
+        raise CorpusError(f"{folder}: expected a folder; check the path")
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob(f"*{suffix}") if path.is_file())
+
+
+def _read_json(source: Path) -> Any:
+    try:
+        return parse_json(source.read_bytes())
+    except (OSError, ValueError) as error:
+        raise CorpusError(f"{source}: expected JSON: {error}; check --input and --input_type") from error
+
+
+def _read_parameters(source: Path) -> list[str]:
+    try:
+        lines = os.fsdecode(source.read_bytes()).splitlines()
+    except OSError as error:
+        raise CorpusError(f"{source}: expected linker parameters: {error}; check --input") from error
+    return [word for line in lines for word in _split(line.strip())]
+
+
+def _split(line: str) -> list[str]:
+    with suppress(ValueError):
+        # Only quoted lines are shell syntax: an unquoted path may contain spaces.
+        return shlex.split(line) if any(quote in line for quote in "\"'\\") else [line]
+    return [line]

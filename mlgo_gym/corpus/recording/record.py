@@ -1,0 +1,239 @@
+"""Recording of a build: it runs with shims instead of its compilers."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from mlgo_gym.corpus.commands.driver import NATIVE, driver_options, linker_command
+from mlgo_gym.corpus.recording import shim
+from mlgo_gym.corpus.recording.path_interception import PATH_SHIM, preload_variables
+from mlgo_gym.corpus.recording.recorder import Recorder, Recording, check_output
+from mlgo_gym.errors import CorpusError, NothingCompiledError
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
+from mlgo_gym.storage.cache import cache_directory, key_of
+from mlgo_gym.storage.temporary_folders import make_process_folder
+
+_NAMES = {"c": ("cc", "gcc", "clang", "c99", "c11"), "c++": ("c++", "g++", "clang++")}
+"""Names of compilers by shim mode; another language is another mode."""
+
+_COMPILER_NAME = re.compile(r"(?:[\w.]+-)*(cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-[\d.]+)?")
+_GRACE = 10.0
+_CLOCK_STEP = 0.1  # resolution of file times in seconds
+_ARCHIVERS = {"ar": ("ar", "gcc-ar", "llvm-ar"), "ranlib": ("ranlib", "gcc-ranlib", "llvm-ranlib")}
+
+
+def record_build(
+    command: Sequence[str],
+    output: Path,
+    *,
+    optimize: str = "Oz",
+    toolchain: Toolchain | None = None,
+    folder: Path | None = None,
+    root: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    metadata: Mapping[str, object] | None = None,
+    log: Path | None = None,
+    probes: bool = False,
+    native: bool = False,
+    intercept_paths: bool = True,
+    keep_interrupted: bool = True,
+) -> Recording:
+    """Run a build and write a corpus of its compiles.
+
+    The build finds shims under the names of all common compilers, on `PATH` and in `CC` and `CXX`. A shim runs the
+    toolchain's clang with the build's arguments, then records each C and C++ source that became an object. A build that
+    fails or is interrupted (Ctrl-C, SIGTERM, SIGHUP) leaves the corpus of its compiles so far. Compiles with equal
+    bitcode and flags are one module. Files that flags name, such as profiles, are copied into the corpus.
+
+    A module, compiled with its recorded flags, has the executable sections of its source compiled with the build's
+    flags at the recorded level, byte for byte (`benchmarks/text_identity.py` tests 92 flags), except:
+
+    - `-march=native` and `-mtune=native` are dropped, so that a corpus is the same on every machine.
+    - `-flto` is dropped, because there is no code before the link.
+    - `__DATE__` and `__TIME__` are those of 1970 unless the build sets `$SOURCE_DATE_EPOCH`; `__FILE__` is relative to
+      `root`.
+    - `-fprofile-use` needs its file whenever the module is compiled.
+
+    Args:
+        command: command line of the build.
+        output: corpus folder; must not exist or be empty.
+        optimize: optimisation level of the modules, `Oz`, `Os`, `O2` or `O3`; it replaces the build's.
+        toolchain: the clang that builds and records, by default `find_toolchain()`. The bundled clang uses its own
+            headers of libc and libc++, and none of the machine's.
+        folder: working directory of the build; by default the current one.
+        root: folder that module names and sources are relative to; by default `folder`.
+        environment: variables to set for the build.
+        metadata: facts to add to every module: `project`, `licence`, ….
+        log: file for the output of the build; by default it goes to standard output and error.
+        probes: whether to record feature tests of configure, CMake, Meson and the like.
+        native: whether to record the result of `mlgo-clang` for the same command lines, so that its builds find recipes
+            for the modules: with this machine's headers and linker, and `__FILE__` as in the build.
+        intercept_paths: whether to record compilers that the build calls by path too, through a library that is
+            preloaded into its programs (Linux). They run unchanged.
+        keep_interrupted: whether an interrupted build leaves a corpus. If not, the signal is raised again once the
+            build has ended.
+
+    Raises:
+        NothingCompiledError: no compile was seen.
+        CorpusError: the command cannot be started, or `output` contains files.
+        ToolchainError: there is no usable clang.
+    """
+    check_output(output)
+    toolchain = toolchain or find_toolchain()
+    folder = (folder or Path.cwd()).resolve()
+    with Recorder(toolchain, optimize, root or folder, target=NATIVE if native else None, probes=probes) as recorder:
+        variables = {**os.environ, **build_environment(toolchain, native=native), **(environment or {})}
+        variables[shim.SETTINGS_VARIABLE] = str(recorder.write_settings())
+        if intercept_paths:
+            variables |= preload_variables(_shims(toolchain, native=native), variables)
+        start = time.time() - _CLOCK_STEP
+        try:
+            with nullcontext(None) if log is None else log.open("wb") as out:
+                status = _run_build(command, folder, variables, out, keep_interrupted=keep_interrupted)
+        except OSError as error:
+            raise CorpusError(f"expected a command that runs in {folder}: {error}") from error
+        try:
+            recording = recorder.collect(output, metadata)
+        except NothingCompiledError as error:
+            raise NothingCompiledError(f"the build ended with status {status}; {error}", status) from error
+        unseen = recorder.count_unseen(start)
+        skipped = {"an object of a compile that was not intercepted": unseen} if unseen else {}
+        return replace(recording, status=status, skipped={**recording.skipped, **skipped})
+
+
+def _run_build(
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    out: IO[bytes] | None,
+    *,
+    keep_interrupted: bool,
+) -> int:
+    """Run a build and return its exit status; an interruption ends all of its processes."""
+    build = subprocess.Popen(list(command), cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True)
+    try:
+        with _terminations_raised():
+            return build.wait()
+    except KeyboardInterrupt as interruption:
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(build.pid, how)
+            with suppress(subprocess.TimeoutExpired):
+                build.wait(timeout=_GRACE)
+        with suppress(ProcessLookupError):
+            os.killpg(build.pid, signal.SIGKILL)
+        number: int = interruption.args[0] if interruption.args else signal.SIGINT
+        if not keep_interrupted:
+            signal.raise_signal(number)
+        return -number
+    except BaseException:
+        with suppress(ProcessLookupError):
+            os.killpg(build.pid, signal.SIGKILL)
+        build.wait()
+        raise
+
+
+@contextmanager
+def _terminations_raised() -> Iterator[None]:
+    """Raise KeyboardInterrupt with the signal number on SIGTERM and SIGHUP, in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _frame: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    before = {each: signal.signal(each, stop) for each in signals if signal.getsignal(each) is not signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def build_environment(toolchain: Toolchain, *, native: bool = False) -> dict[str, str]:
+    """Return the environment variables that replace the compilers of a build by a toolchain's shims."""
+    shims = _shims(toolchain, native=native)
+    variables = {
+        "PATH": f"{shims}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "CC": _word(shims / "cc"),
+        "CXX": _word(shims / "c++"),
+        "CCACHE_DISABLE": "1",
+    }
+    for name in _ARCHIVERS:
+        if (shims / name).exists():
+            variables[name.upper()] = _word(shims / name)
+    return variables
+
+
+def _word(program: Path) -> str:
+    """Return a path; for one with spaces the name on `PATH`, since build systems split `CC` into words."""
+    return program.name if any(character.isspace() for character in str(program)) else str(program)
+
+
+def _shims(toolchain: Toolchain, *, native: bool) -> Path:
+    """Return the folder of a toolchain's shims, kept for configured build folders, which remember their compiler."""
+    launchers = _launchers(toolchain, native=native)
+    folder = cache_directory() / "shims" / key_of(sorted(launchers.items()))[:16]
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    staging = make_process_folder(folder.parent, ".shims-")
+    for name, script in launchers.items():
+        (staging / name).write_text(script, encoding="utf-8")
+        (staging / name).chmod(0o755)
+    staging.chmod(0o755)
+    try:
+        staging.rename(folder)
+    except OSError:  # another process was faster
+        shutil.rmtree(staging)
+    return folder
+
+
+def _launchers(toolchain: Toolchain, *, native: bool) -> dict[str, str]:
+    triple = sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu"
+    names = {name: mode for mode, group in _NAMES.items() for name in group}
+    names |= {f"{triple}-{name}": mode for name, mode in names.items() if name in ("gcc", "g++", "clang", "clang++")}
+    folders = [Path(folder) for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder]
+    for program in (each for folder in folders if folder.is_dir() for each in folder.iterdir()):
+        match = _COMPILER_NAME.fullmatch(program.name)
+        if match:
+            names[program.name] = "c++" if "++" in match[1] else "c"
+    scripts = {mode: _shim_script(toolchain, mode, native=native) for mode in _NAMES}
+    launchers = {name: scripts[mode] for name, mode in names.items()}
+    launchers[PATH_SHIM] = _python_script("by-path", ([], [], []))
+    for tool, aliases in _ARCHIVERS.items():
+        if toolchain.bundled or shutil.which(tool) is None:
+            launchers |= {alias: _script(bundled_command(tool)) for alias in aliases}
+    return launchers
+
+
+def _shim_script(toolchain: Toolchain, mode: str, *, native: bool) -> str:
+    driver = f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}"
+    before, after = driver_options(toolchain, NATIVE if native else None)
+    linker = linker_command(toolchain, mode, native=native)
+    return _python_script(mode, (linker, [*toolchain.command, driver, *before], after))
+
+
+def _python_script(mode: str, groups: Sequence[Sequence[str]]) -> str:
+    words = [word for group in groups for word in (str(len(group)), *group)]
+    return _script([sys.executable, "-I", "-S", str(Path(shim.__file__).absolute()), mode, *words])
+
+
+def _script(words: Sequence[str]) -> str:
+    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'

@@ -1,0 +1,300 @@
+"""The settings of a recording, and the collection of its records into a corpus.
+
+`record_build()` documents which flags of a build are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, count
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mlgo_gym.corpus.commands.allowed import file_arguments, refused_argument
+from mlgo_gym.corpus.commands.driver import NATIVE, code_generation_flags, driver_options
+from mlgo_gym.corpus.commands.inputs import copy_inputs
+from mlgo_gym.corpus.modules.description import write_command, write_description, write_metadata
+from mlgo_gym.corpus.recording.links import LinkWriter
+from mlgo_gym.corpus.recording.path_interception import is_gcc, objects_written_since
+from mlgo_gym.errors import CorpusError, NothingCompiledError
+from mlgo_gym.llvm.bitcode import read_bitcode
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
+from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder
+
+LEVELS = ("Oz", "Os", "O2", "O3")
+_LEVEL_BY_ATTRIBUTES = {"Oz": "Oz", "Os": "Os", "O2": "O1-O3", "O3": "O1-O3"}
+_LANGUAGES = {"c": "C", "c++": "C++"}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFailure:
+    """A compiled source that could not be recorded.
+
+    Attributes:
+        source: path, relative to the root of the build if below it.
+        message: message of the compiler, or the problem of the record.
+        killed: whether the compiler was killed, most likely for lack of memory.
+    """
+
+    source: str
+    message: str
+    killed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded corpus.
+
+    Attributes:
+        corpus: the folder.
+        modules: names of its modules.
+        failures: compiled sources that are not among them.
+        replaced: number of records that a later compile of the same source to the same object replaced.
+        lines: source lines of the modules; each source counts once.
+        languages: number of modules per language, `C` and `C++`.
+        duplicates: number of compiles with the bitcode and flags of another one, which are not modules.
+        skipped: number of compiles and links that were not recorded, by reason.
+        links: number of recorded link steps, see `read_links()`.
+        status: exit status of the build, negative for the number of a signal.
+        compiler_paths: number of recorded compiles by path of the compiler, for compilers that the build called by
+            path. The build keeps their objects; the modules come from the recording clang.
+    """
+
+    corpus: Path
+    modules: tuple[str, ...]
+    failures: tuple[RecordFailure, ...]
+    replaced: int
+    lines: int
+    languages: Mapping[str, int]
+    duplicates: int = 0
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    links: int = 0
+    status: int = 0
+    compiler_paths: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Records:
+    compiles: list[dict[str, Any]] = field(default_factory=list)
+    links: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[RecordFailure] = field(default_factory=list)
+    replaced: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+class Recorder:
+    """The settings of one recording, and the folder for the records of its processes.
+
+    Args:
+        toolchain: the clang that records.
+        optimize: optimisation level of the modules, one of `LEVELS`; it replaces the build's.
+        root: folder that module names and sources are relative to.
+        target: target as for `driver_options()`.
+        parent: parent of the folder for records; by default that of temporary files.
+        probes: whether to record feature tests of build systems.
+
+    Attributes:
+        settings: `clang`, `before` and `after`: the driver's command and the options around the build's. `records`:
+            output folder. `temporary`: folder whose sources are probes. `root` and `probes` as given.
+    """
+
+    def __init__(
+        self,
+        toolchain: Toolchain,
+        optimize: str,
+        root: Path,
+        *,
+        target: str | None = None,
+        parent: Path | None = None,
+        probes: bool = False,
+    ) -> None:
+        if optimize not in LEVELS:
+            raise CorpusError(f"expected a level of {', '.join(LEVELS)} for a recording, got {optimize!r}")
+        self._optimize = optimize
+        self._compiler = f"clang {toolchain.version_text}"
+        self._root = root.resolve()
+        self._folder = make_process_folder(parent or Path(tempfile.gettempdir()), "mlgo-gym-record-")
+        for name in ("records", "known", "files", "seen"):
+            (self._folder / name).mkdir()
+        before, after = driver_options(toolchain, target)
+        level = [f"-{optimize}", "-w", "-g0", "-fno-lto", "-fintegrated-as"]
+        self._native = target == NATIVE
+        folders = [self._root, *([bundled_folder()] if toolchain.bundled else [])]
+        maps = () if self._native else (f"-fmacro-prefix-map={folder}/=" for folder in folders)
+        self.settings: dict[str, Any] = {
+            "clang": list(toolchain.command),
+            "before": before,
+            "after": [*after, *level, *maps],
+            "records": str(self._folder / "records"),
+            "temporary": tempfile.gettempdir(),
+            "root": str(self._root),
+            "probes": probes,
+        }
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def write_settings(self) -> Path:
+        """Write the settings for shims and return the path."""
+        path = self._folder / "settings.json"
+        path.write_text(json.dumps(self.settings), encoding="utf-8")
+        return path
+
+    def collect(
+        self, output: Path, metadata: Mapping[str, object] | None = None, *, keep_duplicates: bool = False
+    ) -> Recording:
+        """Write everything recorded so far as a corpus, atomically, to a folder that is new or empty.
+
+        `metadata` is added to every module. With `keep_duplicates`, compiles with equal bitcode and flags are separate
+        modules. Raises `NothingCompiledError` if nothing was recorded.
+        """
+        check_output(output)
+        records = self._read()
+        if not records.compiles and not records.failures:
+            skipped = f" Skipped: {format_counts(records.skipped)}." if records.skipped else ""
+            raise NothingCompiledError(
+                "expected compiles of C or C++ sources, got none: the build was up to date, or it bypasses the shims; "
+                f"clean it first, and let it take the compiler from CC and CXX.{skipped}",
+                0,
+            )
+        kept: dict[str, dict[str, Any]] = {}
+        by_content: dict[tuple[str, tuple[str, ...]], str] = {}
+        duplicates = 0
+        with complete_folder(output) as staging:
+            links = LinkWriter(self._folder, staging, self._relative)
+            for name, record in self._named(records.compiles).items():
+                flags = code_generation_flags(record["command"])
+                content = (hashlib.sha256(record["bitcode"].read_bytes()).hexdigest(), flags)
+                if content in by_content and not keep_duplicates:
+                    duplicates += 1
+                    links.add(record, by_content[content])
+                    continue
+                problem = self._write(staging, name, record, flags, metadata or {})
+                if problem is None:
+                    kept[name] = record
+                    by_content[content] = name
+                    links.add(record, name)
+                else:
+                    records.failures.append(RecordFailure(self._relative(record["source"]), problem))
+            write_description(staging, kept)
+            written = links.write(records.links, native=self._native)
+        return Recording(
+            corpus=output,
+            modules=tuple(kept),
+            failures=tuple(records.failures),
+            replaced=records.replaced,
+            lines=sum({record["source"]: record["lines"] for record in kept.values()}.values()),
+            languages=Counter(_LANGUAGES[record["language"]] for record in kept.values()),
+            duplicates=duplicates,
+            skipped=records.skipped + links.skipped,
+            links=written,
+            compiler_paths=Counter(record["compiler_path"] for record in kept.values() if record["compiler_path"]),
+        )
+
+    def count_unseen(self, start: float) -> int:
+        """Return the number of objects below the root, written since a time, that no intercepted compile wrote."""
+        seen = {path.name for path in (self._folder / "seen").iterdir()}
+        found = objects_written_since(self._root, start)
+        return sum(hashlib.sha256(path.read_bytes()).hexdigest() not in seen for path in found)
+
+    def _read(self) -> _Records:
+        records = _Records()
+        compiles: dict[tuple[str, str], dict[str, Any]] = {}
+        for folder in sorted((self._folder / "records").glob("[0-9]*")):
+            (path,) = folder.glob("*.json")
+            content = json.loads(path.read_bytes())
+            if path.name == "record.json":
+                key = content["object"] or "", content["source"]
+                records.replaced += key in compiles
+                compiles[key] = {**content, "bitcode": folder / "module.bc"}
+            elif path.name == "link.json":
+                records.links.append(content)
+            elif path.name == "skipped.json":
+                records.skipped[content["reason"]] += 1
+            elif content.get("compiler_path") and is_gcc(content["compiler_path"]):
+                records.skipped["a compile by gcc, which is no clang, that clang refuses"] += 1
+            else:
+                failure = self._relative(content["source"]), content["message"], bool(content.get("killed"))
+                records.failures.append(RecordFailure(*failure))
+        records.compiles = list(compiles.values())
+        return records
+
+    def _write(
+        self, folder: Path, name: str, record: Mapping[str, Any], flags: tuple[str, ...], metadata: Mapping[str, object]
+    ) -> str | None:
+        """Write the files of a module and return None, or return why it cannot be one."""
+        facts = read_bitcode(record["bitcode"])
+        if facts.prevailing_level not in ("no functions", _LEVEL_BY_ATTRIBUTES[self._optimize]):
+            return (
+                f"expected -{self._optimize}, got the attributes of -{facts.prevailing_level}: of "
+                f"{facts.functions} functions {facts.minsize} minsize, {facts.optsize} optsize, {facts.optnone} optnone"
+            )
+        try:
+            flags = copy_inputs(flags, Path(record["folder"]), folder)
+        except CorpusError as error:
+            return str(error)
+        refused = refused_argument(flags, tuple(file for _, file in file_arguments(flags)))
+        if refused is not None:
+            return f"expected flags that only shape code, got {refused!r}; build without it"
+        bitcode = folder / f"{name}.bc"
+        bitcode.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(record["bitcode"], bitcode)
+        write_command(folder / f"{name}.cmd", flags)
+        facts_of_module = {
+            "source": self._relative(record["source"]),
+            "source_sha256": record["source_sha256"],
+            "bitcode_sha256": hashlib.sha256(bitcode.read_bytes()).hexdigest(),
+            "language": _LANGUAGES[record["language"]],
+            "lines": record["lines"],
+            "optimize": self._optimize,
+            "compiler": self._compiler,
+        }
+        write_metadata(folder, name, {**metadata, **facts_of_module})
+        return None
+
+    def _named(self, records: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Return records by unique names, in an order that does not depend on which compile ended first."""
+        named = [(self._module_name(record), record) for record in records]
+        named.sort(key=lambda pair: (pair[0], self._relative(pair[1]["source"]), pair[1]["source_sha256"]))
+        unique: dict[str, dict[str, Any]] = {}
+        for name, record in named:
+            candidates = chain([name], (f"{name.removesuffix('.o')}.{number}.o" for number in count(2)))
+            unique[next(each for each in candidates if each not in unique)] = record
+        return unique
+
+    def _module_name(self, record: Mapping[str, Any]) -> str:
+        path = record["object"]
+        if path is None:
+            path = str(PurePosixPath(record["source"]).with_suffix(".o"))
+        relative = self._relative(path)
+        if PurePosixPath(relative).is_absolute():
+            relative = os.path.relpath(path, record["folder"])
+        return "/".join(part for part in PurePosixPath(relative).parts if part not in {"/", "..", "."})
+
+    def _relative(self, path: str) -> str:
+        resolved = Path(os.path.normpath(path))
+        return str(resolved.relative_to(self._root)) if resolved.is_relative_to(self._root) else str(resolved)
+
+
+def format_counts(counts: Mapping[str, int]) -> str:
+    """Return numbers by reason in one line, the largest first."""
+    return ", ".join(f"{number} of {reason}" for reason, number in Counter(counts).most_common())
+
+
+def check_output(output: Path) -> None:
+    """Raise `CorpusError` if the folder of a new corpus contains files, or cannot be made."""
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise CorpusError(f"{output}: expected a new or empty folder; remove it, or choose another one")
+    above = next(folder for folder in output.absolute().parents if folder.exists())
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise CorpusError(f"{output}: expected a folder that can be written, got {above}; choose another one")

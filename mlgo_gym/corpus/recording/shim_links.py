@@ -1,0 +1,176 @@
+"""The inputs of a link step by content: objects, archives with members, libraries of the build, and scripts.
+
+The shim loads this file by path during a build, so it imports only the standard library. `links` converts its
+results to `links.json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+# Importing pathlib and typing would take longer than this file needs for most links.
+# ruff: noqa: PTH105, PTH110, PTH113, PTH118, PTH119, PTH120, PTH123
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+_OPTION_WITH_VALUE = frozenset(
+    """
+    -L -I -D -U -F -B -x -u -e -h -z -target -MF -MT -MQ -MJ -isystem -idirafter -iquote -include -imacros -arch
+    -soname --soname -rpath --rpath -rpath-link --rpath-link -Map --Map -dynamic-linker --dynamic-linker -m -o --output
+    --undefined --entry --defsym --dependency-file --out-implib --plugin-opt -plugin-opt --wrap -y --param
+    """.split()  # noqa: SIM905 - a word list
+)
+_SOURCES = (".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".i", ".ii")
+_ARCHIVE, _THIN_ARCHIVE = b"!<arch>\n", b"!<thin>\n"
+_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+_ELF, _RELOCATABLE, _SHARED = b"\x7fELF", 1, 3
+
+
+def describe_link(arguments: Sequence[str], folder: str, root: str, store: str) -> dict[str, Any]:
+    """Return the inputs of a successful link, and copy those that no recorded compile or link wrote.
+
+    Args:
+        arguments: driver arguments, with response files expanded.
+        folder: working directory.
+        root: root of the build; shared libraries outside belong to the machine.
+        store: folder of the recording, with `known` and `files`: empty files and copies, named by digests.
+
+    Returns:
+        `folder`, `arguments`, `output` (`position` of the argument, `named` part of it, `path`) and `inputs` in order,
+        each with the same keys, a `kind` as in `LinkInput`, and a `sha256` or `members`.
+    """
+    output = _output(arguments, folder)
+    inputs = []
+    for position, named, path in _files(arguments, folder):
+        kind = file_kind(path, is_word=arguments[position] == named)
+        if kind is None or (kind == "shared" and not path.startswith(f"{root}/")) or path == output["path"]:
+            continue
+        entry: dict[str, Any] = {"position": position, "named": named, "path": path, "kind": kind}
+        if kind == "archive":
+            entry["members"] = [{"name": name, "sha256": _keep(store, data)} for name, data in _members(path)]
+        elif kind != "source":
+            with open(path, "rb") as file:
+                entry["sha256"] = _keep(store, file.read())
+        inputs.append(entry)
+    return {"folder": folder, "arguments": list(arguments), "output": output, "inputs": inputs}
+
+
+def _keep(store: str, data: bytes) -> str:
+    digest = hashlib.sha256(data).hexdigest()
+    kept = os.path.join(store, "files", digest)
+    if not os.path.exists(os.path.join(store, "known", digest)) and not os.path.exists(kept):
+        scratch = f"{kept}.{os.getpid()}"
+        with open(scratch, "wb") as file:
+            file.write(data)
+        os.replace(scratch, kept)
+    return digest
+
+
+def _output(arguments: Sequence[str], folder: str) -> dict[str, Any]:
+    output: dict[str, Any] = {"position": None, "named": "a.out"}
+    for position, word in enumerate(arguments):
+        if word in ("-o", "--output") and position + 1 < len(arguments):
+            output = {"position": position + 1, "named": arguments[position + 1]}
+        elif word.startswith("-o") and len(word) > 2 and not word.startswith("-objc"):
+            output = {"position": position, "named": word[2:]}
+        elif word.startswith("--output="):
+            output = {"position": position, "named": word.removeprefix("--output=")}
+    return {**output, "path": os.path.normpath(os.path.join(folder, output["named"]))}
+
+
+def _files(arguments: Sequence[str], folder: str) -> Iterator[tuple[int, str, str]]:
+    """Yield position of the argument, part that names the file, and path of each input file."""
+    libraries = list(_library_folders(arguments, folder))
+    skip_value = False
+    static = "-static" in arguments
+    for position, word in enumerate(arguments):
+        if word == "-Xlinker":
+            continue
+        to_linker = word.split(",")[1:] if word.startswith("-Wl,") else [word]
+        for part in to_linker:
+            if skip_value:
+                skip_value = False
+            elif part in _OPTION_WITH_VALUE:
+                skip_value = True
+            elif part in ("-Bstatic", "-dn", "-non_shared", "-Bdynamic", "-dy", "-call_shared"):
+                static = part in ("-Bstatic", "-dn", "-non_shared")
+            elif part.startswith("-l") and len(part) > 2:
+                found = _library(part[2:], libraries, static=static)
+                if found is not None:
+                    yield position, part, found
+            else:
+                option, equals, value = part.partition("=") if part.startswith("-") else ("", "", part)
+                path = os.path.normpath(os.path.join(folder, value))
+                if value and (not option or equals) and option not in _OPTION_WITH_VALUE and os.path.isfile(path):
+                    yield position, value, path
+
+
+def _library_folders(arguments: Sequence[str], folder: str) -> Iterator[str]:
+    for position, word in enumerate(arguments):
+        if word == "-L" and position + 1 < len(arguments):
+            yield os.path.join(folder, arguments[position + 1])
+        elif word.startswith("-L"):
+            yield os.path.join(folder, word[2:])
+
+
+def _library(name: str, folders: Sequence[str], *, static: bool) -> str | None:
+    names = [name[1:]] if name.startswith(":") else [f"lib{name}.a"] if static else [f"lib{name}.so", f"lib{name}.a"]
+    for folder in folders:
+        for candidate in names:
+            path = os.path.normpath(os.path.join(folder, candidate))
+            if os.path.isfile(path):
+                return path
+    return None
+
+
+def file_kind(path: str, *, is_word: bool) -> str | None:
+    """Return the kind of an input file; None for a file that is not linked."""
+    with open(path, "rb") as file:
+        beginning = file.read(20)
+    if beginning.startswith(_ELF) and len(beginning) >= 18:
+        kind = int.from_bytes(beginning[16:18], "big" if beginning[5] == 2 else "little")
+        return {_RELOCATABLE: "object", _SHARED: "shared"}.get(kind)
+    if beginning.startswith(_BITCODE):
+        return "object"
+    if beginning.startswith((_ARCHIVE, _THIN_ARCHIVE)):
+        return "archive"
+    if is_word and path.endswith(_SOURCES):
+        return "source"
+    return "file"
+
+
+def _members(path: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and content of each member of a System V archive, without its tables.
+
+    Headers have 60 bytes, long names are in the member `//`, and a thin archive names the files of its members.
+    """
+    with open(path, "rb") as file:
+        data = file.read()
+    is_thin = data.startswith(_THIN_ARCHIVE)
+    names = b""
+    position = len(_ARCHIVE)
+    while position + 60 <= len(data):
+        name = data[position : position + 16].rstrip(b" ")
+        size = int(data[position + 48 : position + 58])
+        start = position + 60
+        is_table = name in (b"/", b"/SYM64/", b"//") or name.startswith(b"__.SYMDEF")
+        inside = not is_thin or is_table
+        content = data[start : start + size] if inside else b""
+        position = start + (size + size % 2 if inside else 0)
+        if name == b"//":
+            names = content
+        if is_table:
+            continue
+        if name[:1] == b"/" and name[1:].isdigit():
+            name = names[int(name[1:]) :].split(b"\n", 1)[0]
+        elif name.startswith(b"#1/"):  # a long name in BSD's format
+            length = int(name[3:])
+            name, content = content[:length].rstrip(b"\0"), content[length:]
+        text = os.fsdecode(name.removesuffix(b"/"))
+        if is_thin:
+            with open(os.path.join(os.path.dirname(path), text), "rb") as file:
+                content = file.read()
+        yield os.path.basename(text), content

@@ -1,0 +1,36 @@
+@POLICY@
+const char *const mlgo_inputs = "@INPUTS@";
+const int mlgo_choices = @CHOICES@;
+const int mlgo_callee_features = @CALLEE_FEATURES@;
+
+long long mlgo_decide(const char *data, long long start, const int *offsets) {
+  const float bound = 9007199254740992.0f; // 2^53, as in observations of an environment
+  float features[@COUNT@];
+  for (int i = 0; i < @COUNT@; ++i) {
+    if (offsets[i] < 0) {
+      __builtin_memcpy(&features[i], data + start + ~offsets[i], sizeof features[i]);
+      if (features[i] != features[i]) features[i] = 0;
+      if (features[i] > bound) features[i] = bound;
+      if (features[i] < -bound) features[i] = -bound;
+    } else {
+      long long value;
+      __builtin_memcpy(&value, data + start + offsets[i], sizeof value);
+      features[i] = (float)value;
+    }
+  }
+#if @CHOICES@ == 0
+  return mlgo_yes(features);
+#else
+  // The largest legal output; the first of equal ones.
+  float outputs[MLGO_OUTPUTS];
+  mlgo_forward(features, outputs);
+  const char *mask = data + start + offsets[@COUNT@];
+  int best = -1;
+  for (int i = 0; i < MLGO_OUTPUTS; ++i) {
+    long long legal;
+    __builtin_memcpy(&legal, mask + i * sizeof legal, sizeof legal);
+    if (legal && (best < 0 || outputs[i] > outputs[best])) best = i;
+  }
+  return best;
+#endif
+}

@@ -1,0 +1,132 @@
+"""Work that needs an environment, item by item: in this process, in worker processes, or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic
+
+from mlgo_gym.corpus.modules.remote_modules import CorpusOutline, pack_module
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import ToolchainError
+from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies.model_files import pack_policies
+from mlgo_gym.scheduling import Execution, FileStore, RemoteWork, SequentialRunner, StoredFiles, Workers
+from mlgo_gym.scheduling.work import Item, Result
+
+_FILE_ARGUMENTS = ("vocabulary",)
+"""Arguments of environments that may name a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteEnvironment:
+    """Description of an environment, from which another machine makes it.
+
+    Attributes:
+        environment: Id of the environment.
+        arguments: Its arguments without corpus and compiler, JSON-able.
+        files: Names of the arguments that name a file.
+        corpus: Outline of its corpus.
+        clang: `bundled`, or a path that is the same on every machine.
+        digest: SHA-256 of the compiler.
+        version: Version of the compiler.
+    """
+
+    environment: str
+    arguments: Mapping[str, Any]
+    files: tuple[str, ...]
+    corpus: CorpusOutline
+    clang: str
+    digest: str
+    version: str
+
+    @classmethod
+    def of(cls, environment: str, arguments: Mapping[str, Any], env: CompilerEnv) -> RemoteEnvironment:
+        """Return the description of an environment of this machine; corpus and compiler are taken from `env`.
+
+        Raises:
+            CorpusError: The corpus is infinite.
+        """
+        kept = {name: value for name, value in arguments.items() if name not in ("corpus", "clang")}
+        files = tuple(name for name in _FILE_ARGUMENTS if name in kept and Path(kept[name]).is_file())
+        toolchain = env.toolchain
+        clang = "bundled" if toolchain.bundled else toolchain.command[0]
+        outline = CorpusOutline.of(env.corpus)
+        return cls(environment, kept, files, outline, clang, toolchain.digest(), toolchain.version_text)
+
+    def arguments_on(self, store: FileStore) -> dict[str, Any]:
+        """Return the arguments of the environment on this machine, with compiler and corpus.
+
+        Raises:
+            ToolchainError: This machine has another compiler.
+        """
+        toolchain = find_toolchain(self.clang)
+        if toolchain.digest() != self.digest:
+            raise ToolchainError(
+                f"expected clang {self.version} with SHA-256 {self.digest[:16]} as on the machine that started it, "
+                f"got {toolchain.command[0]}, clang {toolchain.version_text} with SHA-256 {toolchain.digest()[:16]}; "
+                "install the same compiler on every machine, for instance the bundled one"
+            )
+        stored = {name: str(store.folder(name) / Path(self.arguments[name]).name) for name in self.files}
+        return {**self.arguments, **stored, "clang": self.clang, "corpus": self.corpus.open(store)}
+
+    def stored_files(self, policies: Sequence[str] = ()) -> dict[str, StoredFiles]:
+        """Return the files of the environment by argument, and those of policies by specification.
+
+        Raises:
+            PolicyError: The file of a policy cannot be read.
+        """
+        paths = {name: Path(self.arguments[name]) for name in self.files}
+        return {**{name: {path.name: path.read_bytes()} for name, path in paths.items()}, **pack_policies(policies)}
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentWork(Generic[Item, Result]):
+    """Work on items, one after the other, in an environment that each worker makes.
+
+    Attributes:
+        environment: Id of the environment.
+        arguments: Its arguments with the corpus, JSON-able.
+        start: Returns the function that works on an item, for an environment. The store has the files of the policies
+            on a remote machine. It must be picklable for worker processes.
+        policies: Specifications of the policies that the work needs.
+        needs: Returns the name of the module that an item needs. Default: the item itself.
+    """
+
+    environment: str
+    arguments: Mapping[str, Any]
+    start: Callable[[CompilerEnv, FileStore | None], Callable[[Item], Result]]
+    policies: Sequence[str] = ()
+    needs: Callable[[Item], str] = str
+
+    def workers(self, env: CompilerEnv, execution: Execution) -> Workers[Item, Result]:
+        """Return the workers; the corpus of `env`, an environment on this machine, has the modules.
+
+        Raises:
+            MissingExtraError: Ray is not installed.
+            MlgoError: No cluster answers.
+        """
+        return execution.workers(self._runner, remote=partial(self._remote_work, env))
+
+    def _runner(self, capacity: int) -> SequentialRunner[Item, Result]:
+        del capacity
+        return SequentialRunner(self.start(make_environment(self.environment, self.arguments), None))
+
+    def _remote_work(self, env: CompilerEnv) -> RemoteWork[Item, Result]:
+        remote = RemoteEnvironment.of(self.environment, self.arguments, env)
+        start = partial(_remote_runner, remote, self.start)
+        return RemoteWork(start, self.needs, partial(pack_module, env.corpus), remote.stored_files(self.policies))
+
+
+def _remote_runner(
+    remote: RemoteEnvironment,
+    start: Callable[[CompilerEnv, FileStore | None], Callable[[Item], Result]],
+    capacity: int,
+    store: FileStore,
+) -> SequentialRunner[Item, Result]:
+    del capacity
+    env = make_environment(remote.environment, remote.arguments_on(store))
+    return SequentialRunner(start(env, store))

@@ -1,0 +1,119 @@
+"""The features of a call that decide a policy's answer, and those with unusual values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlgo_gym.attribution.inline_compile import InlineDecision
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.explanation.recorded_decisions import (
+    RecordedDecision,
+    Rows,
+    actions_on,
+    default_column,
+    feature_meanings,
+    logits_on,
+)
+from mlgo_gym.llvm.advisors import INLINING_DEFAULT
+from mlgo_gym.policies import Policy
+from mlgo_gym.session.protocol.decision import Decision
+
+ALWAYS_SHOWN = ("cost_estimate", "threshold", "callee_users", "last_call_to_static_bonus", "callee_basic_block_count")
+"""Features that are shown for every call."""
+
+_UNUSUAL = 2  # features shown per call
+_LARGEST_LOGIT_CHANGES = 3  # features shown per call and network
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureEffect:
+    """One feature of a call.
+
+    Attributes:
+        name: Name of the feature.
+        value: Value at this call.
+        median: Median over all calls of the second policy's compile.
+        meaning: Meaning with its unit; empty if unknown.
+        decisive_for: Policies whose answer changes if the value is replaced by the median.
+        logit_changes: Increase of each network's logit of inlining by the value, against the median.
+        deviation: Distance from the median, in median absolute deviations.
+    """
+
+    name: str
+    value: float
+    median: float
+    meaning: str
+    decisive_for: tuple[str, ...]
+    logit_changes: Mapping[str, float]
+    deviation: float
+
+
+class FeatureEffects:
+    """Finds the features of calls that decide the answers of policies; medians are those of all calls of a compile."""
+
+    def __init__(self, env: CompilerEnv, policies: Mapping[str, Policy], decisions: Sequence[InlineDecision]) -> None:
+        self._policies = policies
+        self._names = env.feature_names
+        self._default_column = default_column(env)
+        self._meanings = feature_meanings(env)
+        observed = [env.task.observe(Decision(0, each.site, each.payload)) for each in decisions]
+        self._rows = {decision.site: row for decision, row in zip(decisions, observed, strict=True)}
+        rows = np.stack(observed)
+        self._medians = np.median(rows, axis=0)
+        spread = np.median(np.abs(rows - self._medians), axis=0)
+        self._spread = np.where(spread > 0, spread, np.maximum(rows.std(axis=0), 1.0))
+
+    def of(self, decision: InlineDecision) -> tuple[list[FeatureEffect], list[str]]:
+        """Return the features of a call to show, and the policies whose answers are random.
+
+        Decisive features come first, then those with the largest logit changes, those in `ALWAYS_SHOWN`, and those with
+        the most unusual values. A policy is random if it answers the same call in two ways; its features are unknown.
+        """
+        row = self._rows[decision.site]
+        columns = np.flatnonzero(row != self._medians).tolist()
+        rows = np.repeat(row[np.newaxis], 2 + len(columns), axis=0)
+        for at, column in enumerate(columns, start=2):
+            rows[at, column] = self._medians[column]
+        decisive: dict[int, list[str]] = {column: [] for column in columns}
+        logit_changes: dict[int, dict[str, float]] = {column: {} for column in columns}
+        random = []
+        for name, policy in self._policies.items():
+            answer, again, *others = self._answers(policy, rows, decision)
+            if answer != again:
+                random.append(name)
+                continue
+            for column, other in zip(columns, others, strict=True):
+                if other != answer:
+                    decisive[column].append(name)
+            logits = logits_on(policy, rows)
+            if logits is not None:
+                for column, logit in zip(columns, logits[2:], strict=True):
+                    logit_changes[column][name] = float(logits[0] - logit)
+        chosen = [column for column in columns if decisive[column]]
+        for name in self._policies:
+            ranked = sorted(columns, key=lambda column: -abs(logit_changes[column].get(name, 0.0)))
+            chosen += [column for column in ranked[:_LARGEST_LOGIT_CHANGES] if name in logit_changes[column]]
+        chosen += [self._names.index(name) for name in ALWAYS_SHOWN if name in self._names]
+        deviation = np.abs(row - self._medians) / self._spread
+        chosen += sorted(columns, key=lambda column: -deviation[column])[:_UNUSUAL]
+        effects = [
+            FeatureEffect(
+                name=self._names[column],
+                value=float(row[column]),
+                median=float(self._medians[column]),
+                meaning=self._meanings.get(self._names[column].partition("[")[0], ""),
+                decisive_for=tuple(decisive.get(column, ())),
+                logit_changes=logit_changes.get(column, {}),
+                deviation=float(deviation[column]),
+            )
+            for column in dict.fromkeys(chosen)
+            if self._names[column] != INLINING_DEFAULT
+        ]
+        return effects, random
+
+    def _answers(self, policy: Policy, rows: Rows, decision: InlineDecision) -> list[int]:
+        recorded = RecordedDecision(rows[0], None, decision.default, decision.context)
+        return [int(action) for action in actions_on(policy, [recorded] * len(rows), rows, self._default_column)]

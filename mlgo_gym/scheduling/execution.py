@@ -1,0 +1,101 @@
+"""Where work runs: in this process, in worker processes of this machine, or on a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.scheduling.processes import Processes
+from mlgo_gym.scheduling.ray_cluster import RayCluster
+from mlgo_gym.scheduling.work import Item, Queue, RemoteWork, Result, Runner, WorkerFailure, Workers
+
+
+class InProcess(Workers[Item, Result]):
+    """One worker, which is this process; the arguments are those of `Execution.workers()`.
+
+    The first item starts the runner. An exception of the work leaves `run()`.
+    """
+
+    def __init__(self, start: Callable[[int], Runner[Item, Result]], capacity: int = 1) -> None:
+        self._start = start
+        self._capacity = capacity
+        self._runner: Runner[Item, Result] | None = None
+
+    def run(self, queue: Queue[Item]) -> Generator[tuple[Item, Result | WorkerFailure], None, None]:
+        """Yield each item of a queue with its result."""
+        busy = 0
+        try:
+            while True:
+                while busy < self._capacity and (item := queue.take()) is not None:
+                    self._runner = self._runner or self._start(self._capacity)
+                    self._runner.submit(item)
+                    busy += 1
+                if self._runner is None or not busy:
+                    return
+                results = self._runner.collect()
+                busy -= len(results)
+                yield from results
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the runner. Idempotent."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Where work runs: in this process, in worker processes, or on a Ray cluster.
+
+    In a script, several processes require the call to be below `if __name__ == "__main__":`.
+
+    Args:
+        jobs: Number of workers (≥ 1). Default: 1, which is this process; with `ray` one worker per CPU of the cluster.
+        ray: Address of a Ray cluster: `HOST:PORT`, `ray://HOST:PORT`, `auto` for the cluster on this machine, or
+            `local` to start one for the call. Default: no cluster.
+
+    Raises:
+        MlgoError: `jobs` is below 1.
+    """
+
+    jobs: int | None = None
+    ray: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.jobs is not None and self.jobs < 1:
+            raise MlgoError(f"expected jobs ≥ 1, got {self.jobs}; use 1 for this process")
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the work runs in this process."""
+        return self.ray is None and self.jobs in (None, 1)
+
+    def workers(
+        self,
+        start: Callable[[int], Runner[Item, Result]],
+        capacity: int = 1,
+        *,
+        remote: Callable[[], RemoteWork[Item, Result]] | None = None,
+    ) -> Workers[Item, Result]:
+        """Return the workers. Worker processes start with the first item, a cluster is connected at once.
+
+        Args:
+            start: Makes a runner; receives the capacity. It must be picklable where there are several processes.
+            capacity: Number of items that a worker works on at the same time (≥ 1).
+            remote: Returns the work as a cluster needs it; called only where `ray` is given.
+
+        Raises:
+            MissingExtraError: Ray is not installed.
+            MlgoError: `capacity` is below 1, no cluster answers, or the work has no `remote`.
+        """
+        if capacity < 1:
+            raise MlgoError(f"expected capacity ≥ 1, got {capacity}; give each worker one item or more")
+        if self.ray is not None:
+            if remote is None:
+                raise MlgoError(f"expected work for this machine, got ray={self.ray!r}; omit ray")
+            return RayCluster(remote(), self.ray, self.jobs, capacity)
+        return InProcess(start, capacity) if self.in_process else Processes(start, self.jobs or 1, capacity)

@@ -1,0 +1,1 @@
+"""Compiler processes: start, limits, confinement, and clean-up after kills and forks."""

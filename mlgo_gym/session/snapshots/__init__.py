@@ -1,0 +1,1 @@
+"""Snapshots: exact copies of a running clang, by ptrace."""

@@ -1,0 +1,99 @@
+"""Folders that are removed or renamed when complete, and removed after a kill."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+
+from mlgo_gym.storage.cache import errors_name_file
+
+_DAY = 86400.0
+"""Age in seconds after which a folder of a process that is not visible from here is removed."""
+
+_TEMPORARY = "mlgo-gym-work-"
+
+
+@lru_cache(maxsize=1)
+def host_id() -> str:
+    """Return a short name of this boot and process namespace: process ids are unique only within both."""
+    try:
+        # Short, because some folders become paths of sockets.
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
+        return f"{boot}{Path('/proc/self/ns/pid').stat().st_ino & 0xFFFF:04x}"
+    except OSError:
+        return "unknown"
+
+
+def make_process_folder(parent: Path, prefix: str) -> Path:
+    """Make a folder of this process, after removing those of this user's processes that have exited.
+
+    No other folder of the user may have the prefix.
+    """
+    for folder in abandoned_folders(parent, prefix):
+        with suppress(OSError):
+            shutil.rmtree(folder)
+    return Path(tempfile.mkdtemp(prefix=process_prefix(prefix), dir=parent))
+
+
+def process_prefix(prefix: str) -> str:
+    """Return the prefix of this process's folders: `PREFIXpid-host-`, where the host includes the pid namespace."""
+    return f"{prefix}{os.getpid()}-{host_id()}-"
+
+
+def abandoned_folders(parent: Path, prefix: str) -> Iterator[Path]:
+    """Yield the folders of this user's processes that have exited; folders of another host after a day."""
+    for folder in parent.glob(f"{prefix}*"):
+        owner, _, rest = folder.name.removeprefix(prefix).partition("-")
+        with suppress(OSError):
+            status = folder.stat()
+            if not owner.isdigit() or status.st_uid != os.getuid():
+                continue
+            visible = rest.partition("-")[0] == host_id()
+            if not Path("/proc", owner).exists() if visible else time.time() - status.st_mtime > _DAY:
+                yield folder
+
+
+@contextmanager
+def process_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """Make a folder of this process, and remove it on exit; after a kill the next such folder removes it."""
+    folder = make_process_folder(parent, prefix)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def temporary_folder() -> AbstractContextManager[Path]:
+    """Make a `process_folder()` among the system's temporary files."""
+    return process_folder(Path(tempfile.gettempdir()), _TEMPORARY)
+
+
+@contextmanager
+def complete_folder(output: Path) -> Iterator[Path]:
+    """Make a folder that is renamed to `output`, missing or empty, on exit; or removed after an exception."""
+    with errors_name_file(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        staging = make_process_folder(output.parent, f".{output.name}.")
+    try:
+        staging.chmod(0o755)
+        yield staging
+        staging.replace(output)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold an exclusive lock for the creation of a folder, across processes; wait until it is free."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f".{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

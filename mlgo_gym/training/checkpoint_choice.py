@@ -1,0 +1,192 @@
+"""Choices of a network by validation modules: the best checkpoint of a training, and the best margin of a network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.corpus.modules.training_digests import training_digest
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation import evaluate
+from mlgo_gym.evaluation.evaluation import Evaluation
+from mlgo_gym.policies.network import Network
+from mlgo_gym.scheduling import Execution
+from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.training.labels import Labels
+from mlgo_gym.training.margin import Base, with_margin
+from mlgo_gym.training.monitor import Monitor
+from mlgo_gym.training.tree_imitation import TreeImitation
+
+MIN_IMPROVEMENT = 0.001
+"""Relative improvement below which a later checkpoint does not replace an earlier one."""
+
+MARGINS = (0.0, 0.3, 0.5, 0.7, 1.0)
+"""The margins to choose from."""
+
+VALIDATION_MODULES = 120
+"""Maximum number of validation modules to choose a margin by."""
+
+MARGIN_TOLERANCE = 0.0005
+"""A larger margin is preferred if its mean change is worse by no more than this."""
+
+MAX_LARGER = 0.08
+"""Share of modules that may become larger than clang's; a margin beyond it is taken only if every margin is."""
+
+
+class BestCheckpoint:
+    """Keeps the best checkpoint of a policy on validation modules.
+
+    The last checkpoint of a training is often not the best one. Offer the start and a checkpoint from time to time;
+    the kept one is no worse than the start on these modules.
+
+    ```python
+    best = BestCheckpoint("mlgo/Inline-v0", corpus.split("valid"), "policy.safetensors")
+    best.offer("mlp:start.safetensors")
+    best.offer("mlp:after-10000-steps.safetensors")
+    print(best.policy, best.change)
+    ```
+
+    Args:
+        environment: Id of the environment.
+        corpus: Validation modules, which are neither trained on nor reported.
+        file: File for the best checkpoint.
+        min_improvement: Relative change by which a later checkpoint must be better.
+        execution: Where the modules are compiled. Default: this process.
+
+    Attributes:
+        policy: The kept checkpoint, as `load_policy` takes it; empty before the first offer.
+        change: Its geometric-mean change against plain clang; infinite before the first offer.
+    """
+
+    def __init__(
+        self,
+        environment: str,
+        corpus: Corpus,
+        file: str | Path,
+        *,
+        min_improvement: float = MIN_IMPROVEMENT,
+        execution: Execution = Execution(),
+    ) -> None:
+        self._environment = environment
+        self._corpus = corpus
+        self._file = Path(file)
+        self._min_improvement = min_improvement
+        self._execution = execution
+        self.policy = ""
+        self.change = math.inf
+
+    def offer(self, policy: str) -> float:
+        """Evaluate a checkpoint, keep it if it is better, and return its geometric-mean change against plain clang.
+
+        A checkpoint that fails on a module is not kept, and its change is infinite.
+
+        Args:
+            policy: A model in a file, such as `mlp:FILE` or `sb3:FILE`; the file is copied.
+
+        Raises:
+            MlgoError: the file does not exist or does not fit the environment, or the modules have no decision.
+        """
+        result = evaluate(
+            self._environment, policies={"checkpoint": policy}, corpus=self._corpus, execution=self._execution
+        )
+        if result.failures:
+            return math.inf
+        change = result.change("checkpoint")
+        if change < self.change - self._min_improvement or not self.policy:
+            kind, _, file = policy.partition(":")
+            write_atomically(self._file, Path(file).read_bytes())
+            self.policy, self.change = f"{kind}:{self._file}", change
+        return change
+
+
+class MarginResult(NamedTuple):
+    """Geometric-mean change with a margin on the validation modules, change of the sum, and modules that are larger."""
+
+    margin: float
+    mean: float
+    total: float
+    worse: int
+    modules: int
+
+
+@dataclass(frozen=True, slots=True)
+class MarginChoice:
+    """Chooses the last network with a margin: the given one, or the best of several on validation modules.
+
+    The margins are compared with a network that is fitted without the labels of the validation modules.
+
+    Attributes:
+        fit: Fits that network.
+        margins: One margin, or several to choose from.
+        corpus: Validation modules, for several margins.
+        folder: Folder for the networks and the results, for several margins; finished modules are not compiled again.
+        environment: Id of the environment that compiles the modules.
+        arguments: Its arguments, without the corpus.
+        execution: Where the modules are compiled. Default: this process.
+    """
+
+    fit: TreeImitation
+    margins: Sequence[float] = (0.0,)
+    corpus: Corpus | None = None
+    folder: Path | None = None
+    environment: str = "mlgo/Inline-v0"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    execution: Execution = Execution()
+
+    @property
+    def validation(self) -> Iterable[Module]:
+        """The validation modules."""
+        return () if self.corpus is None else self.corpus
+
+    def choose(self, network: Network, rounds: Sequence[Labels], monitor: Monitor) -> Network:
+        """Return the network with the margin.
+
+        Raises:
+            MlgoError: no validation module has a decision, or all labels are of validation modules.
+        """
+        base, margin, tried = Base.parse(self.fit.base), self.margins[0], []
+        if len(self.margins) > 1:
+            apart = self.fit.fit(rounds, monitor, frozenset(map(training_digest, self.validation)))
+            tried = self._evaluate(apart, base, monitor)
+            margin = best_margin(tried)
+        monitor.record("margin", margin=margin, tried=[each._asdict() for each in tried])
+        return with_margin(network, margin, base)
+
+    def _evaluate(self, network: Network, base: Base, monitor: Monitor) -> list[MarginResult]:
+        if not self.corpus or self.folder is None:
+            raise MlgoError("expected validation modules to choose a margin by, got none; use --margin")
+        policies = {}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for margin in self.margins:
+            file = self.folder / f"margin-{margin:g}.safetensors"
+            with_margin(network, margin, base).save(file)
+            policies[f"{margin:g}"] = f"mlp:{file}"
+        total, output = len(self.corpus) * len(policies), self.folder / "results"
+        arguments = dict(self.arguments)
+        with Evaluation(
+            self.environment, policies=policies, corpus=self.corpus, output=output, env_kwargs=arguments
+        ) as evaluation:
+            with monitor.stage("margins", total) as advance, closing(evaluation.run(self.execution)) as episodes:
+                for _ in episodes:
+                    advance(total - evaluation.remaining)
+            result = evaluation.result
+        found = []
+        for margin in self.margins:
+            (summary,) = (each for each in result.summaries() if each.policy == f"{margin:g}")
+            change, mean = summary.changes[result.metrics[0]], result.change(f"{margin:g}")
+            found.append(MarginResult(margin, mean, change.total, change.worse, summary.modules))
+        return found
+
+
+def best_margin(found: Sequence[MarginResult]) -> float:
+    """Return the margin with the best mean change among those with few larger modules."""
+    fewest = min(each.worse for each in found)
+    safe = [each for each in found if each.worse < MAX_LARGER * each.modules or each.worse == fewest]
+    best = min(each.mean for each in safe)
+    return max(each.margin for each in safe if each.mean <= best + MARGIN_TOLERANCE)

@@ -1,0 +1,245 @@
+"""Imitation of another policy: behaviour cloning, and DAgger (Ross, Gordon and Bagnell 2011)."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from mlgo_gym.corpus.modules.module_order import OrderCursor
+from mlgo_gym.corpus.modules.training_digests import training_digest
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.environment_work import EnvironmentWork
+from mlgo_gym.errors import MlgoError, NoDecisionError
+from mlgo_gym.llvm.advisors import INLINING_DEFAULT
+from mlgo_gym.policies import Policy, load_policy
+from mlgo_gym.policies.features import flat_part
+from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.model_files import unpack_policy
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.observation_samples import check_flat
+from mlgo_gym.scheduling import Execution, FileStore, InProcess, ItemQueue, SequentialRunner, WorkerFailure, Workers
+from mlgo_gym.training.classification import Classification
+from mlgo_gym.training.distillation import NetworkSettings, torch_library
+from mlgo_gym.training.labels import Labels
+from mlgo_gym.training.monitor import Monitor
+from mlgo_gym.training.pipeline import Pipeline
+
+NETWORK = NetworkSettings(steps=2000)
+
+
+def imitate(
+    env: gym.Env[Any, Any],
+    expert: str | Policy = "default",
+    *,
+    rounds: int = 3,
+    episodes: int = 16,
+    per_episode: int = 2000,
+    settings: NetworkSettings = NETWORK,
+    exclude_features: Sequence[str] = (INLINING_DEFAULT,),
+    label_smoothing: float = 0.0,
+    seed: int = 0,
+    execution: Execution = Execution(),
+    output: Path | None = None,
+    monitor: Monitor | None = None,
+) -> Network:
+    """Return a network that imitates an expert: a start for reinforcement learning.
+
+    The expert acts in the first round. In later rounds the network of the round before acts, and the expert labels the
+    states that it reaches (DAgger). Each network is trained on all rounds so far. The same seed gives the same network,
+    wherever the episodes run.
+
+    Args:
+        env: An environment of mlgo-gym with a Discrete action space and flat observations, wrapped or not; it is reset.
+        expert: A policy, or a specification as `load_policy` takes it; `"default"` is clang.
+        rounds: Number of rounds (≥ 1); 1 is behaviour cloning alone.
+        episodes: Episodes per round (≥ 1); their modules are drawn from the environment's corpus.
+        per_episode: Maximum number of decisions per episode to train on (≥ 1).
+        settings: Size and training of the network. Where each action has features of its own, the hidden layers differ;
+            see `mlgo_gym.training.classification`.
+        exclude_features: Features that the network does not see. Default: clang's own choice, because a network that
+            sees it learns to copy it and nothing else; such a network agrees with clang on every module.
+        label_smoothing: Probability of the other legal actions together in the targets (0 ≤ p < 1). A fully confident
+            clone does not explore, so reinforcement learning needs some.
+        seed: Source of the modules, the first weights and the batches.
+        execution: Where the episodes run. Default: this process, in `env` itself. Elsewhere the expert is given by its
+            specification, and each worker makes the environment of `env.spec`.
+        output: File for the network. Default: nothing is written.
+        monitor: Receives the progress, and for each round the result `rollouts` with `agreement`, the share of
+            decisions in which the acting policy and the expert agree.
+
+    Returns:
+        A network with one output per action, the logits of a softmax policy.
+
+    Raises:
+        MissingExtraError: PyTorch or Ray is not installed.
+        MlgoError: the environment has other actions or observations, a number is out of range, or no module of the
+            corpus has a decision.
+    """
+    torch_library()
+    if min(rounds, episodes, per_episode) < 1 or not 0 <= label_smoothing < 1:
+        raise MlgoError(
+            f"expected rounds, episodes and per_episode ≥ 1 and 0 ≤ label_smoothing < 1, got {rounds}, {episodes}, "
+            f"{per_episode} and {label_smoothing:g}"
+        )
+    inner = env.unwrapped
+    if not isinstance(inner, CompilerEnv) or not isinstance(inner.action_space, gym.spaces.Discrete):
+        raise MlgoError(f"expected an environment of mlgo-gym with a Discrete action space, got {inner}; make another")
+    check_flat(inner.observation_space)
+    columns = tuple(number for number, name in enumerate(inner.feature_names) if name not in exclude_features)
+    rollout = _Rollout(expert, columns, per_episode, seed)
+    with _workers(inner, rollout, execution) as workers:
+        collector = ExpertRollouts(inner, workers, columns, episodes, seed)
+        fit = Classification(settings, label_smoothing, seed)
+        return Pipeline(collector, fit, rounds=rounds).run(output, monitor)
+
+
+class _Episode(NamedTuple):
+    """An episode to run; without a network the expert acts."""
+
+    number: int
+    module: str
+    seed: int
+    network: bytes | None
+
+
+class _Recorded(NamedTuple):
+    """The labelled decisions of an episode."""
+
+    observations: Any
+    actions: Any
+    costs: Any
+    agreed: int
+    decisions: int
+
+
+_RolloutWorkers = Workers[_Episode, "_Recorded | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertRollouts:
+    """Collects the actions of an expert in the states that a network reaches.
+
+    The module of an episode depends on its number and on the seed, not on the worker.
+    """
+
+    env: CompilerEnv
+    workers: _RolloutWorkers
+    columns: tuple[int, ...]
+    episodes: int
+    seed: int = 0
+
+    def collect(self, number: int, network: Network | None, monitor: Monitor) -> Labels:
+        """Return the labels of a round: the expert's action costs 0, and that of others is unknown.
+
+        Raises:
+            MlgoError: no module has a decision, or a worker exited twice.
+        """
+        sources = [np.random.SeedSequence([self.seed, number, episode]) for episode in range(self.episodes)]
+        generators = [np.random.default_rng(source) for source in sources]
+        pickled = None if network is None else pickle.dumps(network)
+        without: set[str] = set()
+
+        def draw(episode: int) -> _Episode:
+            while (name := self._draw(generators[episode])) in without:
+                pass
+            return _Episode(episode, name, int(sources[episode].generate_state(1)[0]), pickled)
+
+        queue = ItemQueue(map(draw, range(self.episodes)))
+        found: dict[int, tuple[_Episode, _Recorded]] = {}
+        with monitor.stage("rollouts", self.episodes) as advance, closing(self.workers.run(queue)) as results:
+            for episode, result in results:
+                if isinstance(result, WorkerFailure):
+                    raise MlgoError(f"expected a rollout of {episode.module!r}, got a worker that exited: {result.how}")
+                if result is None:
+                    without.add(episode.module)
+                    if len(without) == len(self.env.corpus.names):
+                        raise MlgoError("expected a corpus with decisions, got none in any module; choose another one")
+                    queue.put_back([draw(episode.number)])
+                    continue
+                found[episode.number] = episode, result
+                advance(len(found))
+        episodes, recorded = zip(*(found[episode] for episode in range(self.episodes)), strict=True)
+        agreement = sum(each.agreed for each in recorded) / sum(each.decisions for each in recorded)
+        monitor.record("rollouts", agreement=agreement, modules_without_decisions=len(without))
+        sizes = [len(each.actions) for each in recorded]
+        names = [episode.module for episode in episodes]
+        digests = [training_digest(self.env.corpus.module(name)) for name in names]
+        observations, actions, costs = (np.concatenate(parts) for parts in list(zip(*recorded, strict=True))[:3])
+        one = np.ones(len(actions))
+        groups, modules, digest = (np.repeat(each, sizes) for each in (range(len(names)), names, digests))
+        features = tuple(self.env.feature_names[column] for column in self.columns)
+        return Labels(features, observations, actions, costs, one, one, groups, modules, digest)
+
+    def _draw(self, chance: np.random.Generator) -> str:
+        """Return the name of a module, by the weights of the environment."""
+        position = self.env.setup.order.draw(chance, OrderCursor(), frozenset())
+        assert position is not None, "a corpus has a module"
+        return self.env.corpus.names[position]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rollout:
+    expert: str | Policy
+    columns: tuple[int, ...]
+    per_episode: int
+    seed: int
+
+    def start(self, env: CompilerEnv, store: FileStore | None = None) -> Callable[[_Episode], _Recorded | None]:
+        """Return the function that runs an episode in an environment."""
+        expert = self.expert
+        if isinstance(expert, str):
+            expert = load_policy(expert if store is None else unpack_policy(expert, store), env, seed=self.seed)
+        return partial(self._run, env, expert)
+
+    def _run(self, env: CompilerEnv, expert: Policy, episode: _Episode) -> _Recorded | None:
+        """Return the labelled decisions; None if the module has none."""
+        acting = expert if episode.network is None else MlpPolicy(env, pickle.loads(episode.network))  # noqa: S301 - ours
+        try:
+            observation, info = env.reset(seed=episode.seed, options={"module": episode.module})
+        except NoDecisionError:
+            return None
+        assert isinstance(env.action_space, gym.spaces.Discrete)
+        rows, actions, costs = [], [], []
+        agreed = decisions = 0
+        over = False
+        while not over:
+            label = int(expert.act(observation, info))
+            mask = info.get("action_mask")
+            action = label if acting is expert else int(acting.act(observation, info))
+            if mask is not None and not mask[action]:
+                action = label
+            if decisions < self.per_episode:
+                rows.append(flat_part(observation)[list(self.columns)])
+                actions.append(label)
+                allowed = np.ones(int(env.action_space.n), bool) if mask is None else mask
+                costs.append(np.where(allowed, np.nan, np.inf))
+                costs[-1][label] = 0.0
+            agreed += action == label
+            decisions += 1
+            observation, _, terminated, truncated, info = env.step(action)
+            over = terminated or truncated
+        return _Recorded(np.stack(rows), np.array(actions, np.int64), np.stack(costs), agreed, decisions)
+
+
+def _workers(env: CompilerEnv, rollout: _Rollout, execution: Execution) -> _RolloutWorkers:
+    if execution.in_process:
+        # The environment stays open: it belongs to the caller.
+        return InProcess(lambda _: SequentialRunner(rollout.start(env)))
+    spec, expert = env.spec, rollout.expert
+    if spec is None or not isinstance(expert, str):
+        raise MlgoError(
+            f"expected an environment of gym.make and an expert by its specification, got {spec} and {expert!r}; "
+            "use Execution() for this process"
+        )
+    arguments: Mapping[str, Any] = spec.kwargs
+    needs = attrgetter("module")
+    return EnvironmentWork(spec.id, arguments, rollout.start, [expert], needs).workers(env, execution)

@@ -1,0 +1,269 @@
+"""Labels of decisions: the cost of the actions of a decision, in arrays and in Parquet files.
+
+A folder of labels has one Parquet file for each module with labels, a line about each finished module, and a header.
+Features are columns by name; a tensor is a list in each row. The other columns are `FACTS`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.extras import library
+from mlgo_gym.storage.module_folder import FolderKind, ModuleFolder
+
+SUFFIX = ".parquet"
+
+LABELS = FolderKind("labels", "labels.json", SUFFIX, 1, "mlgo-gym label")
+
+FACTS = (
+    *("answer", "bytes", "costs", "text", "decisions", "module", "digest"),
+    *("project", "context", "visit", "position", "callee"),
+)
+"""The columns that are not features. Labels of inlining have `bytes`, those of other decisions `costs`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Labels of decisions around a policy.
+
+    Attributes:
+        features: Names of the columns of `observations`; element i of a tensor is `NAME[i]`.
+        observations: float32 or float64 of shape (labels, features); integers above 2**53 are rounded.
+        answers: Actions of the policy, int64 of shape (labels,).
+        costs: float64 of shape (labels, actions): cost of the module with each action minus that with the policy's;
+            NaN for an action that was not tried, infinite for an illegal one. Bytes, where the labels are of inlining.
+        text: Cost of the module under the policy, of shape (labels,).
+        share: Decisions of the module per label of it, float64 of shape (labels,).
+        groups: Number of the module of each label, int64 of shape (labels,); each round counts separately.
+        modules: Name of the module of each label.
+        digests: `training_digest()` of the module of each label; empty if unknown.
+    """
+
+    features: tuple[str, ...]
+    observations: npt.NDArray[Any]
+    answers: npt.NDArray[np.int64]
+    costs: npt.NDArray[np.float64]
+    text: npt.NDArray[Any]
+    share: npt.NDArray[np.float64]
+    groups: npt.NDArray[np.int64]
+    modules: npt.NDArray[np.str_]
+    digests: npt.NDArray[np.str_]
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    @property
+    def bytes(self) -> npt.NDArray[np.float64]:
+        """Cost of action 1 minus that of action 0: of inlining labels, the bytes that inlining the call adds."""
+        difference: npt.NDArray[np.float64] = self.costs[:, 1] - self.costs[:, 0]
+        return difference
+
+    @property
+    def best_actions(self) -> npt.NDArray[np.int64]:
+        """The cheapest action that was tried, int64 of shape (labels,); the policy's own action wins ties."""
+        rows, costs = np.arange(len(self)), np.where(np.isnan(self.costs), np.inf, self.costs)
+        best = costs.argmin(axis=1)
+        return np.where(costs[rows, best] < costs[rows, self.answers], best, self.answers)
+
+    @property
+    def trained_on(self) -> dict[str, str] | None:
+        """Names of the modules by digest; None if some digests are unknown."""
+        if not all(self.digests.tolist()):
+            return None
+        pairs = sorted(set(zip(self.digests.tolist(), self.modules.tolist(), strict=True)))
+        return dict(reversed(pairs))
+
+    def select(self, chosen: Any) -> Labels:
+        """Return the labels of an index array or a mask."""
+        return Labels(self.features, *(getattr(self, field.name)[chosen] for field in fields(self)[1:]))
+
+    def select_features(self, names: Sequence[str]) -> Labels:
+        """Return the labels with some of the features, in the given order."""
+        columns = [self.features.index(name) for name in names]
+        return replace(self, features=tuple(names), observations=self.observations[:, columns])
+
+
+def joined(parts: Sequence[Labels]) -> Labels:
+    """Return the labels of several rounds in order, or raise an MlgoError if their features differ."""
+    first = parts[0]
+    offsets = np.cumsum([0, *(int(part.groups.max(initial=-1)) + 1 for part in parts)])
+    groups = np.concatenate([part.groups + offset for part, offset in zip(parts, offsets, strict=False)])
+    for part in parts[1:]:
+        _check_features(first.features, part.features, "a later round")
+    columns = (
+        groups if field.name == "groups" else np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(first)[1:]
+    )
+    return Labels(first.features, *columns)
+
+
+class LabelStore(ModuleFolder):
+    """Adds the labels of modules to a folder; the header is everything that they depend on, JSON-able.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+        MlgoError: the folder has other labels or unreadable ones, or another process is writing to it.
+    """
+
+    def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:
+        self._arrow, self._parquet = _parquet()
+        super().__init__(LABELS, folder, header)
+
+    def add_labels(
+        self, module: str, project: str, digest: str, columns: Mapping[str, Any], counts: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Write the labels of a module, and return the line about it.
+
+        The columns are features and `FACTS` by name, as arrays or lists, and empty without labels. The counts are
+        further entries of the line, JSON-able.
+        """
+        size = len(columns["answer"]) if columns else 0
+        part = None
+        if size:
+            names = {"module": module, "digest": digest, "project": project}
+            table = {**columns, **{name: [value] * size for name, value in names.items()}}
+            buffer = io.BytesIO()
+            # A list becomes a column of lists, an array a column of numbers.
+            self._parquet.write_table(
+                self._arrow.table({name: self._arrow.array(values) for name, values in table.items()}),
+                buffer,
+                compression="zstd",
+            )
+            part = buffer.getvalue()
+        line = {"module": module, "project": project, "labels": size, **counts}
+        self.add(line, part)
+        return line
+
+    def fail(self, module: str, project: str, error: str) -> dict[str, Any]:
+        """Record that a module could not be labelled, and return the line about it."""
+        line = {"module": module, "project": project, "labels": 0, "error": error}
+        self.add(line)
+        return line
+
+
+def flat_columns(features: Sequence[str], rows: npt.NDArray[Any]) -> dict[str, Any]:
+    """Return the columns of flat observations: `NAME[0]`, `NAME[1]`, … become one column of lists."""
+    columns: dict[str, Any] = {}
+    for name, places in groupby(range(len(features)), lambda place: features[place].partition("[")[0]):
+        values = rows[:, list(places)]
+        columns[name] = values[:, 0] if values.shape[1] == 1 else list(values)
+    return columns
+
+
+def read_labels(paths: Sequence[Path]) -> Labels:
+    """Return the labels of all finished modules.
+
+    Args:
+        paths: Folders of labels, or Parquet files such as the bundled ones, which have the columns of a folder's
+            files, `round`, and `dataset` for the project; `digest` is optional.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+        MlgoError: a path has no labels, or the environments, the compilers or the features of two paths differ.
+    """
+    folders = [path for path in paths if path.suffix != SUFFIX]
+    headers = [LABELS.read_header(folder) for folder in folders]
+    for folder, header in zip(folders, headers, strict=True):
+        for name in ("environment", "clang"):
+            if header.get(name) != headers[0].get(name):
+                raise MlgoError(
+                    f"expected labels of one {name}, got {headers[0].get(name)!r} in {folders[0]} and "
+                    f"{header.get(name)!r} in {folder}; train on one of them"
+                )
+    parts: list[Labels] = []
+    for path in paths:
+        for source, part in _read_file(path) if path.suffix == SUFFIX else _read_folder(path):
+            if parts:
+                _check_features(parts[0].features, part.features, str(source))
+            parts.append(part)
+    if not parts:
+        raise MlgoError(f"expected labels in {', '.join(map(str, paths))}, got none; label more modules")
+    return joined(parts)
+
+
+def _parquet() -> tuple[Any, Any]:
+    feature, extra = "labels in Parquet files", "training"
+    return library("pyarrow", feature, extra), library("pyarrow.parquet", feature, extra)
+
+
+def _check_features(expected: tuple[str, ...], found: tuple[str, ...], source: str) -> None:
+    if found == expected:
+        return
+    more, fewer = ([name for name in one if name not in other] for one, other in ((found, expected), (expected, found)))
+    differences = [f"{word} {', '.join(names)}" for word, names in (("additional", more), ("missing", fewer)) if names]
+    raise MlgoError(
+        f"expected labels of the same features, got {source} with {' and '.join(differences) or 'another order'}; "
+        "train on labels of one kind (--callee-features and --environment of mlgo-gym label)"
+    )
+
+
+def _read_folder(folder: Path) -> Iterable[tuple[Path, Labels]]:
+    arrow, parquet = _parquet()
+    # Worker processes finish modules in any order; the network must not depend on it.
+    for line in sorted(LABELS.lines(folder), key=lambda line: str(line["module"])):
+        if not line["labels"]:
+            continue
+        path = LABELS.part(folder, line["module"])
+        try:
+            table = parquet.read_table(path)
+        except (OSError, arrow.ArrowException) as error:
+            raise MlgoError(f"expected labels in {path}, got {error}; label the module once more") from error
+        size = table.num_rows
+        share = np.full(size, line["decisions"] / size)
+        yield path, _labels(table, share, np.zeros(size, np.int64), np.full(size, line["module"]))
+
+
+def _read_file(path: Path) -> Iterable[tuple[Path, Labels]]:
+    arrow, parquet = _parquet()
+    try:
+        table = parquet.read_table(path)
+        rounds, modules, projects, decisions = (
+            table.column(name).to_numpy(zero_copy_only=False) for name in ("round", "module", "dataset", "decisions")
+        )
+        keys = np.array([f"{each} {names}" for each, *names in zip(rounds, projects, modules, strict=True)])
+        _, group, count = np.unique(keys, return_inverse=True, return_counts=True)
+        names = np.array([f"{project}/{module}" for project, module in zip(projects, modules, strict=True)])
+        yield path, _labels(table.drop_columns(["round", "dataset"]), decisions / count[group], group, names)
+    except (OSError, KeyError, arrow.ArrowException) as error:
+        raise MlgoError(f"expected a Parquet file of labels, got {path} with {error}; name another file") from error
+
+
+def _labels(
+    table: Any, share: npt.NDArray[np.float64], groups: npt.NDArray[np.int64], modules: npt.NDArray[np.str_]
+) -> Labels:
+    features: list[str] = []
+    columns = []
+    for name in table.column_names:
+        if name not in FACTS:
+            values = _matrix(table.column(name))
+            features += [name] if values.shape[1] == 1 else [f"{name}[{number}]" for number in range(values.shape[1])]
+            columns.append(values)
+    answers, text = (table.column(name).to_numpy() for name in ("answer", "text"))
+    if "costs" in table.column_names:
+        costs = _matrix(table.column("costs"))
+    else:
+        difference = table.column("bytes").to_numpy()
+        costs = np.zeros((len(answers), 2))
+        costs[np.arange(len(answers)), 1 - answers] = np.where(answers, -difference, difference)
+    known = "digest" in table.column_names
+    digests = np.array(table.column("digest").to_pylist() if known else [""] * len(answers), np.str_)
+    observations, answers = np.concatenate(columns, axis=1), answers.astype(np.int64)
+    return Labels(tuple(features), observations, answers, costs, text, share, groups, modules, digests)
+
+
+def _matrix(column: Any) -> npt.NDArray[np.float64]:
+    """Return a column of numbers or of lists of one length as float64 of shape (rows, elements)."""
+    values = column.combine_chunks()
+    if hasattr(values.type, "value_type"):  # lists
+        values = values.flatten()
+    matrix: npt.NDArray[np.float64] = values.to_numpy(zero_copy_only=False).astype(np.float64)
+    return matrix.reshape(len(column), -1)

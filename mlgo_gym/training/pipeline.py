@@ -1,0 +1,97 @@
+"""The training pipeline: collect data, fit a network, choose a checkpoint, save it.
+
+Each training method is a `Pipeline` of parts. A new method is a new collector, a new fit, or both:
+
+| method | collector | fit | choice |
+|---|---|---|---|
+| `train imitation`, inlining | `StoredLabels` | `TreeImitation` | `MarginChoice` |
+| `train imitation`, other tasks | `StoredLabels` | `Classification` | |
+| `train policy` | `LabelRounds` | `TreeImitation` | `MarginChoice` |
+| `train clone`, `imitate()` | `ExpertRollouts` | `Classification` | |
+
+`train evolve` compares whole compiles and has no labels, so it is a loop of its own. `BestCheckpoint` is the choice for
+training loops outside this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.corpus.modules.training_digests import sidecar, write_sidecar_digests
+from mlgo_gym.policies.network import Network
+from mlgo_gym.training.labels import Labels
+from mlgo_gym.training.monitor import Monitor
+
+
+class Collector(Protocol):
+    """Collects labels from compiles or from files."""
+
+    def collect(self, number: int, network: Network | None, monitor: Monitor) -> Labels:
+        """Return the labels of round `number`, given the network of the round before (None in round 0)."""
+
+
+class Fit(Protocol):
+    """Fits a network to labels."""
+
+    def fit(self, rounds: Sequence[Labels], monitor: Monitor) -> Network:
+        """Return a network fitted to the labels of all rounds so far; the same labels give the same network."""
+
+
+class Choice(Protocol):
+    """Chooses the network to save."""
+
+    @property
+    def validation(self) -> Iterable[Module]:
+        """The modules that the choice depends on."""
+
+    def choose(self, network: Network, rounds: Sequence[Labels], monitor: Monitor) -> Network:
+        """Return the network to save, given the last network and the labels of all rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A training method.
+
+    Attributes:
+        collector: Collects the labels of each round.
+        fit: Fits a network to the labels of all rounds so far.
+        choice: Chooses the network to save. Default: the network of the last round.
+        rounds: Number of rounds (≥ 1).
+    """
+
+    collector: Collector
+    fit: Fit
+    choice: Choice | None = None
+    rounds: int = 1
+
+    def run(self, output: Path | None = None, monitor: Monitor | None = None) -> Network:
+        """Train, and return the network.
+
+        Args:
+            output: File for the network, in safetensors. `OUTPUT.training.txt` lists the digests of the modules that
+                the network depends on, if all are known. Default: nothing is written.
+            monitor: Receives the progress and the results.
+        """
+        monitor = monitor or Monitor()
+        network: Network | None = None
+        rounds: list[Labels] = []
+        for number in range(self.rounds):
+            rounds.append(self.collector.collect(number, network, monitor))
+            network = self.fit.fit(rounds, monitor)
+        assert network is not None, "a pipeline has one round or more"
+        if self.choice is not None:
+            network = self.choice.choose(network, rounds, monitor)
+        if output is not None:
+            network.save(output)
+            modules: dict[str, str] = {}
+            for labels in rounds:
+                if labels.trained_on is None:
+                    sidecar(output).unlink(missing_ok=True)
+                    return network
+                modules |= labels.trained_on
+            write_sidecar_digests(output, modules, () if self.choice is None else self.choice.validation)
+        return network

@@ -1,0 +1,147 @@
+"""Credits add up to the total, and exact credit is the cost of a flip."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from mlgo_gym.attribution.credit import credit
+from mlgo_gym.attribution.inline_compile import InlineCompile, InlineDecision, differing, run_inline_compile
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
+from mlgo_gym.session.protocol.decision import Decision, DecisionSite
+from tests.conftest import MakeBitcode
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+LONG = 30.0
+
+
+@pytest.fixture(scope="module")
+def env(make_bitcode: MakeBitcode) -> InlineEnv:
+    return InlineEnv(corpus=str(make_bitcode("families.c")))
+
+
+def module(env: InlineEnv) -> Module:
+    return env.corpus[0]
+
+
+def clangs_own(decision: Decision) -> int:
+    (answer,) = struct.unpack_from("<q", decision.payload, len(decision.payload) - 8)
+    return int(answer)
+
+
+def compiled(env: InlineEnv, choose: Callable[[Decision], int] = clangs_own) -> InlineCompile:
+    return run_inline_compile(env.compilation(module(env)), env.task, choose, LONG)
+
+
+def flipping(numbers: set[int], before: InlineCompile) -> Callable[[Decision], int]:
+    """Repeat a compile by the sites of its decisions, with some of them flipped."""
+    flipped = {before.decisions[number].site for number in numbers}
+
+    def choose(decision: Decision) -> int:
+        site = decision.site
+        visit = before.visits.get(site[:2], [])
+        answer = visit[site.index].answer if site.index < len(visit) else clangs_own(decision)
+        return 1 - answer if site in flipped else answer
+
+    return choose
+
+
+def at_random(generator: random.Random, share: float) -> Callable[[Decision], int]:
+    """Flip a share of clang's own choices."""
+    return lambda decision: clangs_own(decision) ^ (generator.random() < share)
+
+
+def test_an_episode_of_clangs_own_choices_has_no_credit(env: InlineEnv) -> None:
+    reference = compiled(env)
+    found = credit(reference, compiled(env))
+    assert not found.bytes.any()
+    assert found.unexplained == 0
+
+
+def test_credit_adds_up_to_what_the_episode_saved(env: InlineEnv) -> None:
+    reference = compiled(env)
+    generator = random.Random(1)
+    for share in (0.1, 0.5, 1.0):
+        episode = compiled(env, at_random(generator, share))
+        found = credit(reference, episode)
+        assert found.bytes.sum() == pytest.approx(reference.text - episode.text)
+
+
+def test_the_credit_of_a_single_flip_is_all_that_it_changed(env: InlineEnv) -> None:
+    reference = compiled(env)
+    for number in range(0, len(reference.decisions), 3):
+        episode = compiled(env, flipping({number}, reference))
+        found = credit(reference, episode)
+        (cause,) = differing(reference.decisions, episode.decisions)
+        assert episode.decisions[cause].site == reference.decisions[number].site
+        assert found.bytes[cause] == reference.text - episode.text
+
+
+def test_exact_credit_is_the_cost_of_undoing_the_decision(env: InlineEnv) -> None:
+    reference = compiled(env)
+    generator = random.Random(2)
+    exact = agreed = signs = others = 0
+    for _ in range(3):
+        episode = compiled(env, at_random(generator, 0.15))
+        found = credit(reference, episode)
+        for number in differing(reference.decisions, episode.decisions):
+            undone = compiled(env, flipping({number}, episode))
+            cost = undone.text - episode.text
+            if found.exact[number]:
+                exact += 1
+                agreed += cost == found.bytes[number]
+            else:
+                others += 1
+                signs += (cost > 0) == (found.bytes[number] > 0) or cost == 0
+    assert exact + others > 5
+    assert agreed >= 0.6 * exact, f"exact {agreed} of {exact}"
+    assert signs >= 0.6 * others, f"of the same sign {signs} of {others}"
+
+
+def test_a_task_without_inlining_is_refused(env: InlineEnv) -> None:
+    other = RegAllocEvictEnv(corpus=env.setup.options.corpus)
+    with pytest.raises(MlgoError, match="use mlgo/Inline-v0"):
+        run_inline_compile(other.compilation(other.corpus[0]), other.task, lambda _: 0, LONG)
+
+
+def decision(component: str, callee: str, answer: int) -> InlineDecision:
+    return InlineDecision(DecisionSite(component, 0, 0), callee, answer, answer, b"")
+
+
+def test_decisions_that_share_a_function_share_its_change_by_their_expected_growth() -> None:
+    kept = [
+        decision("f", "large", 0),
+        decision("f", "small", 0)._replace(site=DecisionSite("f", 0, 1)),
+        decision("g", "f", 0),
+    ]
+    inlined = [
+        kept[0]._replace(answer=1, estimate=100.0),
+        kept[1]._replace(answer=1, estimate=20.0),
+        kept[2],
+    ]
+    reference = InlineCompile(tuple(kept), sizes({"f": 100, "g": 10}))
+    episode = InlineCompile(tuple(inlined), sizes({"f": 160, "g": 10}))
+    found = credit(reference, episode).bytes
+    # 46 and 6 are expected, and 8 are left.
+    assert found.tolist() == pytest.approx([-46 - 8 * 54 / 68, -6 - 8 * 14 / 68, 0])
+    # The bonus for a last call does not change its expected growth.
+    last = InlineCompile((inlined[0]._replace(estimate=-14900.0), *inlined[1:]), episode.functions)
+    assert credit(reference, last).bytes.tolist() == pytest.approx(found.tolist())
+
+
+def sizes(functions: dict[str, int], aliases: dict[str, str] | None = None) -> FunctionSizes:
+    return FunctionSizes(functions, aliases or {}, 0, sum(functions.values()))
+
+
+def test_a_function_keeps_its_identity_under_an_alias() -> None:
+    before = sizes({"a": 10, "f": 1}, {"b": "a"})
+    after = sizes({"b": 12, "g": 3})
+    assert size_changes(before, after) == {"a": 2, "f": -1, "g": 3}
+    assert size_changes(after, before) == {"b": -2, "f": 1, "g": -3}

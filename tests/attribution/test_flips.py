@@ -1,0 +1,51 @@
+"""Many flips in one compile: which are independent, and the bytes of each."""
+
+from __future__ import annotations
+
+from mlgo_gym.attribution.flips import flip_effects, group_causes, independent
+from mlgo_gym.attribution.inline_compile import InlineDecision
+from mlgo_gym.session.protocol.decision import DecisionSite
+
+
+def call(component: str, callee: str, answer: int = 0, index: int = 0) -> InlineDecision:
+    return InlineDecision(DecisionSite(component, 0, index), callee, answer, 0, b"")
+
+
+def test_independent_flips_are_chosen_in_their_order() -> None:
+    affected = {"first": {"a", "b"}, "second": {"b", "c"}, "third": {"c"}, "fourth": {"d"}}
+    assert independent(affected, affected.__getitem__, 9) == ["first", "third", "fourth"]
+    assert independent(affected, affected.__getitem__, 2) == ["first", "third"]
+
+
+def test_causes_that_share_a_function_are_one_group() -> None:
+    found = group_causes(4, {"f": {0: 0, 1: 1}, "g": {1: 0}, "h": {2: 0}})
+    assert sorted((sorted(causes), sorted(functions)) for causes, functions in found) == [
+        ([0, 1], ["f", "g"]),
+        ([2], ["h"]),
+        ([3], []),
+    ]
+
+
+def test_a_change_belongs_to_the_flip_that_reaches_it() -> None:
+    before = [call("f", "a"), call("g", "b")]
+    after = [call("f", "a", 1), call("g", "b", 1)]
+    sizes = {"f": 10, "g": 10, "a": 5, "b": 5}
+    found = flip_effects(before, after, {"f": 2, "a": -5, "g": 7}, before, sizes)
+    assert found.bytes == {0: -3, 1: 7}
+    assert found.is_reliable
+    assert found.changed == 14
+
+
+def test_flips_that_share_a_function_have_no_effect_of_their_own() -> None:
+    before = [call("f", "a"), call("f", "b", index=1), call("g", "b")]
+    after = [decision._replace(answer=1) for decision in before]
+    found = flip_effects(before, after, {"f": 8, "g": 1}, before, {"f": 10, "g": 10, "a": 5, "b": 5})
+    assert found.bytes == {2: 1}
+
+
+def test_effects_are_unreliable_where_much_is_unexplained() -> None:
+    before, after = [call("f", "a")], [call("f", "a", 1)]
+    found = flip_effects(before, after, {"f": 100, "other": -90}, before, {"f": 10, "a": 5, "other": 90})
+    assert found.bytes == {0: 100}
+    assert found.unexplained == 90
+    assert not found.is_reliable

@@ -1,0 +1,165 @@
+"""The compile of a module: command line, limits and cache key."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.corpus.commands.compilation import Compilation, default_flags, plan
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.errors import CompilerError, CorpusError, ToolchainError
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.session.process.limits import Limits
+from tests.conftest import MakeBitcode
+from tests.corpus.untrusted import BENIGN
+
+ELF_MACHINE = {"x86_64": 62, "aarch64": 183}
+
+
+def following(words: tuple[str, ...], word: str) -> str:
+    return words[words.index(word) + 1]
+
+
+def compiled(compilation: Compilation) -> bytes:
+    with compilation.session() as session:
+        return session.finish(30).object_bytes
+
+
+def test_a_session_keeps_the_limits_of_its_compilation(calls: Path, toolchain: Toolchain) -> None:
+    compilation = replace(plan(Module("calls", calls), toolchain), limits=Limits(memory=1e-8))
+    with compilation.session() as session, pytest.raises(CompilerError):
+        session.finish(30)
+
+
+@pytest.mark.parametrize(("recorded", "level"), [("-Oz", "-Oz"), ("-Os", "-Os"), ("-O3", "-O2")])
+def test_a_module_without_flags_is_compiled_as_its_attributes_show_and_position_independent(
+    recorded: str, level: str, toolchain: Toolchain, make_bitcode: MakeBitcode
+) -> None:
+    module = Module("calls", make_bitcode("calls.c", optimize=recorded))
+    flags = plan(module, toolchain).flags
+    assert default_flags(module) == (level, "-fPIC")
+    assert flags[0] == "-cc1"
+    assert level in flags
+    assert following(flags, "-mrelocation-model") == "pic"
+    assert following(flags, "-pic-level") == "2"
+
+
+def test_driver_flags_are_expanded_as_the_driver_does(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    path = tmp_path / "driver.o"
+    flags = ("-O2", "-march=x86-64-v3", "-fno-pic")
+    result = toolchain.run(
+        ["--target=x86_64-unknown-linux-musl", *flags, "-c", "-x", "ir", str(calls), "-o", str(path)]
+    )
+    assert result.returncode == 0
+    assert compiled(plan(Module("calls", calls, flags), toolchain)) == path.read_bytes()
+
+
+def test_special_characters_in_flags_survive_the_driver(calls: Path, toolchain: Toolchain) -> None:
+    odd = """-fdebug-prefix-map=$(SRC)/a "b" \\c 'd'=e"""
+    assert odd in plan(Module("calls", calls, ("-Oz", "-Xclang", odd)), toolchain).flags
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_a_module_is_compiled_for_its_own_triple(machine: str, toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
+    triple = f"{machine}-unknown-linux-musl"
+    compilation = plan(Module("calls", make_bitcode("calls.c", triple=triple)), toolchain)
+    assert following(compilation.flags, "-triple") == triple
+    code = compiled(compilation)
+    assert int.from_bytes(code[18:20], "little") == ELF_MACHINE[machine]
+
+
+def test_recorded_flags_are_kept_word_by_word(calls: Path, toolchain: Toolchain) -> None:
+    recorded = ("-cc1", "-triple", "x86_64-unknown-linux-musl", "-emit-obj", "-Os", "-mframe-pointer=all")
+    assert plan(Module("calls", calls, recorded), toolchain).flags[: len(recorded)] == recorded
+
+
+def test_extra_flags_come_last(calls: Path, toolchain: Toolchain) -> None:
+    extra = ("-mllvm", "-inline-threshold=0")
+    compilation = plan(Module("calls", calls), toolchain, extra)
+    assert compilation.flags[-2:] == extra
+    assert compiled(compilation) != compiled(plan(Module("calls", calls), toolchain))
+
+
+def test_additions_before_the_input_win_as_behind_it_in_ml_compiler_opt(calls: Path, toolchain: Toolchain) -> None:
+    recorded, extra = ("-cc1", "-emit-obj", "-Oz"), ("-O0", "-ffunction-sections")
+    module = Module("calls", calls, recorded)
+    upstream = Compilation(toolchain, module, (*recorded, "-w", "-x", "ir", str(calls), *extra), ())
+    assert compiled(plan(module, toolchain, extra)) == compiled(upstream)
+    assert compiled(plan(module, toolchain)) != compiled(upstream)
+
+
+def test_no_path_of_this_machine_is_among_the_flags(calls: Path, toolchain: Toolchain) -> None:
+    compilation = plan(Module("calls", calls), toolchain)
+    assert not [word for word in compilation.flags if os.sep in word]
+    assert compilation.inputs == ("-x", "ir", str(calls))
+
+
+def test_placeholder_flags_are_refused(calls: Path, toolchain: Toolchain) -> None:
+    with pytest.raises(CorpusError, match="global_command_override"):
+        plan(Module("calls", calls, ("<UNSPECIFIED>",)), toolchain)
+
+
+def test_missing_bitcode_is_a_clear_error(toolchain: Toolchain, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"missing\.bc: expected the bitcode of a module"):
+        plan(Module("missing", tmp_path / "missing.bc"), toolchain)
+
+
+def test_flags_that_the_driver_refuses_are_reported_in_its_words(calls: Path, toolchain: Toolchain) -> None:
+    with pytest.raises(ToolchainError, match="unknown argument: '-no-such-flag'"):
+        plan(Module("calls", calls, ("-Oz", "-no-such-flag"), trusted=True), toolchain)
+
+
+def test_the_driver_is_asked_once_per_flags_and_compiler(
+    counted_clang: tuple[Path, Path], calls: Path, own_cache: Path
+) -> None:
+    program, starts = counted_clang
+    toolchain = find_toolchain(str(program))
+    before = starts.read_text().count("started")
+    for _ in range(2):
+        plan(Module("calls", calls, ("-O1",)), toolchain)
+    assert starts.read_text().count("started") == before + 1
+
+
+def test_a_summary_index_goes_with_the_input(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+    index = tmp_path / "calls.thinlto.bc"
+    index.write_bytes(b"index")
+    recorded = ("-cc1", "-emit-obj", "-fthinlto-index=old")
+    compilation = plan(Module("calls", calls, recorded, thinlto_index=index), toolchain)
+    assert "-fthinlto-index=old" not in compilation.flags
+    assert f"-fthinlto-index={index}" in compilation.inputs
+    assert "-thinlto-assume-merged" in compilation.inputs
+
+
+def test_everything_that_decides_the_result_decides_the_key(
+    calls: Path, leaf: Path, toolchain: Toolchain, counted_clang: tuple[Path, Path], tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    index.write_bytes(b"index")
+    recorded = ("-cc1", "-emit-obj")
+    other = find_toolchain(str(counted_clang[0]))
+    keys = [
+        plan(Module("calls", calls, recorded), toolchain).key(),
+        plan(Module("calls", leaf, recorded), toolchain).key(),
+        plan(Module("calls", calls, (*recorded, "-O1")), toolchain).key(),
+        plan(Module("calls", calls, recorded), toolchain, ["-O1"]).key(),
+        plan(Module("calls", calls, recorded, thinlto_index=index), toolchain).key(),
+        plan(Module("calls", calls, recorded), other).key(),
+        plan(Module("calls", calls, recorded), toolchain).key("more"),
+    ]
+    assert len(set(keys)) == len(keys)
+
+
+def test_neither_the_name_nor_the_path_of_a_module_decides_the_key(
+    calls: Path, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    moved = tmp_path / "moved.bc"
+    moved.write_bytes(calls.read_bytes())
+    assert plan(Module("moved", moved), toolchain).key() == plan(Module("calls", calls), toolchain).key()
+
+
+def test_flags_that_embed_bitcode_are_dropped(calls: Path, toolchain: Toolchain) -> None:
+    flags = (*BENIGN, "-mllvm", "-lto-embed-bitcode=post-merge-pre-opt", "-fembed-bitcode=all")
+    assert plan(Module("m", calls, flags), toolchain).flags == (*BENIGN, "-w")

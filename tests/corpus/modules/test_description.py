@@ -1,0 +1,99 @@
+"""`corpus_description.json`, `.cmd` and `.json` files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlgo_gym.corpus.modules.description import (
+    parse_command,
+    read_command,
+    read_description,
+    read_metadata,
+    write_command,
+    write_description,
+    write_metadata,
+)
+from mlgo_gym.errors import CorpusError
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    write_description(tmp_path, ["lib/x.o", "b"], has_thinlto=True, global_command_override=["-cc1"], project="p")
+    description = read_description(tmp_path)
+    assert description.modules == ("lib/x.o", "b")
+    assert description.has_thinlto
+    assert description.global_command_override == ("-cc1",)
+    assert description.extra == {"project": "p"}
+
+
+def test_the_keys_are_those_of_llvm_s_tools(tmp_path: Path) -> None:
+    write_description(tmp_path, ["a"])
+    assert json.loads((tmp_path / "corpus_description.json").read_text()) == {"modules": ["a"], "has_thinlto": False}
+
+
+def test_a_description_without_has_thinlto_is_read(tmp_path: Path) -> None:
+    (tmp_path / "corpus_description.json").write_text('{"modules": ["a"]}')
+    assert read_description(tmp_path).has_thinlto is False
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"modules": "a"}', '{"modules": [1]}', '{"modules": ["a"'])
+def test_a_broken_description_is_an_error_that_names_the_file(tmp_path: Path, content: str) -> None:
+    (tmp_path / "corpus_description.json").write_text(content)
+    with pytest.raises(CorpusError, match=r"corpus_description\.json"):
+        read_description(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", ""])
+def test_a_module_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "corpus_description.json").write_text(json.dumps({"modules": [name]}))
+    with pytest.raises(CorpusError, match="leads out of the corpus folder"):
+        read_description(tmp_path)
+    with pytest.raises(CorpusError, match="leads out of the corpus folder"):
+        write_description(tmp_path, [name])
+
+
+def test_names_with_two_dots_inside_are_fine(tmp_path: Path) -> None:
+    write_description(tmp_path, ["a..b/c..o"])
+    assert read_description(tmp_path).modules == ("a..b/c..o",)
+
+
+@given(st.lists(st.binary().filter(lambda flag: b"\0" not in flag)))
+def test_any_flags_survive_a_cmd_file(flags: list[bytes]) -> None:
+    data = b"-cc1\0" + b"".join(flag + b"\0" for flag in flags)
+    parsed = parse_command(data, "x.cmd")
+    assert [flag.encode(errors="surrogateescape") for flag in parsed] == [b"-cc1", *flags]
+
+
+def test_a_cmd_file_is_nul_separated_and_nul_terminated(tmp_path: Path) -> None:
+    write_command(tmp_path / "x.cmd", ["-cc1", "-Oz", ""])
+    assert (tmp_path / "x.cmd").read_bytes() == b"-cc1\0-Oz\0\0"
+    assert read_command(tmp_path / "x.cmd") == ("-cc1", "-Oz", "")
+
+
+def test_a_cmd_file_without_its_last_nul_is_read(tmp_path: Path) -> None:
+    (tmp_path / "x.cmd").write_bytes(b"-cc1\0-Oz")
+    assert read_command(tmp_path / "x.cmd") == ("-cc1", "-Oz")
+
+
+@pytest.mark.parametrize("data", [b"", b"-Oz\0", b"clang\0-cc1\0"])
+def test_a_cmd_file_that_does_not_begin_with_cc1_is_an_error(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x.cmd").write_bytes(data)
+    with pytest.raises(CorpusError, match="begin with -cc1"):
+        read_command(tmp_path / "x.cmd")
+
+
+@pytest.mark.parametrize("flags", [[], ["-Oz"], ["-cc1", "a\0b"]])
+def test_flags_that_no_cmd_file_can_hold_are_refused(tmp_path: Path, flags: list[str]) -> None:
+    with pytest.raises(CorpusError):
+        write_command(tmp_path / "x.cmd", flags)
+    assert not (tmp_path / "x.cmd").exists()
+
+
+def test_metadata_is_read_back_and_empty_where_there_is_none(tmp_path: Path) -> None:
+    write_metadata(tmp_path, "lib/x.o", {"source": "x.c", "lines": 3})
+    assert read_metadata(tmp_path, "lib/x.o") == {"source": "x.c", "lines": 3}
+    assert read_metadata(tmp_path, "y") == {}

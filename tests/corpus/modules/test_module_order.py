@@ -1,0 +1,101 @@
+"""The order in which episodes take modules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import pytest
+
+from mlgo_gym.corpus.modules.module_order import ModuleOrder, OrderCursor
+from mlgo_gym.corpus.modules.module_source import INFINITE
+from mlgo_gym.errors import CorpusError
+
+NAMES = [f"lib/{letter}" for letter in "abcde"] + ["main"]
+
+
+def taken(order: ModuleOrder, count: int, seed: int = 0, cursor: OrderCursor | None = None) -> list[int]:
+    np_random, cursor = np.random.default_rng(seed), cursor or OrderCursor()
+    return [position for _ in range(count) if (position := order.draw(np_random, cursor, frozenset())) is not None]
+
+
+def test_in_a_cycle_each_comes_in_the_order_of_the_corpus() -> None:
+    assert taken(ModuleOrder(NAMES, "cycle"), 8) == [0, 1, 2, 3, 4, 5, 0, 1]
+
+
+def test_shuffled_each_comes_once_a_round_and_rounds_differ() -> None:
+    positions = taken(ModuleOrder(NAMES, "shuffle"), 60)
+    rounds = [tuple(positions[start : start + 6]) for start in range(0, 60, 6)]
+    assert {tuple(sorted(each)) for each in rounds} == {(0, 1, 2, 3, 4, 5)}
+    assert len(set(rounds)) > 5
+
+
+@pytest.mark.parametrize("order", ["shuffle", "random"])
+def test_equal_seeds_take_equal_modules(order: str) -> None:
+    assert taken(ModuleOrder(NAMES, order), 30, seed=3) == taken(ModuleOrder(NAMES, order), 30, seed=3)
+    assert taken(ModuleOrder(NAMES, order), 30, seed=3) != taken(ModuleOrder(NAMES, order), 30, seed=4)
+
+
+def test_random_is_a_plain_draw_of_the_generator() -> None:
+    np_random = np.random.default_rng(0)
+    assert taken(ModuleOrder(NAMES), 20) == [int(np_random.integers(6)) for _ in range(20)]
+
+
+@pytest.mark.parametrize("order", ["cycle", "shuffle"])
+def test_environments_that_go_together_share_a_round(order: str) -> None:
+    shares = [taken(ModuleOrder(NAMES, order), 2, number, OrderCursor(number, 3)) for number in range(3)]
+    assert sorted(position for share in shares for position in share) == [0, 1, 2, 3, 4, 5]
+
+
+def test_where_there_are_more_environments_than_modules_each_has_one() -> None:
+    assert [taken(ModuleOrder(["a", "b"], "cycle"), 2, 0, OrderCursor(number, 5)) for number in range(5)] == [
+        [0, 0],
+        [1, 1],
+        [0, 0],
+        [1, 1],
+        [0, 0],
+    ]
+
+
+@pytest.mark.parametrize(
+    "order", [ModuleOrder(NAMES), ModuleOrder(NAMES, "cycle"), ModuleOrder(NAMES, {"main": 2})], ids=range(3)
+)
+def test_what_was_drawn_does_not_come_again_until_nothing_is_left(order: ModuleOrder) -> None:
+    np_random, cursor, drawn = np.random.default_rng(0), OrderCursor(), set[int]()
+    while (position := order.draw(np_random, cursor, drawn)) is not None:
+        assert position not in drawn
+        drawn.add(position)
+    assert drawn == set(range(6))
+
+
+def test_weights_make_modules_likelier() -> None:
+    order = ModuleOrder(NAMES, {"main": 5, "lib/a": 0, "lib/*": 1})
+    counts = Counter(taken(order, 9_000))
+    assert 0 not in counts
+    assert 4_700 < counts[5] < 5_300
+    assert all(850 < counts[position] < 1_150 for position in (1, 2, 3, 4))
+
+
+def test_a_copy_goes_on_alone() -> None:
+    order, cursor, np_random = ModuleOrder(NAMES, "cycle"), OrderCursor(), np.random.default_rng(0)
+    order.draw(np_random, cursor, frozenset())
+    copied = cursor.copy()
+    assert order.draw(np_random, copied, frozenset()) == order.draw(np_random, cursor, frozenset()) == 1
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"), [({"lib/x*": 1}, "got lib/x"), ({"*": 0}, "got 0 for all modules")], ids=str
+)
+def test_weights_that_fit_nothing_are_refused(weights: dict[str, float], message: str) -> None:
+    with pytest.raises(CorpusError, match=message):
+        ModuleOrder(NAMES, weights)
+
+
+def test_an_infinite_corpus_cannot_be_shuffled() -> None:
+    infinite = cast("Sequence[str]", range(INFINITE))
+    assert taken(ModuleOrder(infinite, "cycle"), 3) == [0, 1, 2]
+    assert len({*taken(ModuleOrder(infinite, "random"), 3)}) == 3
+    with pytest.raises(CorpusError, match="expected a finite corpus"):
+        ModuleOrder(infinite, "shuffle")

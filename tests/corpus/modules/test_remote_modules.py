@@ -1,0 +1,78 @@
+"""Modules on a machine without their corpus."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.corpus.modules.description import write_command, write_description, write_metadata
+from mlgo_gym.corpus.modules.remote_modules import CorpusOutline, pack_module
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.scheduling.file_store import FileStore
+
+
+@pytest.fixture
+def folder(calls: Path, tmp_path: Path) -> Path:
+    """A corpus with flags, a profile that they name, metadata, and an index."""
+    folder = tmp_path / "origin"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "inputs").mkdir()
+    (folder / "inputs" / "some.profdata").write_bytes(b"profile")
+    shutil.copy(calls, folder / "lib" / "calls.o.bc")
+    (folder / "lib" / "calls.o.thinlto.bc").write_bytes(b"index")
+    write_command(folder / "lib" / "calls.o.cmd", ["-cc1", "-Oz", "-fprofile-instrument-use-path=inputs/some.profdata"])
+    write_metadata(folder, "lib/calls.o", {"language": "c"})
+    write_description(folder, ["lib/calls.o", "lib/missing.o"])
+    return folder
+
+
+def test_a_module_only_changes_its_paths(folder: Path, store: FileStore, toolchain: Toolchain) -> None:
+    corpus = open_corpus(folder, toolchain=toolchain)
+    before = corpus.module("lib/calls.o")
+    assert before.inputs == (str(folder / "inputs/some.profdata"),)
+    packed = pack_module(corpus, "lib/calls.o")
+    remote = CorpusOutline.of(corpus).open(store)
+    store.put("lib/calls.o", lambda: packed)
+    shutil.rmtree(folder)
+    after = remote.module("lib/calls.o")
+    assert Path(after.inputs[0]).read_bytes() == b"profile"
+    assert after.flags == (*(before.flags or ())[:-1], f"-fprofile-instrument-use-path={after.inputs[0]}")
+    assert after.thinlto_index is not None
+    assert after.thinlto_index.read_bytes() == b"index"
+    assert after.bitcode.stat().st_size == remote.size("lib/calls.o")
+    assert replace(after, bitcode=before.bitcode, flags=before.flags, inputs=before.inputs, thinlto_index=None) == (
+        replace(before, thinlto_index=None)
+    )
+    assert after.metadata == before.metadata
+    assert remote.origin("lib/calls.o") == corpus.origin("lib/calls.o")
+    assert (remote.name, list(remote.names), remote.prefix) == (corpus.name, list(corpus.names), corpus.prefix)
+
+
+def test_a_broken_module_raises_its_error_when_loaded(folder: Path, store: FileStore, toolchain: Toolchain) -> None:
+    corpus = open_corpus(folder, toolchain=toolchain)
+    packed = pack_module(corpus, "lib/missing.o")
+    store.put("lib/missing.o", lambda: packed)
+    with pytest.raises(CorpusError, match=r"missing\.o\.bc: expected the bitcode of a module"):
+        CorpusOutline.of(corpus).open(store).module("lib/missing.o")
+
+
+def test_a_module_that_has_not_arrived_is_an_error(folder: Path, store: FileStore, toolchain: Toolchain) -> None:
+    remote = CorpusOutline.of(open_corpus(folder, toolchain=toolchain)).open(store)
+    with pytest.raises(CorpusError, match=r"got 'lib/calls\.o'"):
+        remote.module("lib/calls.o")
+
+
+def test_a_joined_corpus_keeps_projects_and_names(
+    folder: Path, store: FileStore, toolchain: Toolchain, leaf: Path
+) -> None:
+    corpus = open_corpus(f"{folder},{leaf}", toolchain=toolchain)
+    remote = CorpusOutline.of(corpus).open(store)
+    for name in corpus.names:
+        packed = pack_module(corpus, name)
+        store.put(name, lambda packed=packed: packed)  # type: ignore[misc]
+    assert remote.origin(corpus.names[0]) == corpus.origin(corpus.names[0])

@@ -1,0 +1,138 @@
+"""Real ThinLTO builds of two files: extracted, loaded, compiled, and run in environments."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.corpus.recording.extract import extract_corpus, read_elf_sections
+from mlgo_gym.corpus.recording.object_list import from_local_thinlto, read_object_list
+from mlgo_gym.corpus.verify import verify
+from mlgo_gym.envs import InlineEnv, RegAllocPriorityEnv
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
+
+SOURCES = {
+    "user.c": "int helper(int); int twice(int x) { return helper(x) + helper(x + 1); }\n",
+    "lib/helper.c": "int helper(int x) { return (x * 7 + 3) ^ (x * 7 + 38); }\n",
+}
+OBJECTS = ["user.o", "lib/helper.o"]
+
+
+def run(folder: Path, *command: str) -> None:
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.fixture(scope="module")
+def prelinked(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Path:
+    """A build folder with the two objects of `clang -flto=thin`."""
+    folder = tmp_path_factory.mktemp("build")
+    for name, text in SOURCES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+        compile_only = ["--target=x86_64-unknown-linux-musl", "-Oz", "-fPIC", "-flto=thin", "-c", name]
+        run(folder, *toolchain.command, *compile_only, "-o", f"{name.removesuffix('.c')}.o")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def distributed(prelinked: Path, toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Corpus]:
+    """The folder of a distributed ThinLTO build, and the corpus extracted from it."""
+    link = [*bundled_command("ld.lld"), "-m", "elf_x86_64", "-shared", "--thinlto-index-only"]
+    run(prelinked, *link, *OBJECTS, "-o", "out.so")
+    commands = []
+    for name in OBJECTS:
+        back_end = ["--target=x86_64-unknown-linux-musl", "-Oz", "-fPIC", "-x", "ir", name, "-c"]
+        index = [f"-fthinlto-index={name}.thinlto.bc", "-mllvm", "-lto-embed-bitcode=post-merge-pre-opt"]
+        arguments = [*toolchain.command, *back_end, *index, "-o", f"native/{name}"]
+        (prelinked / "native" / name).parent.mkdir(parents=True, exist_ok=True)
+        run(prelinked, *arguments)
+        commands.append({"directory": str(prelinked), "file": name, "arguments": arguments})
+    database = prelinked / "compile_commands.json"
+    database.write_text(json.dumps(commands))
+    output = tmp_path_factory.mktemp("corpora") / "distributed"
+    report = extract_corpus(read_object_list(database, "json"), output, thinlto_build="distributed")
+    assert report.modules == [f"native/{name}" for name in OBJECTS]
+    return prelinked, open_corpus(output, toolchain=toolchain)
+
+
+def test_every_module_has_its_index_and_flags_without_one(distributed: tuple[Path, Corpus]) -> None:
+    _, corpus = distributed
+    for module in corpus:
+        assert module.thinlto_index is not None
+        assert module.thinlto_index.stat().st_size > 0
+        assert module.flags is not None
+        assert not any(flag.startswith("-fthinlto-index") for flag in module.flags)
+
+
+def test_a_function_of_the_sibling_module_was_imported(distributed: tuple[Path, Corpus]) -> None:
+    _, corpus = distributed
+    assert b"helper" in corpus.module("native/user.o").bitcode.read_bytes()
+    assert corpus.size("native/user.o") > corpus.size("native/lib/helper.o")
+
+
+def test_clang_understands_every_module(distributed: tuple[Path, Corpus], toolchain: Toolchain) -> None:
+    assert verify(distributed[1], toolchain) == []
+
+
+def test_the_default_policy_gives_the_text_of_the_build(distributed: tuple[Path, Corpus]) -> None:
+    folder, corpus = distributed
+    environment = InlineEnv(corpus=corpus, clang="bundled")
+    _, info = environment.reset(options={"module": "native/user.o"})
+    terminated = False
+    while not terminated:
+        _, reward, terminated, truncated, info = environment.step(info["default_action"])
+        assert not truncated, info
+    environment.close()
+    (built,) = read_elf_sections(folder / "native" / "user.o", (".text",))
+    assert (reward, info["text"]) == (0.0, len(built))
+
+
+def test_whether_the_imported_function_is_inlined_is_the_agents_choice(distributed: tuple[Path, Corpus]) -> None:
+    environment = InlineEnv(corpus=distributed[1], clang="bundled")
+    sizes = []
+    for action in (0, 1):
+        environment.reset(options={"module": "native/user.o"})
+        terminated = False
+        while not terminated:
+            _, _, terminated, truncated, info = environment.step(action)
+            assert not truncated, info
+        sizes.append(info["text"])
+    environment.close()
+    assert sizes[0] != sizes[1]
+
+
+def test_a_local_thinlto_build_loads_after_its_flags_are_written(
+    prelinked: Path, tmp_path: Path, toolchain: Toolchain
+) -> None:
+    link = [*bundled_command("ld.lld"), "-m", "elf_x86_64", "-shared", "--save-temps=import"]
+    run(prelinked, *link, "--thinlto-emit-index-files", *OBJECTS, "-o", "local.so")
+    report = extract_corpus(from_local_thinlto(prelinked), tmp_path, thinlto_build="local")
+    assert report.modules == sorted(OBJECTS)
+    with pytest.raises(CorpusError, match="UNSPECIFIED"):
+        open_corpus(tmp_path, toolchain=toolchain)
+    description = tmp_path / "corpus_description.json"
+    flags = ["-cc1", "-triple", "x86_64-unknown-linux-musl", "-emit-obj", "-Oz", "-mrelocation-model", "pic"]
+    description.write_text(json.dumps({**json.loads(description.read_text()), "global_command_override": flags}))
+    corpus = open_corpus(tmp_path, toolchain=toolchain)
+    assert {module.flags for module in corpus} == {tuple(flags)}
+    assert verify(corpus, toolchain) == []
+
+
+def test_a_function_of_a_back_end_compile_can_be_an_episode(distributed: tuple[Path, Corpus]) -> None:
+    found = []
+    for metric in ("spill_cost", "text"):
+        environment = RegAllocPriorityEnv(corpus=distributed[1], clang="bundled", scope="function", metric=metric)
+        _, info = environment.reset(options={"module": "native/user.o", "function": "twice"})
+        while "functions" not in info:
+            *_, truncated, info = environment.step(info["default_action"])
+            assert not truncated, info
+        environment.close()
+        found.append((info["functions"], info["decisions"]))
+    assert found[0] == found[1]

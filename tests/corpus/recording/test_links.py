@@ -1,0 +1,216 @@
+"""Recorded link steps: their modules and files, and relinking with other objects."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mlgo_clang.compiler import compiler_command
+from mlgo_clang.programs import front_end_bitcode
+from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.corpus.recording.links import LINKS_FILE, Link, read_links
+from mlgo_gym.corpus.recording.record import record_build
+from mlgo_gym.corpus.recording.recorder import Recording
+from mlgo_gym.corpus.recording.relink import refused_link_argument, relink
+from mlgo_gym.errors import CorpusError, ToolchainError, UntrustedError
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.session.process.limits import Limits
+
+SOURCES = {
+    "main.c": "int f(int); int g(int); int h(int); int main(void) { return f(1) + g(2) + h(3) - 30; }\n",
+    "f.c": "int f(int x) { return x + 7; }\n",
+    "g.c": "int g(int x) { return x + 8; }\n",
+    "a_name_that_is_too_long_for_a_header.c": "int h(int x) { return x + 9; }\n",
+    "data.s": ".data\n.globl datum\ndatum: .long 1\n",
+    "exports.map": "{ global: f; local: *; };\n",
+}
+LIBRARY = "$CC -O2 -c g.c a_name_that_is_too_long_for_a_header.c data.s; ar rcs libg.a g.o a_name*.o data.o"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with sources of a program and of its library."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for name, text in SOURCES.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def record(project: Path, script: str, toolchain: Toolchain) -> tuple[Recording, tuple[Link, ...]]:
+    """Record a shell script as the build, into `project/../corpus`; return its links too."""
+    output = project.parent / "corpus"
+    build = record_build(["sh", "-ec", script], output, toolchain=toolchain, folder=project)
+    return build, read_links(output)
+
+
+def compile_modules(project: Path, link: Link, toolchain: Toolchain) -> dict[str, Path]:
+    """Compile the modules of a link as they are recorded."""
+    corpus = open_corpus(project.parent / "corpus", toolchain=toolchain)
+    objects = {}
+    for number, name in enumerate(link.modules):
+        objects[name] = project.parent / f"{number}.o"
+        subprocess.run([*plan(corpus.module(name), toolchain).command, "-o", str(objects[name])], check=True)
+    return objects
+
+
+def test_a_link_is_recorded_with_its_modules_and_what_else_it_was_given(project: Path, toolchain: Toolchain) -> None:
+    script = f"{LIBRARY}; $CC -c f.c main.c; $CC -O2 main.o f.o -L. -Wl,--start-group -lg -Wl,--end-group -o program"
+    build, (link,) = record(project, script, toolchain)
+    assert build.links == 1
+    assert (link.output, link.driver, link.folder, link.lto) == ("program", "c", ".", None)
+    assert link.arguments[-2:] == ("-o", "program")
+    assert link.modules == ("main.o", "f.o", "g.o", "a_name_that_is_too_long_for_a_header.o")
+    (library,) = [each for each in link.inputs if each.kind == "archive"]
+    assert [part.name for part in library.parts] == ["g.o", "a_name_that_is_too_long_for_a_header.o", "data.o"]
+    assembled = library.parts[2]
+    assert assembled.module is None
+    assert assembled.file is not None
+    assert (project.parent / "corpus" / assembled.file).read_bytes() == (project / "data.o").read_bytes()
+
+
+def test_a_link_can_be_repeated_after_the_build_is_deleted(project: Path, toolchain: Toolchain) -> None:
+    _, (link,) = record(project, f"{LIBRARY}; $CC -c f.c main.c; $CC main.o f.o libg.a -o program", toolchain)
+    for path in project.iterdir():
+        path.unlink()
+    program = project.parent / "again"
+    relink(link, project.parent / "corpus", compile_modules(project, link, toolchain), program, toolchain)
+    assert subprocess.run([program], check=False).returncode == (8 + 10 + 12 - 30) % 256
+
+
+def test_a_library_of_the_build_is_linked_before_what_needs_it(project: Path, toolchain: Toolchain) -> None:
+    script = (
+        f"{LIBRARY}; $CC -fPIC -shared -Wl,-soname,libf.so -Wl,--version-script=exports.map f.c -o libf.so; "
+        "$CC main.c -L. -lf -lg '-Wl,-rpath,$ORIGIN' -o program"
+    )
+    _, (library, program) = record(project, script, toolchain)
+    corpus, made = project.parent / "corpus", project.parent / "made"
+    made.mkdir()
+    assert [each.link for each in program.inputs if each.kind == "shared"] == ["libf.so"]
+    with pytest.raises(CorpusError, match=r"link it first"):
+        relink(program, corpus, compile_modules(project, program, toolchain), made / "program", toolchain)
+    objects = compile_modules(project, library, toolchain)
+    relink(library, corpus, objects, made / "libf.so", toolchain)
+    symbols = (made / "libf.so").read_bytes()
+    assert b"libf.so\0" in symbols
+    (made / "libf.so").rename(made / "any-name")
+    libraries = {"libf.so": made / "any-name"}
+    objects = compile_modules(project, program, toolchain)
+    relink(program, corpus, objects, made / "program", toolchain, libraries=libraries)
+    (made / "any-name").rename(made / "libf.so")
+    assert subprocess.run([made / "program"], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("linker", "limits", "expected"),
+    [
+        (
+            "while :; do :; done",
+            Limits(cpu=1),
+            r"at most 1 s of CPU time, got more; raise cpu_limit|did not finish within 4 s",
+        ),
+        ("sleep 1000 & wait", Limits(cpu=1), "did not finish within 4 s"),
+        (
+            f"{sys.executable} -c 'bytes(1 << 36)'",
+            Limits(memory=2),
+            "at most 2 GiB of memory, got more; raise memory_limit",
+        ),
+        ("yes", Limits(), "expected at most 64 MiB of output"),
+    ],
+    ids=["computes without end", "waits without end", "takes memory without end", "talks without end"],
+)
+def test_a_linker_has_the_limits_of_a_compile(
+    linker: str, limits: Limits, expected: str, project: Path, toolchain: Toolchain
+) -> None:
+    _, (link,) = record(project, "$CC -fPIC -c f.c; $CC -shared f.o -o libf.so", toolchain)
+    objects = compile_modules(project, link, toolchain)
+    driver = project.parent / "driver"
+    driver.write_text(f"#!/bin/sh\n{linker}\n")
+    driver.chmod(0o755)
+    odd = replace(toolchain, command=(str(driver),), bundled=False)
+    with pytest.raises((CorpusError, ToolchainError), match=expected):
+        relink(link, project.parent / "corpus", objects, project.parent / "made", odd, limits=limits)
+    assert not (project.parent / "made").exists()
+
+
+def test_probes_and_links_of_nothing_recorded_are_no_links(project: Path, toolchain: Toolchain) -> None:
+    script = "$CC -c f.c; $CC -shared data.s -o libdata.so; cp f.c conftest.c; $CC -shared conftest.c -o conftest"
+    build, links = record(project, script, toolchain)
+    assert links == ()
+    assert build.skipped["a link without modules"] == 1
+    assert not (project.parent / "corpus" / LINKS_FILE).exists()
+
+
+def test_link_time_optimisation_is_recorded(project: Path, toolchain: Toolchain) -> None:
+    script = "$CC -flto=thin -fPIC -c f.c g.c; $CC -flto=thin -shared f.o g.o -o thin.so"
+    _, (link,) = record(project, script, toolchain)
+    assert (link.lto, link.modules) == ("thin", ("f.o", "g.o"))
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "-fplugin=./evil.so", "-Wl,-plugin,./evil.so", "-Wl,--plugin=./evil.so", "-fuse-ld=/tmp/evil", "-B/tmp/evil",
+        "-Wl,-Map,/tmp/written", "-Wl,--reproduce=/tmp/written", "-Wl,-o,/tmp/written", "@file", "-Wl,@file",
+        "-specs=/tmp/evil", "-Wl,--script=/tmp/evil", "--config=/tmp/evil", "-Wl,--time-trace=/tmp/written",
+        "-Wl,-mllvm,-load=./evil.so", "-wrapper", "-fprofile-generate=/tmp", "-Xclang", "-Wl,--save-temps",
+        "-fsave-optimization-record", "-mllvm", "-Wl,-m,@file",
+    ],
+)  # fmt: skip
+def test_an_untrusted_link_argument_that_may_do_more_is_refused(argument: str, tmp_path: Path) -> None:
+    link = Link("out", "c", ".", ("-shared", argument, "-o", "out"), 3, "out", None, ())
+    assert refused_link_argument(link) is not None
+    with pytest.raises(UntrustedError, match="--trust-flags"):
+        relink(link, tmp_path, {}, tmp_path / "out", unusable_toolchain())
+    harmless = ("-shared", "-Wl,--gc-sections,-z,now", "-Wl,-soname,x", "-O2", "-lm", "-Wl,--icf=all", "-Wl,-Map=x.map")
+    assert refused_link_argument(replace(link, arguments=harmless, output_position=None)) is None
+
+
+def unusable_toolchain() -> Toolchain:
+    """Return a toolchain that must not be started."""
+    return Toolchain(("/nonexistent",), (22, 0, 0), "none", bundled=False)
+
+
+def test_a_file_outside_of_the_corpus_is_refused(tmp_path: Path) -> None:
+    part = '{"name": "x", "file": "../../etc/passwd", "sha256": "0"}'
+    (tmp_path / LINKS_FILE).write_text(
+        '{"links": [{"output": {"path": "o", "sha256": "0", "position": null, "named": "a.out"}, "driver": "c", '
+        '"folder": ".", "lto": null, "arguments": ["x"], '
+        f'"inputs": [{{"position": 0, "named": "x", "kind": "file", "parts": [{part}]}}]}}]}}'
+    )
+    with pytest.raises(CorpusError, match="leads out of the corpus"):
+        read_links(tmp_path)
+
+
+@pytest.mark.parametrize("position", ["7", "-1", '"x"'])
+def test_a_position_that_is_none_of_an_argument_is_refused(tmp_path: Path, position: str) -> None:
+    (tmp_path / LINKS_FILE).write_text(
+        '{"links": [{"output": {"path": "o", "sha256": "0", "position": null, "named": "a.out"}, "driver": "c", '
+        '"folder": ".", "lto": null, "arguments": ["x"], '
+        f'"inputs": [{{"position": {position}, "named": "x", "kind": "file", "parts": []}}]}}]}}'
+    )
+    with pytest.raises(CorpusError, match="expected a list of link steps"):
+        read_links(tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("ld") is None, reason="ld, which links native recordings, is not installed")
+def test_a_native_recording_equals_a_build_with_mlgo_clang(project: Path, toolchain: Toolchain) -> None:
+    """Builds with mlgo-clang find the recipes of its modules."""
+    source = project / "f.c"
+    source.write_text("#include <assert.h>\nint f(int x) { assert(x); return x + 7; }\n")
+    output = project.parent / "corpus"
+    script = f"$CC -Os -g -Wall -ffunction-sections -c {source} main.c; $CC -shared -fPIC f.o -o libf.so"
+    record_build(["sh", "-ec", script], output, optimize="Os", toolchain=toolchain, folder=project, native=True)
+    flags = ["-Os", "-g", "-Wall", "-ffunction-sections", "-MD", "-c", str(source)]
+    bitcode = front_end_bitcode(compiler_command("bundled", "gcc"), flags)
+    assert (output / "f.o.bc").read_bytes() == bitcode
+    (link,) = read_links(output)
+    assert link.native
+    relink(link, output, {"f.o": project / "f.o"}, project / "again.so", toolchain)
+    assert (project / "again.so").read_bytes() == (project / "libf.so").read_bytes()

@@ -1,0 +1,180 @@
+"""Corpora by name, path and part of a split."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.corpus import opening
+from mlgo_gym.corpus.modules.description import write_command, write_description
+from mlgo_gym.corpus.modules.sampling import PARTS, is_test
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.errors import CorpusError, CorpusWarning
+from mlgo_gym.llvm.toolchain import Toolchain
+from tests.corpus.conftest import SIZES, many_modules
+from tests.corpus.untrusted import BENIGN
+
+
+def test_a_path_wins_over_a_name(
+    folder: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder.rename(tmp_path / "builtin")
+    monkeypatch.chdir(tmp_path)
+    assert list(open_corpus("./builtin", toolchain=toolchain).names) == list(SIZES)
+    assert "lib/a.o" not in open_corpus("builtin", toolchain=toolchain)
+
+
+def test_a_folder_can_be_named_without_a_slash(
+    folder: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    assert len(open_corpus("made", toolchain=toolchain)) == 3
+
+
+def test_an_unknown_name_is_an_error_that_lists_the_names(toolchain: Toolchain) -> None:
+    with pytest.raises(CorpusError, match=r"no corpus 'zstandrd'.*builtin.*zstd"):
+        open_corpus("zstandrd", toolchain=toolchain)
+
+
+@pytest.mark.parametrize(
+    "spec", ["", "csmith:", "csmith:x", "builtin@O9", "zstd@O9", "pypi:x", "/nowhere/at/all", "x.bc"]
+)
+def test_a_malformed_specification_is_a_corpus_error(spec: str, toolchain: Toolchain) -> None:
+    with pytest.raises(CorpusError):
+        open_corpus(spec, toolchain=toolchain)
+
+
+def test_an_empty_folder_is_an_error(tmp_path: Path, toolchain: Toolchain) -> None:
+    with pytest.raises(CorpusError, match=r"expected \.bc files"):
+        open_corpus(tmp_path, toolchain=toolchain)
+
+
+def test_a_single_file_is_a_corpus_of_one(folder: Path, toolchain: Toolchain) -> None:
+    corpus = open_corpus(str(folder / "lib/b.o.bc"), toolchain=toolchain)
+    assert [(module.name, module.flags) for module in corpus] == [("b.o", ("-cc1", "-Os"))]
+    plain = open_corpus(folder / "main.o.bc", toolchain=toolchain, flags=["-O3"])
+    assert [(module.name, module.flags) for module in plain] == [("main.o", ("-O3",))]
+    assert plain.size("main.o") == 20
+
+
+def test_a_corpus_opens_as_itself(folder: Path, toolchain: Toolchain) -> None:
+    corpus = open_corpus(folder, toolchain=toolchain)
+    assert open_corpus(corpus, toolchain=toolchain) is corpus
+
+
+def test_a_hundred_thousand_modules_take_a_second_of_cpu_time_and_100_mb(tmp_path: Path) -> None:
+    names = [f"third_party/project{index % 100}/source/module_number_{index}.o" for index in range(100_000)]
+    write_description(tmp_path, names)
+    (tmp_path / f"{names[77_777]}.bc").parent.mkdir(parents=True)
+    (tmp_path / f"{names[77_777]}.bc").write_bytes(b"x")
+    program = f"""
+import json, os, time
+from pathlib import Path
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.llvm.toolchain import find_toolchain
+def resident():  # the current and not the maximum size: finding the compiler takes more
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+toolchain = find_toolchain("bundled")
+before = resident()
+start = time.process_time()
+corpus = open_corpus({str(tmp_path)!r}, toolchain=toolchain)
+module = corpus.module({names[77_777]!r})
+seconds = time.process_time() - start
+print(json.dumps([len(corpus), module.name, seconds, resident() - before]))
+"""
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    length, name, seconds, memory = json.loads(answer.stdout)
+    assert (length, name) == (100_000, names[77_777])
+    assert seconds < 1.0
+    assert 1_000_000 < memory < 100_000_000
+
+
+def test_a_part_of_a_corpus_has_a_name(tmp_path: Path, toolchain: Toolchain) -> None:
+    path = many_modules(tmp_path, 100)
+    full = open_corpus(path, toolchain=toolchain)
+    for part in PARTS:
+        corpus = open_corpus(f"{path}:{part}", toolchain=toolchain)
+        assert corpus.name == f"{full.name}:{part}"
+        assert list(corpus.names) == list(full.split(part).names)
+        assert corpus.path == path
+
+
+def test_a_part_comes_after_the_level(toolchain: Toolchain) -> None:
+    corpus = open_corpus("builtin@Os:test", toolchain=toolchain)
+    assert corpus.name == "builtin@Os:test"
+    assert list(corpus.names) == list(open_corpus("builtin", toolchain=toolchain).split("test").names)
+    assert corpus[0].metadata["optimize"] == "Os"
+
+
+def test_modules_of_joined_parts_are_called_as_those_of_the_whole(tmp_path: Path, toolchain: Toolchain) -> None:
+    one, two = many_modules(tmp_path / "one", 30), many_modules(tmp_path / "two", 30)
+    joined = open_corpus(f"{one}:test,{two}", toolchain=toolchain)
+    full = open_corpus(f"{one},{two}", toolchain=toolchain)
+    assert joined.name == "one:test,two"
+    assert 30 < len(joined) < 60
+    assert set(joined.names) < set(full.names)
+    assert {*map(joined.origin, joined.names)} <= {*map(full.origin, full.names)}
+
+
+def test_a_split_by_project_has_names_too(toolchain: Toolchain) -> None:
+    full = open_corpus("builtin", toolchain=toolchain)
+    split = [open_corpus(f"builtin:{part}-projects", toolchain=toolchain) for part in ("train",)]
+    assert [list(corpus.names) for corpus in split] == [list(full.split("train", by="project").names)]
+
+
+def test_a_part_without_a_module_is_an_error(folder: Path, toolchain: Toolchain) -> None:
+    write_description(folder, ["main.o"])
+    side, other = ("test", "train") if is_test("main.o", 0.2) else ("train", "test")
+    assert len(open_corpus(f"{folder}:{side}", toolchain=toolchain)) == 1
+    with pytest.raises(CorpusError, match=f"expected modules in .*made:{other}, got none"):
+        open_corpus(f"{folder}:{other}", toolchain=toolchain)
+
+
+def test_only_the_projects_of_the_part_are_fetched(
+    toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    fetched = []
+
+    def fetch(name: str, *, optimize: str, toolchain: Toolchain) -> Path:
+        fetched.append((name, optimize))
+        return folder
+
+    monkeypatch.setattr(opening, "fetch_dataset", fetch)
+    corpus = open_corpus("catalogue@Os:test-projects", toolchain=toolchain)
+    assert fetched == [("lightgbm", "Os"), ("zstd", "Os")]
+    assert corpus.name == "catalogue@Os:test-projects"
+    assert [*corpus.names[:2]] == ["lightgbm@Os/lib/a.o", "lightgbm@Os/lib/b.o"]
+    assert corpus.project("zstd@Os/main.o") == "zstd"
+
+
+def test_a_folder_whose_name_looks_like_a_part_is_a_folder(folder: Path, toolchain: Toolchain) -> None:
+    folder.rename(folder.parent / "mine:test")
+    assert len(open_corpus(f"{folder.parent}/mine:test", toolchain=toolchain)) == 3
+
+
+def test_a_name_of_a_dataset_and_of_a_folder_is_warned_of(
+    calls: Path, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "zstd"
+    folder.mkdir()
+    shutil.copy(calls, folder / "m.bc")
+    write_command(folder / "m.cmd", BENIGN)
+    write_description(folder, ["m"])
+    fetched: list[str] = []
+
+    def fetch(name: str, **_: object) -> Path:
+        fetched.append(name)
+        return folder
+
+    monkeypatch.setattr(opening, "fetch_dataset", fetch)
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(CorpusWarning, match=r"write \./zstd for the folder, or dataset:zstd for the dataset"):
+        open_corpus("zstd", toolchain=toolchain)
+    assert open_corpus("./zstd", toolchain=toolchain).path == Path("zstd")
+    assert open_corpus("dataset:zstd", toolchain=toolchain).names == ["m"] or fetched == ["zstd", "zstd"]
+    assert fetched == ["zstd", "zstd"]

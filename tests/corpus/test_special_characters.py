@@ -1,0 +1,169 @@
+"""Names of modules, functions and folders with spaces, quotes, newlines, dashes and bytes that are not UTF-8."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from typer.testing import CliRunner
+
+from mlgo_gym.cli.application import application
+from mlgo_gym.corpus.modules.description import write_command, write_description
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.evaluation import evaluate
+from mlgo_gym.evaluation.result_folder import read_episodes
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.policies.loading import load_policy
+from mlgo_gym.training.flip_labels import label_by_flips
+from mlgo_gym.trajectories import replay, trace
+from tests.conftest import PROGRAMS
+from tests.corpus.untrusted import BENIGN
+from tests.sampling import one_of_each
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+NAMES = [
+    "a b",
+    'it\'s "so"',
+    "two\nlines",
+    "-o",
+    "--version",
+    "@arguments",
+    "\udcff\udcfe",
+    "ünï/côdé",
+    "$(touch pwned)",
+    "%s{0}",
+    "a,b",
+    "tab\there",
+    "[red]x[/red]",
+    ";ls",
+    "*",
+]
+
+
+def make_corpus(folder: Path, bitcode: Path, names: list[str]) -> str:
+    for name in names:
+        path = folder / f"{name}.bc"
+        path.parent.mkdir(exist_ok=True, parents=True)
+        shutil.copy(bitcode, path)
+        write_command(folder / f"{name}.cmd", BENIGN)
+    write_description(folder, names)
+    return str(folder)
+
+
+def run_episode(env: CompilerEnv, module: str) -> dict[str, Any]:
+    _, info = env.reset(options={"module": module})
+    over = False
+    while not over:
+        *_, terminated, truncated, info = env.step(info["default_action"])
+        over = terminated or truncated
+    return info
+
+
+@pytest.mark.parametrize("folder", ["corpus", "a b", "two\nlines", "-dash", "\udcff", "q'\"", "@x"])
+def test_every_name_is_compiled(folder: str, calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    corpus = make_corpus(Path(folder), calls, NAMES if folder == "corpus" else ["a b"])
+    env = gym.make("mlgo/Inline-v0", corpus=f"./{corpus}").unwrapped
+    assert isinstance(env, CompilerEnv)
+    for name in env.corpus.names:
+        info = run_episode(env, name)
+        assert "error" not in info
+        assert info["module"] == name
+    env.close()
+    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == [folder]
+
+
+def test_every_name_is_evaluated_traced_and_replayed(calls: Path, tmp_path: Path) -> None:
+    corpus = make_corpus(tmp_path / "corpus", calls, NAMES)
+    result = evaluate("mlgo/Inline-v0", policies=["always"], corpus=corpus, output=tmp_path / "results")
+    assert sorted(episode.module for episode in result.episodes) == sorted(NAMES)
+    assert all(episode.error is None for episode in result.episodes)
+    again = read_episodes(tmp_path / "results")
+    assert sorted(episode.module for episode in again) == sorted(NAMES)
+    trace("mlgo/Inline-v0", "always", output=tmp_path / "trace", corpus=corpus)
+    assert [verdict.problem for verdict in replay(tmp_path / "trace")] == [""] * len(NAMES)
+
+
+@pytest.mark.parametrize("policy", ["random", "default"])
+def test_every_name_is_labelled_and_has_random_actions(policy: str, calls: Path, tmp_path: Path) -> None:
+    corpus = make_corpus(tmp_path / "corpus", calls, ["\udcff", "two\nlines"])
+    env = gym.make("mlgo/Inline-v0", corpus=corpus).unwrapped
+    assert isinstance(env, CompilerEnv)
+    acts = load_policy(policy, env)
+    for name in env.corpus.names:
+        observation, info = env.reset(options={"module": name})
+        assert acts.act(observation, info) in (0, 1)
+        compilation = env.compilation(env.corpus.module(name))
+        assert label_by_flips(compilation, env.task, load_policy("default", env), compiles=2, timeout=60.0).labels
+    env.close()
+
+
+@pytest.mark.parametrize("command", ["info", "verify"])
+def test_every_name_is_shown(command: str, calls: Path, tmp_path: Path) -> None:
+    corpus = make_corpus(tmp_path / "corpus", calls, NAMES)
+    done = CliRunner().invoke(application, ["corpus", command, corpus])
+    assert done.exit_code == 0, done.output
+    assert "15" in done.output
+
+
+SPECIAL = {
+    "blank": ("o d", "o d"),
+    "quote": (r"o\22d", 'o"d'),
+    "line": (r"o\0Ad", "o\nd"),
+    "no-utf-8": (r"o\FFd", "o\ufffdd"),
+    "backslash": (r"o\5Cd", "o\\d"),
+    "dash": ("-o", "-o"),
+}
+"""Function names in LLVM assembly and in the output of clang."""
+
+
+@pytest.fixture(scope="module")
+def assembly(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Two programs as LLVM's assembly."""
+    folder = tmp_path_factory.mktemp("assembly")
+    texts = {}
+    for program in ("calls", "spills"):
+        words = ["--target=x86_64-unknown-linux-musl", "-Oz", "-fPIC", "-Xclang", "-disable-llvm-passes", "-emit-llvm"]
+        output = folder / f"{program}.ll"
+        done = toolchain.run([*words, "-S", str(PROGRAMS / f"{program}.c"), "-o", str(output)])
+        assert done.returncode == 0, done.stderr
+        texts[program] = output.read_text()
+    return texts
+
+
+TASKS = [("Inline", "calls", "mix"), ("RegAllocEvict", "spills", "straight")]
+
+
+@pytest.mark.parametrize(
+    ("task", "program", "function", "name"),
+    one_of_each(
+        [(*TASKS[number % 2 ^ other], name) for other in (0, 1) for number, name in enumerate(SPECIAL)],
+        lambda case: case[3],
+        name=lambda case: f"{case[0]}-{case[3]}",
+    ),
+)
+def test_a_function_of_any_name_is_an_episode(
+    task: str, program: str, function: str, name: str, assembly: dict[str, str], toolchain: Toolchain, tmp_path: Path
+) -> None:
+    written, printed = SPECIAL[name]
+    if task == "Inline":  # the name comes from clang's remarks, byte for byte
+        printed = printed.replace("\ufffd", "\udcff")
+    text, bitcode = tmp_path / "special.ll", tmp_path / "special.bc"
+    text.write_text(assembly[program].replace(f"@{function}(", f'@"{written}"('))
+    words = ["-cc1", "-emit-llvm-bc", "-disable-llvm-passes", "-x", "ir", str(text), "-o", str(bitcode)]
+    assert toolchain.run(words).returncode == 0
+    env = gym.make(f"mlgo/{task}-v0", corpus=str(bitcode), scope="function", max_decisions=20).unwrapped
+    assert isinstance(env, CompilerEnv)
+    (module,) = env.corpus.names
+    assert printed in env.decisions(env.corpus.module(module))
+    _, info = env.reset(options={"module": module, "function": printed})
+    assert info["context"] == printed
+    over = False
+    while not over:
+        *_, over, truncated, info = env.step(info["default_action"])
+        assert not truncated
+    env.close()

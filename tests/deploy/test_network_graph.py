@@ -1,0 +1,201 @@
+"""ONNX and TensorFlow Lite: the exported graphs compute what the network computes, and are read back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from typer.testing import CliRunner
+
+from mlgo_gym.cli.application import application
+from mlgo_gym.deploy.decision_code import exported_network
+from mlgo_gym.deploy.inlining_default import default_rule
+from mlgo_gym.deploy.onnx_model import onnx_model
+from mlgo_gym.deploy.tflite_model import LOGARITHMS, tflite_model
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import MissingExtraError, PolicyError
+from mlgo_gym.policies import load_policy
+from mlgo_gym.policies.network import ACTIVATIONS, Network
+from mlgo_gym.policies.normalization import METHODS
+from tests.deploy.conftest import NAMES, Observations, labelled, make_network
+from tests.policies.conftest import inline as inline
+
+pytestmark = pytest.mark.libraries
+
+KINDS = [
+    *((method, "relu", outputs) for method in (*METHODS, None) for outputs in (1, 2)),
+    *(("log_standard", activation, 2) for activation in ACTIVATIONS),
+]
+Outputs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
+
+
+def run_onnx(model: bytes, names: tuple[str, ...], rows: Observations) -> Outputs:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    decisions, logits = session.run(None, {name: rows[:, [place]] for place, name in enumerate(names)})
+    return decisions[:, 0], logits
+
+
+def run_tflite(model: bytes, names: tuple[str, ...], rows: Observations) -> Outputs:
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
+    running = interpreter.Interpreter(model_content=model, num_threads=1)
+    running.allocate_tensors()
+    inputs = {detail["name"]: detail["index"] for detail in running.get_input_details()}
+    places = [(place, inputs[f"action_{name}:0"]) for place, name in enumerate(names) if f"action_{name}:0" in inputs]
+    assert len(places) == len(inputs)
+    outputs = [detail["index"] for detail in running.get_output_details()]
+    decisions, logits = [], []
+    for row in rows:
+        for place, index in places:
+            running.set_tensor(index, row[[place]])
+        running.invoke()
+        decisions.append(running.get_tensor(outputs[0])[0])
+        logits.append(running.get_tensor(outputs[1]))
+    return np.array(decisions), np.array(logits)
+
+
+def wanted(network: Network, rows: Observations) -> Outputs:
+    logits = network(rows.astype(np.float32))
+    yes = logits[:, 0] > 0 if network.outputs == 1 else logits[:, 1] > logits[:, 0]
+    return yes.astype(np.int64), logits
+
+
+@pytest.mark.parametrize(("method", "activation", "outputs"), KINDS)
+def test_onnx_computes_the_same_to_the_last_bit(
+    method: str | None, activation: str, outputs: int, observations: Observations
+) -> None:
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    network = make_network(observations, activation=activation, method=method, outputs=outputs)
+    decisions, logits = run_onnx(onnx_model("a network", network), NAMES, observations)
+    expected, exact = wanted(network, observations)
+    assert decisions.tolist() == expected.tolist()
+    assert np.array_equal(logits, exact)
+
+
+@pytest.mark.parametrize(("method", "activation", "outputs"), KINDS)
+def test_tflite_computes_the_same_to_the_last_bit(
+    method: str | None, activation: str, outputs: int, observations: Observations
+) -> None:
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
+    network = make_network(observations, activation=activation, method=method, outputs=outputs)
+    rows = observations[:1000]
+    decisions, logits = run_tflite(tflite_model("a network", network), NAMES, rows)
+    expected, exact = wanted(network, rows)
+    assert decisions.tolist() == expected.tolist()
+    # Larger numbers and other activations use the library's own functions.
+    small = (np.abs(rows) < LOGARITHMS).all(axis=1)
+    assert small.sum() > 50
+    if activation in ("relu", "leaky_relu"):
+        assert np.array_equal(logits[small], exact[small])
+    assert np.allclose(logits, exact, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["onnx", "tflite"])
+def test_equal_outputs_mean_0(kind: str, observations: Observations) -> None:
+    pytest.importorskip("onnx" if kind == "onnx" else "ai_edge_litert")
+    for outputs in (1, 2):
+        network = make_network(observations, outputs=outputs)
+        row = observations[(np.abs(observations) < LOGARITHMS).all(axis=1)][:1]
+        biases = (*network.biases[:-1], np.zeros(outputs, np.float32))
+        bare = Network(NAMES, network.weights, biases, "relu", network.normalization)(row.astype(np.float32))[0]
+        for more, expected in ((0.0, 0), (1e-3, 1)):
+            last = -bare
+            last[-1] += np.float32(more)
+            tied = Network(NAMES, network.weights, (*biases[:-1], last), "relu", network.normalization)
+            if kind == "onnx":
+                found = run_onnx(onnx_model("a tie", tied), NAMES, row)
+            else:
+                found = run_tflite(tflite_model("a tie", tied), NAMES, row)
+            assert found[0].tolist() == [expected]
+
+
+@pytest.mark.parametrize(("policy", "level"), [("inline-oz-fast", "Oz"), ("inline-os-fast", "Os")])
+class TestBundledPolicies:
+    """Exported by the commands and read back, they decide as before."""
+
+    @pytest.mark.parametrize("kind", ["onnx", "tflite"])
+    def test_they_are_read_back(self, kind: str, policy: str, level: str, inline: CompilerEnv, tmp_path: Path) -> None:
+        pytest.importorskip("onnx" if kind == "onnx" else "ai_edge_litert")
+        pytest.importorskip("onnxruntime")
+        output = tmp_path / "model"
+        more = ["--keep-default"] if kind == "tflite" else []
+        result = CliRunner().invoke(application, ["export", kind, "--policy", policy, "--output", str(output), *more])
+        assert result.exit_code == 0, result.output
+        assert result.output.startswith(f"{output}: {policy}, ")
+        rows = labelled(level, inline.feature_names, 500).astype(np.float32)
+        before, after = load_policy(policy, inline), load_policy(f"{kind}:{output}", inline)
+        expected = [before.act(row, {}) for row in rows]
+        assert [after.act(row, {}) for row in rows] == expected
+        assert 0 < sum(expected) < len(rows)
+        if kind == "tflite":
+            (spec,) = json.loads((output / "output_spec.json").read_bytes())
+            assert spec["logging_name"] == "inlining_decision"
+            assert spec["tensor_spec"] == {"name": "inlining_decision", "port": 0, "shape": [1], "type": "int64_t"}
+
+    def test_for_llvm_clangs_own_decision_is_no_input(self, policy: str, level: str) -> None:
+        pytest.importorskip("ai_edge_litert")
+        network = exported_network(policy)
+        rule = default_rule(policy, network.features)
+        rows = labelled(level, network.features, 1000)
+        decisions, logits = run_tflite(tflite_model(policy, network, rule), network.features, rows)
+        if rule is not None:
+            rows[:, network.features.index(rule.feature)] = rows[:, network.features.index(rule.cost)] < rule.threshold
+        expected, exact = wanted(network, rows)
+        assert decisions.tolist() == expected.tolist()
+        assert np.array_equal(logits, exact)
+
+
+def test_a_network_of_clangs_own_decision_alone_gets_the_cost_as_input() -> None:
+    pytest.importorskip("ai_edge_litert")
+    network = Network(("inlining_default",), (np.ones((1, 1), np.float32),), (np.full(1, -0.5, np.float32),))
+    model = tflite_model("clang", network, default_rule("clang", network.features, "Os"))
+    decisions, _ = run_tflite(model, ("cost_estimate",), np.array([[49], [50], [-3], [51]]))
+    assert decisions.tolist() == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("kind", ["onnx", "tflite"])
+class TestRefusals:
+    """Unusable policies are refused by name."""
+
+    def export(self, kind: str, policy: str, output: Path) -> Any:
+        result = CliRunner().invoke(application, ["export", kind, "--policy", policy, "--output", str(output)])
+        assert isinstance(result.exception, Exception)
+        raise result.exception
+
+    def test_a_rule_is_refused(self, kind: str, tmp_path: Path) -> None:
+        with pytest.raises(PolicyError, match="expected a network, got the rule 'threshold:3'"):
+            self.export(kind, "threshold:3", tmp_path / "model")
+
+    def test_a_network_with_more_outputs_is_refused(
+        self, kind: str, observations: Observations, tmp_path: Path
+    ) -> None:
+        make_network(observations, outputs=3).save(tmp_path / "three")
+        more = ["--keep-default"] if kind == "tflite" else []
+        arguments = ["export", kind, "--policy", f"mlp:{tmp_path}/three", "--output", str(tmp_path / "model"), *more]
+        result = CliRunner().invoke(application, arguments)
+        assert isinstance(result.exception, PolicyError)
+        assert "got 3" in str(result.exception)
+        assert not (tmp_path / "model").exists()
+
+    def test_without_the_library_the_extra_is_named(
+        self, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "onnx" if kind == "onnx" else "ai_edge_litert.schema_py_generated", None)
+        with pytest.raises(MissingExtraError, match=rf"pip install 'mlgo-gym\[{kind}\]'"):
+            self.export(kind, "inline-oz-fast", tmp_path / "model")
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_users_network_of_clangs_own_decision_needs_a_level(network_file: Path, tmp_path: Path) -> None:
+    arguments = ["export", "tflite", "--policy", f"mlp:{network_file}", "--output", str(tmp_path / "model")]
+    result = CliRunner().invoke(application, arguments)
+    assert isinstance(result.exception, PolicyError)
+    assert "with --level" in str(result.exception)
+    pytest.importorskip("ai_edge_litert")
+    result = CliRunner().invoke(application, [*arguments, "--level", "Oz"])
+    assert "inlining_default is replaced by cost_estimate < 5" in result.output

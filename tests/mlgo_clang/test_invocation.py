@@ -1,0 +1,177 @@
+"""`mlgo-clang` does as the underlying clang for every command line: files, messages and exit status.
+
+With `--mlgo-policy=default`, and with a policy that has nothing to decide in these sources.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.mlgo_clang.conftest import DRIVERS
+
+SOURCES = {
+    "leaf.c": '#include "leaf.h"\nint leaf(int x) { return x * FACTOR + 1; }\n',
+    "leaf.h": "#pragma once\n#ifndef FACTOR\n#define FACTOR 3\n#endif\n",
+    "other.c": "int other(int x) { return x ^ 5; }\n",
+    "main.c": "int leaf(int);\nint other(int);\nint main(void) { return leaf(2) + other(1) == 11 ? 0 : 1; }\n",
+    "warns.c": "int warns(int x) { int unused = 1; if (x = 2) return 1; }\n",
+    "wrong.c": "int wrong(int x) { return y; }\n",
+    "missing.c": '#include "nowhere.h"\n',
+    "plus.cpp": "template <class T> T more(T x) { return x + 1; }\ntemplate int more<int>(int);\n",
+    "assembly.s": ".globl here\nhere:\n  nop\n",
+    "upper.S": "#define NAME there\n.globl NAME\nNAME:\n  nop\n",
+    "once.i": '# 1 "once.c"\nint once(int x) { return x - 1; }\n',
+    "with space.c": "int spaced(void) { return 1; }\n",
+    "answers.rsp": '-Oz -c leaf.c -DFACTOR=4 -o "with answers.o"\n',
+    "more.rsp": "@answers.rsp -g\n",
+    "note.txt": "no source\n",
+}
+
+INVOCATIONS = r"""
+-Oz -c leaf.c
+-Oz -c leaf.c -o out.o
+-O2 -c leaf.c -o out.o
+-O0 -c leaf.c -o out.o
+-Oz -Xclang -O2 -c leaf.c -o out.o
+-Oz -g -c leaf.c -o out.o
+-Oz -gsplit-dwarf -g -c leaf.c -o out.o
+-Oz -MD -MF deps/leaf.d -MT target -c leaf.c -o out.o
+-M leaf.c
+-E leaf.c
+-S -Oz leaf.c -o -
+-Oz -S -emit-llvm leaf.c -o leaf.ll
+-Oz -Wall -c warns.c -o out.o
+-Oz -Wall -Werror -c warns.c -o out.o
+-Oz -Wall -fcolor-diagnostics -c warns.c -o out.o
+-Oz -c wrong.c -o out.o
+-Oz -c nowhere.c -o out.o
+-Oz -c leaf.c -o nowhere/out.o
+-Oz -c leaf.c other.c
+-Oz -c leaf.c other.c -o both.o
+-Oz -save-temps -c leaf.c -o out.o
+@more.rsp
+@nowhere.rsp
+-Oz -x c -c leaf.c -o out.o
+-Oz -x c -c - -o out.o
+-Oz -c note.txt
+-Oz -c assembly.s -o out.o
+-Oz -c upper.S -o out.o
+-Oz -c -I. -D FACTOR=7 -include leaf.h other.c -o out.o
+-Oz -c -DFACTOR=7 -- leaf.c
+-Oz -flto=thin -c leaf.c -o out.o
+-Oz -ffunction-sections -fdata-sections -c leaf.c -o out.o
+-Oz -fsave-optimization-record -c leaf.c -o out.o
+-Oz -serialize-diagnostics diagnostics.dia -Wall -c warns.c -o out.o
+-Oz -MJ commands.json -c leaf.c -o out.o
+-Oz --target=aarch64-linux-gnu -c leaf.c -o out.o
+-Oz leaf.c other.c main.c -o program
+-Oz -nostdlib -shared -fPIC leaf.c -o libleaf.so
+-Oz -r -nostdlib leaf.c other.c -o both.o
+-### -Oz -c leaf.c
+-v
+-print-file-name=libc.a
+--help
+-o
+-Oz -c with\ space.c
+g++ -Oz -c plus.cpp -o out.o
+g++ -Oz -c plus.cpp leaf.c
+""".strip().splitlines()
+
+MORE_INVOCATIONS = r"""
+-Oz -c leaf.c -oout.o
+-Os -c leaf.c -o out.o
+-c leaf.c -o out.o
+-O2 -Oz -c leaf.c -o out.o
+-Oz -MD -c leaf.c -o out.o
+-Oz -MMD -MP -c leaf.c -o out.o
+-Oz -MMD -MQ target$ -c leaf.c
+-MM -MF only.d leaf.c
+-E -dM leaf.c -o macros.txt
+-E -P -C leaf.c
+-S -Oz leaf.c
+-Oz -c -emit-llvm leaf.c -o leaf.bc
+-fsyntax-only leaf.c
+-Oz -fsyntax-only -Wall warns.c
+-Oz -Wall -fno-caret-diagnostics -c warns.c -o out.o
+-Oz -w -c warns.c -o out.o
+-Oz -c wrong.c -fdiagnostics-color=always
+-Oz -c missing.c -o out.o
+-Oz -c leaf.c --unknown-option
+-Oz -c leaf.c -Wunknown-thing
+-Oz -c leaf.c -lm
+-Oz -pipe -c leaf.c -o out.o
+-Oz -save-temps=obj -c leaf.c -o deps/out.o
+@answers.rsp
+-Oz -xc++ -c leaf.c -o out.o
+-Oz -c -x c note.txt
+-Oz -c once.i -o out.o
+-Oz -flto -c leaf.c -o out.o
+-Oz -fPIC -fvisibility=hidden -c leaf.c -o out.o
+-Oz -fsanitize=undefined -fsanitize-trap=all -c leaf.c -o out.o
+-Oz -fstack-usage -c leaf.c -o out.o
+-Oz -Rpass=inline -c leaf.c -o out.o
+-Oz -frecord-command-line -c leaf.c -o out.o
+-Oz -fembed-bitcode -c leaf.c -o out.o
+-Oz -std=c99 -pedantic -c leaf.c -o out.o
+-Oz -m32 -ffreestanding -c leaf.c -o out.o
+-Oz main.c leaf.c other.c -fuse-ld=nowhere
+-Oz main.c -o program
+-### -Oz main.c leaf.c
+-dumpversion
+-dumpmachine
+-print-search-dirs
+-Oz
+-c
+g++ -Oz -c leaf.c -o out.o
+g++ -Oz -fno-exceptions -fno-rtti -MMD -c plus.cpp
+g++ -E plus.cpp
+g++ -###  -Oz plus.cpp
+""".strip().splitlines()
+"""Invocations that differ little from others."""
+
+
+_TEMPORARY = re.compile(rb"-[0-9a-f]{6}(?=\.o)")
+"""Random part of a temporary object's name."""
+
+
+def outcome(command: list[str], folder: Path) -> tuple[int, bytes, bytes, dict[str, bytes]]:
+    """Run a command in a fresh folder of the sources; return exit status, standard output, standard error and files."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "deps").mkdir(parents=True)
+    for name, text in SOURCES.items():
+        (folder / name).write_text(text)
+    result = subprocess.run(command, cwd=folder, input=b"int piped(void) { return 7; }\n", capture_output=True)
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return result.returncode, result.stdout, _TEMPORARY.sub(b"-", result.stderr), files
+
+
+@pytest.mark.parametrize(
+    "invocation", [*INVOCATIONS, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE_INVOCATIONS)]
+)
+def test_it_does_as_clang_does(
+    invocation: str, clang: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Optimisation records and debug information must not depend on the time.
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    words = shlex.split(invocation)
+    mode = words.pop(0) if words[0] in DRIVERS else "gcc"
+    folder = tmp_path / "sources"
+    expected = outcome([*clang[mode], *words], folder)
+    for policy in ("default", "never"):
+        found = outcome([str(DRIVERS[mode]), f"--mlgo-policy={policy}", *words], folder)
+        assert found[:3] == expected[:3], policy
+        assert found[3].keys() == expected[3].keys(), policy
+        assert [name for name, data in found[3].items() if data != expected[3][name]] == [], policy
+
+
+def test_its_version_is_that_of_clang(clang: dict[str, list[str]], tmp_path: Path) -> None:
+    expected = outcome([*clang["gcc"], "--version"], tmp_path)
+    assert outcome([str(DRIVERS["gcc"]), "--mlgo-policy=default", "--version"], tmp_path) == expected
+    more = outcome([str(DRIVERS["gcc"]), "--mlgo-policy=never", "--version"], tmp_path)
+    assert more[1] == expected[1] + b"mlgo-clang inlining policy: never\n"

@@ -1,0 +1,133 @@
+"""Evolution moves weights by the scores of samples, and an interrupted run resumes to the same result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from mlgo_gym.corpus.modules.training_digests import sidecar, sidecar_digests
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.policies.bundled import bundled_file
+from mlgo_gym.policies.network import Network
+from mlgo_gym.training import Evolution, Monitor, evolution
+from mlgo_gym.training.evolution import OPTIMISERS, flatten, unflatten
+from mlgo_gym.training.monitor import Progress
+
+SMALL: dict[str, Any] = {"generations": 2, "directions": 1, "best": 1, "modules": 1, "deviation": 0.5}
+
+
+class FirstSample:
+    """Proposes two samples and moves to the better one; no library is needed."""
+
+    def __init__(self, start: npt.NDArray[np.float64], settings: Evolution) -> None:
+        self.weights = start
+        self.samples: list[npt.NDArray[np.float64]] = []
+
+    def ask(self, chance: np.random.Generator) -> list[npt.NDArray[np.float64]]:
+        noise = chance.standard_normal(len(self.weights))
+        self.samples = [self.weights + noise, self.weights - noise]
+        return self.samples
+
+    def tell(self, scores: npt.NDArray[np.float64]) -> None:
+        self.weights = self.samples[int(scores.argmax())]
+
+
+@pytest.fixture
+def simple(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the optimiser by one that needs no library."""
+    monkeypatch.setattr(evolution, "_AntitheticAdam", FirstSample)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Path:
+    """A small network."""
+    chance = np.random.default_rng(0)
+    shapes = [(2, 3), (3, 1)]
+    weights = tuple(chance.normal(size=shape).astype(np.float32) for shape in shapes)
+    biases = tuple(np.zeros(shape[1], np.float32) for shape in shapes)
+    Network(("cost_estimate", "callee_users"), weights, biases).save(tmp_path / "start.safetensors")
+    return tmp_path / "start.safetensors"
+
+
+def interrupt(progress: Progress) -> None:
+    if progress.values:
+        raise KeyboardInterrupt
+
+
+def test_weights_are_flattened_and_restored() -> None:
+    shapes = [(3, 4), (4, 2)]
+    network = Network(
+        ("a", "b", "c"),
+        tuple(np.random.default_rng(0).normal(size=shape).astype(np.float32) for shape in shapes),
+        tuple(np.ones(shape[1], np.float32) for shape in shapes),
+    )
+    rows = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
+    assert np.array_equal(unflatten(network, flatten(network))(rows), network(rows))
+
+
+@pytest.mark.usefixtures("simple")
+def test_scores_are_those_of_compiles_and_an_interrupted_run_resumes(corpus: Path, start: Path, tmp_path: Path) -> None:
+    settings = Evolution("mlgo/Inline-v0", {"corpus": str(corpus)}, **SMALL)
+    monitor = Monitor()
+    complete = settings.run(start, tmp_path / "complete.safetensors", monitor=monitor)
+    assert not np.array_equal(flatten(complete), flatten(Network.load(start)))
+    assert [each["generation"] for each in monitor.results["evolution"]] == [0, 1]
+    assert all(np.isfinite(each["reduction"]) and each["reduction"] for each in monitor.results["evolution"])
+    resumed = tmp_path / "resumed.safetensors"
+    with pytest.raises(KeyboardInterrupt):
+        settings.run(start, resumed, monitor=Monitor(interrupt))
+    rest = Monitor()
+    settings.run(start, resumed, monitor=rest)
+    assert [each["generation"] for each in rest.results["evolution"]] == [1]
+    assert resumed.read_bytes() == (tmp_path / "complete.safetensors").read_bytes()
+    other = Evolution("mlgo/Inline-v0", {"corpus": str(corpus)}, **{**SMALL, "seed": 1})
+    with pytest.raises(MlgoError, match="expected a checkpoint of this run"):
+        other.run(start, resumed)
+
+
+@pytest.mark.usefixtures("simple")
+def test_the_modules_of_the_start_count_as_training_modules(corpus: Path, start: Path, tmp_path: Path) -> None:
+    sidecar(start).write_text(f"{'a' * 64}  # earlier\n")
+    Evolution("mlgo/Inline-v0", {"corpus": str(corpus)}, **SMALL).run(start, tmp_path / "n.safetensors")
+    digests = sidecar_digests(tmp_path / "n.safetensors")
+    assert digests["a" * 64] == "earlier"
+    assert 1 < len(digests) <= 3
+
+
+@pytest.mark.usefixtures("simple")
+def test_a_network_with_callee_features_evolves(corpus: Path, tmp_path: Path) -> None:
+    file = bundled_file("inline-oz")
+    settings = Evolution("mlgo/Inline-v0", {"corpus": str(corpus)}, **{**SMALL, "generations": 1})
+    assert settings.run(file, tmp_path / "n.safetensors").features == Network.load(file).features
+
+
+def test_settings_out_of_range_are_refused(corpus: Path, start: Path, tmp_path: Path) -> None:
+    arguments = {"corpus": str(corpus)}
+    with pytest.raises(MlgoError, match=r"best ≤ directions and deviation > 0, got 100, 8, 9 of 8 and 0\.05"):
+        Evolution("mlgo/Inline-v0", arguments, best=9)
+    with pytest.raises(MlgoError, match="expected an optimiser of adam, cma, got 'sgd'"):
+        Evolution("mlgo/Inline-v0", arguments, optimiser="sgd")
+    with pytest.raises(MlgoError, match="got none that is small enough"):
+        Evolution("mlgo/Inline-v0", arguments, largest=1).run(start, tmp_path / "n.safetensors")
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+def test_an_optimiser_climbs_and_repeats_itself(optimiser: str) -> None:
+    pytest.importorskip("torch" if optimiser == "adam" else "cmaes")
+    settings = Evolution("mlgo/Inline-v0", {}, directions=4, best=2, deviation=0.1, step=0.05, optimiser=optimiser)
+    start = np.array([1.0, -2.0, 3.0])
+    ends = []
+    for _ in range(2):
+        kind = evolution._AntitheticAdam if optimiser == "adam" else evolution._DiagonalCma
+        search = kind(start, settings)
+        for number in range(60):
+            samples = search.ask(np.random.default_rng(number))
+            search.tell(np.array([-float(np.square(sample).sum()) for sample in samples]))
+        ends.append(search.weights.copy())
+    assert np.array_equal(ends[0], ends[1])
+    assert np.square(ends[0]).sum() < 0.2 * np.square(start).sum()

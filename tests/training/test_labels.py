@@ -1,0 +1,140 @@
+"""Labels survive the way to disk and back, and labels of different kinds do not mix."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.training.labels import LABELS, LabelStore, flat_columns, joined, read_labels
+from tests.training.label_samples import inlining_labels
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+HEADER = {"environment": "mlgo/Inline-v0", "clang": "22"}
+
+
+def columns(**changes: Any) -> dict[str, Any]:
+    """Return the columns of two labels: of a call that the policy kept, and of one that it inlined."""
+    return {
+        "cost": np.array([3, 4]),
+        "histogram": [[1, 2], [3, 4]],
+        "answer": np.array([0, 1], np.int8),
+        "bytes": np.array([-8, 16]),
+        "text": np.array([1000, 1000]),
+        "decisions": np.array([6, 6]),
+        **changes,
+    }
+
+
+def write(folder: Path, header: dict[str, Any] = HEADER, *modules: str, **changes: Any) -> Path:
+    with closing(LabelStore(folder, header)) as store:
+        for module in modules or ("m",):
+            store.add_labels(module, "p", "d" * 64, columns(**changes), {"decisions": 6})
+    return folder
+
+
+def test_labels_are_read_back(tmp_path: Path) -> None:
+    labels = read_labels([write(tmp_path, HEADER, "m", "n")])
+    assert len(labels) == 4
+    assert labels.features == ("cost", "histogram[0]", "histogram[1]")
+    assert labels.observations[:2].tolist() == [[3, 1, 2], [4, 3, 4]]
+    assert labels.answers.tolist() == [0, 1, 0, 1]
+    assert labels.bytes.tolist() == [-8, 16, -8, 16]
+    assert labels.costs[:2].tolist() == [[0, -8], [-16, 0]]
+    assert labels.share.tolist() == [3, 3, 3, 3]
+    assert labels.groups.tolist() == [0, 0, 1, 1]
+    assert labels.modules.tolist() == ["m", "m", "n", "n"]
+    assert labels.trained_on == {"d" * 64: "m"}
+
+
+def test_costs_of_several_actions_are_read_back(tmp_path: Path) -> None:
+    costs = [np.array([0, 0.25, np.inf]), np.array([np.nan, 0, -1])]
+    with closing(LabelStore(tmp_path, HEADER)) as store:
+        given = {**flat_columns(("weight[0]", "weight[1]", "progress"), np.arange(6).reshape(2, 3)), **columns()}
+        del given["bytes"]
+        store.add_labels("m", "p", "", {**given, "costs": costs}, {"decisions": 2})
+    labels = read_labels([tmp_path])
+    assert labels.features[:3] == ("weight[0]", "weight[1]", "progress")
+    assert labels.observations[:, :3].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert np.array_equal(labels.costs, np.stack(costs), equal_nan=True)
+    assert labels.trained_on is None
+
+
+def test_a_module_without_labels_has_a_line_and_no_file(tmp_path: Path) -> None:
+    write(tmp_path)
+    with closing(LabelStore(tmp_path, HEADER)) as store:
+        store.add_labels("empty", "p", "e", {}, {"decisions": 0})
+        store.fail("broken", "p", "clang failed")
+        assert store.done["broken"]["error"] == "clang failed"
+    assert len(list(tmp_path.glob("parts/*"))) == 1
+    assert set(read_labels([tmp_path]).modules.tolist()) == {"m"}
+
+
+def test_labels_in_one_file_are_those_of_a_folder(tmp_path: Path) -> None:
+    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    folder, file = write(tmp_path / "folder", HEADER, "m", "n"), tmp_path / "labels.parquet"
+    table = arrow.concat_tables([parquet.read_table(path) for path in sorted(folder.glob("parts/*.parquet"))])
+    table = table.append_column("dataset", table.column("project"))
+    table = table.append_column("round", arrow.array([0] * len(table)))
+    parquet.write_table(table, file)
+    one, other = read_labels([folder]), read_labels([file])
+    assert one.features == other.features
+    for name in ("bytes", "share", "digests"):
+        assert sorted(getattr(one, name).tolist()) == sorted(getattr(other, name).tolist()), name
+    assert set(other.modules.tolist()) == {"p/m", "p/n"}
+    assert len(set(other.groups.tolist())) == 2
+    parquet.write_table(table.drop_columns(["digest"]), file)
+    assert read_labels([file]).trained_on is None
+    parquet.write_table(table.drop_columns(["bytes"]), file)
+    with pytest.raises(MlgoError, match="expected a Parquet file of labels"):
+        read_labels([file])
+
+
+def test_labels_of_another_kind_are_not_added_to_a_folder(tmp_path: Path) -> None:
+    write(tmp_path)
+    with pytest.raises(MlgoError, match="clang"):
+        LabelStore(tmp_path, {**HEADER, "clang": "21"})
+    assert LABELS.read_header(tmp_path)["clang"] == "22"
+
+
+def test_labels_of_different_compilers_or_features_are_not_mixed(tmp_path: Path) -> None:
+    first, second = write(tmp_path / "first"), write(tmp_path / "second", {**HEADER, "clang": "21"})
+    with pytest.raises(MlgoError, match=r"expected labels of one clang, got '22' in .*first and '21'"):
+        read_labels([first, second])
+    third = write(tmp_path / "third", users=np.array([0, 0]))
+    with pytest.raises(MlgoError, match=r"expected labels of the same features, got .* with additional users"):
+        read_labels([first, third])
+
+
+def test_a_folder_without_labels_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MlgoError, match=str(tmp_path)):
+        read_labels([tmp_path])
+    tmp_path.joinpath("labels.json").write_text(json.dumps({"format": 1, **HEADER}))
+    with pytest.raises(MlgoError, match="got none; label more modules"):
+        read_labels([tmp_path])
+
+
+def test_joined_rounds_keep_their_modules_apart() -> None:
+    labels = inlining_labels(60)
+    both = joined([labels, inlining_labels(60, first=30)])
+    assert len(both) == 120
+    assert len(np.unique(both.groups)) == 60
+    assert len(np.unique(joined([labels, labels]).groups)) == 60
+    part = both.select(both.groups < 30)
+    assert np.array_equal(part.observations, labels.observations)
+    with pytest.raises(MlgoError, match=r"got a later round with missing cost_estimate"):
+        joined([labels, replace(labels, features=labels.features[1:], observations=labels.observations[:, 1:])])
+
+
+def test_the_cheapest_action_that_was_tried_is_the_best() -> None:
+    labels = inlining_labels(4)
+    costs = np.array([[0, -1, np.nan], [0, 0, np.inf], [np.nan, 0, 1], [np.nan, 0, -2]])
+    labels = replace(labels, costs=costs, answers=np.array([0, 1, 1, 1]))
+    assert labels.best_actions.tolist() == [1, 1, 1, 2]

@@ -1,0 +1,376 @@
+"""Ways to give the same answers to a compiler, and to compile with the same policy; they return digests of objects.
+
+`benchmarks/same_object.py` compares them on many modules, `test_same_object.py` on a few.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from mlgo_clang.compiler import compiler_command
+from mlgo_clang.programs import front_end_bitcode
+from mlgo_clang.recipes import digest_of
+from mlgo_gym.attribution.recipe import Recipe, write_recipe
+from mlgo_gym.deploy.decision_code import DecisionCode
+from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
+from mlgo_gym.deploy.program import cc1_flags
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.episode import Episode
+from mlgo_gym.evaluation import evaluate
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies import load_policy
+from mlgo_gym.policies.loading import with_callee_features
+from mlgo_gym.scheduling import FileStore, ItemQueue, RayCluster, RemoteWork, SequentialRunner, WorkerFailure
+from mlgo_gym.scheduling.ray_cluster import LOCAL
+from mlgo_gym.session.protocol.decision import DecisionSite
+from mlgo_gym.session.session import Session
+from mlgo_gym.tasks.measurement import Measurement
+from mlgo_gym.trajectories import trace
+from mlgo_gym.vector_env import as_vector
+
+INLINE, EVICT, PRIORITY = "mlgo/Inline-v0", "mlgo/RegAllocEvict-v0", "mlgo/RegAllocPriority-v0"
+
+TIMEOUT = 600.0
+MAX_RANDOM = 2000
+"""Number of random answers, after which clang's own choices follow; random inlining makes modules grow."""
+
+
+def digest(data: bytes) -> str:
+    """Return the first 16 hexadecimal digits of an object's SHA-256."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def make(
+    environment: str, corpus: str, *, compile_options: Mapping[str, Any] | None = None, **options: Any
+) -> CompilerEnv:
+    """Return an environment that raises if a compile fails."""
+    compile_options = {"timeout": TIMEOUT, **(compile_options or {})}
+    env = gym.make(
+        environment,
+        corpus=corpus,
+        error_reward=None,
+        compile_options=compile_options,
+        disable_env_checker=True,
+        **options,
+    ).unwrapped
+    assert isinstance(env, CompilerEnv)
+    return env
+
+
+@contextmanager
+def recorded_objects() -> Iterator[list[str]]:
+    """Record the digests of all objects that episodes compile."""
+    objects: list[str] = []
+    measure = Episode._measure
+
+    def measured(self: Episode) -> Measurement:
+        if self._baseline_session is None:
+            objects.append(digest(self.session.finish(0.0).object_bytes))
+        return measure(self)
+
+    Episode._measure = measured  # type: ignore[method-assign] # episodes do not expose objects
+    try:
+        yield objects
+    finally:
+        Episode._measure = measure  # type: ignore[method-assign] # as above
+
+
+def random_action(space: gym.Space[Any], mask: Any, *key: object) -> Any:
+    """Return a legal action that depends only on the key."""
+    number = int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=4).digest(), "little")
+    if mask is not None:
+        legal = np.flatnonzero(mask)
+        return int(legal[number % len(legal)])
+    if isinstance(space, gym.spaces.Discrete):
+        return number % int(space.n)
+    return np.full(space.shape or (), number % 1000, np.float32)
+
+
+def finish(env: CompilerEnv, info: dict[str, Any], seed: int, steps: int = sys.maxsize) -> dict[str, Any]:
+    """Take random actions until the episode ends, or `steps` of them; return the last info."""
+    over = False
+    while not over and steps:
+        action = random_action(env.action_space, info.get("action_mask"), seed, info["decision_index"])
+        *_, terminated, truncated, info = env.step(action)
+        over, steps = terminated or truncated, steps - 1
+    return info
+
+
+class Ways:
+    """Ways to give the same random answers for one module.
+
+    Args:
+        environment: id of the environment.
+        corpus: the corpus.
+        module: name of the module.
+        clang: the compiler; None for the default one.
+        seed: seed of the answers.
+
+    Attributes:
+        answers: the bytes of each answer; empty before `single()`.
+    """
+
+    def __init__(self, environment: str, corpus: str, module: str, clang: str | None = None, seed: int = 0) -> None:
+        self.environment, self.corpus, self.module, self.clang, self.seed = environment, corpus, module, clang, seed
+        self.answers: list[bytes] = []
+        self._start = {"module": module}
+        self._full_compiles = {} if environment == INLINE else {"preoptimize": False}
+
+    def make(self, *, compile_options: Mapping[str, Any] | None = None, **options: Any) -> CompilerEnv:
+        """Return an environment for the module."""
+        if "scope" not in options:
+            options["max_decisions"] = MAX_RANDOM
+        compile_options = {**self._full_compiles, **(compile_options or {})}
+        return make(self.environment, self.corpus, clang=self.clang, compile_options=compile_options, **options)
+
+    def single(self, **options: Any) -> list[str]:
+        """Run one episode."""
+        with recorded_objects() as objects:
+            env = self.make(**options)
+            _, info = env.reset(options=self._start)
+            finish(env, info, self.seed)
+            assert env._stepper is not None
+            self.answers = env._stepper.episode._answers.copy()
+            env.close()
+        return objects
+
+    def preoptimized(self) -> list[str]:
+        """Run one episode from bitcode that was optimised once."""
+        return self.single(compile_options={"preoptimize": True})
+
+    def vector(self) -> list[str]:
+        """Run three episodes at once in a vector environment."""
+        with recorded_objects() as objects:
+            envs = as_vector(
+                gym.make_vec(
+                    self.environment,
+                    3,
+                    corpus=self.corpus,
+                    clang=self.clang,
+                    error_reward=None,
+                    compile_options={"timeout": TIMEOUT, **self._full_compiles},
+                    max_decisions=MAX_RANDOM,
+                )
+            )
+            _, info = envs.reset(options=self._start)
+            while len(objects) < 3:
+                rows = range(3)
+                masks = info.get("action_mask", [None] * 3)
+                actions = [
+                    random_action(envs.single_action_space, masks[row], self.seed, int(info["decision_index"][row]))
+                    for row in rows
+                ]
+                *_, info = envs.step(np.array(actions))
+            envs.close()
+        return objects
+
+    def forked(self) -> list[str]:
+        """Fork an episode after a third of the answers, and the fork after two thirds; run all three to the end."""
+        with recorded_objects() as objects:
+            env = self.make()
+            _, info = env.reset(options=self._start)
+            third = min(len(self.answers), MAX_RANDOM) // 3
+            info = finish(env, info, self.seed, third)
+            fork = env.fork()
+            fork_info = finish(fork, info, self.seed, third) if third else info
+            second = fork.fork()
+            assert fork.fork_method == second.fork_method == "snapshot", fork.fork_reason
+            for each, last in ((second, fork_info), (env, info), (fork, fork_info)):
+                finish(each, last, self.seed)
+                each.close()
+        return objects
+
+    def warm(self) -> list[str]:
+        """Run an episode, and another in a fork of the clang that waited at the first decision."""
+        with recorded_objects() as objects:
+            env = self.make(compile_options={"fork_resets": True})
+            for _ in range(2):
+                _, info = env.reset(options=self._start)
+                finish(env, info, self.seed)
+            assert env._stepper is not None
+            assert env._stepper.episode.fork_method == "snapshot"
+            env.close()
+        return objects
+
+    def ahead(self) -> list[str]:
+        """Send all answers before the first request."""
+        env = self.make()
+        compilation = env.compilation(env.corpus.module(self.module))
+        with Session(compilation.command, env.task.advisors, confined=compilation.confined) as session:
+            session.advise_ahead(self.answers)
+            assert session.wait(TIMEOUT) is None
+            return [digest(session.finish(TIMEOUT).object_bytes)]
+
+    def by_function(self, functions: int = 3) -> list[tuple[str, str]]:
+        """Answer at random in one function only: in an episode of the function and in one of the module.
+
+        Returns:
+            Both objects for each function; for inlining, for each component of the call graph.
+        """
+        with_contexts: dict[str, Any] = {"credit": True} if self.environment == INLINE else {}
+        whole = self.make(**with_contexts)
+        # With a size as the reward, an episode of one function compiles the whole object.
+        part = self.make(scope="function", metric="text")
+        names = sorted(part.decisions(part.corpus.module(self.module)))
+        chosen = names[:: max(len(names) // functions, 1)][:functions]
+        pairs = []
+        for function in chosen:
+            with recorded_objects() as objects:
+                for env, start in ((whole, self._start), (part, {**self._start, "function": function})):
+                    _, info = env.reset(options=start)
+                    over, count = False, 0
+                    while not over:
+                        action = info["default_action"]
+                        if info["context"] == function:
+                            mask = info.get("action_mask")
+                            action, count = random_action(env.action_space, mask, self.seed, count), count + 1
+                        *_, over, _, info = env.step(action)
+            pairs.append((objects[0], objects[1]))
+        whole.close()
+        part.close()
+        return pairs
+
+    def plugin(self, library: Path) -> list[str]:
+        """Answer in a pass plugin of `answering_plugin()`."""
+        env = self.make()
+        compilation = env.compilation(env.corpus.module(self.module))
+        with tempfile.TemporaryDirectory() as folder:
+            answers, output = Path(folder, "answers"), Path(folder, "object.o")
+            answers.write_bytes(bytes(48 + (int.from_bytes(each, "little") != 0) for each in self.answers))
+            subprocess.run(
+                [*compilation.command, f"-fpass-plugin={library}", "-o", str(output)],
+                env={**os.environ, "MLGO_ANSWERS": str(answers)}, check=True, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+            return [digest(output.read_bytes())]
+
+
+def over_ray(ways: Ways) -> list[str]:
+    """Run an episode in a worker of a Ray cluster; the driver sends the bitcode."""
+    env = ways.make()
+    module = env.corpus.module(ways.module)
+    environment, seed, files = ways.environment, ways.seed, {"module.bc": module.bitcode.read_bytes()}
+    flags = env.compilation(module).module.flags
+    remote = {} if flags is None else {"flags": list(flags)}
+
+    def play(store: FileStore, _: str) -> list[str]:
+        bitcode = str(store.folder("module") / "module.bc")
+        return Ways(environment, bitcode, "module", seed=seed).single(compile_options=remote)
+
+    def start(_: int, store: FileStore) -> SequentialRunner[str, list[str]]:
+        return SequentialRunner(partial(play, store))
+
+    from ray import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import the tests
+    with RayCluster(RemoteWork(start, lambda _: "module", lambda _: files), LOCAL, 1) as cluster:
+        ((_, objects),) = cluster.run(ItemQueue(["episode"]))
+    assert not isinstance(objects, WorkerFailure), objects
+    return objects
+
+
+def answering_plugin(major: int, folder: Path) -> Path:
+    """Build a plugin that reads the answers from the file `$MLGO_ANSWERS`; too short a file aborts clang."""
+    code = """#include <stdio.h>
+#include <stdlib.h>
+static int mlgo_yes(const float *) {
+  static FILE *answers = fopen(getenv("MLGO_ANSWERS"), "r");
+  int answer = fgetc(answers);
+  if (answer == EOF)
+    abort();
+  return answer == '1';
+}
+"""
+    library = folder / "answering.so"
+    build_plugin(DecisionCode("a list of answers", (), code), installed_llvm(f"llvm-config-{major}"), library)
+    return library
+
+
+def in_wrapper(source: Path, seed: int = 0) -> list[str]:
+    """Compile a source in an environment, and by `mlgo-clang` with a recipe of the same random answers."""
+    language = "g++" if source.suffix == ".cpp" else "gcc"
+    compiler = compiler_command("bundled", language)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        words = ["-Oz", "-c", str(source), "-o", str(folder / "driver.o")]
+        bitcode = front_end_bitcode(compiler, words)
+        (folder / "module.bc").write_bytes(bitcode)
+        flags = list(cc1_flags([*compiler, *words]))
+        ways = Ways(INLINE, str(folder / "module.bc"), "module", seed=seed)
+        with recorded_objects() as objects:
+            env = make(INLINE, ways.corpus, compile_options={"flags": flags}, max_decisions=MAX_RANDOM)
+            _, info = env.reset(options={"module": env.corpus.names[0]})
+            finish(env, info, seed)
+            assert env._stepper is not None
+            answers = tuple(int.from_bytes(each, "little") for each in env._stepper.episode._answers)
+            env.close()
+        sites = {DecisionSite("all", 0, index): answer for index, answer in enumerate(answers)}
+        recipe = Recipe("m", digest_of(bitcode), "22.1.8", (), 1, 1, sites)
+        write_recipe(recipe, folder / f"{recipe.digest}.recipe")
+        program = Path(sys.executable).with_name("mlgo-clang" if language == "gcc" else "mlgo-clang++")
+        strict = ["--mlgo-policy=default", f"--mlgo-recipes={folder}", "--mlgo-clang=bundled"]
+        done = subprocess.run([program, *strict, *words], check=True, capture_output=True)
+        assert not done.stderr, done.stderr
+        return [*objects, digest((folder / "driver.o").read_bytes())]
+
+
+def policy_objects(source: Path, policy: str, clang: str = "bundled", plugin: Path | None = None) -> dict[str, str]:
+    """Compile a source in every way that takes a policy by its name; return the digest of each object.
+
+    Args:
+        source: a C or C++ source.
+        policy: a bundled policy, whose name starts with its level.
+        clang: the compiler, the same in every way.
+        plugin: a pass plugin of the policy, for that compiler.
+    """
+    language = "g++" if source.suffix == ".cpp" else "gcc"
+    compiler = compiler_command(clang, language)
+    level = f"-{policy.split('-')[1].capitalize()}"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        words = [level, "-c", str(source), "-o", str(folder / "driver.o")]
+        corpus = str(folder / "module.bc")
+        Path(corpus).write_bytes(front_end_bitcode(compiler, words))
+        compile_options = {"flags": list(cc1_flags([*compiler, *words])), "timeout": TIMEOUT}
+        arguments = {"clang": clang, "compile_options": compile_options, "error_reward": None}
+        objects = {}
+        with recorded_objects() as found:
+            env = make_environment(INLINE, with_callee_features({**arguments, "corpus": corpus}, [policy]))
+            decider = load_policy(policy, env)
+            observation, info = env.reset()
+            over = False
+            while not over:
+                observation, _, terminated, truncated, info = env.step(decider.act(observation, info))
+                over = terminated or truncated
+            (objects["gym.make"],) = found
+        with recorded_objects() as found:
+            evaluate(INLINE, policies=[policy], corpus=corpus, env_kwargs=arguments)
+            (objects["evaluate"],) = found
+        with recorded_objects() as found:
+            trace(INLINE, policy, corpus=corpus, output=folder / "trace", env_kwargs=arguments)
+            (objects["trace"],) = found
+        program = Path(sys.executable).with_name("mlgo-clang" if language == "gcc" else "mlgo-clang++")
+        settings = [f"--mlgo-policy={policy}", f"--mlgo-clang={clang}", "--mlgo-strict"]
+        done = subprocess.run([program, *settings, *words], check=True, capture_output=True)
+        assert not done.stderr, done.stderr
+        objects["mlgo-clang"] = digest((folder / "driver.o").read_bytes())
+        if plugin is not None:
+            command = env.compilation(next(iter(env.corpus))).command
+            output = folder / "plugin.o"
+            subprocess.run(
+                [*command, f"-fpass-plugin={plugin}", "-o", str(output)], check=True, stdin=subprocess.DEVNULL
+            )
+            objects["plugin"] = digest(output.read_bytes())
+        env.close()
+        return objects
