@@ -50,7 +50,14 @@ def small(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.libraries
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", NEEDS)
+@pytest.mark.parametrize(
+    "name",
+    # One start of Ray at a time.
+    [
+        pytest.param(name, marks=pytest.mark.xdist_group("ray")) if "ray" in needs else name
+        for name, needs in NEEDS.items()
+    ],
+)
 def test_an_example_trains_and_compares_itself_with_clang(
     name: str, small: Path, tmp_path: Path, toolchain: Toolchain
 ) -> None:

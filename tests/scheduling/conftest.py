@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ def cluster() -> Iterator[str]:
 
     folder = tempfile.mkdtemp(prefix="mlgo-ray-test-", dir="/tmp")
     store = {"object_store_memory": 80 << 20, "include_dashboard": False}
+    Path("/tmp/ray").mkdir(exist_ok=True)
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "temp_dir": folder, **store})
     try:
         nodes.add_node(num_cpus=1, object_store_memory=80 << 20)

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +26,6 @@ from tests.evaluation.test_evaluation import comparable
 from tests.evaluation.test_workers import FAULTY, PROGRAM, finished, until
 from tests.scheduling.marks import on_a_cluster
 from tests.traces import ends_within
-from tests.ways_to_answer import INLINE, Ways, over_ray
 
 pytest.importorskip("ray")
 
@@ -68,10 +68,15 @@ def test_files_are_removed_with_their_worker(cluster: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_makes_the_same_object(make_bitcode: MakeBitcode) -> None:
-    corpus = str(make_bitcode("families.c"))
-    ways = Ways(INLINE, corpus, Path(corpus).stem)
-    assert ways.single() == over_ray(ways)
+def test_a_worker_of_a_local_cluster_makes_the_same_object(make_bitcode: MakeBitcode) -> None:
+    corpus = make_bitcode("families.c")
+    program = f"""
+from tests.ways_to_answer import INLINE, Ways, over_ray
+ways = Ways(INLINE, {str(corpus)!r}, {corpus.stem!r})
+assert ways.single() == over_ray(ways)
+"""
+    # In a process of its own: a process that has started Ray's nodes cannot use others at the same time.
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
 
 
 def test_items_of_a_killed_worker_are_retried_and_a_deadly_one_is_lost(cluster: str, tmp_path: Path) -> None:
