@@ -37,12 +37,16 @@ HELD_OUT = (
 
 
 class Method(NamedTuple):
-    """A method: its name, its optimisation level, its budget in words, and its command; `{model}` and `{seed}` vary."""
+    """A method: its name, its optimisation level, its budget in words, and its command; `{model}` and `{seed}` vary.
+
+    `policy` is the policy that it leaves, with `{}` for the file's stem.
+    """
 
     name: str
     level: str
     budget: str
     command: str
+    policy: str = "sb3:{}.zip"
 
 
 _CORPUS = runpy.run_path(str(ROOT / "examples" / "hyperparameters.py"))["CORPUS"]
@@ -54,6 +58,16 @@ METHODS = (
             level,
             "100,000 decisions",
             f"examples/sb3_ppo.py {_CORPUS.replace('Os', level)} 100000 {{model}} {{seed}}",
+        )
+        for level in ("Os", "Oz")
+    ),
+    *(
+        Method(
+            "policy iteration, random weights",
+            level,
+            "10 min on two cores",
+            f"examples/policy_iteration.py {_CORPUS.replace('Os', level)} 10 {{model}} {{seed}}",
+            "mlp:{}.safetensors",
         )
         for level in ("Os", "Oz")
     ),
@@ -91,7 +105,8 @@ def learn(work: Path, run: Run) -> dict[str, Any]:
     method = next((each for each in METHODS if (each.level, each.name) == (level, name)), None)
     if method is None:
         return {"level": level, **measure(name, level)}
-    model = work / f"{re.sub(r'[^a-z0-9]+', '-', title.lower())}-{seed}.zip"
+    policy = method.policy.format(work / f"{re.sub(r'[^a-z0-9]+', '-', title.lower())}-{seed}")
+    model = Path(policy.partition(":")[2])
     model.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, *shlex.split(method.command.format(model=model, seed=seed))]
     before = cpu_seconds()
@@ -103,7 +118,7 @@ def learn(work: Path, run: Run) -> dict[str, Any]:
         for minutes, decisions, change in _POINT.findall(printed)
     ]
     facts = {"level": level, "budget": method.budget, "cpu_seconds": seconds, "curve": curve}
-    return {**facts, **measure(f"sb3:{model}", level)}
+    return {**facts, **measure(policy, level)}
 
 
 def main() -> None:

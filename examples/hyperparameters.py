@@ -53,4 +53,17 @@ hyperparams: dict[str, dict[str, Any]] = {
         "exploration_final_eps": 0.5,  # both actions of every label should be seen
         "policy_kwargs": {"net_arch": [64, 32]},
     },
+    # Not a library's algorithm: `policy_iteration.py`.
+    "policy iteration": {
+        "n_jobs": 2,  # processes that compile
+        "n_modules": 64,  # labelled in a round
+        "n_compiles": 12,  # of a module in a round, and the seconds that they take at most
+        "n_seconds": 2.0,
+        "normalization_observations": 5000,
+        "n_updates": 2000,  # of a round
+        "batch_size": 1024,
+        "learning_rate": 1e-3,
+        "ent_coef": 0.003,
+        "net_arch": [64, 32],
+    },
 }

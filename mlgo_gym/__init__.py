@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES as CALLEE_FEATURES
     from mlgo_gym.session.protocol.decision import DecisionSite as DecisionSite
     from mlgo_gym.training import BestCheckpoint as BestCheckpoint
+    from mlgo_gym.training import Labelling as Labelling
     from mlgo_gym.training import imitate as imitate
+    from mlgo_gym.training import read_labels as read_labels
     from mlgo_gym.vector_env import CompilerVectorEnv as CompilerVectorEnv
     from mlgo_gym.vector_env import as_vector as as_vector
     from mlgo_gym.wrappers import CreditRewards as CreditRewards
@@ -63,6 +65,7 @@ _MODULES = {
     "DecisionSite": "session.protocol.decision",
     "EvaluationResult": "evaluation",
     "Execution": "scheduling",
+    "Labelling": "training",
     "MlgoError": "errors",
     "Network": "policies.network",
     "NormalizeFeatures": "wrappers",
@@ -74,6 +77,7 @@ _MODULES = {
     "load_policy": "policies",
     "load_result": "evaluation",
     "open_corpus": "corpus",
+    "read_labels": "training",
     "search_module": "search",
 }
 """The modules of the public names, relative to this package."""

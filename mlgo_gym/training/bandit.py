@@ -19,7 +19,6 @@ from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 from mlgo_gym.training.distillation import network_features
 from mlgo_gym.training.labels import Labels, read_labels
-from mlgo_gym.training.tree_imitation import label_weights
 
 Split = Literal["train", "fit", "valid"]
 Reward = Literal["weighted", "bytes"]
@@ -118,7 +117,7 @@ class InlineBanditVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self._observations = np.ascontiguousarray(observations[chosen])
         # Bytes that keeping the call saves; inlining it saves the opposite.
         self._bytes = self.labels.bytes.astype(np.int64)
-        weighted = np.sign(self.labels.bytes) * label_weights(self.labels)
+        weighted = np.sign(self.labels.bytes) * self.labels.weights
         self._savings = weighted if reward == "weighted" else self.labels.bytes
         self.num_envs = num_envs
         self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}

@@ -30,6 +30,11 @@ FACTS = (
 )
 """The columns that are not features. Labels of inlining have `bytes`, those of other decisions `costs`."""
 
+_BYTES_EXPONENT = 0.8
+_TEXT_EXPONENT = 0.5
+_MAX_SHARE = 40.0
+_MAX_WEIGHT = 20.0
+
 
 @dataclass(frozen=True, slots=True)
 class Labels:
@@ -66,6 +71,18 @@ class Labels:
         """Cost of action 1 minus that of action 0: of inlining labels, the bytes that inlining the call adds."""
         difference: npt.NDArray[np.float64] = self.costs[:, 1] - self.costs[:, 0]
         return difference
+
+    @property
+    def weights(self) -> npt.NDArray[np.float64]:
+        """Weight of each label of inlining, float64 of shape (labels,), at most 20; the mean of those above 0 is 1.
+
+        A label also represents the unlabelled decisions of its module. Bytes count less in a large module, because the
+        objective is the relative change of each module.
+        """
+        share = np.minimum(self.share, _MAX_SHARE) ** 0.5
+        weights = np.asarray(np.abs(self.bytes) ** _BYTES_EXPONENT * share / self.text**_TEXT_EXPONENT, np.float64)
+        mean = weights.sum() / max(np.count_nonzero(weights), 1)
+        return weights if not mean else np.minimum(weights / mean, _MAX_WEIGHT)
 
     @property
     def best_actions(self) -> npt.NDArray[np.int64]:

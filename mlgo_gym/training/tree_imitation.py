@@ -24,15 +24,6 @@ from mlgo_gym.training.labels import Labels, joined
 from mlgo_gym.training.margin import Base
 from mlgo_gym.training.monitor import Advance, Monitor
 
-BYTES_EXPONENT = 0.8
-"""Exponent of the byte difference in the label weight."""
-
-TEXT_EXPONENT = 0.5
-"""Exponent of the module size that divides the label weight."""
-
-_MAX_SHARE = 40.0
-_MAX_WEIGHT = 20.0
-
 _TREES = {
     "objective": "binary",
     "num_leaves": 15,
@@ -166,7 +157,7 @@ def boosted_trees(labels: Labels, models: int, trees: int, *, seed: int = 0, thr
     data = lightgbm.Dataset(
         tree_features(labels.features, labels.observations[informative]),
         label=(labels.bytes[informative] < 0).astype(int),
-        weight=label_weights(labels)[informative],
+        weight=labels.weights[informative],
     )
     parameters = {**_TREES, "num_threads": threads}
     fitted = [lightgbm.train({**parameters, "seed": seed + number}, data, trees) for number in range(models)]
@@ -200,18 +191,6 @@ def tree_features(names: Sequence[str], observations: Matrix) -> npt.NDArray[np.
     logarithms = np.stack([*map(column, network_features(names)), *relations], axis=1)
     flags = [np.clip(above, -150, 150) / 30, column("callee_users") == 1, column("last_call_to_static_bonus") != 0]
     return np.concatenate([np.sign(logarithms) * np.log1p(np.abs(logarithms)), np.stack(flags, axis=1)], axis=1)
-
-
-def label_weights(labels: Labels) -> npt.NDArray[np.float64]:
-    """Return the weight of each label, float64 of shape (labels,); the mean of those that are not 0 is 1, the most 20.
-
-    A label also represents the unlabelled decisions of its module. Bytes count less in a large module, because the
-    objective is the relative change of each module.
-    """
-    share: npt.NDArray[np.float64] = np.minimum(labels.share, _MAX_SHARE) ** 0.5
-    weights = np.asarray(np.abs(labels.bytes) ** BYTES_EXPONENT * share / labels.text**TEXT_EXPONENT, np.float64)
-    mean = weights.sum() / max(np.count_nonzero(weights), 1)
-    return weights if not mean else np.minimum(weights / mean, _MAX_WEIGHT)
 
 
 def estimate(labels: Labels, answers: Matrix) -> float:

@@ -17,7 +17,6 @@ from mlgo_gym.corpus.modules.sampling import is_part
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 from mlgo_gym.training.bandit import BUNDLED, InlineBanditVectorEnv
-from mlgo_gym.training.tree_imitation import label_weights
 
 FOLDER = Path(mlgo_gym.__file__).parent / "training" / "bundled_labels"
 
@@ -66,7 +65,7 @@ def test_the_actions_of_a_label_have_opposite_rewards_and_the_smaller_module_has
 
 def test_rewards_are_the_weights_of_labels_or_bytes() -> None:
     weighted, plain = (InlineBanditVectorEnv(8, reward=reward) for reward in ("weighted", "bytes"))
-    weights = label_weights(weighted.labels)
+    weights = weighted.labels.weights
     informative = weighted.labels.bytes != 0
     assert weights.max() <= 20
     assert not weights[~informative].any()

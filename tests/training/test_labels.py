@@ -138,3 +138,11 @@ def test_the_cheapest_action_that_was_tried_is_the_best() -> None:
     costs = np.array([[0, -1, np.nan], [0, 0, np.inf], [np.nan, 0, 1], [np.nan, 0, -2]])
     labels = replace(labels, costs=costs, answers=np.array([0, 1, 1, 1]))
     assert labels.best_actions.tolist() == [1, 1, 1, 2]
+
+
+def test_a_label_weighs_more_in_a_small_module_and_by_its_bytes() -> None:
+    labels = inlining_labels(3)
+    costs = np.array([[0.0, 10], [0, 20], [0, 10]])
+    weights = replace(labels, costs=costs, text=np.array([100, 100, 400])).weights
+    assert weights[1] == pytest.approx(weights[0] * 2**0.8)
+    assert weights[2] == pytest.approx(weights[0] / 2)

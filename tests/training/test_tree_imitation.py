@@ -13,7 +13,7 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.training import Monitor, NetworkSettings, TreeImitation
 from mlgo_gym.training.distillation import network_features
 from mlgo_gym.training.labels import joined
-from mlgo_gym.training.tree_imitation import boosted_trees, estimate, label_weights, tree_features
+from mlgo_gym.training.tree_imitation import boosted_trees, estimate, tree_features
 from tests.training.label_samples import FEATURES, inlining_labels
 
 SMALL = TreeImitation(1, 40, NetworkSettings((32, 16), 400))
@@ -27,14 +27,6 @@ def test_trees_see_logarithms_and_relations() -> None:
     assert inputs[0, 0] == np.log1p(40)
     assert inputs[0, len(network_features(FEATURES))] == np.log1p(30)
     assert not inputs[1].any()
-
-
-def test_a_label_weighs_more_in_a_small_module_and_by_its_bytes() -> None:
-    labels = inlining_labels(3)
-    costs = np.array([[0.0, 10], [0, 20], [0, 10]])
-    weights = label_weights(replace(labels, costs=costs, text=np.array([100, 100, 400])))
-    assert weights[1] == pytest.approx(weights[0] * 2**0.8)
-    assert weights[2] == pytest.approx(weights[0] / 2)
 
 
 def test_estimates_are_mean_changes_of_modules() -> None:
