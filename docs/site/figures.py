@@ -247,21 +247,30 @@ def cost(theme: Theme) -> Figure:
 
 
 def learning(theme: Theme) -> Figure:
-    """Return the change of validation modules over the decisions of PPO from random weights, a line for each seed."""
+    """Return the change of validation modules in two trainings from random weights, a line for each seed."""
     picture = Figure(figsize=(WIDTH, 3.2), layout="constrained")
-    axes = picture.subplots()
+    both = picture.subplots(1, 2, sharey=True)
     data = values.read(values.RESULTS / "learning.json")
-    runs = [run for run in data["runs"] if run["title"] == "Os PPO, credit, random weights"]
-    for run, colour, mark in zip(runs, (theme.blue, theme.orange, GREEN), "os^", strict=True):
-        decisions = [point[1] / 1000 for point in run["curve"]]
-        changes = [100 * point[2] for point in run["curve"]]
-        axes.plot(decisions, changes, f"{mark}-", ms=5, color=colour, label=f"seed {run['seed']}")
-    axes.axhline(0, color=theme.ink, lw=1)
-    axes.annotate("clang -Os", (axes.get_xlim()[1], 0), (-4, 4), textcoords="offset points", ha="right")
-    axes.set(xlabel="thousand decisions", ylabel="code size of validation modules")
-    axes.legend(loc="upper right", bbox_to_anchor=(1, 0.9))
-    percentages(axes.yaxis)
+    for axes, (title, column, scale, label) in zip(both, _LEARNING, strict=True):
+        runs = [run for run in data["runs"] if run["title"] == f"Os {title}, random weights"]
+        for run, colour, mark in zip(runs, (theme.blue, theme.orange, GREEN), "os^", strict=True):
+            done = [point[column] / scale for point in run["curve"]]
+            changes = [100 * point[2] for point in run["curve"]]
+            axes.plot(done, changes, f"{mark}-", ms=5, color=colour, label=f"seed {run['seed']}")
+        axes.axhline(0, color=theme.ink, lw=1)
+        axes.annotate("clang -Os", (axes.get_xlim()[1], 0), (-4, 4), textcoords="offset points", ha="right")
+        axes.set(title=title, xlabel=label)
+    both[0].set(ylabel="code size of validation modules")
+    both[0].legend(loc="lower left")
+    percentages(both[0].yaxis)
     return picture
+
+
+_LEARNING = (
+    ("PPO, credit", 1, 1000, "thousand decisions"),
+    ("policy iteration", 0, 1, "minutes on two cores"),
+)
+"""Titles of the trainings; the column of a curve on the horizontal axis, its unit, and its label."""
 
 
 def shipping(theme: Theme) -> Figure:
