@@ -4,10 +4,11 @@ Each round labels modules around the current policy: a compile flips many indepe
 them saved or cost. So a round has the exact advantage of thousands of decisions, where reinforcement learning has one
 noisy sample of each. The network then follows the gradient of its expected advantage, over the labels of all rounds.
 
-It keeps the best checkpoint on validation modules, and compares it with clang and a rule on test modules.
+It keeps the best checkpoint on validation modules, and compares it with clang and a rule on test modules. With LABELS,
+`Os` or `Oz` for the bundled ones, the first round starts from what these teach, and all rounds learn from them too.
 
 pip install 'mlgo-gym[cli,corpus,mlp,training]'
-python policy_iteration.py [CORPUS] [MINUTES] [FILE] [SEED]
+python policy_iteration.py [CORPUS] [MINUTES] [FILE] [SEED] [LABELS]
 mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Os --split test --policy mlp:FILE
 """
 
@@ -16,6 +17,7 @@ import sys
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -25,13 +27,22 @@ from torch import nn
 
 from mlgo_gym import BestCheckpoint, Execution, Labelling, evaluate, open_corpus, read_labels
 from mlgo_gym.adapters.pytorch import read_sequential
-from mlgo_gym.wrappers import fit_normalization
+from mlgo_gym.wrappers import Normalization, fit_normalization
 
 SETTINGS = hyperparams["policy iteration"]
 
 
-def learn(network: nn.Sequential, seen: torch.Tensor, advantages: torch.Tensor) -> None:
+def advantages(labels: Any, normalization: Normalization) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what the network sees of each decision, and how much inlining saves against keeping the call."""
+    shown = labels.select_features(normalization.names)
+    savings = -np.sign(shown.bytes) * shown.weights
+    seen = normalization(shown.observations.astype(np.float32))
+    return torch.from_numpy(seen), torch.from_numpy(savings.astype(np.float32))
+
+
+def learn(network: nn.Sequential, known: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
     """Follow the gradient of the expected advantage of inlining, with a bonus for entropy."""
+    seen, savings = map(torch.cat, zip(*known, strict=True))
     optimizer = torch.optim.AdamW(network.parameters(), SETTINGS["learning_rate"])
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, SETTINGS["learning_rate"], total_steps=SETTINGS["n_updates"]
@@ -39,7 +50,7 @@ def learn(network: nn.Sequential, seen: torch.Tensor, advantages: torch.Tensor) 
     for _ in range(SETTINGS["n_updates"]):
         batch = torch.randint(len(seen), (SETTINGS["batch_size"],))
         choice = torch.distributions.Categorical(logits=network(seen[batch]))
-        gain = (choice.probs[:, 1] * advantages[batch]).mean() + SETTINGS["ent_coef"] * choice.entropy().mean()
+        gain = (choice.probs[:, 1] * savings[batch]).mean() + SETTINGS["ent_coef"] * choice.entropy().mean()
         optimizer.zero_grad()
         (-gain).backward()
         optimizer.step()
@@ -47,7 +58,11 @@ def learn(network: nn.Sequential, seen: torch.Tensor, advantages: torch.Tensor) 
 
 
 def main(
-    corpus: str = CORPUS, minutes: str = "10", file: str = "policy_iteration.safetensors", seed: str = "0"
+    corpus: str = CORPUS,
+    minutes: str = "10",
+    file: str = "policy_iteration.safetensors",
+    seed: str = "0",
+    start: str = "",
 ) -> None:
     """Train for some minutes, and print a table of the best checkpoint, a rule, and clang."""
     torch.set_num_threads(1)  # the network is too small for more
@@ -63,6 +78,11 @@ def main(
     network = nn.Sequential(*layers, nn.Linear(widths[-1], 2))
     with torch.no_grad():
         network[-1].bias.copy_(torch.tensor([1.0, -1.0]))  # starts by keeping calls: compiles are quick
+    given = []
+    if start:
+        bandit = gym.make("mlgo_gym:mlgo/InlineBandit-v0", labels=start, callee_features=True, split="fit")
+        given.append(advantages(bandit.get_wrapper_attr("labels"), normalization))
+        learn(network, given)
 
     best = BestCheckpoint("mlgo/Inline-v0", modules.split("valid"), file, execution=execution)
     folder, last = Path(f"{file}.rounds"), f"{file}.last"
@@ -82,10 +102,8 @@ def main(
         rounds.append(folder / str(len(rounds)))
         for _ in labelling.run(rounds[-1], execution):
             pass
-        labels = read_labels(rounds).select_features(normalization.names)
-        seen = torch.from_numpy(normalization(labels.observations.astype(np.float32)))
-        advantages = -np.sign(labels.bytes) * labels.weights
-        learn(network, seen, torch.from_numpy(advantages.astype(np.float32)))
+        labels = read_labels(rounds)
+        learn(network, [*given, advantages(labels, normalization)])
         read_sequential(network, normalization).save(last)
         change = best.offer(f"mlp:{last}")
         print(

@@ -270,7 +270,7 @@ class InliningOptions(EnvironmentOptions):
     callee_features: bool = option(
         False,
         """Add features of the predicted callee and of earlier decisions (`CALLEE_FEATURES`), and `info["callee"]`.
-        Costs 20 to 70 % of a compile.""",
+        A compile takes longer.""",
     )
     credit: bool = option(
         False,

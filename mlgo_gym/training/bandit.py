@@ -26,7 +26,7 @@ Reward = Literal["weighted", "bytes"]
 BUNDLED = {
     ("Os", False): ("Os",),
     ("Os", True): ("Os-with-calls",),
-    ("Oz", False): ("Oz",),
+    ("Oz", False): ("Oz", "Oz-around-the-box"),
     ("Oz", True): ("Oz-with-calls", "Oz-around-calls"),
 }
 """Names of the bundled files of labels, by optimisation level and whether they have callee features."""
