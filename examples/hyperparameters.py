@@ -60,10 +60,12 @@ hyperparams: dict[str, dict[str, Any]] = {
         "n_compiles": 12,  # of a module in a round, and the seconds that they take at most
         "n_seconds": 2.0,
         "normalization_observations": 5000,
-        "n_updates": 2000,  # of a round
+        "n_networks": 4,  # whose mean is the policy
+        "n_updates": 2000,  # of each of them in a round
         "batch_size": 1024,
         "learning_rate": 1e-3,
         "ent_coef": 0.003,
         "net_arch": [64, 32],
+        "margin": 3.0,  # about a rule, with labels at the start
     },
 }

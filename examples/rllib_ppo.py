@@ -1,80 +1,108 @@
-"""PPO of RLlib goes on from clang's own choices with remote workers; measured on modules that it has not seen.
+"""PPO of RLlib with remote workers learns to inline at -Os from random weights, from the credit of each decision.
 
-It starts from a network that has learned by imitation what clang does, takes small steps, and keeps the checkpoint
-that is best on validation modules, the start among them.
+It keeps the best checkpoint on validation modules, and compares it with clang and a rule on test modules.
 
-pip install 'mlgo-gym[cli,mlp,rllib,training]'
-python rllib_ppo.py [CORPUS] [STEPS] [FILE]
-mlgo-gym evaluate mlgo/Inline-v0 --policy mlp:FILE
+pip install 'mlgo-gym[cli,corpus,mlp,rllib,training]'
+python rllib_ppo.py [CORPUS] [STEPS] [FILE] [SEED]
+mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Os --split test --policy mlp:FILE
 """
 
 import sys
+import time
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import ray
-from ray.rllib.algorithms.ppo import PPO, PPOConfig
+import torch
+from hyperparameters import CHECKPOINTS, CORPUS, HIDDEN_FEATURES, hyperparams
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.tune.registry import register_env
+from torch import nn
 
-from mlgo_gym import BestCheckpoint, Network, evaluate, imitate, open_corpus
+from mlgo_gym import BestCheckpoint, evaluate, open_corpus
+from mlgo_gym.adapters.pytorch import read_sequential
 from mlgo_gym.adapters.rllib import read_rllib, rllib_model, start_rllib
-from mlgo_gym.wrappers import NormalizeFeatures
+from mlgo_gym.wrappers import CreditRewards, NormalizeFeatures, fit_normalization
 
-CHECK = 4
-"""Updates between two checkpoints."""
+SETTINGS = hyperparams["mlgo/Inline-v0"]
+WORKERS = 2
+REWARD_SCALE = 1000.0
+"""A decision saves a small share of a module; the value function learns larger numbers faster."""
 
 
 def make(config: dict[str, Any]) -> gym.Env[Any, Any]:
     """Return the environment, in whatever process this is: it fetches nothing, and opens the corpus by its name."""
     modules = open_corpus(config["corpus"]).split("fit")
-    return NormalizeFeatures(gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules), config["normalization"])
+    env = CreditRewards(gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules, credit=True))
+    return NormalizeFeatures(env, config["normalization"])
 
 
-def save(algorithm: PPO, like: Network, file: str) -> str:
-    """Write the network as one for `mlp:FILE`."""
-    read_rllib(algorithm, like).save(file)
-    return f"mlp:{file}"
+class GiveCredit(ConnectorV2):
+    """Gives each decision of an episode its own reward, which comes with the last info."""
+
+    def __call__(self, *, batch: Any, episodes: Any, **_: Any) -> Any:
+        """Overwrite the rewards of whole episodes; a compile that failed has none."""
+        for episode in self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False):
+            rewards = REWARD_SCALE * episode.get_infos(-1).get("rewards", np.zeros(len(episode)))
+            episode.set_rewards(new_data=rewards, at_indices=slice(0, len(rewards)))  # PPO has added a step at the end
+        return batch
 
 
-def main(corpus: str = "builtin", steps: str = "20000", file: str = "rllib_ppo.safetensors") -> None:
-    """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
+def main(
+    corpus: str = CORPUS,
+    steps: str = str(SETTINGS["n_timesteps"]),
+    file: str = "rllib_ppo.safetensors",
+    seed: str = "0",
+) -> None:
+    """Train for a number of decisions, and print a table of the best checkpoint, a rule, and clang."""
+    torch.manual_seed(int(seed))
     modules = open_corpus(corpus)
-    inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("fit"))
-    # It sees clang's own choice, so it is with clang everywhere; and it doubts, so it tries other things now and then.
-    clone = imitate(inner, rounds=1, episodes=8, exclude_features=(), label_smoothing=0.05)
-    assert clone.normalization is not None
+    with gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("fit")) as env:
+        normalization = fit_normalization(env, observations=min(20_000, int(steps)))
+    normalization = normalization.select([name for name in normalization.names if name not in HIDDEN_FEATURES])
+    layers = (nn.Linear(len(normalization.names), 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2))
+    start = read_sequential(nn.Sequential(*layers), normalization)
     register_env("inline", make)
-    ray.init(num_cpus=3, include_dashboard=False)
-    batch = min(1024, int(steps))
+    ray.init(num_cpus=WORKERS + 1, include_dashboard=False)
+    batch = min(SETTINGS["n_envs"] * SETTINGS["n_steps"], int(steps))
     config = (
         PPOConfig()
-        .environment("inline", env_config={"corpus": corpus, "normalization": clone.normalization.to_json()})
-        .env_runners(num_env_runners=2, rollout_fragment_length="auto", sample_timeout_s=600)
-        .rl_module(model_config=rllib_model(clone))
+        .environment("inline", env_config={"corpus": corpus, "normalization": normalization.to_json()})
+        .env_runners(num_env_runners=WORKERS, batch_mode="complete_episodes", sample_timeout_s=600)
+        .rl_module(model_config=rllib_model(start))
+        .learners(num_learners=0)
         .training(
-            lr=1e-4,
-            entropy_coeff=0.0,
-            gamma=1.0,
+            learner_connector=lambda *_: GiveCredit(),
+            lr=SETTINGS["learning_rate"],
+            entropy_coeff=SETTINGS["ent_coef"],
+            gamma=SETTINGS["gamma"],
+            lambda_=SETTINGS["gae_lambda"],
             train_batch_size_per_learner=batch,
-            minibatch_size=min(128, batch),
-            num_epochs=4,
+            minibatch_size=min(SETTINGS["batch_size"], batch),
+            num_epochs=SETTINGS["n_epochs"],
         )
-        .debugging(seed=0)
+        .debugging(seed=int(seed))
     )
     algorithm = config.build_algo()
-    start_rllib(algorithm, clone)
-    imitation = save(algorithm, clone, f"{file}.imitation")
+    start_rllib(algorithm, start)
     best = BestCheckpoint("mlgo/Inline-v0", modules.split("valid"), file)
-    best.offer(imitation)
-    updates = max(1, int(steps) // batch)
-    for number in range(1, updates + 1):
-        algorithm.train()
-        if number % CHECK == 0 or number == updates:
-            change = best.offer(save(algorithm, clone, f"{file}.last"))
-            print(f"{number * batch} decisions: {change:+.2%} on validation modules, best {best.change:+.2%}")
-    policies = {"imitation": imitation, "trained": best.policy, "clang": "default"}
+    started, done, checks = time.monotonic(), 0, 0
+    while done < int(steps):
+        done = int(algorithm.train()["env_runners"]["num_env_steps_sampled_lifetime"])
+        if done >= (checks + 1) * int(steps) // CHECKPOINTS:
+            checks += 1
+            read_rllib(algorithm, start).save(f"{file}.last")
+            change = best.offer(f"mlp:{file}.last")
+            print(
+                f"{(time.monotonic() - started) / 60:4.1f} min, {done:7,} decisions: {change:+.2%} on validation "
+                f"modules, best {best.change:+.2%}",
+                flush=True,
+            )
     algorithm.stop()
     ray.shutdown()
+    policies = {"trained": best.policy, "threshold": "threshold:5", "clang": "default"}
     print(evaluate("mlgo/Inline-v0", corpus=modules.split("test"), policies=policies))
 
 

@@ -1,45 +1,71 @@
-"""PPO of TorchRL goes on from clang's own choices, and is measured on modules that it has not seen.
+"""PPO of TorchRL learns to inline at -Os from random weights, from the credit of each decision.
 
-It starts from a network that has learned by imitation what clang does, takes small steps, and keeps the checkpoint
-that is best on validation modules, the start among them.
+It keeps the best checkpoint on validation modules, and compares it with clang and a rule on test modules.
 
-pip install 'mlgo-gym[cli,mlp,torchrl,training]'
-python torchrl_ppo.py [CORPUS] [STEPS] [FILE]
-mlgo-gym evaluate mlgo/Inline-v0 --policy mlp:FILE
+pip install 'mlgo-gym[cli,corpus,mlp,torchrl,training]'
+python torchrl_ppo.py [CORPUS] [STEPS] [FILE] [SEED]
+mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Os --split test --policy mlp:FILE
 """
 
 import sys
+import time
+from typing import Any
 
 import gymnasium as gym
 import torch
+from hyperparameters import CHECKPOINTS, CORPUS, HIDDEN_FEATURES, hyperparams
 from tensordict.nn import TensorDictModule
 from torch import nn
 from torchrl.collectors import Collector
 from torchrl.envs import GymWrapper
-from torchrl.modules import OneHotCategorical, ProbabilisticActor, ValueOperator
+from torchrl.modules import MLP, OneHotCategorical, ProbabilisticActor, ValueOperator
 from torchrl.objectives import ClipPPOLoss
-from torchrl.objectives.value import GAE
 
-from mlgo_gym import BestCheckpoint, evaluate, imitate, open_corpus
-from mlgo_gym.adapters.pytorch import read_sequential, sequential
-from mlgo_gym.wrappers import NormalizeFeatures
+from mlgo_gym import BestCheckpoint, evaluate, open_corpus
+from mlgo_gym.adapters.pytorch import read_sequential
+from mlgo_gym.wrappers import CreditRewards, NormalizeFeatures, fit_normalization
 
-FRAMES, EPOCHS, BATCHES, STEP = 1024, 4, 4, 1e-4
-CHECK = 4  # updates between two checkpoints
+SETTINGS = hyperparams["mlgo/Inline-v0"]
+FRAMES = SETTINGS["n_envs"] * SETTINGS["n_steps"]
+"""Decisions of an update."""
 
 
-def main(corpus: str = "builtin", steps: str = "20000", file: str = "torchrl_ppo.safetensors") -> None:
-    """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
+class KeepRewards(gym.Wrapper[Any, Any, Any, Any]):
+    """Keeps the reward of each decision, which comes with the last step of an episode, in the order of decisions."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.rewards: list[float] = []
+        self._steps = 0
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step, and keep the rewards of an episode that ends; NaN where the compile failed."""
+        result = self.env.step(action)
+        self._steps += 1
+        if result[2] or result[3]:
+            self.rewards.extend(result[4].get("rewards", [float("nan")] * self._steps))
+            self._steps = 0
+        return result
+
+
+def main(
+    corpus: str = CORPUS,
+    steps: str = str(SETTINGS["n_timesteps"]),
+    file: str = "torchrl_ppo.safetensors",
+    seed: str = "0",
+) -> None:
+    """Train for a number of decisions, and print a table of the best checkpoint, a rule, and clang."""
+    torch.manual_seed(int(seed))
+    torch.set_num_threads(1)  # the network is too small for more
     modules = open_corpus(corpus)
-    inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("fit"))
-    # It sees clang's own choice, so it is with clang everywhere; and it doubts, so it tries other things now and then.
-    clone = imitate(inner, rounds=1, episodes=8, exclude_features=(), label_smoothing=0.05)
-    assert clone.normalization is not None
-    env = GymWrapper(NormalizeFeatures(inner, clone.normalization))
-    torch.manual_seed(0)
-    network = sequential(clone)
-    values = nn.Sequential(nn.Linear(len(clone.features), 64), nn.Tanh(), nn.Linear(64, 1))
-    critic = ValueOperator(values, in_keys=["observation"])
+    inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("fit"), credit=True)
+    normalization = fit_normalization(inner, observations=min(20_000, int(steps)))
+    normalization = normalization.select([name for name in normalization.names if name not in HIDDEN_FEATURES])
+    kept = KeepRewards(CreditRewards(inner))
+    env = GymWrapper(NormalizeFeatures(kept, normalization))
+    features = len(normalization.names)
+    network = MLP(features, 2, num_cells=[64, 64], activation_class=nn.Tanh)
+    critic = ValueOperator(MLP(features, 1, num_cells=[64, 64], activation_class=nn.Tanh), in_keys=["observation"])
     actor = ProbabilisticActor(
         TensorDictModule(network, in_keys=["observation"], out_keys=["logits"]),
         in_keys=["logits"],
@@ -47,34 +73,40 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "torchrl_ppo
         distribution_class=OneHotCategorical,
         return_log_prob=True,
     )
-
-    def save(name: str) -> str:
-        read_sequential(network, clone).save(name)
-        return f"mlp:{name}"
-
-    imitation = save(f"{file}.imitation")
+    loss = ClipPPOLoss(actor, critic, entropy_coeff=SETTINGS["ent_coef"], normalize_advantage=True)
+    optimizer = torch.optim.Adam(loss.parameters(), lr=SETTINGS["learning_rate"])
     best = BestCheckpoint("mlgo/Inline-v0", modules.split("valid"), file)
-    best.offer(imitation)
-    advantage = GAE(gamma=1.0, lmbda=0.95, value_network=critic)
-    loss = ClipPPOLoss(actor, critic, entropy_bonus=False)
-    optimizer = torch.optim.Adam(loss.parameters(), lr=STEP)
+
     frames = min(FRAMES, int(steps))
-    budget = {"frames_per_batch": frames, "total_frames": int(steps)}
+    updates = max(1, int(steps) // frames)
+    budget = {"frames_per_batch": frames, "total_frames": updates * frames}
+    started = time.monotonic()
     batches = Collector(env, actor, **budget, auto_register_policy_transforms=False)
-    for number, batch in enumerate(batches, start=1):
-        for _ in range(EPOCHS):
-            advantage(batch)
-            rows = batch.reshape(-1)
-            for part in torch.randperm(len(rows)).chunk(BATCHES):
+    for update, batch in enumerate(batches, start=1):
+        # The last episode of a batch is not over: nothing is known about its decisions.
+        rewards = torch.tensor(kept.rewards[(update - 1) * frames : update * frames], dtype=torch.float32)
+        rows = batch.reshape(-1)[: len(rewards)][~rewards.isnan()]
+        targets = rewards[~rewards.isnan()].unsqueeze(-1)
+        rows["value_target"] = targets / (targets.std() + 1e-8)
+        with torch.no_grad():
+            rows["advantage"] = rows["value_target"] - critic(rows)["state_value"]
+        for _ in range(SETTINGS["n_epochs"]):
+            for part in torch.randperm(len(rows)).split(SETTINGS["batch_size"]):
                 losses = loss(rows[part])
                 sum(value for key, value in losses.items() if key.startswith("loss_")).backward()
                 nn.utils.clip_grad_norm_(loss.parameters(), 0.5)
                 optimizer.step()
                 optimizer.zero_grad()
-        if number % CHECK == 0 or number * frames >= int(steps):
-            change = best.offer(save(f"{file}.last"))
-            print(f"{number * frames} decisions: {change:+.2%} on validation modules, best {best.change:+.2%}")
-    policies = {"imitation": imitation, "trained": best.policy, "clang": "default"}
+        if update % max(1, updates // CHECKPOINTS) == 0 or update == updates:
+            read_sequential(network, normalization).save(f"{file}.last")
+            change = best.offer(f"mlp:{file}.last")
+            print(
+                f"{(time.monotonic() - started) / 60:4.1f} min, {update * frames:7,} decisions: {change:+.2%} on "
+                f"validation modules, best {best.change:+.2%}",
+                flush=True,
+            )
+    batches.shutdown()
+    policies = {"trained": best.policy, "threshold": "threshold:5", "clang": "default"}
     print(evaluate("mlgo/Inline-v0", corpus=modules.split("test"), policies=policies))
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mlgo_gym.training import Labelling as Labelling
     from mlgo_gym.training import imitate as imitate
     from mlgo_gym.training import read_labels as read_labels
+    from mlgo_gym.training import with_margin as with_margin
     from mlgo_gym.vector_env import CompilerVectorEnv as CompilerVectorEnv
     from mlgo_gym.vector_env import as_vector as as_vector
     from mlgo_gym.wrappers import CreditRewards as CreditRewards
@@ -79,6 +80,7 @@ _MODULES = {
     "open_corpus": "corpus",
     "read_labels": "training",
     "search_module": "search",
+    "with_margin": "training",
 }
 """The modules of the public names, relative to this package."""
 

@@ -31,8 +31,8 @@ NEEDS = {
 }
 """The modules that each example imports beside ours."""
 
-FROM_RANDOM_WEIGHTS = ("sb3_ppo.py", "cleanrl_ppo.py", "policy_iteration.py", "ppo_send_recv.py")
-"""Examples that start from random weights and show a rule; the others show the imitation that they start from."""
+FROM_IMITATION = ("maskable_ppo.py", "ppo_credit.py")
+"""Examples that show the imitation that they start from; the others start from random weights and show a rule."""
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +78,7 @@ def test_an_example_trains_and_compares_itself_with_clang(
     assert answer.returncode == 0, answer.stderr
     # Of several tables the first counts modules.
     rows = {words[0]: words for words in map(str.split, reversed(answer.stdout.splitlines())) if words}
-    beside = "threshold" if name in FROM_RANDOM_WEIGHTS else "imitation"
+    beside = "imitation" if name in FROM_IMITATION else "threshold"
     tested = len(open_corpus(str(small), toolchain=toolchain).split("test"))
     assert 0 < tested < 16
     assert {row: int(rows[row][1]) for row in (beside, "trained", "clang")} == dict.fromkeys(

@@ -61,7 +61,7 @@ class Base:
         return (0.0, 1.0) if self.threshold is None else (float(self.threshold), float(self.threshold - 1))
 
 
-def with_margin(network: Network, margin: float, base: Base = Base()) -> Network:
+def with_margin(network: Network, margin: float, base: Base | str = "default") -> Network:
     """Return the network with the margin in its layers: plus the margin where the base inlines, minus it elsewhere.
 
     The answer of the base passes through one or two additional units of each layer: a ramp from 0 to 1, and a second
@@ -70,11 +70,14 @@ def with_margin(network: Network, margin: float, base: Base = Base()) -> Network
     Args:
         network: A network with one output, ReLU between its layers, and the base's feature among its own.
         margin: Distance from 0 (≥ 0) that the output needs for a deviation; 0 returns an equal network.
-        base: The policy that the network deviates from.
+        base: The policy that the network deviates from: `"default"` or `"threshold:K"`.
 
     Raises:
-        MlgoError: the network is of another kind or, for a threshold, has no hidden layer; or the margin is negative.
+        MlgoError: the network is of another kind or, for a threshold, has no hidden layer; the margin is negative, or
+            the base is unknown.
     """
+    if isinstance(base, str):
+        base = Base.parse(base)
     last = len(network.weights) - 1
     fits = base.feature in network.features and (base.threshold is None or last > 0)
     if network.outputs != 1 or network.activation != "relu" or not fits or not margin >= 0:
