@@ -19,7 +19,7 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.training.labels import Labels
-from mlgo_gym.training.margin import Base, with_margin
+from mlgo_gym.training.margin import with_margin
 from mlgo_gym.training.monitor import Monitor
 from mlgo_gym.training.tree_imitation import TreeImitation
 
@@ -150,7 +150,7 @@ class MarginChoice:
         Raises:
             MlgoError: no validation module has a decision, or all labels are of validation modules.
         """
-        base, margin, tried = Base.parse(self.fit.base), self.margins[0], []
+        base, margin, tried = self.fit.base, self.margins[0], []
         if len(self.margins) > 1:
             apart = self.fit.fit(rounds, monitor, frozenset(map(training_digest, self.validation)))
             tried = self._evaluate(apart, base, monitor)
@@ -158,7 +158,7 @@ class MarginChoice:
         monitor.record("margin", margin=margin, tried=[each._asdict() for each in tried])
         return with_margin(network, margin, base)
 
-    def _evaluate(self, network: Network, base: Base, monitor: Monitor) -> list[MarginResult]:
+    def _evaluate(self, network: Network, base: str, monitor: Monitor) -> list[MarginResult]:
         if not self.corpus or self.folder is None:
             raise MlgoError("expected validation modules to choose a margin by, got none; use --margin")
         policies = {}

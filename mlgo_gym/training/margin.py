@@ -61,7 +61,7 @@ class Base:
         return (0.0, 1.0) if self.threshold is None else (float(self.threshold), float(self.threshold - 1))
 
 
-def with_margin(network: Network, margin: float, base: Base | str = "default") -> Network:
+def with_margin(network: Network, margin: float, base: str = "default") -> Network:
     """Return the network with the margin in its layers: plus the margin where the base inlines, minus it elsewhere.
 
     The answer of the base passes through one or two additional units of each layer: a ramp from 0 to 1, and a second
@@ -76,25 +76,24 @@ def with_margin(network: Network, margin: float, base: Base | str = "default") -
         MlgoError: the network is of another kind or, for a threshold, has no hidden layer; the margin is negative, or
             the base is unknown.
     """
-    if isinstance(base, str):
-        base = Base.parse(base)
+    rule = Base.parse(base)
     last = len(network.weights) - 1
-    fits = base.feature in network.features and (base.threshold is None or last > 0)
+    fits = rule.feature in network.features and (rule.threshold is None or last > 0)
     if network.outputs != 1 or network.activation != "relu" or not fits or not margin >= 0:
         raise MlgoError(
-            f"expected a margin ≥ 0 and a network with ReLU, one output, a hidden layer and {base.feature}, got "
+            f"expected a margin ≥ 0 and a network with ReLU, one output, a hidden layer and {rule.feature}, got "
             f"{margin:g}, {network.activation}, {network.outputs} outputs, {last} hidden layers and "
             f"{', '.join(network.features)}"
         )
     if margin == 0:
         return network
-    column = network.features.index(base.feature)
+    column = network.features.index(rule.feature)
     probe = np.zeros((2, len(network.features)), np.float32)
-    probe[:, column] = base.ramp
+    probe[:, column] = rule.ramp
     inputs = probe if network.normalization is None else network.normalization(probe)
     low, high = inputs[:, column].astype(np.float64)
     # Clang's own choice is 0 or 1, so its ramp does not continue above 1.
-    starts = (low,) if base.threshold is None else (low, high)
+    starts = (low,) if rule.threshold is None else (low, high)
     signs = (1.0, -1.0)[: len(starts)]
     weights, biases = [], []
     for number, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):

@@ -13,7 +13,7 @@ from mlgo_gym.corpus.modules.training_digests import training_digest
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.network import Network
-from mlgo_gym.training import Base, BestCheckpoint, MarginChoice, Monitor, TreeImitation, with_margin
+from mlgo_gym.training import BestCheckpoint, MarginChoice, Monitor, TreeImitation, with_margin
 from mlgo_gym.training.checkpoint_choice import MarginResult, best_margin
 from tests.training.label_samples import inlining_labels
 
@@ -94,7 +94,7 @@ def test_the_best_margin_is_taken_of_those_with_few_larger_modules(found: list[M
 def test_one_margin_needs_no_compile() -> None:
     monitor = Monitor()
     network = MarginChoice(TreeImitation(), (0.7,)).choose(constant(1), [], monitor)
-    assert np.array_equal(network.biases[-1], with_margin(constant(1), 0.7, Base()).biases[-1])
+    assert np.array_equal(network.biases[-1], with_margin(constant(1), 0.7).biases[-1])
     assert monitor.results["margin"] == [{"margin": 0.7, "tried": []}]
 
 

@@ -60,7 +60,7 @@ def test_it_deviates_from_a_threshold_beyond_the_margin_alone(
     plain = network(hidden, normal=normal)
     logits = plain(rows)[:, 0]
     below = rows[:, 1] < threshold
-    shifted = with_margin(plain, 0.8, Base(threshold))(rows)[:, 0]
+    shifted = with_margin(plain, 0.8, f"threshold:{threshold}")(rows)[:, 0]
     assert 0.1 < below.mean() < 0.9
     assert np.allclose(shifted, logits + np.where(below, 0.8, -0.8), atol=1e-3, rtol=1e-4)
 
@@ -83,6 +83,6 @@ def test_a_network_without_the_feature_of_its_base_can_have_no_margin() -> None:
     with pytest.raises(MlgoError, match=r"a hidden layer and inlining_default, got 1, relu, .* and a$"):
         with_margin(blind, 1.0)
     with pytest.raises(MlgoError, match=r"cost_estimate, got 1, relu, 1 outputs, 0 hidden layers"):
-        with_margin(network(()), 1.0, Base(5))
+        with_margin(network(()), 1.0, "threshold:5")
     with pytest.raises(MlgoError, match="expected a margin ≥ 0"):
         with_margin(network((4,)), float("nan"))
