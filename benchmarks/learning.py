@@ -30,7 +30,7 @@ RESULTS = ROOT / "docs" / "results" / "learning.json"
 HELD_OUT = (
     *("pymunk==7.3.1", "cmarkgfm==2025.10.22", "pyroaring==1.2.0", "marisa-trie==1.4.1", "annoy==1.17.3"),
     *("python-crfsuite==0.9.12", "python-rapidjson==1.25", "cityhash==0.4.10", "editdistance==0.8.1"),
-    *("bitarray==3.12.3", "pyahocorasick==2.3.1", "regex==2026.11.15", "ecos==2.0.14"),
+    *("bitarray==3.12.3", "pyahocorasick==2.3.1", "regex==2026.11.15", "ecos==2.0.14", "datrie==0.8.3"),
     *("pycosat==0.6.6", "fastcluster==1.3.0", "hnswlib==0.8.0", "levenshtein==0.27.5", "pyworld==0.3.5"),
 )
 """Packages of the package index, C and C++, that no policy of this project was trained on."""

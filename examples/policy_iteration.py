@@ -4,9 +4,9 @@ Each round labels modules around the current policy: a compile flips many indepe
 them saved or cost. So a round has the exact advantage of thousands of decisions, where reinforcement learning has one
 noisy sample of each. New networks then follow the gradient of the expected advantage, over the labels of all rounds.
 
-It keeps the best checkpoint on validation modules, and compares it with clang and a rule on test modules. With LABELS,
-`Os` or `Oz` for the bundled ones, the first round starts from what these teach, all rounds learn from them too, and the
-policy decides otherwise than a rule only where it is sure.
+It keeps the best checkpoint on validation modules, and compares it with clang and a rule on test modules. LABELS is
+`Os` or `Oz` for the bundled ones. With them the first round starts from what they teach, and all rounds learn from them
+too. The policy then decides otherwise than a rule only where it is sure.
 
 pip install 'mlgo-gym[cli,corpus,mlp,training]'
 python policy_iteration.py [CORPUS] [MINUTES] [FILE] [SEED] [LABELS]

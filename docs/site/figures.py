@@ -247,30 +247,33 @@ def cost(theme: Theme) -> Figure:
 
 
 def learning(theme: Theme) -> Figure:
-    """Return the change of validation modules in two trainings from random weights, a line for each seed."""
+    """Return the change of validation modules in three trainings, a line for each seed."""
     picture = Figure(figsize=(WIDTH, 3.2), layout="constrained")
-    both = picture.subplots(1, 2, sharey=True)
+    panels = picture.subplots(1, len(_LEARNING), sharey=True)
     data = values.read(values.RESULTS / "learning.json")
-    for axes, (title, column, scale, label) in zip(both, _LEARNING, strict=True):
-        runs = [run for run in data["runs"] if run["title"] == f"Os {title}, random weights"]
+    for axes, (name, title) in zip(panels, _LEARNING.items(), strict=True):
+        runs = [run for run in data["runs"] if run["title"] == name]
         for run, colour, mark in zip(runs, (theme.blue, theme.orange, GREEN), "os^", strict=True):
-            done = [point[column] / scale for point in run["curve"]]
+            minutes = [point[0] for point in run["curve"]]
             changes = [100 * point[2] for point in run["curve"]]
-            axes.plot(done, changes, f"{mark}-", ms=5, color=colour, label=f"seed {run['seed']}")
+            axes.plot(minutes, changes, f"{mark}-", ms=5, color=colour, label=f"seed {run['seed']}")
         axes.axhline(0, color=theme.ink, lw=1)
-        axes.annotate("clang -Os", (axes.get_xlim()[1], 0), (-4, 4), textcoords="offset points", ha="right")
-        axes.set(title=title, xlabel=label)
-    both[0].set(ylabel="code size of validation modules")
-    both[0].legend(loc="lower left")
-    percentages(both[0].yaxis)
+        axes.set_xlim(left=0)
+        axes.annotate(f"clang -{name[:2]}", (axes.get_xlim()[1], 0), (-4, 4), textcoords="offset points", ha="right")
+        axes.set(title=title, xlabel="minutes on two cores")
+    panels[0].set(ylabel="code size of validation modules")
+    panels[0].set_ylim(top=0.6)
+    panels[-1].legend(loc="lower left")
+    percentages(panels[0].yaxis)
     return picture
 
 
-_LEARNING = (
-    ("PPO, credit", 1, 1000, "thousand decisions"),
-    ("policy iteration", 0, 1, "minutes on two cores"),
-)
-"""Titles of the trainings; the column of a curve on the horizontal axis, its unit, and its label."""
+_LEARNING = {
+    "Os PPO, credit, random weights": "PPO",
+    "Os policy iteration, random weights": "policy iteration",
+    "Oz policy iteration, from labels": "the same, from labels",
+}
+"""Names of the trainings, and their titles."""
 
 
 def shipping(theme: Theme) -> Figure:

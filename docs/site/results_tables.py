@@ -215,12 +215,23 @@ def _cost_after(result: Mapping[str, Any], compiles: int) -> float:
 
 def learning() -> Iterator[list[str]]:
     """Yield the examples of reinforcement learning and the policies beside them, on held-out projects."""
-    yield ["level", "policy", "training", "CPU minutes", "seeds", "geometric mean", "interval", "total", "larger"]
+    yield [
+        "level",
+        "policy",
+        "training",
+        "CPU minutes",
+        "seeds",
+        "modules",
+        "geometric mean",
+        "interval",
+        "total",
+        "larger",
+    ]
     for name, each in sorted(source("learning").items(), key=lambda item: (item[0][:2], item[1]["mean"])):
         level, _, title = name.partition(" ")
         title = title if each["budget"] else f"`{title}`"
         training = [each["budget"], f"{each['cpu-minutes']:.1f}", str(each["seeds"])] if each["budget"] else [""] * 3
-        figures = [percent(each["mean"]), each["interval"], percent(each["total"])]
+        figures = [str(each["modules"]), percent(each["mean"]), each["interval"], percent(each["total"])]
         yield [f"`-{level}`", title, *training, *figures, values.shown(each["most-larger"], ".1%")]
 
 
