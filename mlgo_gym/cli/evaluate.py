@@ -66,6 +66,9 @@ def evaluate(
     link: Annotated[
         bool, typer.Option("--link", help="Also repeat the links of the recorded build with each policy's objects.")
     ] = False,
+    run: Annotated[
+        bool, typer.Option("--run", help="Also run the programs of the corpus with each policy's objects.")
+    ] = False,
     smallest: SmallestOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -79,12 +82,14 @@ def evaluate(
     package.module:Name or path/to/file.py:Name.
 
     --link needs a corpus that `mlgo-gym corpus record` made of a build.
+    --run needs one with a programs.toml, such as builtin or programs, and
+    valgrind or a hardware counter.
 
     `mlgo-gym validate` reproduces the results by their recorded actions.
     `mlgo-gym trace` writes every decision of a policy as LLVM training logs,
     which `mlgo-gym replay` reproduces.
 
-    Exit status 1: an episode or a link failed.
+    Exit status 1: an episode, a link or a program failed.
     """
     from mlgo_gym.cli.tables import print_result
     from mlgo_gym.evaluation import Evaluation
@@ -119,12 +124,15 @@ def evaluate(
         interrupted = _run(evaluation, execution.execution(), envs or ENVS)
         result = with_smallest(evaluation.result) if smallest and not interrupted else evaluation.result
         linked = list(evaluation.link(trust_flags=compiler.trust_flags)) if link and not interrupted else []
-    print_result(result, as_json=as_json, linked=linked)
+        trusted = compiler.trust_flags
+        programs = list(evaluation.run_programs(trust_flags=trusted)) if run and not interrupted else []
+    print_result(result, as_json=as_json, linked=linked, programs=programs)
     if interrupted:
         remedy = "the same command continues" if output else "--output makes an evaluation resumable"
         echo(f"mlgo-gym: interrupted with {evaluation.remaining} episodes left; {remedy}", err=True)
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(FAILED if result.failures or any(row.error for row in linked) else 0)
+    failed = result.failures or any(row.error for row in linked) or any(row.error for row in programs)
+    raise typer.Exit(FAILED if failed else 0)
 
 
 def _run(evaluation: Evaluation, execution: Execution, envs: int) -> bool:

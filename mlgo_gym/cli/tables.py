@@ -15,6 +15,7 @@ from mlgo_gym.cli.output import SafeConsole, echo, print_json
 from mlgo_gym.evaluation.linking import LinkedSize, linked_table
 from mlgo_gym.evaluation.report import as_data, notes, short_tables
 from mlgo_gym.evaluation.result import EvaluationResult
+from mlgo_gym.evaluation.running import ProgramResult, programs_tables
 from mlgo_gym.evaluation.table import Table, fitting_columns
 
 PICTURE_WIDTH = 120
@@ -24,18 +25,30 @@ _GAP = 3
 """Width of a column beyond its text: padding and separator."""
 
 
-def print_result(result: EvaluationResult, *, as_json: bool = False, linked: Sequence[LinkedSize] = ()) -> None:
-    """Print the result of an evaluation and of links: tables and notes, or one JSON object with everything."""
+def print_result(
+    result: EvaluationResult,
+    *,
+    as_json: bool = False,
+    linked: Sequence[LinkedSize] = (),
+    programs: Sequence[ProgramResult] = (),
+) -> None:
+    """Print the result of an evaluation, links and programs: tables and notes, or one JSON object with everything."""
     if as_json:
         links = {"links": [asdict(row) for row in linked]} if linked else {}
-        print_json(as_data(result) | links)
+        costs = {"programs": [asdict(row) for row in programs]} if programs else {}
+        print_json(as_data(result) | links | costs)
         return
     console = SafeConsole(highlight=False, markup=False)
     print_text(console, short_tables(result), notes(result))
     if linked:
         console.print()
         print_table(console, linked_table(linked))
-    for error in dict.fromkeys(f"{row.output}, {row.policy}: {row.error}" for row in linked if row.error):
+    for table in programs_tables(programs) if programs else ():
+        console.print()
+        print_table(console, table)
+    failures = [f"{row.output}, {row.policy}: {row.error}" for row in linked if row.error]
+    failures += [f"{row.program}, {row.policy}: {row.error}" for row in programs if row.error]
+    for error in dict.fromkeys(failures):
         console.print(error, soft_wrap=True)
 
 

@@ -24,6 +24,7 @@ from mlgo_gym.evaluation.linking import LinkedSize, linked_sizes
 from mlgo_gym.evaluation.module_facts import ModuleFacts, bitcode_facts, write_modules
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.result_folder import ResultFolder, read_episodes
+from mlgo_gym.evaluation.running import ProgramResult, run_programs
 from mlgo_gym.evaluation.schedule import Schedule
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import policy_identity
@@ -182,6 +183,24 @@ class Evaluation:
             yield row
         if self._folder is not None:
             self._folder.write_links(rows)
+
+    def run_programs(self, *, trust_flags: bool = False) -> Generator[ProgramResult, None, None]:
+        """Run the programs of the corpus with the objects of plain clang and of each policy; yield their costs.
+
+        With an `output`, all results are written to `programs.json` in it.
+
+        Args:
+            trust_flags: Whether to run programs of a corpus that does not come with this package.
+
+        Raises:
+            MlgoError: The corpus has no programs, they are not trusted, or nothing counts instructions.
+        """
+        rows = []
+        for row in run_programs(self.evaluated, trust=trust_flags):
+            rows.append(row)
+            yield row
+        if self._folder is not None:
+            self._folder.write_programs(rows)
 
     def close(self) -> None:
         """Close the environment and release the output folder. Idempotent."""

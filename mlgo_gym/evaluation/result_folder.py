@@ -11,6 +11,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.evaluation.linking import LinkedSize
+from mlgo_gym.evaluation.running import ProgramResult
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 from mlgo_gym.storage.json_text import parse_json
@@ -19,6 +20,7 @@ from mlgo_gym.storage.untrusted_file import read_untrusted
 HEADER = "meta.json"
 EPISODES = "episodes.jsonl"
 LINKS = "links.json"
+PROGRAMS = "programs.json"
 
 
 def read_configuration(folder: Path) -> Configuration:
@@ -114,7 +116,14 @@ class ResultFolder:
 
     def write_links(self, rows: Iterable[LinkedSize]) -> None:
         """Write `links.json`; an existing file is replaced."""
-        write_atomically(self._path / LINKS, (json.dumps([asdict(row) for row in rows], indent=1) + "\n").encode())
+        self._write_rows(LINKS, rows)
+
+    def write_programs(self, rows: Iterable[ProgramResult]) -> None:
+        """Write `programs.json`; an existing file is replaced."""
+        self._write_rows(PROGRAMS, rows)
+
+    def _write_rows(self, name: str, rows: Iterable[LinkedSize | ProgramResult]) -> None:
+        write_atomically(self._path / name, (json.dumps([asdict(row) for row in rows], indent=1) + "\n").encode())
 
     def close(self) -> None:
         """Release the folder. Idempotent."""

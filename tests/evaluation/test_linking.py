@@ -13,7 +13,8 @@ import pytest
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation
-from mlgo_gym.evaluation.linking import PLAIN, LinkedSize, linked_table
+from mlgo_gym.evaluation.compiled_objects import PLAIN
+from mlgo_gym.evaluation.linking import LinkedSize, linked_table
 from mlgo_gym.llvm.toolchain import Toolchain
 
 CALLS = """

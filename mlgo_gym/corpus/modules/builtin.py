@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def builtin_folder(toolchain: Toolchain, optimize: str) -> Path:
     """Return the folder of the builtin corpus in the cache; raise `CorpusError` for an unknown level."""
     if optimize not in LEVELS:
         raise CorpusError(f"expected a level of {', '.join(LEVELS)} for the builtin corpus, got {optimize!r}")
-    digests = [(_name(source), _digest(source)) for source in _sources()]
+    digests = [(_name(source), _digest(source)) for source in (*_sources(), *_program_files())]
     key = key_of(_REVISION, toolchain.identity, optimize, digests, PORTABLE_FLAGS, sorted(_BY_LANGUAGE.items()))
     return cache_directory() / "builtin" / f"{toolchain.version_text}-{optimize}-{key[:16]}"
 
@@ -80,6 +81,8 @@ def _compile_all(folder: Path, toolchain: Toolchain, optimize: str) -> None:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         # The largest sources first, so that no core waits long for the last one.
         list(pool.map(compile_one, sorted(sources, key=lambda source: -source.stat().st_size)))
+    for file in _program_files():
+        shutil.copyfile(file, folder / file.name)
     write_description(folder, [_name(source) for source in sources])
 
 
@@ -94,6 +97,11 @@ def _check_level(bitcode: Path, name: str, optimize: str) -> None:
 
 def _sources() -> list[Path]:
     return sorted(path for path in PROGRAMS.glob("*/*") if path.suffix in _LANGUAGES)
+
+
+def _program_files() -> list[Path]:
+    """Return the description of the runnable programs, and the source of their `main()`."""
+    return [PROGRAMS / "programs.toml", PROGRAMS / "selftest.c"]
 
 
 def _digest(path: Path) -> str:

@@ -1,0 +1,66 @@
+"""The objects of a policy for links and programs: each module is compiled once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.corpus.commands.flags import edit_flags
+from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies
+from mlgo_gym.policies.session_policy import decision_info
+from mlgo_gym.tasks.action import read_action
+
+PLAIN = "plain clang"
+"""Policy name of clang without a policy."""
+
+
+class PolicyObjects:
+    """The objects of one policy, each compiled once.
+
+    Args:
+        evaluated: the environment and the policies.
+        policy: name of the policy, or `PLAIN`.
+        folder: folder of the objects.
+    """
+
+    def __init__(self, evaluated: EvaluatedPolicies, policy: str, folder: Path) -> None:
+        self._env = evaluated.env_of(policy)
+        self._policy = evaluated.policies.get(policy)
+        self._folder = folder
+        self._files: dict[tuple[str, str | None], Path] = {}
+
+    def file(self, name: str, lto: str | None = None) -> Path:
+        """Return a module's object, or its bitcode for link time optimisation."""
+        path = self._files.get((name, lto))
+        if path is None:
+            compilation = self._env.compilation(self._env.corpus.module(name))
+            path = self._folder / f"{len(self._files)}.o"
+            path.write_bytes(self._compile(compilation if lto is None else _for_lto(compilation, lto)))
+            self._files[name, lto] = path
+        return path
+
+    def _compile(self, compilation: Compilation) -> bytes:
+        setup, task = self._env.setup, self._env.task
+        features = self._policy is not None and setup.options.callee_features
+        advisors = () if self._policy is None else task.advisors
+        limit = setup.options.max_decisions
+        decisions = 0
+        with compilation.session(advisors, contexts=features, callee_features=features) as session:
+            while (decision := session.wait(setup.timeout)) is not None:
+                advice = None
+                if self._policy is not None and (limit is None or decisions < limit):
+                    info = decision_info(task, decision, compilation.module.name, decisions)
+                    if (mask := task.action_mask(decision)) is not None:
+                        info["action_mask"] = mask
+                    action = self._policy.act(task.observe(decision), info)
+                    advice = task.encode(decision, read_action(action, task.action_space))
+                session.advise(task.default_advice(decision) if advice is None else advice)
+                decisions += 1
+            return session.finish(setup.timeout).object_bytes
+
+
+def _for_lto(compilation: Compilation, lto: str) -> Compilation:
+    """Return the compile that the clang driver runs for link time optimisation."""
+    flags = edit_flags(compilation.flags, delete=("-emit-obj",))
+    return replace(compilation, flags=(*flags, "-emit-llvm-bc", f"-flto={lto}", "-flto-unit"))

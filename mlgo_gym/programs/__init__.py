@@ -1,0 +1,18 @@
+"""Runnable programs of a corpus: linked from its modules, run, checked, and counted."""
+
+from mlgo_gym.programs.counters import Count, Counter, find_counter
+from mlgo_gym.programs.description import PROGRAMS_FILE, Program, Run, read_programs
+from mlgo_gym.programs.measurement import ProgramMeasurement, link_program, measure_program
+
+__all__ = [
+    "PROGRAMS_FILE",
+    "Count",
+    "Counter",
+    "Program",
+    "ProgramMeasurement",
+    "Run",
+    "find_counter",
+    "link_program",
+    "measure_program",
+    "read_programs",
+]

@@ -1,0 +1,164 @@
+"""Counters of executed instructions: the hardware's where the kernel allows it, else valgrind's cachegrind."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from mlgo_gym.errors import MlgoError, ToolchainError
+from mlgo_gym.llvm.toolchain import bundled_command
+from mlgo_gym.session.process.bounded_run import run_bounded
+from mlgo_gym.session.process.limits import Limits
+from mlgo_gym.storage.cache import cache_directory, write_atomically
+from mlgo_gym.storage.temporary_folders import temporary_folder
+
+Counter = Literal["hardware", "cachegrind"]
+"""What counts instructions. Counts of the two differ a little; results name theirs."""
+
+PROGRAM_TARGET = f"{platform.machine()}-linux-musl"
+"""Target of programs: this machine, with the C library of the bundled compiler in the program."""
+
+TIMEOUT = 120.0
+"""Time limit of a run in seconds; under cachegrind `CACHEGRIND_FACTOR` times that."""
+
+CACHEGRIND_FACTOR = 50
+"""Largest slowdown by cachegrind (measured: 20 to 50)."""
+
+_SOURCE = Path(__file__).with_name("counter.c")
+_MEMORY = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The cost of one run.
+
+    Attributes:
+        output: standard output.
+        instructions: executed instructions in user mode; None where only time and memory were measured.
+        seconds: wall time of the program, without a counter that slows it down.
+        memory: maximum resident memory in bytes.
+        functions: instructions by symbol; empty with the hardware counter, which counts the whole program.
+    """
+
+    output: bytes
+    instructions: int | None
+    seconds: float
+    memory: int
+    functions: Mapping[str, int] = field(default_factory=dict)
+
+
+def find_counter() -> Counter:
+    """Return the counter of this machine.
+
+    Raises:
+        MlgoError: the kernel allows no hardware counter, and valgrind is not installed.
+    """
+    if has_hardware_counter():
+        return "hardware"
+    if shutil.which("valgrind"):
+        return "cachegrind"
+    raise MlgoError(
+        "expected a hardware counter (perf_event_open) or valgrind, got neither; install the package valgrind"
+    )
+
+
+@lru_cache(maxsize=1)
+def has_hardware_counter() -> bool:
+    """Return whether the kernel counts the instructions of a program; False if the first try fails."""
+    with temporary_folder() as folder:
+        try:
+            return run_program([str(_launcher()), "/dev/null", "/bin/true"], folder).instructions is not None
+        except MlgoError:
+            return False
+
+
+def run_program(command: Sequence[str], folder: Path, *, timeout: float = TIMEOUT) -> Count:
+    """Run a program in a folder, the only one where it may write; measure time, memory and, if possible, instructions.
+
+    Raises:
+        MlgoError: it does not end in time, ends with another exit status than 0, or is ended by a signal.
+    """
+    report = folder / ".count"
+    output = _run([str(_launcher()), str(report), *command], folder, timeout)
+    status, instructions, nanoseconds, kibibytes = map(int, report.read_text().split())
+    report.unlink()
+    if status:
+        code = os.waitstatus_to_exitcode(status)
+        ending = f"exit status {code}" if code >= 0 else f"signal {-code}"
+        raise MlgoError(f"expected exit status 0 of {Path(command[0]).name}, got {ending}; the program is wrong")
+    return Count(output, instructions if instructions >= 0 else None, nanoseconds / 1e9, kibibytes << 10)
+
+
+def count_program(command: Sequence[str], folder: Path, counter: Counter, *, timeout: float = TIMEOUT) -> Count:
+    """Run a program and count its instructions; arguments and errors as for `run_program()`.
+
+    With cachegrind the program runs twice, so that wall time and memory are its own.
+    """
+    plain = run_program(command, folder, timeout=timeout)
+    if counter == "hardware":
+        if plain.instructions is None:
+            raise MlgoError("expected a hardware counter, got none; use the counter cachegrind")
+        return plain
+    profile = folder / ".cachegrind"
+    options = ["--tool=cachegrind", "--cache-sim=no", "--vgdb=no", "--demangle=no", "--quiet"]
+    # Valgrind writes temporary files, and may write in this folder alone.
+    words = ["env", f"TMPDIR={folder}", "valgrind", *options, f"--cachegrind-out-file={profile}", *command]
+    output = _run(words, folder, timeout * CACHEGRIND_FACTOR)
+    if output != plain.output:
+        raise MlgoError(f"expected the same output of {Path(command[0]).name} twice, got two; remove what varies")
+    functions = read_cachegrind(profile.read_text(errors="replace"))
+    profile.unlink()
+    return Count(output, sum(functions.values()), plain.seconds, plain.memory, functions)
+
+
+def read_cachegrind(text: str) -> dict[str, int]:
+    """Return the instructions by symbol of a file that cachegrind wrote (valgrind manual, section 5.2)."""
+    counts: dict[str, int] = {}
+    function = ""
+    for line in text.splitlines():
+        if line.startswith("fn="):
+            function = line.removeprefix("fn=")
+        elif line[:1].isdigit():
+            counts[function] = counts.get(function, 0) + int(line.split()[1])
+    return counts
+
+
+def _run(command: Sequence[str], folder: Path, timeout: float) -> bytes:
+    name = Path(command[0]).name
+    answer = run_bounded(
+        command,
+        writable=(folder,),
+        folder=folder,
+        timeout=timeout,
+        limits=Limits(memory=_MEMORY, cpu=timeout),
+        name=name,
+        errors="surrogateescape",
+    )
+    if answer.returncode != 0:
+        raise MlgoError(f"expected exit status 0 of {name}, got {answer.returncode}: {answer.stderr.strip()[-500:]}")
+    return answer.stdout.encode(errors="surrogateescape")
+
+
+@lru_cache(maxsize=1)
+def _launcher() -> Path:
+    """Return the program that starts others; compiled once and cached."""
+    source = _SOURCE.read_bytes()
+    path = cache_directory() / "programs" / f"counter-{hashlib.sha256(source).hexdigest()[:16]}"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_folder() as folder:
+            built = folder / "counter"
+            options = ["-target", PROGRAM_TARGET, "-static", "-O1", str(_SOURCE), "-o", str(built)]
+            answer = run_bounded([*bundled_command("cc"), *options], writable=None, name="the bundled compiler")
+            if answer.returncode != 0:
+                raise ToolchainError(f"{_SOURCE.name} cannot be compiled: {answer.stderr.strip()[-2000:]}")
+            write_atomically(path, built.read_bytes())
+            path.chmod(0o755)
+    return path
