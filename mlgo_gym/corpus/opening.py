@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from mlgo_gym.corpus.datasets.catalogue import dataset_names, find_dataset
+from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, dataset_names, fetched_names, find_dataset
 from mlgo_gym.corpus.datasets.dataset import (
     REPORT_FILE,
     dataset_folder,
@@ -45,7 +45,7 @@ def open_corpus(
     Args:
         spec: one of the following, or several joined with commas; modules are then named `CORPUS/NAME`.
 
-            - `builtin`; a dataset of the catalogue, fetched on first use; or `catalogue`, all of them.
+            - `builtin`; a dataset of the catalogue, fetched on first use; or `catalogue`, all of them; or `programs`.
             - `pypi:NAME==VERSION`, the C and C++ of a source distribution.
             - `csmith:SEED` or `csmith:SEED:COUNT`, random programs.
             - the path of a folder with `corpus_description.json` or with any `.bc` files, or of one `.bc` file. A text
@@ -99,7 +99,7 @@ def named_corpora(toolchain: Toolchain, optimize: str) -> list[NamedCorpus]:
         folder = builtin_folder(toolchain, optimize)
         modules = len(read_description(folder).modules) if (folder / DESCRIPTION_FILE).exists() else None
         entries.append(NamedCorpus("builtin", "programs of this package, C and C++", "Apache-2.0", folder, modules))
-    for name in dataset_names():
+    for name in fetched_names():
         dataset = find_dataset(name)
         folder = dataset_folder(dataset, optimize, toolchain)
         modules = read_report(name, folder).modules if (folder / REPORT_FILE).exists() else None
@@ -128,8 +128,8 @@ def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[st
         return builtin_corpus(toolchain, optimize=level or DEFAULT_LEVEL)
     if name.startswith("csmith:"):
         return csmith_corpus(name.removeprefix("csmith:"), toolchain, optimize=level or DEFAULT_LEVEL)
-    if name.startswith(("pypi:", _DATASET)) or name in dataset_names():
-        if name in dataset_names() and (path / DESCRIPTION_FILE).exists():
+    if name.startswith(("pypi:", _DATASET)) or name in fetched_names():
+        if name in fetched_names() and (path / DESCRIPTION_FILE).exists():
             warnings.warn(
                 f"{name} names a dataset and a folder here; write ./{name} for the folder, or {_DATASET}{name} for the "
                 "dataset",
@@ -139,13 +139,14 @@ def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[st
         name = name.removeprefix(_DATASET)
         folder = fetch_dataset(name, optimize=level or DEFAULT_LEVEL, toolchain=toolchain)
         _warn_if_incomplete(folder)
-        project = name.removeprefix("pypi:").partition("==")[0]
+        # Each folder of the runnable programs is a project.
+        project = None if name == PROGRAMS else name.removeprefix("pypi:").partition("==")[0]
         return Corpus(text, FolderModules(folder, flags=flags), path=folder, origin=project)
     if text and path.exists():
         return _open_path(path, flags)
     raise CorpusError(
         f"there is no corpus {text!r}; give a folder with corpus_description.json, a folder of .bc files, a .bc file, "
-        f"pypi:NAME==VERSION, csmith:SEED, or one of: {', '.join(['builtin', CATALOGUE, *dataset_names()])}; a level "
+        f"pypi:NAME==VERSION, csmith:SEED, or one of: {', '.join(['builtin', CATALOGUE, *fetched_names()])}; a level "
         f"such as @Os may follow a name, and then one of {', '.join(f':{part}' for part in PARTS)}"
     )
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.object_file import SHT_SYMTAB, SHT_SYMTAB_SHNDX, ElfFile, read_elf
+from mlgo_gym.llvm.object_file import read_elf
+from mlgo_gym.llvm.symbol_table import SymbolTable, read_symbol_table
 
 _EM_ARM = 40
-_STT_FUNC, _STT_GNU_IFUNC = 2, 10
-_SHN_LORESERVE, _SHN_XINDEX = 0xFF00, 0xFFFF
-_SYMBOL_WIDE = [("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"), ("value", "u8"), ("size", "u8")]
-_SYMBOL_NARROW = [("name", "u4"), ("value", "u4"), ("size", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +57,12 @@ def function_sizes(data: bytes) -> FunctionSizes:
     """
     elf = read_elf(data)
     text = sum(elf.sections["size"][elf.executable].tolist())
-    tables = np.flatnonzero(elf.sections["type"] == SHT_SYMTAB)
-    if not len(tables):
+    table = read_symbol_table(elf)
+    if table is None:
         if text:
             raise MlgoError("expected an object with a symbol table, got a stripped one; compile it without stripping")
         return FunctionSizes({}, {}, 0, 0)
-    table = int(tables[0])
-    names, sections, starts, sizes = _function_symbols(elf, table)
+    names, sections, starts, sizes = _function_symbols(table)
     # By place, the longer first, and names in order where all of it is the same.
     order = sorted(range(len(names)), key=lambda at: (sections[at], starts[at], -sizes[at], names[at]))
     functions: dict[str, int] = {}
@@ -112,48 +106,13 @@ def size_changes(before: FunctionSizes, after: FunctionSizes) -> dict[str, int]:
     return {name: change for name, change in changes.items() if change}
 
 
-def _function_symbols(elf: ElfFile, table: int) -> tuple[list[str], list[int], list[int], list[int]]:
-    """Return name, section, start and size of every function symbol."""
-    dtype = np.dtype([(name, elf.order + kind) for name, kind in (_SYMBOL_WIDE if elf.wide else _SYMBOL_NARROW)])
-    symbols = elf.table(table, dtype)
-    sections = _section_numbers(elf, table, symbols["section"])
-    kinds = symbols["info"] & 0xF
-    kept = ((kinds == _STT_FUNC) | (kinds == _STT_GNU_IFUNC)) & (symbols["size"] > 0) & (sections < len(elf.sections))
-    chosen, sections = symbols[kept], sections[kept]
+def _function_symbols(table: SymbolTable) -> tuple[list[str], list[int], list[int], list[int]]:
+    """Return name, section, start and size of every function symbol in an executable section."""
+    elf, kept = table.elf, table.functions
+    chosen, sections = table.symbols[kept], table.sections[kept]
     executable = elf.executable[sections]
     chosen, sections = chosen[executable], sections[executable]
     starts = chosen["value"].astype(np.int64)
-    if int.from_bytes(elf.data[18:20], "little" if elf.order == "<" else "big") == _EM_ARM:
+    if elf.machine == _EM_ARM:
         starts &= ~1  # the lowest bit says that it is Thumb code
-    names = _strings(elf, int(elf.sections["link"][table]), chosen["name"].tolist())
-    return names, sections.tolist(), starts.tolist(), chosen["size"].astype(np.int64).tolist()
-
-
-def _strings(elf: ElfFile, section: int, places: list[int]) -> list[str]:
-    """Return the strings that begin at some places of a string table."""
-    if section >= len(elf.sections):
-        raise MlgoError(f"an ELF object has its names in section {section} of {len(elf.sections)}: it is damaged")
-    strings = bytes(elf.contents(section))
-    try:
-        return [strings[place : strings.index(b"\0", place)].decode(errors="surrogateescape") for place in places]
-    except ValueError:
-        raise MlgoError(f"an ELF object has a name behind its {len(strings)} bytes of names: it is damaged") from None
-
-
-def _section_numbers(elf: ElfFile, table: int, short: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return in which section each symbol is; the number of sections for what is in none."""
-    numbers = short.astype(np.int64)
-    extended = np.flatnonzero((elf.sections["type"] == SHT_SYMTAB_SHNDX) & (elf.sections["link"] == table))
-    if len(extended):
-        # More than 65,279 sections: their numbers stand in a table of their own.
-        full = elf.table(int(extended[0]), elf.order + "u4")
-        if len(full) != len(numbers):
-            raise MlgoError(
-                f"an ELF object has {len(numbers)} symbols and the sections of {len(full)} in a table of their own: it "
-                "is damaged"
-            )
-        numbers = np.where(short == _SHN_XINDEX, full.astype(np.int64), numbers)
-        reserved = (short >= _SHN_LORESERVE) & (short != _SHN_XINDEX)
-    else:
-        reserved = short >= _SHN_LORESERVE
-    return np.where(reserved, len(elf.sections), numbers)
+    return table.names(chosen), sections.tolist(), starts.tolist(), chosen["size"].astype(np.int64).tolist()

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mlgo_gym.errors import MlgoError
 
-SHT_SYMTAB, SHT_NOBITS, SHT_SYMTAB_SHNDX = 2, 8, 18
+SHT_SYMTAB, SHT_RELA, SHT_NOBITS, SHT_SYMTAB_SHNDX = 2, 4, 8, 18
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR = 1, 2, 4
 
 _SECTION = (
@@ -37,6 +37,11 @@ class ElfFile:
     wide: bool
     order: str
     sections: npt.NDArray[Any]
+
+    @property
+    def machine(self) -> int:
+        """The number of its architecture, `e_machine`."""
+        return int.from_bytes(self.data[18:20], "little" if self.order == "<" else "big")
 
     @property
     def executable(self) -> npt.NDArray[np.bool_]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mlgo_gym.corpus.datasets.dataset import PROGRAMS_FILE
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.description import is_outside
 from mlgo_gym.errors import CorpusError
@@ -16,7 +17,7 @@ from mlgo_gym.storage.cache import cache_directory
 from mlgo_gym.storage.json_text import check_values
 from mlgo_gym.storage.untrusted_file import read_untrusted
 
-PROGRAMS_FILE = "programs.toml"
+__all__ = ["PROGRAMS_FILE", "Program", "Run", "read_programs"]
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LANGUAGES = ("c", "c++")

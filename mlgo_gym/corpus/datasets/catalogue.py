@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from mlgo_gym.errors import CorpusError
 
+PROGRAMS = "programs"
+"""Name of the dataset of runnable programs; it is no part of the catalogue, whose projects it contains again."""
+
 _FOLDER = Path(__file__).parent / "descriptions"
+_PROGRAMS = Path(__file__).parent / "programs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,10 @@ class Dataset:
         exclude: reason by pattern of excluded sources.
         files: content by path of files that the project's build generates, such as `config.h`.
         amalgamations: target folder by path of files to split into the files that they were made of.
-        needs: further source distributions by target folder: libraries whose headers are used.
+        needs: further source distributions by target folder, such as libraries whose headers are used.
+        folder: target folder of the own source distribution; by default the root.
+        programs: content of `programs.toml` in the corpus, or an empty text.
+        target: target of its compiles; an empty text for `PORTABLE_TARGET`.
     """
 
     name: str
@@ -66,6 +73,9 @@ class Dataset:
     files: Mapping[str, str] = field(default_factory=dict)
     amalgamations: Mapping[str, str] = field(default_factory=dict)
     needs: Mapping[str, Archive] = field(default_factory=dict)
+    folder: str = ""
+    programs: str = ""
+    target: str = ""
 
     @property
     def recipe(self) -> list[object]:
@@ -74,7 +84,7 @@ class Dataset:
         rest = [sorted(mapping.items()) for mapping in (self.exclude, self.files, self.amalgamations)]
         archives = {"": self.archive, **self.needs}
         pins = [[folder, *astuple(archive)] for folder, archive in sorted(archives.items())]
-        return [pins, parts, *rest]
+        return [pins, parts, *rest, *filter(None, (self.folder, self.programs, self.target))]
 
 
 def dataset_names() -> list[str]:
@@ -82,14 +92,20 @@ def dataset_names() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.json"))
 
 
+def fetched_names() -> list[str]:
+    """Return the names that can be fetched: all datasets of the catalogue, and the runnable programs."""
+    return [*dataset_names(), PROGRAMS]
+
+
 @lru_cache
 def find_dataset(name: str) -> Dataset:
     """Return the dataset of that name; raise `CorpusError` if there is none."""
-    path = _FOLDER / f"{name}.json"
-    if name not in dataset_names():
-        raise CorpusError(f"expected a dataset of {', '.join(dataset_names())}, got {name!r}")
+    path = _PROGRAMS / "description.json" if name == PROGRAMS else _FOLDER / f"{name}.json"
+    if name not in fetched_names():
+        raise CorpusError(f"expected a dataset of {', '.join(fetched_names())}, got {name!r}")
     try:
-        return _parse(name, json.loads(path.read_bytes()))
+        dataset = _parse(name, json.loads(path.read_bytes()))
+        return _with_drivers(dataset) if name == PROGRAMS else dataset
     except (ValueError, TypeError) as error:
         raise CorpusError(f"{path}: expected an entry of the catalogue: {error}; reinstall mlgo-gym") from error
 
@@ -100,6 +116,15 @@ def _parse(name: str, entry: dict[str, Any]) -> Dataset:
     archive = Archive(entry.pop("package"), entry.pop("version"), entry.pop("sha256"))
     needs = {folder: Archive(**pin) for folder, pin in entry.pop("needs", {}).items()}
     return Dataset(name=name, archive=archive, parts=parts, files=files, needs=needs, **entry)
+
+
+def _with_drivers(dataset: Dataset) -> Dataset:
+    """Return the dataset of programs with the source of each `main()`, `NAME.c` as `NAME/driver.c`."""
+    sources = sorted(path for path in _PROGRAMS.iterdir() if path.suffix in (".c", ".cpp"))
+    drivers = {f"{path.stem}/driver{path.suffix}": path.read_text(encoding="utf-8") for path in sources}
+    drivers["workload.h"] = (_PROGRAMS / "workload.h").read_text(encoding="utf-8")
+    programs = (_PROGRAMS / "programs.toml").read_text(encoding="utf-8")
+    return replace(dataset, files={**dataset.files, **drivers}, programs=programs)
 
 
 def _frozen(value: Any) -> Any:

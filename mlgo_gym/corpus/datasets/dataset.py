@@ -17,7 +17,7 @@ from typing import Any
 
 from mlgo_gym.corpus.commands.driver import PORTABLE_TARGET
 from mlgo_gym.corpus.commands.shim_compiles import record_compile
-from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, dataset_names, find_dataset
+from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, fetched_names, find_dataset
 from mlgo_gym.corpus.datasets.package_build import record_package
 from mlgo_gym.corpus.datasets.pins import missing_files, wrong_digest
 from mlgo_gym.corpus.datasets.sources import compile_commands, fetch_archives, unpack_sources
@@ -29,6 +29,7 @@ from mlgo_gym.storage.temporary_folders import locked
 from mlgo_gym.storage.untrusted_file import read_untrusted
 
 REPORT_FILE = "recording.json"
+PROGRAMS_FILE = "programs.toml"
 _REVISION = 3
 _PYPI = re.compile(r"pypi:([A-Za-z0-9][\w.-]*)==([\w.+!-]+)")
 _log = logging.getLogger(__name__)
@@ -131,7 +132,7 @@ def missing_in_folder(folder: Path | None) -> list[str]:
         digest = json.loads(read_untrusted(folder / REPORT_FILE)).get("archive_sha256")
     except (OSError, ValueError, AttributeError):
         return []
-    for dataset in map(find_dataset, dataset_names()):
+    for dataset in map(find_dataset, fetched_names()):
         if dataset.archive.sha256 == digest:
             return missing_parts(dataset, folder)
     return []
@@ -205,6 +206,8 @@ def _make(
             "cpu_seconds": round(_cpu_seconds() - cpu_started, 1),
             "jobs": jobs if dataset.parts else None,
         }
+        if dataset.programs:
+            write_atomically(recording.corpus / PROGRAMS_FILE, dataset.programs.encode())
         write_atomically(recording.corpus / REPORT_FILE, (json.dumps(report, indent=2) + "\n").encode())
         if folder.exists():
             folder.rename(work / "replaced")  # open files of current readers stay valid
@@ -232,7 +235,8 @@ def _record_parts(
     # The largest sources first, so that none of them is alone at the end.
     commands.sort(key=lambda command: -(source / command[1]).stat().st_size)
     killed: list[list[str]] = []
-    with Recorder(toolchain, optimize, source, target=PORTABLE_TARGET, parent=output.parent) as recorder:
+    target = dataset.target or PORTABLE_TARGET
+    with Recorder(toolchain, optimize, source, target=target, parent=output.parent) as recorder:
 
         def compile_one(command: list[str]) -> None:
             if record_compile(recorder.settings, command, str(source), "c", will_retry=True):

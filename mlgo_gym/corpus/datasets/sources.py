@@ -28,6 +28,10 @@ def unpack_sources(dataset: Dataset, archives: Mapping[str, SourceArchive], fold
     A refused archive (see `unpack()`) is removed from the cache.
     """
     source = _unpack(archives[""], folder).resolve()
+    if dataset.folder:
+        root = folder.with_name(f"{folder.name}.root").resolve()
+        (root / dataset.folder).parent.mkdir(parents=True)
+        source = source.rename(root / dataset.folder).parents[len(Path(dataset.folder).parts) - 1]
     for path in dataset.needs:
         needed = folder.with_name(f"{folder.name}.needed")
         _unpack(archives[path], needed).rename(source / path)
