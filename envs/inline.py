@@ -114,12 +114,13 @@ class InlineTask(Task):
         return _ADVICE[number] if number in (0, 1) and number == action else None
 
     def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
-        """Return the bytes that the decisions of one function saved, with `scope="function"`."""
+        """Return the estimated instructions, and with `scope="function"` the bytes that its decisions saved."""
+        report = super().report(measurement, baseline, function)
         if function is None:
-            return {}
+            return report
         assert measurement.sizes is not None, "an inlining compile goes to its end"
         assert baseline.sizes is not None
-        return {"saved": float(baseline.sizes.text - measurement.sizes.text)}
+        return {**report, "saved": float(baseline.sizes.text - measurement.sizes.text)}
 
     def describe(self, decision: Decision) -> list[tuple[str, str]]:
         """Return the main features of a call site."""

@@ -29,14 +29,16 @@ class NumericInfos:
 
     Args:
         task: The task of the environment.
+        metric: The rewarded metric.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, metric: str) -> None:
         self._defaults: dict[str, Any] = {"module": -1, "decision_index": 0, **absent_choices(task)}
         self._defaults |= {"illegal_action": False, "failed": False, "decisions": 0, "handed_over": 0, "reduction": 0.0}
         for prefix in ("", "baseline_"):
             self._defaults |= {f"{prefix}{name}": 0 for name in SIZE_METRICS}
             self._defaults |= {f"{prefix}{name}": 0.0 for name in task.function_metrics}
+            self._defaults.setdefault(f"{prefix}{metric}", 0.0)
 
     def of(self, info: Mapping[str, Any], corpus: Corpus) -> dict[str, Any]:
         """Return the numeric form of an info about a module of a corpus."""

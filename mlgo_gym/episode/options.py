@@ -19,6 +19,7 @@ from mlgo_gym.corpus.modules.module_order import ORDERS
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.llvm.allocation_record import CostWeights
 from mlgo_gym.session.process.limits import CPU_SECONDS, MEMORY_GIB, Limits
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
 from mlgo_gym.tasks.reward import REWARDS
 from mlgo_gym.tasks.task import OBSERVATIONS, Task
 
@@ -134,14 +135,15 @@ class EnvironmentOptions:
     metric: str | None = option(
         None,
         """Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of llvm-size;
-        `"object"`, bytes of the file; or a metric of the task. Default: the first metric of the task.""",
+        `"object"`, bytes of the file; `"estimated-instructions"`, instructions that the module executes, by block
+        frequencies and the calls of the object (extra `run-time`); or a metric of the task. Default: the first metric of the task.""",
     )
     scope: str = option(
         "module",
         """Decisions of an episode: `"module"`, all of one compile; `"function"`, those of one function, rewarded by
         their effect on the whole module for inlining and by the cost of that function alone for register allocation.
         Clang decides all other functions. For inlining, a function is a component of the call graph. With an
-        allocation metric the compile ends with its function; with a size metric it runs to the end.""",
+        allocation metric the compile ends with its function; with another it runs to the end.""",
     )
     max_decisions: int | None = option(
         None, "Number of decisions after which clang decides to the end of the compile (≥ 1). None: no limit."
@@ -205,6 +207,8 @@ class EnvironmentOptions:
             raise MlgoError(f"expected reward as one of {_listed(REWARDS)}, got the metric; use metric={self.reward!r}")
         _check_choice("reward", self.reward, REWARDS)
         _check_choice("metric", self.metric, (None, *task.metrics))
+        if self.credit and self.metric == ESTIMATED_INSTRUCTIONS:
+            raise MlgoError(f"expected the metric of credit=True in bytes, got {self.metric!r}; use metric='text'")
         _check_choice("scope", self.scope, ("module", "function") if task.has_contexts else ("module",))
         _check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         _check_choice("info", self.info, INFOS)

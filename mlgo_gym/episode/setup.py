@@ -16,10 +16,14 @@ from mlgo_gym.episode.numeric_infos import NumericInfos
 from mlgo_gym.episode.options import EnvironmentOptions
 from mlgo_gym.episode.preoptimization import preoptimize, verify
 from mlgo_gym.episode.probe import probe
+from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS, OLDEST_CLANG
+from mlgo_gym.llvm.disassembly import load_capstone
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.session.coroutine import CompilerCoroutine, run_blocking
 from mlgo_gym.session.protocol.callee_features import with_callee_features
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
 from mlgo_gym.tasks.task import Task
 
 _ECHO = ("-mllvm", "-interactive-model-runner-echo-reply")
@@ -47,6 +51,7 @@ class Setup:
     Raises:
         ToolchainError: no compiler is found, or it does not support the task.
         MlgoError: an argument is not possible.
+        MissingExtraError: the metric needs a library that is not installed.
     """
 
     def __init__(self, task: Task, options: EnvironmentOptions) -> None:
@@ -55,6 +60,8 @@ class Setup:
         self.timeout = options.compile_options.timeout
         self.task = task
         self.toolchain = find_toolchain(options.clang)
+        self.metric = options.metric or task.default_metric
+        metric_flags = _frequency_flags(self.toolchain) if self.metric == ESTIMATED_INSTRUCTIONS else ()
         task_flags = task.flags(self.toolchain)
         headers = [probe(self.toolchain, advisor, task_flags).header for advisor in task.advisors]
         if options.callee_features:
@@ -64,9 +71,8 @@ class Setup:
             ]
         task.bind(headers, options.observation)
         echo = _ECHO if options.compile_options.echo_reply else ()
-        self._flags = (*task_flags, *options.compile_options.extra_flags, *echo)
-        self.metric = options.metric or task.default_metric
-        self.numeric_infos = NumericInfos(task) if options.info == "numeric" else None
+        self._flags = (*task_flags, *options.compile_options.extra_flags, *metric_flags, *echo)
+        self.numeric_infos = NumericInfos(task, self.metric) if options.info == "numeric" else None
         self._verified: set[str] = set()
         self._references: dict[str, InlineCompile] = {}
 
@@ -150,3 +156,19 @@ class Setup:
         if self.of_components:
             return dict(run_blocking(count_components(compilation, self.task), self.timeout).decisions)
         return run_blocking(count(compilation, self.task), self.timeout)
+
+
+def _frequency_flags(toolchain: Toolchain) -> tuple[str, ...]:
+    """Return the flags with which an object has block frequencies.
+
+    Raises:
+        ToolchainError: the compiler is too old.
+        MissingExtraError: the library that reads the instructions is not installed.
+    """
+    load_capstone()
+    if toolchain.version[0] < OLDEST_CLANG:
+        raise ToolchainError(
+            f"expected clang {OLDEST_CLANG} or newer for metric={ESTIMATED_INSTRUCTIONS!r}, got "
+            f"{toolchain.command[0]} {toolchain.version_text}; use the bundled compiler"
+        )
+    return FREQUENCY_FLAGS

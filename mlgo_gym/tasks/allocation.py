@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts, CostWeights
-from mlgo_gym.tasks.measurement import Measurement
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, Measurement
 from mlgo_gym.tasks.task import Task
 
 
@@ -31,7 +31,9 @@ class AllocationTask(Task):
         return (*self.function_metrics, *super().metrics)
 
     def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:
-        """Return the cost of a compile; the allocator's metrics count one function alone if asked to."""
+        """Return the cost of a compile; all metrics except sizes count one function alone if there is a function."""
+        if metric == ESTIMATED_INSTRUCTIONS:
+            return measurement.estimated_instructions(function)
         if metric not in self.function_metrics:
             return super().outcome(measurement, metric)
         if function is None:
@@ -41,8 +43,8 @@ class AllocationTask(Task):
         return costs.cost(self.weights) if metric == "spill_cost" else float(costs.count)
 
     def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
-        """Return both metrics for the policy and the baseline, and a row per function that has any cost."""
-        report: dict[str, Any] = {}
+        """Return the metrics except sizes for the policy and the baseline, and a row per function that has any cost."""
+        report = super().report(measurement, baseline, function)
         for metric in self.function_metrics:
             report[metric] = self.outcome(measurement, metric, function)
             report[f"baseline_{metric}"] = self.outcome(baseline, metric, function)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
 from mlgo_gym.tasks.task import Task
 
 FIRST, DECISION, END, FAILURE = "at the first decision", "at each decision", "at the end", "after a failure"
@@ -31,6 +32,7 @@ class InfoKey:
 
 _ALWAYS = f"{DECISION}, {END}, {FAILURE}"
 _OVER = f"{END}, {FAILURE}"
+_WITH_ESTIMATE = f'with `metric="{ESTIMATED_INSTRUCTIONS}"`'
 _WITH_SIZES = "unless the compile ended with its function"
 
 _SHARED = (
@@ -58,6 +60,14 @@ _SHARED = (
     InfoKey("baseline_llvm_size", END, "int", "the same of a plain compile", _WITH_SIZES),
     InfoKey("object", END, "int", "the object file, in bytes", _WITH_SIZES),
     InfoKey("baseline_object", END, "int", "the same of a plain compile", _WITH_SIZES),
+    InfoKey(
+        ESTIMATED_INSTRUCTIONS,
+        END,
+        "float",
+        "instructions that the module executes, by an estimate; of one call with a function of register allocation",
+        _WITH_ESTIMATE,
+    ),
+    InfoKey(f"baseline_{ESTIMATED_INSTRUCTIONS}", END, "float", "the same of a plain compile", _WITH_ESTIMATE),
     InfoKey("reduction", END, "float", "`1 - cost / baseline` of the metric: 0.02 is 2 % less"),
     InfoKey(
         "stderr",

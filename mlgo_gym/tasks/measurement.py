@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.allocation_record import AllocationCosts, read_allocation_record
 from mlgo_gym.llvm.allocation_remarks import read_allocation_remarks
+from mlgo_gym.llvm.block_frequencies import has_block_frequencies
+from mlgo_gym.llvm.estimated_instructions import FunctionInstructions, estimated_instructions
 from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
 from mlgo_gym.session.protocol.connection import CompileResult
 
@@ -20,6 +23,9 @@ A metric has one spelling everywhere: the argument `metric`, results, reports, a
 of a task, such as `spill_cost`, follow the same rule.
 """
 
+ESTIMATED_INSTRUCTIONS = "estimated-instructions"
+"""Metric of an object with block frequencies: the instructions that the module executes, by an estimate."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
@@ -29,20 +35,26 @@ class Measurement:
         sizes: the sizes of its object file; None where the compile was ended before there was one.
         allocation: what register allocation cost, for each function that has any cost; empty where the optimisation
             record was not asked for.
+        instructions: the estimate of executed instructions of each function; None for an object without block
+            frequencies (`FREQUENCY_FLAGS`).
     """
 
     sizes: ObjectSizes | None
     allocation: Mapping[str, AllocationCosts] = field(default_factory=dict)
+    instructions: Mapping[str, FunctionInstructions] | None = None
 
     @classmethod
     def of(cls, compiled: CompileResult) -> Measurement:
         """Measure a finished compile.
 
         Raises:
-            CompilerError: of kind `object`: the object is no whole ELF file, or the record not of LLVM's form.
+            CompilerError: of kind `object`: the object is no whole ELF file, the record not of LLVM's form, or the
+                object has block frequencies that cannot be read.
         """
+        data = compiled.object_bytes
         try:
-            return cls(object_sizes(compiled.object_bytes), read_allocation_record(compiled.optimization_record))
+            instructions = estimated_instructions(data) if has_block_frequencies(data) else None
+            return cls(object_sizes(data), read_allocation_record(compiled.optimization_record), instructions)
         except MlgoError as error:
             message = f"clang succeeded, but its object cannot be measured: {error}"
             raise CompilerError(message, kind="object", exit_status=0, stderr=compiled.stderr) from error
@@ -60,14 +72,40 @@ class Measurement:
         """Return the sizes by metric, empty if there is no object file."""
         return {} if self.sizes is None else asdict(self.sizes)
 
+    def estimated_instructions(self, function: str | None = None) -> float:
+        """Return the estimated instructions of the module, or those of one call of a function.
+
+        Raises:
+            MlgoError: the object has no block frequencies, or no such function.
+        """
+        if self.instructions is None:
+            raise MlgoError(
+                "expected an object with block frequencies, got none; make the environment with "
+                f"metric={ESTIMATED_INSTRUCTIONS!r}"
+            )
+        if function is None:
+            return math.fsum(each.total for each in self.instructions.values())
+        if function not in self.instructions:
+            raise MlgoError(
+                f"expected a function of the object, got {function!r}; use another metric than "
+                f"{ESTIMATED_INSTRUCTIONS!r} for it"
+            )
+        return self.instructions[function].instructions
+
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Measurement:
         """Build a measurement from `to_json()`'s result; other data raise a KeyError or TypeError."""
         costs = {function: AllocationCosts(*numbers) for function, numbers in value["allocation"].items()}
-        return cls(ObjectSizes(**value["sizes"]), costs)
+        estimates = value.get("instructions")
+        if estimates is not None:
+            estimates = {function: FunctionInstructions(*numbers) for function, numbers in estimates.items()}
+        return cls(ObjectSizes(**value["sizes"]), costs, estimates)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-able data."""
         assert self.sizes is not None, "what was ended early is no baseline"
         costs = {function: astuple(cost) for function, cost in self.allocation.items()}
-        return {"sizes": asdict(self.sizes), "allocation": costs}
+        record: dict[str, Any] = {"sizes": asdict(self.sizes), "allocation": costs}
+        if self.instructions is not None:
+            record["instructions"] = {function: astuple(each) for function, each in self.instructions.items()}
+        return record

@@ -1,47 +1,35 @@
-/* Simulates a tumbling pile of circles, boxes and polygons with jointed chains and queries the space. */
+/* Simulates a tumbling pile of circles, boxes and polygons with two jointed chains, and queries the space. */
+#include <chipmunk/chipmunk.h>
 #include <stdio.h>
 
-#include "chipmunk/chipmunk.h"
+#include "../workload.h"
 
 enum { BODIES = 150, CHAIN = 12, STEPS = 300, QUERIES = 2000 };
 
-static unsigned state = 2024;
+static cpFloat between(cpFloat low, cpFloat high) { return low + (high - low) * draw(1 << 20) / (1 << 20); }
 
-static double draw(double low, double high) {
-  state = state * 1664525u + 1013904223u;
-  return low + (high - low) * (state >> 8) / 16777216.0;
-}
-
-static cpShape *add_shape(cpSpace *space, cpVect position, int kind) {
-  cpFloat size = draw(6, 12);
+static cpBody *add_body(cpSpace *space, cpVect position, int kind) {
+  cpFloat size = between(6, 12);
   cpBody *body = cpSpaceAddBody(space, cpBodyNew(1, cpMomentForBox(1, 2 * size, 2 * size)));
-  cpShape *shape;
+  cpVect corners[9] = {{0, -size}, {size, size}, {-size, size}};
+  for (int i = 3; i < 9; i++)
+    corners[i] = cpv(between(-size, size), between(-size, size));
+  cpShape *shape = kind == 0   ? cpCircleShapeNew(body, size, cpvzero)
+                   : kind == 1 ? cpBoxShapeNew(body, 2 * size, size, 0.5)
+                               : cpPolyShapeNew(body, 9, corners, cpTransformIdentity, 0);
   cpBodySetPosition(body, position);
-  cpBodySetVelocity(body, cpv(draw(-40, 40), draw(-40, 40)));
-  if (kind == 0) {
-    shape = cpCircleShapeNew(body, size, cpvzero);
-  } else if (kind == 1) {
-    shape = cpBoxShapeNew(body, 2 * size, size, 0.5);
-  } else {
-    cpVect corners[9];
-    for (int i = 0; i < 9; i++) corners[i] = cpv(draw(-size, size), draw(-size, size));
-    corners[8] = cpv(size, size); /* the hull of the points has at least three corners */
-    corners[7] = cpv(-size, size);
-    corners[6] = cpv(0, -size);
-    shape = cpPolyShapeNew(body, 9, corners, cpTransformIdentity, 0.0);
-  }
-  cpShapeSetFriction(shape, draw(0.2, 0.9));
-  cpShapeSetElasticity(shape, draw(0.0, 0.6));
-  return cpSpaceAddShape(space, shape);
+  cpBodySetVelocity(body, cpv(between(-40, 40), between(-40, 40)));
+  cpShapeSetFriction(shape, between(0.2, 0.9));
+  cpShapeSetElasticity(shape, between(0, 0.6));
+  cpSpaceAddShape(space, shape);
+  return body;
 }
 
 static void add_chain(cpSpace *space, cpFloat x) {
   cpBody *previous = cpSpaceGetStaticBody(space);
-  for (int i = 0; i < CHAIN; i++) {
-    cpVect position = cpv(x + 14 * i, 280);
-    cpBody *body = cpShapeGetBody(add_shape(space, position, i % 2));
-    cpVect pivot = cpv(position.x - 7, position.y);
-    cpConstraint *joint = cpPivotJointNew(previous, body, pivot);
+  for (int i = 0; i < CHAIN; i++, x += 14) {
+    cpBody *body = add_body(space, cpv(x, 280), i % 2);
+    cpConstraint *joint = cpPivotJointNew(previous, body, cpv(x - 7, 280));
     cpConstraintSetCollideBodies(joint, cpFalse);
     cpSpaceAddConstraint(space, joint);
     cpSpaceAddConstraint(space, cpRotaryLimitJointNew(previous, body, -1.2, 1.2));
@@ -51,41 +39,42 @@ static void add_chain(cpSpace *space, cpFloat x) {
   }
 }
 
-static void count_contact(cpArbiter *arbiter, cpSpace *space, cpDataPointer data) {
+static void count_contacts(cpArbiter *arbiter, cpSpace *space, cpDataPointer count) {
   (void)space;
-  *(long *)data += cpArbiterGetCount(arbiter);
+  *(long *)count += cpArbiterGetCount(arbiter);
 }
 
-static void sum_energy(cpBody *body, void *data) { *(cpFloat *)data += cpBodyKineticEnergy(body); }
+static void sum_energy(cpBody *body, void *energy) { *(cpFloat *)energy += cpBodyKineticEnergy(body); }
 
 int main(void) {
+  const cpVect corners[] = {{0, 0}, {600, 0}, {600, 800}, {0, 800}};
   long contacts = 0, hits = 0, near = 0;
   cpFloat energy = 0;
   cpSpace *space = cpSpaceNew();
-  cpBody *ground = cpSpaceGetStaticBody(space);
-  const cpVect corners[] = {{0, 0}, {600, 0}, {600, 800}, {0, 800}};
   cpSpaceSetGravity(space, cpv(0, -200));
   cpSpaceSetSleepTimeThreshold(space, 0.5);
-  for (int i = 0; i < 4; i++)
-    cpShapeSetFriction(
-        cpSpaceAddShape(space, cpSegmentShapeNew(ground, corners[i], corners[(i + 1) % 4], 4)), 0.8);
+  for (int i = 0; i < 4; i++) {
+    cpShape *wall = cpSegmentShapeNew(cpSpaceGetStaticBody(space), corners[i], corners[(i + 1) % 4], 4);
+    cpShapeSetFriction(cpSpaceAddShape(space, wall), 0.8);
+  }
   for (int i = 0; i < BODIES; i++)
-    add_shape(space, cpv(30 + 540 * (i % 15) / 15.0, 320 + 28 * (i / 15)), i % 3);
+    add_body(space, cpv(30 + 36 * (i % 15), 320 + 28 * (i / 15)), i % 3);
   add_chain(space, 40);
   add_chain(space, 340);
   cpCollisionHandler *handler = cpSpaceAddGlobalCollisionHandler(space);
-  handler->preSolveFunc = count_contact;
+  handler->preSolveFunc = count_contacts;
   handler->userData = &contacts;
-  for (int i = 0; i < STEPS; i++) cpSpaceStep(space, 1.0 / 60);
+  for (int i = 0; i < STEPS; i++)
+    cpSpaceStep(space, 1.0 / 60);
   for (int i = 0; i < QUERIES; i++) {
-    cpVect start = cpv(draw(10, 590), 790), end = cpv(draw(10, 590), 10);
-    cpSegmentQueryInfo segment;
+    cpVect end = cpv(between(10, 590), between(10, 150));
+    cpSegmentQueryInfo hit;
     cpPointQueryInfo point;
-    hits += cpSpaceSegmentQueryFirst(space, start, end, 1, CP_SHAPE_FILTER_ALL, &segment) != NULL;
-    near += cpSpacePointQueryNearest(space, end, 20, CP_SHAPE_FILTER_ALL, &point) != NULL;
+    cpShape *first = cpSpaceSegmentQueryFirst(space, cpv(between(10, 590), 790), end, 1, CP_SHAPE_FILTER_ALL, &hit);
+    hits += first != NULL;
+    near += cpSpacePointQueryNearest(space, end, 3, CP_SHAPE_FILTER_ALL, &point) != NULL;
   }
   cpSpaceEachBody(space, sum_energy, &energy);
-  printf("%ld contacts, %ld segment hits, %ld points near, energy %.4g\n", contacts, hits, near,
-         energy);
+  printf("%ld contacts, %ld hits, %ld near, energy %.4g\n", contacts, hits, near, energy);
   return 0;
 }

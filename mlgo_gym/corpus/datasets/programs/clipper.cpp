@@ -20,7 +20,8 @@ static void report(const char *name, const Paths &paths) {
     area += Area(path);
     points += path.size();
   }
-  std::printf("%s: %zu paths, %lu points, area %.0f\n", name, paths.size(), points, area / 1000);
+  // Integers are printed the same where an emulator has no long double.
+  std::printf("%s: %zu paths, %lu points, area %ld\n", name, paths.size(), points, (long)area / 1000);
 }
 
 int main() {

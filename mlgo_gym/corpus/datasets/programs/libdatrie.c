@@ -4,7 +4,7 @@
 
 #include "../workload.h"
 
-enum { WORDS = 9000, LOOKUPS = 300000 };
+enum { WORDS = 8000, LOOKUPS = 150000 };
 
 static AlphaChar *key_of(unsigned number, AlphaChar *key) {
   char word[16];

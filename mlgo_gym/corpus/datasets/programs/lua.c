@@ -16,7 +16,7 @@ static const char *const scripts[] = {
     "  end end\n"
     "  for _, a in ipairs(bodies) do a.x, a.y = a.x + 0.01 * a.vx, a.y + 0.01 * a.vy end\n"
     "end\n"
-    "for _, a in ipairs(bodies) do io.write(string.format('%.4f %.4f\\n', a.x, a.y)) end\n",
+    "for _, a in ipairs(bodies) do io.write(a.x * 1e4 // 1 | 0, ' ', a.y * 1e4 // 1 | 0, '\\n') end\n",
     /* Word counts: patterns, substitution, formatted text. */
     "local state, words = 7, {}\n"
     "for i = 1, 9000 do state = (state * 1103515245 + 12345) % 2147483648\n"

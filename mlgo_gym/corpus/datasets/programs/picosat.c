@@ -1,94 +1,80 @@
-/* Solves generated random 3-SAT, pigeonhole and graph colouring instances and checks each model. */
+/* Solves generated 3-SAT, pigeonhole and graph colouring instances and checks each model. */
+#include <picosat.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "picosat.h"
+#include "../workload.h"
 
-enum { VARIABLES = 130, CLAUSES = 555, INSTANCES = 6, HOLES = 7, NODES = 80, COLOURS = 4 };
+enum { VARIABLES = 130, CLAUSES = 555, INSTANCES = 5, HOLES = 7, NODES = 80, COLOURS = 4 };
 
-static unsigned state = 12345;
-
-static unsigned draw(unsigned bound) {
-  state = state * 1664525u + 1013904223u;
-  return (unsigned)(((unsigned long long)state * bound) >> 32);
-}
-
-static void random_instances(void) {
+static int random_clauses(void) {
   static int literals[CLAUSES][3];
-  int satisfiable = 0, failed = 0;
-  unsigned long long propagations = 0, decisions = 0;
-  for (int instance = 0; instance < INSTANCES; instance++) {
-    PicoSAT *solver = picosat_init();
-    for (int c = 0; c < CLAUSES; c++) {
-      for (int k = 0; k < 3; k++) {
-        int variable = (int)draw(VARIABLES) + 1;
-        literals[c][k] = draw(2) ? variable : -variable;
-        picosat_add(solver, literals[c][k]);
-      }
-      picosat_add(solver, 0);
-    }
-    if (picosat_sat(solver, -1) == PICOSAT_SATISFIABLE) {
-      satisfiable++;
-      for (int c = 0; c < CLAUSES; c++) {
-        int holds = 0;
-        for (int k = 0; k < 3; k++) holds |= picosat_deref(solver, literals[c][k]) > 0;
-        if (!holds) exit(1);
-      }
-      for (int v = 1; v <= 40; v++) { /* flip one value of the model after another */
-        picosat_assume(solver, -v * picosat_deref(solver, v));
-        if (picosat_sat(solver, -1) == PICOSAT_UNSATISFIABLE) {
-          failed++;
-          picosat_sat(solver, -1);
-        }
-      }
-    }
-    propagations += picosat_propagations(solver);
-    decisions += picosat_decisions(solver);
-    picosat_reset(solver);
-  }
-  printf("3-SAT: %d of %d satisfiable, %d fixed values, %llu propagations, %llu decisions\n",
-         satisfiable, INSTANCES, failed, propagations, decisions);
-}
-
-static void pigeonhole(void) {
   PicoSAT *solver = picosat_init();
-  for (int p = 0; p <= HOLES; p++) {
-    for (int h = 1; h <= HOLES; h++) picosat_add(solver, p * HOLES + h);
+  int fixed = 0;
+  for (int c = 0; c < CLAUSES; c++) {
+    for (int k = 0; k < 3; k++) {
+      int variable = 1 + (int)draw(VARIABLES);
+      literals[c][k] = draw(2) ? variable : -variable;
+      picosat_add(solver, literals[c][k]);
+    }
     picosat_add(solver, 0);
   }
-  for (int h = 1; h <= HOLES; h++)
-    for (int p = 0; p <= HOLES; p++)
-      for (int q = 0; q < p; q++)
-        picosat_add_arg(solver, -(p * HOLES + h), -(q * HOLES + h), 0);
   int result = picosat_sat(solver, -1);
-  if (result != PICOSAT_UNSATISFIABLE) exit(1);
-  printf("pigeonhole: %d, %llu propagations\n", result, picosat_propagations(solver));
+  if (result == PICOSAT_SATISFIABLE) {
+    for (int c = 0; c < CLAUSES; c++) {
+      int holds = 0;
+      for (int k = 0; k < 3; k++)
+        holds |= picosat_deref(solver, literals[c][k]) > 0;
+      if (!holds)
+        return 1;
+    }
+    for (int v = 1; v <= 40; v++) { /* flip one value of the model after another */
+      picosat_assume(solver, -v * picosat_deref(solver, v));
+      if (picosat_sat(solver, -1) == PICOSAT_UNSATISFIABLE) {
+        fixed++;
+        picosat_sat(solver, -1);
+      }
+    }
+  }
+  printf("3-SAT: %d, %d fixed values, %llu decisions\n", result, fixed, picosat_decisions(solver));
   picosat_reset(solver);
+  return 0;
 }
 
-static void colouring(void) {
+/* Each of the items has one of the values; the solver is to get pairs with unequal values. */
+static PicoSAT *start(int items, int values) {
   PicoSAT *solver = picosat_init();
-  for (int n = 0; n < NODES; n++) {
-    for (int c = 1; c <= COLOURS; c++) picosat_add(solver, n * COLOURS + c);
+  for (int i = 0; i < items; i++) {
+    for (int v = 1; v <= values; v++)
+      picosat_add(solver, i * values + v);
     picosat_add(solver, 0);
   }
-  int edges = 0, result = PICOSAT_SATISFIABLE;
-  while (result == PICOSAT_SATISFIABLE) { /* add edges until no colouring is left */
-    for (int i = 0; i < 10; i++, edges++) {
-      int a = (int)draw(NODES), b = (a + 1 + (int)draw(NODES - 1)) % NODES;
-      for (int c = 1; c <= COLOURS; c++)
-        picosat_add_arg(solver, -(a * COLOURS + c), -(b * COLOURS + c), 0);
-    }
-    result = picosat_sat(solver, 1000);
-  }
-  printf("colouring: %d after %d edges, %llu decisions\n", result, edges,
-         picosat_decisions(solver));
-  picosat_reset(solver);
+  return solver;
+}
+
+static void differ(PicoSAT *solver, int a, int b, int values) {
+  for (int v = 1; v <= values; v++)
+    picosat_add_arg(solver, -(a * values + v), -(b * values + v), 0);
 }
 
 int main(void) {
-  random_instances();
-  pigeonhole();
-  colouring();
+  for (int i = 0; i < INSTANCES; i++)
+    if (random_clauses())
+      return 1;
+  PicoSAT *pigeons = start(HOLES + 1, HOLES), *colours = start(NODES, COLOURS);
+  for (int p = 0; p <= HOLES; p++)
+    for (int q = 0; q < p; q++)
+      differ(pigeons, p, q, HOLES);
+  if (picosat_sat(pigeons, -1) != PICOSAT_UNSATISFIABLE)
+    return 2;
+  int edges = 0;
+  for (; picosat_sat(colours, 1000) == PICOSAT_SATISFIABLE; edges += 10) /* until no colouring is found */
+    for (int i = 0; i < 10; i++) {
+      int node = (int)draw(NODES);
+      differ(colours, node, (node + 1 + (int)draw(NODES - 1)) % NODES, COLOURS);
+    }
+  printf("pigeonhole: %llu propagations\n", picosat_propagations(pigeons));
+  printf("colouring: %d edges, %llu decisions\n", edges, picosat_decisions(colours));
+  picosat_reset(pigeons);
+  picosat_reset(colours);
   return 0;
 }

@@ -36,7 +36,9 @@ int main(void) {
     roaring_bitmap_portable_serialize(maps[i], data);
     roaring_bitmap_t *copy = roaring_bitmap_portable_deserialize(data);
     for (int k = 0; k < 20000; k++)
-      sum += roaring_bitmap_contains(copy, draw(1u << 22)) + roaring_bitmap_rank(copy, draw(1u << 18)) % 3;
+      sum += roaring_bitmap_contains(copy, draw(1u << 22));
+    for (int k = 0; k < 3000; k++)
+      sum += roaring_bitmap_rank(copy, draw(1u << 18)) % 3;
     if (!roaring_bitmap_equals(copy, maps[i]))
       return 2;
     sum = (sum * 31 + checksum(data, size)) & 0xffffffff;

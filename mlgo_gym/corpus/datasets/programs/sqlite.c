@@ -6,7 +6,7 @@
 
 static const char *const queries[] = {
     "create index by_city on people(city, age)",
-    "select city, count(*), avg(age), max(name) from people group by city order by 2 desc, 1 limit 5",
+    "select city, count(*), round(avg(age), 2), max(name) from people group by city order by 2 desc, 1 limit 5",
     "select p.name, sum(o.price) s from people p join orders o on o.person = p.id where p.age > 40"
     " group by p.id order by s desc, p.name limit 5",
     "select count(*) from people where name like '%an%' or upper(name) glob 'T*E'",

@@ -1,0 +1,184 @@
+"""Block frequencies: how often clang expects each basic block of a function to run, read from an object.
+
+With `FREQUENCY_FLAGS` clang writes a section `.llvm_bb_addr_map` (llvm/docs/Extensions.rst, `SHT_LLVM_BB_ADDR_MAP` and
+its PGO analysis map). The code stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.object_file import ElfFile, read_elf
+from mlgo_gym.llvm.relocations import Place, Relocation
+
+FREQUENCY_FLAGS = ("-fbasic-block-address-map", "-mllvm", "-pgo-analysis-map=bb-freq")
+"""The `-cc1` arguments with which clang writes block frequencies."""
+
+OLDEST_CLANG = 20
+"""Oldest clang with the first of `FREQUENCY_FLAGS`."""
+
+_MAP_TYPE = 0x6FFF4C0A
+_FEATURE_BYTES = {2: 1, 3: 1, 4: 1, 5: 2}
+"""Bytes of the features by version of the map."""
+
+_FREQUENCIES, _CALL_SITES = 0x2, 0x20
+_HAS_RETURN = 0x1
+_ADDRESS_BYTES = 8
+
+
+class Block(NamedTuple):
+    """A basic block.
+
+    Attributes:
+        offset: Offset in its section, in bytes.
+        size: Bytes.
+        frequency: Expected number of runs; only the ratio to the entry block of the function has a meaning.
+        is_exit: Whether it ends with a return or a tail call, which may be conditional.
+    """
+
+    offset: int
+    size: int
+    frequency: int
+    is_exit: bool
+
+
+class FunctionBlocks(NamedTuple):
+    """The blocks of a function.
+
+    Attributes:
+        start: Place of the function.
+        blocks: Its blocks in the order of their offsets; the first is the entry.
+    """
+
+    start: Place
+    blocks: tuple[Block, ...]
+
+
+def has_block_frequencies(data: bytes) -> bool:
+    """Return whether an object has block frequencies.
+
+    Raises:
+        MlgoError: `data` is not a whole ELF file.
+    """
+    elf = read_elf(data)
+    # The features follow the version; their low byte is the first in every version.
+    return any(len(raw) > 1 and raw[1] & _FREQUENCIES for raw in map(elf.contents, map_sections(elf)))
+
+
+def map_sections(elf: ElfFile) -> list[int]:
+    """Return the sections with maps of basic blocks."""
+    found: list[int] = np.flatnonzero(elf.sections["type"] == _MAP_TYPE).tolist()
+    return found
+
+
+def read_block_frequencies(elf: ElfFile, relocations: Mapping[int, Sequence[Relocation]]) -> Iterator[FunctionBlocks]:
+    """Yield the blocks of each function of an object with 64 bits, little-endian.
+
+    Args:
+        elf: The object; not linked.
+        relocations: Its relocations by section.
+
+    Raises:
+        MlgoError: a map is damaged, or has a version or a feature that is not supported.
+    """
+    for section in map_sections(elf):
+        starts = {each.offset: each.target for each in relocations.get(section, ())}
+        reader = _MapReader(bytes(elf.contents(section)))
+        while not reader.at_end:
+            function = reader.function(starts)
+            _check_place(elf, function)
+            yield function
+
+
+class _MapReader:
+    """Reads the maps of a section one after the other.
+
+    Args:
+        raw: The bytes of the section.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._position = 0
+
+    @property
+    def at_end(self) -> bool:
+        """Whether every map is read."""
+        return self._position == len(self._raw)
+
+    def function(self, starts: Mapping[int, Place]) -> FunctionBlocks:
+        """Read the map of one function; `starts` has the place of the function by the offset of its address."""
+        version = self._fixed(1)
+        if version not in _FEATURE_BYTES:
+            raise MlgoError(
+                f"expected a block address map of version {min(_FEATURE_BYTES)} to {max(_FEATURE_BYTES)}, got version "
+                f"{version}; use the bundled clang"
+            )
+        features = self._fixed(_FEATURE_BYTES[version])
+        if features not in (_FREQUENCIES, _FREQUENCIES | _CALL_SITES):
+            raise MlgoError(
+                f"expected a block address map with frequencies and call sites (features 0x2 and 0x20), got "
+                f"{features:#x}; compile with {' '.join(FREQUENCY_FLAGS)} and no other option of the map"
+            )
+        start = starts.get(self._position)
+        if start is None:
+            raise MlgoError(
+                f"expected a relocation for the function of a block address map, got none at byte {self._position}; "
+                "use an object that is not linked"
+            )
+        self._fixed(_ADDRESS_BYTES)
+        end = start[1]
+        places = []
+        for _ in range(self._number()):
+            self._number()  # identity
+            offset = end + self._number()
+            # A size counts from the end of the last call in the block.
+            calls = sum([self._number() for _ in range(self._number())]) if features & _CALL_SITES else 0
+            end = offset + calls + self._number()
+            is_exit = bool(self._number() & _HAS_RETURN)
+            places.append((offset, end - offset, is_exit))
+        blocks = [Block(offset, size, self._number(), is_exit) for offset, size, is_exit in places]
+        return FunctionBlocks(start, tuple(blocks))
+
+    def _fixed(self, size: int) -> int:
+        raw = self._raw[self._position : self._position + size]
+        if len(raw) < size:
+            raise self._cut_off()
+        self._position += size
+        return int.from_bytes(raw, "little")
+
+    def _number(self) -> int:
+        """Read a number in the format ULEB128."""
+        number = shift = 0
+        while True:
+            byte = self._fixed(1)
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+            shift += 7
+            if shift > 63:
+                raise MlgoError(
+                    f"expected numbers of at most 64 bits in a block address map, got more at byte {self._position}; "
+                    "the object is damaged"
+                )
+
+    def _cut_off(self) -> MlgoError:
+        return MlgoError(
+            f"expected a complete block address map, got one that ends within a function after {len(self._raw)} bytes; "
+            "the object is damaged"
+        )
+
+
+def _check_place(elf: ElfFile, function: FunctionBlocks) -> None:
+    section, start = function.start
+    size = int(elf.sections["size"][section]) if 0 <= section < len(elf.sections) else 0
+    end = function.blocks[-1].offset + function.blocks[-1].size if function.blocks else start
+    if start < 0 or end > size or not function.blocks:
+        raise MlgoError(
+            f"expected the blocks of a function within the {size} bytes of section {section}, got bytes {start} to "
+            f"{end}; the object is damaged"
+        )

@@ -1,0 +1,72 @@
+"""Descriptions of runnable programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym import open_corpus
+from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, dataset_names, find_dataset
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.programs import read_programs
+from tests.programs.small_corpus import ENTRY, MODULE, RIGHT, small_corpus
+
+
+def test_the_builtin_corpus_describes_a_program_for_each_module_but_one() -> None:
+    corpus = open_corpus("builtin")
+    programs = read_programs(corpus)
+    assert {program.modules for program in programs} == {(name,) for name in corpus.names if name != "kernels/switchvm"}
+    assert not any(program.held_out for program in programs)
+
+
+def test_the_dataset_of_programs_is_no_part_of_the_catalogue() -> None:
+    dataset = find_dataset(PROGRAMS)
+    assert PROGRAMS not in dataset_names()
+    drivers = {path.partition("/")[0] for path in dataset.files if path.endswith(("/driver.c", "/driver.cpp"))}
+    projects = {dataset.folder, *dataset.needs}
+    assert drivers == projects
+    assert dataset.programs.count("\n[programs.") == len(projects)
+    # Eleven of them are of projects that no policy was trained on.
+    assert dataset.programs.count("held_out = true") == 11
+
+
+def test_other_programs_in_the_dataset_make_another_corpus() -> None:
+    dataset = find_dataset(PROGRAMS)
+    assert dataclasses.replace(dataset, programs=f"{dataset.programs}\n").recipe != dataset.recipe
+
+
+def test_programs_of_a_folder_need_trust(tmp_path: Path) -> None:
+    corpus = small_corpus(tmp_path / "corpus", ENTRY.format(name="vfs", sha256=RIGHT))
+    with pytest.raises(CorpusError, match=r"expected programs of a trusted corpus, got .*--trust-flags"):
+        read_programs(corpus)
+    (program,) = read_programs(corpus, trust=True)
+    assert (program.name, program.modules, program.runs[0].arguments) == ("vfs", (MODULE,), ("2",))
+
+
+def test_a_corpus_without_programs_is_an_error(tmp_path: Path) -> None:
+    corpus = small_corpus(tmp_path / "corpus", "")
+    (tmp_path / "corpus" / "programs.toml").unlink()
+    with pytest.raises(CorpusError, match=r"expected a corpus with programs\.toml, got"):
+        read_programs(corpus, trust=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('modules = ["c/*"]', 'modules = ["d/*"]', "expected modules of the corpus or a link"),
+        (RIGHT, "12", "expected runs, each with a sha256"),
+        ("runs =", "walks =", "KeyError"),
+        ('driver = "selftest.c"', 'driver = "../selftest.c"', "leads out of the corpus folder"),
+        ('driver = "selftest.c"', 'language = "rust"', r"expected a language of c, c\+\+, got 'rust'"),
+        ('driver = "selftest.c"', "driver = 3", "expected driver of type"),
+        ("[programs.vfs]", "[programs.vfs", "TOMLDecodeError"),
+    ],
+)
+def test_a_malformed_description_is_one_clear_line(tmp_path: Path, before: str, after: str, message: str) -> None:
+    text = ENTRY.format(name="vfs", sha256=RIGHT)
+    assert before in text
+    corpus = small_corpus(tmp_path / "corpus", text.replace(before, after))
+    with pytest.raises(CorpusError, match=rf"(?s)programs\.toml: expected .*{message}.*; correct it"):
+        read_programs(corpus, trust=True)

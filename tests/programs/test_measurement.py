@@ -1,0 +1,81 @@
+"""Programs, linked, run and measured; and under `evaluate --run`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.evaluation import Evaluation
+from mlgo_gym.evaluation.compiled_objects import PLAIN
+from mlgo_gym.evaluation.running import programs_tables
+from mlgo_gym.llvm.function_sizes import function_sizes
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.programs import find_counter, link_program, measure_program, read_programs
+from mlgo_gym.programs.counters import has_hardware_counter
+from tests.programs.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("valgrind") is None and not has_hardware_counter(), reason="nothing counts instructions"
+)
+
+
+def test_a_wrong_output_fails_alone(tmp_path: Path) -> None:
+    text = ENTRY.format(name="right", sha256=RIGHT) + ENTRY.format(name="wrong", sha256=WRONG)
+    corpus = small_corpus(tmp_path / "corpus", text)
+    policies = ("default", "always")
+    with Evaluation("mlgo/Inline-v0", policies=policies, corpus=corpus, output=tmp_path / "output") as evaluation:
+        rows = list(evaluation.run_programs(trust_flags=True))
+    assert [(row.policy, row.program) for row in rows] == [
+        (policy, program) for policy in (PLAIN, *policies) for program in ("right", "wrong")
+    ]
+    plain, default, always = (row for row in rows if row.program == "right")
+    assert (default.size, default.instructions) == (plain.size, plain.instructions)
+    assert always.size > plain.size
+    assert always.instructions < plain.instructions
+    for row in rows:
+        if row.program == "wrong":
+            assert row.error is not None
+            assert "expected output with the SHA-256 0000000000000000…, got" in row.error
+            assert "starts with b'0\\n'; the compiled program is wrong" in row.error
+    assert json.loads((tmp_path / "output" / "programs.json").read_bytes()) == [asdict(row) for row in rows]
+    tables = programs_tables(rows)
+    assert [table.title.split(",")[0] for table in tables] == [f"Programs with {name}" for name in policies]
+    assert [row[0] for row in tables[0].rows] == ["right", "wrong"]
+    assert tables[0].rows[0][2] == "0"
+    assert tables[0].rows[1][1] == "failed"
+
+
+def test_a_program_of_an_unknown_link_is_an_error(tmp_path: Path, toolchain: Toolchain) -> None:
+    text = f'[programs.vfs]\nlink = "bin/vfs"\nruns = [{{sha256 = "{RIGHT}"}}]\n'
+    corpus = small_corpus(tmp_path / "corpus", text)
+    (program,) = read_programs(corpus, trust=True)
+    assert corpus.path is not None
+    with pytest.raises(CorpusError, match=r"program vfs: expected the output of a recorded link, got 'bin/vfs'"):
+        link_program(program, corpus.path, {}, tmp_path / "out", toolchain)
+
+
+def test_only_the_functions_of_the_modules_count_as_size(tmp_path: Path, toolchain: Toolchain) -> None:
+    corpus = small_corpus(tmp_path / "corpus", ENTRY.format(name="vfs", sha256=RIGHT))
+    (program,) = read_programs(corpus, trust=True)
+    folder = corpus.path
+    assert folder is not None
+    with (
+        Evaluation("mlgo/Inline-v0", policies=("default",), corpus=corpus) as evaluation,
+        evaluation.evaluated.env.compilation(corpus.module(MODULE)).session() as session,
+    ):
+        data = session.finish(60).object_bytes
+    object_file = tmp_path / "vfs.o"
+    object_file.write_bytes(data)
+    files = {MODULE: object_file}
+    link_program(program, folder, files, tmp_path / "vfs", toolchain)
+    counter = find_counter()
+    found = measure_program(program, folder, files, tmp_path / "vfs", counter)
+    assert found.size == sum(function_sizes(data).functions.values())
+    assert found.size < function_sizes((tmp_path / "vfs").read_bytes()).text
+    with pytest.raises(MlgoError):
+        measure_program(program, folder, files, tmp_path / "missing", counter)
