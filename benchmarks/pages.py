@@ -60,6 +60,9 @@ SKIPPED = {
     ),
     "takes minutes; tests/cli/test_explain.py runs it": ("mlgo-gym importance",),
     "takes minutes; tests/cli/test_deploy_commands.py runs it": ("mlgo-gym export llvm-header",),
+    "downloads sources and takes minutes; tests/programs runs programs": (
+        "mlgo-gym evaluate mlgo/Inline-v0 --corpus programs",
+    ),
     "needs the policy that takes hours": (
         "mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd --split test --policy default,mlp:",
     ),

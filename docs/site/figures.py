@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from docs.site import values
+from docs.site import results_tables, values
 from mlgo_gym.explanation import explain_module, graph_picture
 from mlgo_gym.explanation.call_graph import call_graph
 from mlgo_gym.make_env import make_environment
@@ -276,6 +276,32 @@ _LEARNING = {
 """Names of the trainings, and their titles."""
 
 
+def run_time(theme: Theme) -> Figure:
+    """Return size against instructions of held-out programs, a mark for each build."""
+    picture = Figure(figsize=(WIDTH, 3.4), layout="constrained")
+    axes = picture.subplots()
+    colours = {"O2": GREEN, "Os": theme.blue, "Oz": theme.orange}
+    for build in results_tables.BUILDS:
+        each = values.source("run-time")["held-out"][values.slug(build)]
+        level, _, policy = build.partition(" ")
+        point = (100 * each["size-change"], 100 * each["instructions-change"])
+        axes.plot(*point, "s" if policy else "o", ms=8, color=colours[level])
+        place, side = _RUN_TIME.get(build, ((8, 0), "left"))
+        label = f"-{level} {policy}" if policy else f"-{level}"
+        axes.annotate(label, point, place, textcoords="offset points", ha=side, va="center")
+    axes.axhline(0, color=theme.ink, lw=0.8)
+    axes.axvline(0, color=theme.ink, lw=0.8)
+    axes.set(xlabel="code size of linked programs, against -Oz", ylabel="executed instructions")
+    axes.margins(0.14, 0.12)
+    percentages(axes.xaxis)
+    percentages(axes.yaxis)
+    return picture
+
+
+_RUN_TIME: dict[str, tuple[tuple[int, int], str]] = {}
+"""Places of labels that would overlap: offset in points, and alignment."""
+
+
 def shipping(theme: Theme) -> Figure:
     """Return the decision tree from a compiler and a build to a way of shipping."""
     picture, axes = canvas(4.0)
@@ -358,6 +384,7 @@ FIGURES: dict[str, Callable[[Theme], Figure | str]] = {
     "forest": forest,
     "cost": cost,
     "learning": learning,
+    "run_time": run_time,
     "shipping": shipping,
     "calls": calls,
 }

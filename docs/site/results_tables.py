@@ -235,6 +235,27 @@ def learning() -> Iterator[list[str]]:
         yield [f"`-{level}`", title, *training, *figures, values.shown(each["most-larger"], ".1%")]
 
 
+BUILDS = (
+    *("O2", "Os", "Os threshold:5", "Os inline-os-fast", "Os inline-os"),
+    *("Oz", "Oz inline-oz-fast", "Oz inline-oz"),
+)
+"""Builds of programs, in the order of the table."""
+
+
+def run_time(group: str) -> Iterator[list[str]]:
+    """Yield size and run time of the programs of a group, a row for each build."""
+    heading = ["build", "size", "instructions", "95 % interval", "wall time"]
+    yield [*heading, "instructions, same level", "95 % interval", "worst program"]
+    for build in BUILDS:
+        each = source("run-time")[group][values.slug(build)]
+        level, _, policy = build.partition(" ")
+        figures = [percent(each[f"{key}-change"]) for key in ("size", "instructions", "time")]
+        interval, own = (values.interval(each[f"{prefix}low"], each[f"{prefix}high"]) for prefix in ("", "own-"))
+        row = [f"-{level}" + (f", `{policy}`" if policy else ""), *figures[:2], interval, figures[2]]
+        worst = f"{each['worst']}, {percent(each['worst-change'])}"
+        yield [*row, *([percent(each["own-instructions"]), own, worst] if policy else ["", "", ""])]
+
+
 TABLES: dict[str, Callable[[], Iterator[list[str]]]] = {
     **{f"benchmark.{level}.policies": partial(policies, level) for level in LEVELS},
     "benchmark.searches": searches,
@@ -245,6 +266,7 @@ TABLES: dict[str, Callable[[], Iterator[list[str]]]] = {
         for part, rows in (("policies", card_policies), ("projects", card_projects), ("larger", card_larger))
     },
     "learning.held_out": learning,
+    "run_time.held_out": partial(run_time, "held-out"),
     "performance.throughput": throughput,
     "performance.forks": forks,
     "searches.algorithms": algorithms,

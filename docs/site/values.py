@@ -14,6 +14,7 @@ is neither a letter nor a digit. A number is an index into a list. A format of P
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reference_table import facts_of
+from mlgo_gym.evaluation.intervals import estimates
 from mlgo_gym.evaluation.summary import Change
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +64,8 @@ CXX_PARTS = ("builtin/cpp/", "snappy/quad_double/")
 
 CHANGES = {
     *("mean", "low", "high", "total", "geometric-mean", "overhead", "median-overhead", "change"),
-    *("objects", "cpu", "text-change", "most-larger"),
+    *("objects", "cpu", "text-change", "most-larger", "size-change", "instructions-change", "time-change"),
+    *("own-size", "own-instructions", "own-low", "own-high", "worst-change"),
 }
 """Keys of relative changes, which are shown as percentages."""
 
@@ -236,6 +239,53 @@ def learning() -> dict[str, Any]:
     }
 
 
+def run_time() -> dict[str, Any]:
+    """Return size and run time of programs: group and build, figure.
+
+    Changes are of the geometric mean over programs, against plain clang at -Oz, and `own-` against plain clang at the
+    level of the build.
+    """
+    groups: dict[str, list[dict[str, Any]]] = {"held-out": [], "other": [], "builtin": []}
+    for name, program in read(RESULTS / "run_time.json")["programs"].items():
+        group = "builtin" if program["corpus"] == "builtin" else "held-out" if program["held_out"] else "other"
+        groups[group].append({"name": name, **program})
+    every = [program for programs in groups.values() for program in programs]
+    counting = sorted(program["counting"] for program in every)
+    return {
+        **{
+            group: {slug(build): _run_time(programs, build) for build in programs[0]["builds"]}
+            for group, programs in groups.items()
+            if programs
+        },
+        "counting": {"median": counting[len(counting) // 2]},
+        "programs": len(every),
+    }
+
+
+def _run_time(programs: Sequence[Mapping[str, Any]], build: str) -> dict[str, Any]:
+    def change_against(base: str, key: str) -> Change:
+        return Change(tuple((each["builds"][build][key], each["builds"][base][key]) for each in programs))
+
+    level = build.partition(" ")[0]
+    instructions, own = change_against("Oz", "instructions"), change_against(level, "instructions")
+    interval, own_interval = (estimates(each).mean for each in (instructions, own))
+    worst = max(zip(own.pairs, programs, strict=True), key=lambda pair: pair[0][0] / pair[0][1])
+    return {
+        "programs": len(programs),
+        "size-change": change_against("Oz", "size").mean,
+        "instructions-change": instructions.mean,
+        "low": interval.low,
+        "high": interval.high,
+        "time-change": math.prod(each["builds"][build]["time_ratio"] for each in programs) ** (1 / len(programs)) - 1,
+        "own-size": change_against(level, "size").mean,
+        "own-instructions": own.mean,
+        "own-low": own_interval.low,
+        "own-high": own_interval.high,
+        "worst": worst[1]["name"],
+        "worst-change": worst[0][0] / worst[0][1] - 1,
+    }
+
+
 def cards() -> dict[str, Any]:
     """Return the `test` part of each model card."""
     return {path.stem: read(path)["test"] for path in sorted(NETWORKS.glob("*.json"))}
@@ -289,6 +339,7 @@ SOURCES: dict[str, Callable[[], Any]] = {
     "datasets": datasets,
     "learning": learning,
     "protocol": protocol,
+    "run-time": run_time,
 }
 
 

@@ -58,6 +58,7 @@ def examine(clang: str | None = None) -> dict[str, Any]:
         "clang": _clang(clang, problems),
         "snapshots": dict(zip(("possible", "reason"), snapshot_support(), strict=True)),
         "confinement": dict(zip(("possible", "reason"), confinement_support(), strict=True)),
+        "instruction_counter": _counter(),
         "packages": _packages(problems),
         "cache": _cache(problems),
         "scratch": _scratch(problems),
@@ -66,6 +67,15 @@ def examine(clang: str | None = None) -> dict[str, Any]:
     if sys.platform != "linux":
         problems.append({"problem": f"unsupported platform {sys.platform}", "remedy": "use Linux on x86-64 or aarch64"})
     return findings
+
+
+def _counter() -> dict[str, Any]:
+    from mlgo_gym.programs import find_counter
+
+    try:
+        return {"possible": True, "reason": find_counter()}
+    except MlgoError as error:
+        return {"possible": False, "reason": str(error)}
 
 
 def _clang(name: str | None, problems: Problems) -> dict[str, Any]:
@@ -186,9 +196,9 @@ def _lines(findings: dict[str, Any]) -> list[str]:
         for name, advisor in clang["advisors"].items():
             status = f"supported, {advisor['features']} features" if "features" in advisor else "not supported"
             lines.append(f"  {name:<10} {status}")
-    for name in ("snapshots", "confinement"):
+    for name in ("snapshots", "confinement", "instruction_counter"):
         found = findings[name]
-        lines.append(f"{name}: {'possible' if found['possible'] else 'not possible'}: {found['reason']}")
+        lines.append(f"{name.replace('_', ' ')}: {'possible' if found['possible'] else 'not possible'}: {found['reason']}")
     lines.append(f"environments: {', '.join(ENVIRONMENTS)}")
     lines.append("packages:")
     for name, package in findings["packages"].items():

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from mlgo_gym.cli.application import application
+from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.compiled_objects import PLAIN
@@ -50,6 +54,22 @@ def test_a_wrong_output_fails_alone(tmp_path: Path) -> None:
     assert tables[0].rows[1][1] == "failed"
 
 
+def test_the_command_runs_programs_and_fails_with_them(tmp_path: Path) -> None:
+    small_corpus(tmp_path / "right", ENTRY.format(name="vfs", sha256=RIGHT))
+    small_corpus(tmp_path / "wrong", ENTRY.format(name="vfs", sha256=WRONG))
+    command = ["evaluate", "mlgo/Inline-v0", "--policy", "never", "--run", "--json", "--corpus"]
+    refused = CliRunner().invoke(application, [*command, str(tmp_path / "right")])
+    assert refused.exit_code != 0
+    right = CliRunner().invoke(application, [*command, str(tmp_path / "right"), "--trust-flags"])
+    assert right.exit_code == 0, right.output
+    plain, never = json.loads(right.stdout)["programs"]
+    assert (plain["policy"], never["policy"]) == (PLAIN, "never")
+    assert never["instructions"] > plain["instructions"] > 10_000
+    wrong = CliRunner().invoke(application, [*command, str(tmp_path / "wrong"), "--trust-flags"])
+    assert wrong.exit_code == 1
+    assert all(row["error"] for row in json.loads(wrong.stdout)["programs"])
+
+
 def test_a_program_of_an_unknown_link_is_an_error(tmp_path: Path, toolchain: Toolchain) -> None:
     text = f'[programs.vfs]\nlink = "bin/vfs"\nruns = [{{sha256 = "{RIGHT}"}}]\n'
     corpus = small_corpus(tmp_path / "corpus", text)
@@ -57,6 +77,32 @@ def test_a_program_of_an_unknown_link_is_an_error(tmp_path: Path, toolchain: Too
     assert corpus.path is not None
     with pytest.raises(CorpusError, match=r"program vfs: expected the output of a recorded link, got 'bin/vfs'"):
         link_program(program, corpus.path, {}, tmp_path / "out", toolchain)
+
+
+def test_the_output_of_a_recorded_link_runs(tmp_path: Path, toolchain: Toolchain) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "work.c").write_text(
+        "static int half(int n) { return n / 2 + n % 3; }\nint work(int n) { return half(n) + half(n + 7); }\n"
+    )
+    (project / "main.c").write_text(
+        "#include <stdio.h>\nint work(int);\n"
+        'int main(int n, char **words) { char name[9] = ""; FILE *file = fopen("name.txt", "r");'
+        ' printf("%s %d\\n", file && fgets(name, 9, file) ? name : "?", work(n + 40)); return 0; }\n'
+    )
+    script = "$CC -O2 -c work.c main.c; $CC work.o main.o -o app"
+    build = record_build(["sh", "-ec", script], tmp_path / "corpus", toolchain=toolchain, folder=project)
+    assert build.status == 0
+    folder = tmp_path / "corpus"
+    (folder / "name.txt").write_text("mine")
+    digest = hashlib.sha256(b"mine 49\n").hexdigest()
+    run = f'{{arguments = ["one", "two"], files = ["name.txt"], sha256 = "{digest}"}}'
+    (folder / "programs.toml").write_text(f'[programs.app]\nlink = "app"\nruns = [{run}]\n')
+    with Evaluation("mlgo/Inline-v0", policies=("never",), corpus=str(folder)) as evaluation:
+        plain, never = evaluation.run_programs(trust_flags=True)
+    assert (plain.error, never.error) == (None, None)
+    assert plain.modules == never.modules == 2
+    assert never.instructions > plain.instructions
 
 
 def test_only_the_functions_of_the_modules_count_as_size(tmp_path: Path, toolchain: Toolchain) -> None:
