@@ -177,7 +177,8 @@ class InlineEnv(CompilerEnv):
     ## Rewards
 
     0 until the end. The last reward compares the size of the object with a plain compile by the same clang with the
-    same flags, as `reward` and `metric` define. Default: `1 - text / baseline_text`; 0.02 means 2 % smaller.
+    same flags, as `reward` and `metric` define. Default: `1 - text / baseline_text`; 0.02 means 2 % smaller. With
+    `metric="estimated-instructions"` it compares estimates of the executed instructions, without running the module.
 
     ## Starting state
 

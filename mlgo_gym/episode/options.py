@@ -136,7 +136,8 @@ class EnvironmentOptions:
         None,
         """Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of llvm-size;
         `"object"`, bytes of the file; `"estimated-instructions"`, instructions that the module executes, by block
-        frequencies and the calls of the object (extra `run-time`); or a metric of the task. Default: the first metric of the task.""",
+        frequencies and the calls of the object (extra `run-time`); or a metric of the task. Default: the first metric
+        of the task.""",
     )
     scope: str = option(
         "module",

@@ -2,7 +2,8 @@
 
 The frequency of a block relative to the entry of its function, times the instructions of the block, summed over blocks,
 are the instructions of one call. Calls within the object propagate entries: each function that other objects may call
-is entered once, and each call enters its callee as often as its block runs.
+is entered once, and each call enters its callee as often as its block runs. Without a profile the frequencies are
+LLVM's static ones, so only compiles of the same module are comparable.
 """
 
 from __future__ import annotations

@@ -64,10 +64,10 @@ _SHARED = (
         ESTIMATED_INSTRUCTIONS,
         END,
         "float",
-        "instructions that the module executes, by an estimate; of one call with a function of register allocation",
+        "estimated instructions that the module executes, or one call of the function of a register-allocation episode",
         _WITH_ESTIMATE,
     ),
-    InfoKey(f"baseline_{ESTIMATED_INSTRUCTIONS}", END, "float", "the same of a plain compile", _WITH_ESTIMATE),
+    InfoKey(f"baseline_{ESTIMATED_INSTRUCTIONS}", END, "float", "the estimate of a plain compile", _WITH_ESTIMATE),
     InfoKey("reduction", END, "float", "`1 - cost / baseline` of the metric: 0.02 is 2 % less"),
     InfoKey(
         "stderr",

@@ -14,6 +14,7 @@ from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.baseline import keep_baseline, known_baseline, measure_baseline
 from mlgo_gym.episode.decision_count import count, known_decisions
 from mlgo_gym.errors import CompilerError
+from mlgo_gym.llvm.estimated_instructions import FunctionInstructions
 from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.session.coroutine import run_blocking
@@ -84,8 +85,10 @@ def test_a_record_of_another_release_is_measured_again(counted: tuple[Compilatio
     assert measure_baseline(compilation, 30) == first
 
 
-def test_a_measurement_comes_back_as_it_was_kept(counted: tuple[Compilation, Path]) -> None:
-    measurement = Measurement(ObjectSizes(1, 2, 3))
+@pytest.mark.parametrize("estimated", [False, True])
+def test_a_measurement_comes_back_as_it_was_kept(counted: tuple[Compilation, Path], estimated: bool) -> None:
+    estimate = {"f": FunctionInstructions(0.1, 2e300)} if estimated else None
+    measurement = Measurement(ObjectSizes(1, 2, 3), instructions=estimate)
     keep_baseline(counted[0], measurement)
     assert known_baseline(counted[0]) == measurement
 

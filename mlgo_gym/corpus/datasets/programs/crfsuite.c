@@ -1,5 +1,4 @@
 /* Trains sequence models with three algorithms on generated sentences and tags other sentences. */
-#define _GNU_SOURCE
 #include <crfsuite.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -10,52 +9,48 @@ enum { LABELS = 5, TRAINED = 200, TAGGED = 400, LENGTH = 12 };
 
 /* A label has two likely successors; half of its words belong to the next label, too. */
 static void make_sentence(crfsuite_instance_t *sentence, crfsuite_dictionary_t *attributes, int is_new) {
-  unsigned words[LENGTH], labels[LENGTH], label = draw(LABELS);
+  unsigned words[LENGTH + 2] = {0}, labels[LENGTH], label = draw(LABELS); /* word 0 stands at both ends */
   for (int i = 0; i < LENGTH; i++) {
-    label = draw(8) ? (label * 2 + draw(2)) % LABELS : draw(LABELS);
-    labels[i] = label;
-    words[i] = (label * 50 + draw(100)) % (LABELS * 50);
+    labels[i] = label = draw(8) ? (label * 2 + draw(2)) % LABELS : draw(LABELS);
+    words[i + 1] = 1 + (label * 50 + draw(100)) % (LABELS * 50);
   }
   crfsuite_instance_init(sentence);
   for (int i = 0; i < LENGTH; i++) {
     crfsuite_item_t item;
     crfsuite_item_init(&item);
-    for (int offset = -1; offset <= 1; offset++) {
-      if (i + offset < 0 || i + offset >= LENGTH)
-        continue;
-      char name[32] = {(char)('b' + offset), '='}, *word = name + 2;
-      make_word(words[i + offset], word);
-      for (int kind = 0; kind < 2; kind++) { /* the whole word, then its start */
-        crfsuite_attribute_t attribute;
-        int id = is_new ? attributes->get(attributes, name) : attributes->to_id(attributes, name);
-        crfsuite_attribute_set(&attribute, id, kind ? 0.5 : 1);
-        if (id >= 0)
-          crfsuite_item_append_attribute(&item, &attribute);
-        name[1] = '~';
-        word[2] = 0;
-      }
+    for (int k = 0; k < 6; k++) { /* the word before, this word, and the word after; each whole, then its start */
+      char name[32] = {(char)('a' + k), '='};
+      crfsuite_attribute_t attribute;
+      make_word(words[i + k / 2], name + 2);
+      name[k % 2 ? 4 : 31] = 0;
+      int id = is_new ? attributes->get(attributes, name) : attributes->to_id(attributes, name);
+      crfsuite_attribute_set(&attribute, id, k % 2 ? 0.5 : 1);
+      if (id >= 0)
+        crfsuite_item_append_attribute(&item, &attribute);
     }
     crfsuite_instance_append(sentence, &item, (int)labels[i]);
     crfsuite_item_finish(&item);
   }
 }
 
-static int train_and_tag(const char *algorithm, crfsuite_data_t *data, const char *path) {
+static int train_and_tag(const char *algorithm, crfsuite_data_t *data) {
   crfsuite_trainer_t *trainer;
   crfsuite_model_t *model;
   crfsuite_tagger_t *tagger;
   crfsuite_dictionary_t *attributes;
+  floatval_t value;
   int right = 0, sure = 0, labels[LENGTH];
-  if (!crfsuite_create_instance(algorithm, (void **)&trainer))
+  char path[64], name[64]; /* the model is a file in memory */
+  snprintf(path, sizeof path, "/proc/self/fd/%d", memfd_create("model", 0));
+  snprintf(name, sizeof name, "train/crf1d/%s", algorithm);
+  if (!crfsuite_create_instance(name, (void **)&trainer) ||
+      trainer->params(trainer)->set_int(trainer->params(trainer), "max_iterations", 15) ||
+      trainer->train(trainer, data, path, -1) || crfsuite_create_instance_from_file(path, (void **)&model))
     return 1;
-  trainer->params(trainer)->set_int(trainer->params(trainer), "max_iterations", 15);
-  if (trainer->train(trainer, data, path, -1) || crfsuite_create_instance_from_file(path, (void **)&model))
-    return 2;
   model->get_tagger(model, &tagger);
   model->get_attrs(model, &attributes);
-  for (int i = 0; i < TAGGED; i++) {
-    crfsuite_instance_t sentence;
-    floatval_t value;
+  crfsuite_instance_t sentence;
+  for (int i = 0; i < TAGGED; i++, crfsuite_instance_finish(&sentence)) {
     make_sentence(&sentence, attributes, 0);
     tagger->set(tagger, &sentence);
     tagger->viterbi(tagger, labels, &value);
@@ -64,20 +59,13 @@ static int train_and_tag(const char *algorithm, crfsuite_data_t *data, const cha
       tagger->marginal_point(tagger, labels[k], k, &value);
       sure += value > 0.5;
     }
-    crfsuite_instance_finish(&sentence);
   }
   printf("%s: %d of %d labels right, %d sure\n", algorithm, right, TAGGED * LENGTH, sure);
-  trainer->release(trainer);
-  attributes->release(attributes);
-  tagger->release(tagger);
-  model->release(model);
   return right < TAGGED * LENGTH / 2;
 }
 
 int main(void) {
-  static const char *const algorithms[] = {"lbfgs", "averaged-perceptron", "arow"};
-  crfsuite_data_t data;
-  crfsuite_data_init(&data);
+  crfsuite_data_t data = {0};
   crfsuite_create_instance("dictionary", (void **)&data.attrs);
   crfsuite_create_instance("dictionary", (void **)&data.labels);
   for (int i = 0; i < LABELS; i++)
@@ -88,12 +76,5 @@ int main(void) {
     crfsuite_data_append(&data, &sentence);
     crfsuite_instance_finish(&sentence);
   }
-  for (int i = 0; i < 3; i++) {
-    char name[64], path[64]; /* the model is a file in memory */
-    snprintf(name, sizeof name, "train/crf1d/%s", algorithms[i]);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", memfd_create("model", 0));
-    if (train_and_tag(name, &data, path))
-      return 1;
-  }
-  return 0;
+  return train_and_tag("lbfgs", &data) || train_and_tag("averaged-perceptron", &data) || train_and_tag("arow", &data);
 }

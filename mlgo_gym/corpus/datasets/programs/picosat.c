@@ -4,7 +4,7 @@
 
 #include "../workload.h"
 
-enum { VARIABLES = 130, CLAUSES = 555, INSTANCES = 5, HOLES = 7, NODES = 80, COLOURS = 4 };
+enum { VARIABLES = 130, CLAUSES = 555, INSTANCES = 4, HOLES = 7, NODES = 80, COLOURS = 4 };
 
 static int random_clauses(void) {
   static int literals[CLAUSES][3];
