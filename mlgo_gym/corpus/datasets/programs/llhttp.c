@@ -4,7 +4,7 @@
 
 #include "../workload.h"
 
-enum { REQUESTS = 6000, CAPACITY = 8 << 20 };
+enum { REQUESTS = 2500, PASSES = 11, CAPACITY = 4 << 20 };
 
 static char stream[CAPACITY];
 static size_t length;
@@ -12,7 +12,7 @@ static unsigned long sum, messages;
 
 static int on_data(llhttp_t *parser, const char *at, size_t size) {
   (void)parser;
-  sum = (sum * 31 + checksum(at, size)) & 0xffffffff;
+  sum = (sum * 31 + size + (unsigned char)at[size / 2]) & 0xffffffff;
   return 0;
 }
 
@@ -45,7 +45,8 @@ int main(void) {
   llhttp_settings_init(&settings);
   settings.on_url = settings.on_header_field = settings.on_header_value = settings.on_body = on_data;
   settings.on_message_complete = on_end;
-  for (size_t piece = 100; piece <= 100000; piece *= 10) {
+  for (int pass = 0; pass < PASSES; pass++) {
+    size_t piece = (size_t)50 << pass;
     llhttp_t parser;
     llhttp_init(&parser, HTTP_REQUEST, &settings);
     for (size_t at = 0; at < length; at += piece)
@@ -53,5 +54,5 @@ int main(void) {
         return 1;
     printf("%lu requests, checksum %lu\n", messages, sum);
   }
-  return messages != 4 * REQUESTS;
+  return messages != PASSES * REQUESTS;
 }

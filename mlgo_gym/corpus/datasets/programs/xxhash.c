@@ -9,14 +9,14 @@ enum { SIZE = 200000 };
 int main(void) {
   const char *text = make_text(SIZE);
   unsigned long long sums[4] = {0};
-  for (size_t length = 1; length < SIZE; length += 1 + length / 20) {
+  for (size_t length = 1; length < SIZE; length += 1 + length / 60) {
     sums[0] += XXH32(text, length, 7);
     sums[1] += XXH64(text, length, 7);
     sums[2] += XXH3_64bits(text, length);
     sums[3] += XXH3_128bits(text, length).high64;
   }
   for (size_t length = 1; length < 300; length++)
-    for (size_t at = 0; at < 60000; at += 400) {
+    for (size_t at = 0; at < 60000; at += 250) {
       sums[0] += XXH32(text + at, length, 1);
       sums[1] += XXH64(text + at, length, 1);
       sums[2] += XXH3_64bits(text + at, length);
