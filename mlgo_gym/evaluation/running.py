@@ -26,7 +26,7 @@ class ProgramResult:
         program: Name of the program.
         held_out: Whether no bundled policy was trained on its project.
         modules: Number of its modules.
-        counter: What counted the instructions: `hardware` or `cachegrind`.
+        counter: Counter of the instructions: `hardware` or `cachegrind`.
         size: Bytes of the functions of its modules in the linked file; the C library does not count.
         instructions: Executed instructions of all runs.
         seconds: Wall time of all runs.

@@ -20,7 +20,7 @@ from mlgo_gym.storage.cache import cache_directory, write_atomically
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
 Counter = Literal["hardware", "cachegrind"]
-"""What counts instructions. Counts of the two differ a little; results name theirs."""
+"""Counter of instructions. Counts of the two differ a little; results name theirs."""
 
 PROGRAM_TARGET = f"{platform.machine()}-linux-musl"
 """Target of programs: this machine, with the C library of the bundled compiler in the program."""
