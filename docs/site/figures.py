@@ -292,13 +292,21 @@ def run_time(theme: Theme) -> Figure:
     axes.axhline(0, color=theme.ink, lw=0.8)
     axes.axvline(0, color=theme.ink, lw=0.8)
     axes.set(xlabel="code size of linked programs, against -Oz", ylabel="executed instructions")
-    axes.margins(0.14, 0.12)
+    axes.margins(0.12, 0.12)
+    axes.set_xlim(left=-24)
     percentages(axes.xaxis)
     percentages(axes.yaxis)
     return picture
 
 
-_RUN_TIME: dict[str, tuple[tuple[int, int], str]] = {}
+_RUN_TIME = {
+    "Os threshold:5": ((8, 7), "left"),
+    "Os inline-os-fast": ((8, -7), "left"),
+    "Os inline-os": ((-8, -4), "right"),
+    "Oz": ((8, 9), "left"),
+    "Oz inline-oz": ((-8, 0), "right"),
+    "Oz inline-oz-fast": ((8, -7), "left"),
+}
 """Places of labels that would overlap: offset in points, and alignment."""
 
 

@@ -253,7 +253,7 @@ def run_time(group: str) -> Iterator[list[str]]:
         interval, own = (values.interval(each[f"{prefix}low"], each[f"{prefix}high"]) for prefix in ("", "own-"))
         row = [f"-{level}" + (f", `{policy}`" if policy else ""), *figures[:2], interval, figures[2]]
         worst = f"{each['worst']}, {percent(each['worst-change'])}"
-        yield [*row, *([percent(each["own-instructions"]), own, worst] if policy else ["", "", ""])]
+        yield [*row, *([percent(each["own-instructions"]), own, worst] if policy else ["-", "-", "-"])]
 
 
 TABLES: dict[str, Callable[[], Iterator[list[str]]]] = {

@@ -85,7 +85,7 @@ def read_programs(corpus: Corpus, *, trust: bool = False) -> tuple[Program, ...]
             f"expected programs of a trusted corpus, got {path}; if you know its author, pass --trust-flags, "
             "trust_flags=True"
         )
-    toml = library("tomllib" if sys.version_info >= (3, 11) else "tomli", "reading programs", "run-time")
+    toml = library("tomllib" if sys.version_info >= (3, 11) else "tomli", "Reading programs.toml", "run-time")
     try:
         entries = toml.loads(read_untrusted(path).decode())["programs"]
         return tuple(_program(name, entry, corpus) for name, entry in sorted(entries.items()))
