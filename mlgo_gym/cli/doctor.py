@@ -198,7 +198,8 @@ def _lines(findings: dict[str, Any]) -> list[str]:
             lines.append(f"  {name:<10} {status}")
     for name in ("snapshots", "confinement", "instruction_counter"):
         found = findings[name]
-        lines.append(f"{name.replace('_', ' ')}: {'possible' if found['possible'] else 'not possible'}: {found['reason']}")
+        state = "possible" if found["possible"] else "not possible"
+        lines.append(f"{name.replace('_', ' ')}: {state}: {found['reason']}")
     lines.append(f"environments: {', '.join(ENVIRONMENTS)}")
     lines.append("packages:")
     for name, package in findings["packages"].items():

@@ -94,7 +94,7 @@ def dataset_names() -> list[str]:
 
 def fetched_names() -> list[str]:
     """Return the names that can be fetched: all datasets of the catalogue, and the runnable programs."""
-    return [*dataset_names(), PROGRAMS]
+    return sorted([*dataset_names(), PROGRAMS])
 
 
 @lru_cache

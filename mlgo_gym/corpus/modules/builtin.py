@@ -101,7 +101,7 @@ def _sources() -> list[Path]:
 
 def _program_files() -> list[Path]:
     """Return the description of the runnable programs, and the source of their `main()`."""
-    return [PROGRAMS / "programs.toml", PROGRAMS / "selftest.c"]
+    return sorted(path for path in PROGRAMS.iterdir() if path.is_file())
 
 
 def _digest(path: Path) -> str:

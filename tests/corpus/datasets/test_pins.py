@@ -115,7 +115,7 @@ def test_a_source_whose_compiler_is_killed_twice_is_missing_until_the_next_fetch
     assert "signal 9" in failure.message
     assert missing_parts(tiny_dataset(), folder) == [failure.source]
     for module in (datasets, opening):
-        monkeypatch.setattr(module, "dataset_names", lambda: ("tiny",))
+        monkeypatch.setattr(module, "fetched_names", lambda: ("tiny",))
     monkeypatch.setattr(opening, "find_dataset", vars(datasets)["find_dataset"])
     with pytest.warns(CorpusWarning, match="lacks 1 modules or files"):
         corpus = open_corpus(folder, toolchain=toolchain)

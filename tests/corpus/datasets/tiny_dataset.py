@@ -35,4 +35,4 @@ def pinned(digest: str) -> Dataset:
 def use(monkeypatch: pytest.MonkeyPatch, dataset: Dataset) -> None:
     """Put an entry into the catalogue."""
     monkeypatch.setattr(datasets, "find_dataset", {"tiny": dataset}.__getitem__)
-    monkeypatch.setattr(datasets, "dataset_names", lambda: ("tiny",))
+    monkeypatch.setattr(datasets, "fetched_names", lambda: ("tiny",))
