@@ -2,11 +2,9 @@
 
     python -m benchmarks.correctness --policies 50 --output runs/correctness
 
-The programs are those of `builtin`, which test themselves, and drivers around libraries of datasets: xxHash and
-MurmurHash with published vectors, zopfli, whose output Python's gzip unpacks, and LZ4, which unpacks its own output.
-Each is compiled under random policies for each environment, linked with the libc of the bundled compiler (or `--linker
-cc`), and run. A policy takes clang's own choice except with a probability of 2, 10, 50 or 100 %; then it takes a random
-legal action.
+The programs are those of the corpora `builtin` and `programs`, which have a digest of their output.
+Each is compiled under random policies for each environment, linked, and run. A policy takes clang's own choice except
+with a probability of 2, 10, 50 or 100 %; then it takes a random legal action.
 
 The results are lines of `runs.jsonl`; the same command resumes an interrupted run. For a wrong output the program finds
 the module whose object causes it. That module and each crash are kept as a reproducer with its decisions (`mlgo-gym
@@ -18,11 +16,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +27,16 @@ import gymnasium as gym
 import numpy as np
 
 import mlgo_gym
-from benchmarks.correctness_programs import PROGRAMS, Linker, Program
 from benchmarks.measuring import Table, command_line, cpu_seconds
+from mlgo_gym import open_corpus
 from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.reproducer import WRONG, keep_crash, keep_reproducer
-from mlgo_gym.errors import CompilerError
+from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.programs import Program, link_program, read_programs
+from mlgo_gym.programs.counters import run_program
+from mlgo_gym.programs.measurement import check_output
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 from mlgo_gym.tasks.action import read_action
 from mlgo_gym.tasks.task import Task
@@ -46,6 +47,8 @@ SHARES = (0.02, 0.1, 0.5, 1.0)
 """Probabilities with which a policy does not take clang's own choice."""
 
 TIMEOUT = 120.0
+
+CORPORA = ("builtin", "programs")
 
 
 def compile_randomly(
@@ -73,23 +76,42 @@ class Runs:
 
     Args:
         program: the program.
-        linker: links its objects.
+        corpus: name of its corpus.
+        scratch: folder of objects and links.
         reproducers: folder of the reproducers.
     """
 
-    def __init__(self, program: Program, linker: Linker, reproducers: Path) -> None:
+    def __init__(self, program: Program, corpus: str, scratch: Path, reproducers: Path) -> None:
         self._program = program
-        self._linker = linker
+        self._corpus = open_corpus(corpus)
+        self._scratch = scratch
         self._reproducers = reproducers
         self._plain: dict[str, bytes] = {}
         self._problems: dict[bytes, str] = {}
 
-    def problem(self, objects: Sequence[bytes]) -> str:
+    def problem(self, objects: Mapping[str, bytes]) -> str:
         """Return what is wrong with the program linked of some objects, or an empty text; equal objects run once."""
-        key = hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in objects)).digest()
+        key = hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in objects.values())).digest()
         if key not in self._problems:
-            self._problems[key] = self._program.problem(self._linker, objects)
+            self._problems[key] = self._problem(objects)
         return self._problems[key]
+
+    def _problem(self, objects: Mapping[str, bytes]) -> str:
+        corpus = self._corpus.path
+        assert corpus is not None
+        files = {name: self._scratch / f"{number}.o" for number, name in enumerate(objects)}
+        for name, file in files.items():
+            file.write_bytes(objects[name])
+        executable = self._scratch / "program"
+        link_program(self._program, corpus, files, executable, find_toolchain())
+        for run in self._program.runs:
+            try:
+                with tempfile.TemporaryDirectory() as folder:
+                    count = run_program([str(executable), *run.arguments], Path(folder))
+                check_output(self._program, run, count.output)
+            except MlgoError as error:
+                return str(error)
+        return ""
 
     def _compilations(self, env: CompilerEnv) -> dict[str, Compilation]:
         names = self._program.modules
@@ -125,11 +147,11 @@ class Runs:
             "objects": len(objects),
             "changed": sum(objects[name] != plain[name] for name in objects),
         }
-        problem = self.problem(list(objects.values()))
+        problem = self.problem(objects)
         if not problem:
             return {"outcome": "correct", **counts}
         for name, compilation in compilations.items():
-            if self.problem([*({**plain, name: objects[name]}).values()]):
+            if self.problem({**plain, name: objects[name]}):
                 words = [f"PYTHONPATH={ROOT}", sys.executable, "-m", "benchmarks.correctness", "--check"]
                 test = ("env", *words, self._program.name, name, "{object}")
                 folder = keep_reproducer(
@@ -145,38 +167,53 @@ class Runs:
         return {"outcome": "wrong with several objects", "problem": problem, **counts}
 
 
-def check(name: str, module: str, file: Path, linker: Linker) -> int:
+def find_programs(names: Sequence[str] = ()) -> dict[str, tuple[str, Program]]:
+    """Return the named programs, by default all, each with the name of its corpus."""
+    found: dict[str, tuple[str, Program]] = {}
+    for corpus in CORPORA:
+        if not names or not found.keys() >= set(names):  # the second corpus is a download
+            found |= {each.name: (corpus, each) for each in read_programs(open_corpus(corpus))}
+    unknown = [name for name in names if name not in found]
+    if unknown:
+        sys.exit(f"expected programs of {', '.join(found)}, got {unknown[0]}")
+    return {name: found[name] for name in names or found}
+
+
+def check(name: str, module: str, file: Path, scratch: Path) -> int:
     """Return 1 if a program fails with one object and plain clang's others; reproducers call this."""
-    program = PROGRAMS[name]
-    env = make("mlgo/Inline-v0", program)
-    objects = {**Runs(program, linker, Path()).plain(env), module: file.read_bytes()}
+    corpus, program = find_programs([name])[name]
+    runs = Runs(program, corpus, scratch, Path())
+    env = make("mlgo/Inline-v0", corpus)
+    objects = {**runs.plain(env), module: file.read_bytes()}
     env.close()
-    return int(bool(program.problem(linker, list(objects.values()))))
+    return int(bool(runs.problem(objects)))
 
 
-def make(env_id: str, program: Program) -> CompilerEnv:
-    """Return an environment of a program's corpus."""
-    env = gym.make(env_id, corpus=program.corpus).unwrapped
+def make(env_id: str, corpus: str) -> CompilerEnv:
+    """Return an environment of a corpus."""
+    env = gym.make(env_id, corpus=corpus).unwrapped
     assert isinstance(env, CompilerEnv)
     return env
 
 
-def run_all(programs: Sequence[str], environments: Sequence[str], policies: int, output: Path, linker: Linker) -> int:
+def run_all(
+    chosen: Mapping[str, tuple[str, Program]], environments: Sequence[str], policies: int, output: Path, scratch: Path
+) -> int:
     """Do the runs that the output lacks, print a table of all, and return the exit status."""
     output.mkdir(parents=True, exist_ok=True)
     path = output / "runs.jsonl"
     rows = [row for _, row in read_json_lines(path)]
     done = {(row["program"], row["environment"], row["seed"]) for row in rows}
     with JsonLines(path) as lines:
-        for name in programs:
-            runs = Runs(PROGRAMS[name], linker, output / "reproducers")
+        for name, (corpus, program) in chosen.items():
+            runs = Runs(program, corpus, scratch, output / "reproducers")
             problem = None
             for env_id in environments:
                 seeds = [seed for seed in range(policies) if (name, env_id, seed) not in done]
                 if not seeds or problem:
                     continue
-                env = make(env_id, PROGRAMS[name])
-                problem = runs.problem(list(runs.plain(env).values()))
+                env = make(env_id, corpus)
+                problem = runs.problem(runs.plain(env))
                 if problem:
                     sys.exit(f"{name}, compiled by plain clang: {problem}")
                 for seed in seeds:
@@ -214,24 +251,19 @@ def show(rows: Sequence[dict[str, Any]]) -> int:
 def main() -> None:
     """Compile, link, run, print."""
     parser = command_line(__doc__)
-    parser.add_argument("--programs", nargs="+", default=list(PROGRAMS), choices=PROGRAMS, metavar="PROGRAM")
+    parser.add_argument("--programs", nargs="+", metavar="PROGRAM", help="names of programs (default: all)")
     parser.add_argument("--environments", nargs="+", default=list(mlgo_gym.ENVIRONMENTS), metavar="ID")
     parser.add_argument("--policies", type=int, default=50, help="random policies per program (default: 50)")
-    parser.add_argument("--linker", choices=("bundled", "cc"), default="bundled", help="whose libc to link with")
     parser.add_argument("--output", type=Path, default=Path("runs/correctness"), help="folder of the results")
     names = ("PROGRAM", "MODULE", "OBJECT")
     parser.add_argument("--check", nargs=3, metavar=names, help="test one object; reproducers use this")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mlgo-gym-correctness-") as scratch:
-        linker = Linker(Path(scratch), options.linker)
         if options.check:
             program, module, file = options.check
-            sys.exit(check(program, module, Path(file), linker))
-        try:
-            status = run_all(options.programs, options.environments, options.policies, options.output, linker)
-        except subprocess.CalledProcessError as error:
-            sys.exit(f"{' '.join(map(str, error.cmd))}: {error.stderr}")
-    sys.exit(status)
+            sys.exit(check(program, module, Path(file), Path(scratch)))
+        chosen = find_programs(options.programs or ())
+        sys.exit(run_all(chosen, options.environments, options.policies, options.output, Path(scratch)))
 
 
 if __name__ == "__main__":
