@@ -21,7 +21,7 @@ from typing import Any
 
 from scipy.stats import spearmanr
 
-from benchmarks.measuring import command_line, write_json
+from benchmarks.measuring import command_line
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings
@@ -63,7 +63,7 @@ def compare(before: Costs, after: Costs) -> dict[str, Any]:
     """Return the changes of a program: logarithms of the ratio of both builds, estimated and counted."""
     sums = [[sum(cost[column] for cost in costs.values()) for costs in (before, after)] for column in (0, 2)]
     functions = [
-        [round(math.log(new[0] / old[0]), 5), round(math.log(new[2] / old[2]), 5)]
+        [round(math.log(new[0] / old[0]), 4), round(math.log(new[2] / old[2]), 4)]
         for name, old in before.items()
         if old[2] >= LEAST and old[0] > 0
         for new in [after.get(name)]
@@ -119,7 +119,7 @@ def main() -> None:
                 compared = {name: compare(costs[PLAIN], costs[name]) for name in POLICIES}
                 results["programs"][program.name] = {"corpus": corpus, "policies": compared}
                 results["summary"] = summary(results["programs"])
-                write_json(options.output, results)
+                options.output.write_text(json.dumps(results) + "\n")
                 changes = ", ".join(
                     f"{name} {row['estimated']:+.3f} {row['counted']:+.3f}" for name, row in compared.items()
                 )
