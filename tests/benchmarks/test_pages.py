@@ -30,7 +30,7 @@ def test_every_step_is_run_or_has_a_reason() -> None:
 @pytest.mark.parametrize("page", list(TEXTS))
 def test_the_language_of_every_block_is_known(page: str) -> None:
     languages = re.findall(r"^\s*```(\w*)[^\n]*\n.*?^\s*```$", TEXTS[page], re.MULTILINE | re.DOTALL)
-    assert set(languages) <= {"python", "sh", "bash", "console", "text", "json"}
+    assert set(languages) <= {"python", "sh", "bash", "console", "text", "json", "toml"}
 
 
 def test_every_page_with_a_reason_has_commands() -> None:
