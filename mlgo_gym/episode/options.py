@@ -6,6 +6,7 @@ Signatures, docstrings, the manual pages and the command line derive from these 
 from __future__ import annotations
 
 import inspect
+import math
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -132,12 +133,13 @@ class EnvironmentOptions:
         """Function of cost and baseline cost: `"relative"`, `1 - cost / baseline`; `"bytes"`, `baseline - cost` in the
         unit of the metric; `"log"`, the natural logarithm of `baseline / cost`.""",
     )
-    metric: str | None = option(
+    metric: str | Mapping[str, float] | None = option(
         None,
         """Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of llvm-size;
         `"object"`, bytes of the file; `"estimated-instructions"`, instructions that the module executes, by block
-        frequencies and the calls of the object (extra `run-time`); or a metric of the task. Default: the first metric
-        of the task.""",
+        frequencies and the calls of the object (extra `run-time`); or a metric of the task. A dict of weights, such as
+        `{"text": 1, "estimated-instructions": 0.5}`, adds the relative rewards. Default: the first metric of the
+        task.""",
     )
     scope: str = option(
         "module",
@@ -207,8 +209,8 @@ class EnvironmentOptions:
         if self.reward in task.metrics:
             raise MlgoError(f"expected reward as one of {_listed(REWARDS)}, got the metric; use metric={self.reward!r}")
         _check_choice("reward", self.reward, REWARDS)
-        _check_choice("metric", self.metric, (None, *task.metrics))
-        if self.credit and self.metric == ESTIMATED_INSTRUCTIONS:
+        self._check_metric(task)
+        if self.credit and (isinstance(self.metric, Mapping) or self.metric == ESTIMATED_INSTRUCTIONS):
             raise MlgoError(f"expected the metric of credit=True in bytes, got {self.metric!r}; use metric='text'")
         _check_choice("scope", self.scope, ("module", "function") if task.has_contexts else ("module",))
         _check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
@@ -225,6 +227,21 @@ class EnvironmentOptions:
             )
         if self.compile_options.verify_preoptimized and not self.preoptimizes(task):
             raise MlgoError("expected preoptimize=True with verify_preoptimized=True, got preoptimize=False")
+
+    def _check_metric(self, task: Task) -> None:
+        if not isinstance(self.metric, Mapping):
+            _check_choice("metric", self.metric, (None, *task.metrics))
+            return
+        if not self.metric or not all(
+            name in task.metrics and isinstance(weight, (int, float)) and 0 < weight < math.inf
+            for name, weight in self.metric.items()
+        ):
+            raise MlgoError(
+                f"expected positive weights by metrics of {_listed(task.metrics)}, got {dict(self.metric)!r}; correct "
+                "metric"
+            )
+        if self.reward != "relative":
+            raise MlgoError(f"expected reward='relative' with weights in metric, got {self.reward!r}; omit it")
 
     def _check_order(self) -> None:
         order = self.module_order

@@ -11,7 +11,8 @@ from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.session.coroutine import run_blocking
-from mlgo_gym.tasks.reward import REWARDS
+from mlgo_gym.tasks.measurement import WEIGHTED
+from mlgo_gym.tasks.reward import REWARDS, relative
 
 
 class EpisodeOutcome(NamedTuple):
@@ -29,14 +30,22 @@ class EpisodeOutcome(NamedTuple):
 
 
 def costs(setup: Setup, episode: Episode) -> tuple[float, float]:
-    """Return the cost of a finished episode by the environment's metric, and the cost of the baseline."""
+    """Return the cost of a finished episode by the environment's metric, and the cost of the baseline.
+
+    With weights, the cost of the baseline is 1, and each relative reduction lowers the cost by its weight.
+    """
     assert episode.measurement is not None, "the compile has not finished"
     assert episode.baseline is not None, "the baseline is not measured yet"
-    task, metric, function = setup.task, setup.metric, episode.function
-    return (
-        task.outcome(episode.measurement, metric, function),
-        task.outcome(episode.baseline, metric, function),
-    )
+    pairs = {
+        metric: (
+            setup.task.outcome(episode.measurement, metric, episode.function),
+            setup.task.outcome(episode.baseline, metric, episode.function),
+        )
+        for metric in setup.weights
+    }
+    if setup.metric in pairs:
+        return pairs[setup.metric]
+    return 1.0 - sum(weight * relative(*pairs[metric]) for metric, weight in setup.weights.items()), 1.0
 
 
 def conclude(setup: Setup, episode: Episode) -> EpisodeOutcome:
@@ -49,7 +58,9 @@ def conclude(setup: Setup, episode: Episode) -> EpisodeOutcome:
     if measurement.sizes is not None:
         for label, measured in (("", measurement), ("baseline_", baseline)):
             info |= {f"{label}{name}": size for name, size in measured.sizes_by_metric().items()}
-    info["reduction"] = REWARDS["relative"](outcome, reference)
+    if setup.metric == WEIGHTED:
+        info |= {WEIGHTED: outcome, f"baseline_{WEIGHTED}": reference}
+    info["reduction"] = relative(outcome, reference)
     info |= setup.task.report(measurement, baseline, episode.function)
     if episode.inline_compile is not None and setup.options.credit:
         info |= _credit(setup, episode, episode.inline_compile)

@@ -23,7 +23,7 @@ from mlgo_gym.llvm.disassembly import load_capstone
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.session.coroutine import CompilerCoroutine, run_blocking
 from mlgo_gym.session.protocol.callee_features import with_callee_features
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, WEIGHTED
 from mlgo_gym.tasks.task import Task
 
 _ECHO = ("-mllvm", "-interactive-model-runner-echo-reply")
@@ -45,7 +45,8 @@ class Setup:
         options: The arguments.
         timeout: Longest silence of a computing clang, in seconds.
         toolchain: The compiler.
-        metric: Name of the rewarded metric.
+        metric: Name of the rewarded metric; `WEIGHTED` for several.
+        weights: Weight of each rewarded metric.
         numeric_infos: Converts infos to numbers; None with full infos.
 
     Raises:
@@ -60,8 +61,10 @@ class Setup:
         self.timeout = options.compile_options.timeout
         self.task = task
         self.toolchain = find_toolchain(options.clang)
-        self.metric = options.metric or task.default_metric
-        metric_flags = _frequency_flags(self.toolchain) if self.metric == ESTIMATED_INSTRUCTIONS else ()
+        chosen = options.metric or task.default_metric
+        self.metric = chosen if isinstance(chosen, str) else WEIGHTED
+        self.weights = {chosen: 1.0} if isinstance(chosen, str) else dict(chosen)
+        metric_flags = _frequency_flags(self.toolchain) if ESTIMATED_INSTRUCTIONS in self.weights else ()
         task_flags = task.flags(self.toolchain)
         headers = [probe(self.toolchain, advisor, task_flags).header for advisor in task.advisors]
         if options.callee_features:

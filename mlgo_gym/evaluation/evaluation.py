@@ -68,6 +68,8 @@ class Evaluation:
         arguments = dict(env_kwargs or {})
         if arguments.get("scope", "module") != "module":
             raise MlgoError(f"expected scope='module' for an evaluation, got {arguments['scope']!r}; omit it")
+        if isinstance(arguments.get("metric"), Mapping):
+            raise MlgoError(f"expected one metric for an evaluation, got {arguments['metric']!r}; evaluate each alone")
         named: dict[str, str | Policy] = (
             dict(policies) if isinstance(policies, Mapping) else {spec: spec for spec in policies}
         )

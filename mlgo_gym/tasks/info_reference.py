@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, WEIGHTED
 from mlgo_gym.tasks.task import Task
 
 FIRST, DECISION, END, FAILURE = "at the first decision", "at each decision", "at the end", "after a failure"
@@ -32,6 +32,7 @@ class InfoKey:
 
 _ALWAYS = f"{DECISION}, {END}, {FAILURE}"
 _OVER = f"{END}, {FAILURE}"
+_WITH_WEIGHTS = "with weights in `metric`"
 _WITH_ESTIMATE = f'with `metric="{ESTIMATED_INSTRUCTIONS}"`'
 _WITH_SIZES = "unless the compile ended with its function"
 
@@ -68,6 +69,8 @@ _SHARED = (
         _WITH_ESTIMATE,
     ),
     InfoKey(f"baseline_{ESTIMATED_INSTRUCTIONS}", END, "float", "the estimate of a plain compile", _WITH_ESTIMATE),
+    InfoKey(WEIGHTED, END, "float", "`1` minus the weighted sum of the relative reductions", _WITH_WEIGHTS),
+    InfoKey(f"baseline_{WEIGHTED}", END, "float", "`1`", _WITH_WEIGHTS),
     InfoKey("reduction", END, "float", "`1 - cost / baseline` of the metric: 0.02 is 2 % less"),
     InfoKey(
         "stderr",

@@ -26,6 +26,9 @@ of a task, such as `spill_cost`, follow the same rule.
 ESTIMATED_INSTRUCTIONS = "estimated-instructions"
 """Metric of an object with block frequencies: the instructions that the module executes, by an estimate."""
 
+WEIGHTED = "weighted"
+"""Metric of an environment with weights: 1 minus the sum of the relative reductions, each times its weight."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measurement:

@@ -168,3 +168,42 @@ def test_a_measurement_without_frequencies_has_no_estimate(varied: str) -> None:
     with pytest.raises(MlgoError, match="expected an object with block frequencies, got none; make the environment"):
         env.task.outcome(measurement, METRIC)
     env.close()
+
+
+WEIGHTS = {"text": 1, "estimated-instructions": 0.5}
+
+
+def test_weights_add_the_relative_rewards() -> None:
+    env = gym.make("mlgo/Inline-v0", metric=WEIGHTS).unwrapped
+    env.reset(options={"module": "c/vfs"})
+    over = False
+    while not over:
+        *_, reward, terminated, truncated, info = env.step(0)
+        over = terminated or truncated
+    parts = {name: 1 - info[name] / info[f"baseline_{name}"] for name in WEIGHTS}
+    assert parts["text"] != 0
+    assert parts["estimated-instructions"] < 0
+    assert float(reward) == pytest.approx(sum(weight * parts[name] for name, weight in WEIGHTS.items()))
+    assert (info["weighted"], info["baseline_weighted"]) == (pytest.approx(1 - float(reward)), 1.0)
+    assert info["reduction"] == float(reward)
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"metric": {}}, "expected positive weights by metrics of"),
+        ({"metric": {"text": -1}}, r"got \{'text': -1\}"),
+        ({"metric": {"size": 1}}, r"got \{'size': 1\}"),
+        ({"metric": WEIGHTS, "reward": "log"}, "expected reward='relative' with weights in metric, got 'log'"),
+        ({"metric": WEIGHTS, "credit": True}, "expected the metric of credit=True in bytes"),
+    ],
+)
+def test_impossible_weights_are_one_clear_line(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(MlgoError, match=message):
+        gym.make("mlgo/Inline-v0", **arguments)
+
+
+def test_an_evaluation_takes_one_metric() -> None:
+    with pytest.raises(MlgoError, match="expected one metric for an evaluation, got"):
+        mlgo_gym.evaluate("mlgo/Inline-v0", policies=["default"], limit=1, env_kwargs={"metric": WEIGHTS})
