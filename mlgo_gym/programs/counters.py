@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -74,7 +75,7 @@ def has_hardware_counter() -> bool:
     """Return whether the kernel counts the instructions of a program; False if the first try fails."""
     with temporary_folder() as folder:
         try:
-            return run_program([str(_launcher()), "/dev/null", "/bin/true"], folder).instructions is not None
+            return run_program([shutil.which("true") or sys.executable], folder).instructions is not None
         except MlgoError:
             return False
 

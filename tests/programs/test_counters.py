@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,11 @@ def test_cachegrind_counts_the_same_twice_and_by_function(program: str, tmp_path
     # All else is the start of the C library, and equal up to the digits of the output.
     rest = [each.instructions - each.functions["work"] for each in (first, longer) if each.instructions]
     assert rest[0] == pytest.approx(rest[1], rel=0.05)
+
+
+def test_the_trial_of_the_hardware_counter_runs(tmp_path: Path) -> None:
+    count = run_program([shutil.which("true") or sys.executable], tmp_path)
+    assert has_hardware_counter() == (count.instructions is not None)
 
 
 @pytest.mark.skipif(not has_hardware_counter(), reason="the kernel allows no hardware counter")
