@@ -40,6 +40,9 @@ MAX_COMPILER_SECONDS = 10.0
 AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 """Ray's agents try for a minute to reach the dead cluster. They use no CPU time; the program waits for them last."""
 
+STARTING_WORKER = "default_worker.py"
+"""Program of a worker of Ray that has not reached the cluster yet; it tries for as long as an agent."""
+
 MAX_AGENT_SECONDS = 120.0
 
 
@@ -70,15 +73,20 @@ def descendants() -> list[int]:
 
 
 def wait_for_ends() -> float:
-    """Wait until all processes below this one but Ray's agents have ended; return the seconds."""
+    """Wait until all processes below this one but Ray's agents and starting workers have ended; return the seconds."""
     start = time.monotonic()
-    while running := [pid for pid in descendants() if words_of(pid)[0].strip() not in AGENTS]:
+    while running := [pid for pid in descendants() if not tries_to_reach_cluster(words_of(pid))]:
         seconds = time.monotonic() - start
         compilers = [pid for pid in running if "-cc1" in words_of(pid)]
         if seconds > MAX_SECONDS or (compilers and seconds > MAX_COMPILER_SECONDS):
             sys.exit(f"{seconds:.0f} s after a kill these run: {[words_of(pid)[:3] for pid in compilers or running]}")
         time.sleep(0.05)
     return time.monotonic() - start
+
+
+def tries_to_reach_cluster(words: Sequence[str]) -> bool:
+    """Return whether a command line is that of Ray's agent, or of its worker that has not reached the cluster yet."""
+    return words[0].strip() in AGENTS or any(word.endswith(STARTING_WORKER) for word in words[:2])
 
 
 def wait_for_agents() -> float:
