@@ -90,7 +90,7 @@ def measure(builds: Builds, program: Program) -> dict[str, Any]:
         times: dict[str, list[float]] = {name: [] for name in executables}
         for _ in range(ROUNDS):
             for name, executable in executables.items():
-                times[name].append(_wall_time(program, path, executable))
+                times[name].append(wall_time(program, path, executable))
         for name, values in times.items():
             records[name]["seconds"] = round(statistics.median(values), 6)
             ratios = [value / base for value, base in zip(values, times["Oz"], strict=True)]
@@ -98,7 +98,8 @@ def measure(builds: Builds, program: Program) -> dict[str, Any]:
     return {**facts, "builds": records}
 
 
-def _wall_time(program: Program, corpus: Path, executable: Path) -> float:
+def wall_time(program: Program, corpus: Path, executable: Path) -> float:
+    """Return the wall time of all runs of a program in seconds."""
     seconds = 0.0
     for run in program.runs:
         with tempfile.TemporaryDirectory() as folder:

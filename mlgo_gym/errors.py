@@ -108,6 +108,7 @@ class CompilerError(MlgoError):
         kind: The cause. `"exit"`: clang reported an error. `"signal"`: clang crashed. `"timeout"`: a wait passed its
             deadline. `"limit"`: clang exceeded its limit of memory, output or CPU time. `"protocol"`: clang broke the
             protocol. `"object"`: clang left no object file that can be measured. `"start"`: clang did not start.
+            `"program"`: a program cannot be linked, fails, or prints another output than expected.
         exit_status: Clang's exit status; negative for a signal, None while clang runs.
         stderr: The tail of clang's standard error.
         command: The command line, for a run by hand.

@@ -62,9 +62,13 @@ class AffectedFunctions:
     Args:
         decisions: All decisions of a compile.
         sizes: Bytes of each function of the compile.
+        counts_calls: Whether a function also changes when it is called more or less often.
     """
 
-    def __init__(self, decisions: Sequence[InlineDecision], sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self, decisions: Sequence[InlineDecision], sizes: Mapping[str, int], *, counts_calls: bool = False
+    ) -> None:
+        self._counts_calls = counts_calls
         self._reach = Reach([decisions])
         self._kept = _kept_calls(decisions)
         self._sizes = sizes
@@ -82,7 +86,7 @@ class AffectedFunctions:
             kept = self._kept.get(callee)
             appears = decision.answer and callee not in self._sizes
             vanishes = not decision.answer and callee in self._sizes and kept is not None and kept.total() <= len(flips)
-            if appears or vanishes:
+            if appears or vanishes or self._counts_calls:
                 found.add(callee)
         return found
 
@@ -93,6 +97,8 @@ def causes_of_changes(
     changes: Mapping[str, int],
     causes: Sequence[Sequence[InlineDecision]],
     sizes: Mapping[str, int],
+    *,
+    counts_calls: bool = False,
 ) -> Causes:
     """Return the causes that can have changed each function.
 
@@ -108,6 +114,8 @@ def causes_of_changes(
         changes: Growth of each function in bytes; unchanged functions are absent.
         causes: The differing decisions of either compile, grouped by cause.
         sizes: Bytes of each function of the first compile.
+        counts_calls: Whether a function also changes when it is called more or less often. Then the causes of a call
+            reach its callee, and what no cause reaches is also due to the causes that reach one of its callers.
 
     Returns:
         The causes of each function that changed; functions without a cause are absent.
@@ -137,12 +145,14 @@ def causes_of_changes(
     unstable = {name for name, change in changes.items() if name not in sizes or change == -sizes.get(name, 0)}
     for index, cause in enumerate(causes):
         for decision in cause:
-            if decision.callee in unstable:
+            if decision.callee in unstable or (counts_calls and decision.callee in changes):
                 note(decision.callee, index, 1)
     # A function that appears or vanishes lets others appear or vanish.
     while sum(_follow_calls(name, kept, unstable, found, note) for name in unstable):
         pass
     explained = {name: found[name] for name in changes if name in found}
+    if counts_calls:
+        explained |= _through_callers(changes.keys() - explained.keys(), kept, found)
     return explained | _through_callees(changes.keys() - explained.keys(), kept, found)
 
 
@@ -205,4 +215,23 @@ def _through_callees(
         for function in (name for context in contexts for name in functions_of(context)):
             if reaching and function in functions:
                 explained.setdefault(function, {}).update(reaching)
+    return explained
+
+
+def _through_callers(
+    functions: Set[str], kept: tuple[_Calls, _Calls], found: Mapping[str, Mapping[int, int]]
+) -> Causes:
+    """Return the causes that reach a caller of each function, directly or through further callers."""
+    explained: Causes = {}
+    callers: dict[str, set[str]] = defaultdict(set)
+    for callee, contexts in (each for calls in kept for each in calls.items()):
+        callers[callee].update(name for context in contexts for name in functions_of(context))
+    for function in functions:
+        seen, frontier, distance = {function}, [function], 0
+        while frontier and function not in explained:
+            distance += 1
+            frontier = sorted({name for each in frontier for name in callers.get(each, ())} - seen)
+            seen.update(frontier)
+            for cause in sorted({cause for name in frontier for cause in found.get(name, ())}):
+                explained.setdefault(function, {})[cause] = distance
     return explained

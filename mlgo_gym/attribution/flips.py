@@ -82,6 +82,8 @@ def flip_effects(
     changes: Mapping[str, int],
     flips: Sequence[InlineDecision],
     sizes: Mapping[str, int],
+    *,
+    counts_calls: bool = False,
 ) -> FlipEffects:
     """Return the effect of each flip of a compile.
 
@@ -91,8 +93,9 @@ def flip_effects(
         changes: Growth of each function in bytes; unchanged functions are absent.
         flips: The flipped decisions, as in `before`.
         sizes: Bytes of each function of the compile without the flips.
+        counts_calls: Whether a function also changes when it is called more or less often.
     """
-    causes = causes_of_changes(before, after, changes, [[flip] for flip in flips], sizes)
+    causes = causes_of_changes(before, after, changes, [[flip] for flip in flips], sizes, counts_calls=counts_calls)
     found = {
         group[0]: sum(changes[function] for function in functions)
         for group, functions in group_causes(len(flips), causes)

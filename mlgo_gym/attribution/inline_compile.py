@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -71,10 +71,12 @@ class InlineCompile:
     Attributes:
         decisions: All inlining decisions, in order.
         functions: Bytes of each function.
+        object_bytes: The object file.
     """
 
     decisions: tuple[InlineDecision, ...]
     functions: FunctionSizes
+    object_bytes: bytes = field(default=b"", repr=False)
 
     @property
     def text(self) -> int:
@@ -119,7 +121,7 @@ class InlineCompile:
                     predicted_callee=decision.callee,
                 )
             )
-        return cls(tuple(decisions), function_sizes(compiled.object_bytes))
+        return cls(tuple(decisions), function_sizes(compiled.object_bytes), compiled.object_bytes)
 
 
 def answers_by_call_site(decisions: Iterable[InlineDecision]) -> dict[CallSite, int]:

@@ -15,6 +15,7 @@ from mlgo_gym.episode.decision_count import keep_decisions
 from mlgo_gym.episode.reproducer import keep_crash
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError, ToolchainError
 from mlgo_gym.llvm.allocation_remarks import LAST_REMARK, REMARK_FLAGS
+from mlgo_gym.programs import ModulePrograms
 from mlgo_gym.session.coroutine import CompilerCoroutine
 from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.session.session import Session
@@ -37,6 +38,7 @@ class Episode:
         credit: Keep what `inline_compile` needs; requires `contexts`.
         callee_features: Extend observations by callee features; requires `contexts`.
         given_baseline: Measurement to compare with. Default: that of the plain compile.
+        programs: Programs whose instructions are counted, for the metric `instructions`.
 
     Attributes:
         decision: The pending decision; None while clang computes and when the episode is over.
@@ -64,6 +66,7 @@ class Episode:
     credit: bool = False
     callee_features: bool = False
     given_baseline: Measurement | None = None
+    programs: ModulePrograms | None = None
 
     def __post_init__(self) -> None:
         self.inline_compile: InlineCompile | None = None
@@ -169,6 +172,7 @@ class Episode:
             contexts=True,
             callee_features=self.callee_features,
             given_baseline=self.given_baseline or self.baseline,
+            programs=self.programs,
         )
 
     def _replay(self, timeout: float) -> Session:
@@ -259,16 +263,18 @@ class Episode:
         if self._baseline_session is not None:
             keep_baseline(self.compilation, measurement, optimization_record=self.task.optimization_record)
             self._baseline_session.close()
-            self.baseline = measurement
+            self.baseline = self._counted(measurement)
             return
         self.measurement = measurement
         if self.function is None and not self.decisions + self.handed_over:
             keep_decisions(self.compilation, self.task, {})
         self.session.close()
         record = self.task.optimization_record
-        self.baseline = self.given_baseline or known_baseline(self.compilation, optimization_record=record)
-        if self.baseline is None:
+        baseline = self.given_baseline or known_baseline(self.compilation, optimization_record=record)
+        if baseline is None:
             self._baseline_session = self.compilation.session(optimization_record=record)
+        else:
+            self.baseline = self._counted(baseline)
 
     def _measure(self) -> Measurement:
         if self.function_only and self._baseline_session is None:
@@ -283,7 +289,15 @@ class Episode:
             self.inline_compile = InlineCompile.from_session(
                 inlining, self.session.contexts.remarks, compiled, self.task
             )
-        return Measurement.of(compiled)
+        if self._baseline_session is not None:
+            return Measurement.of(compiled)
+        return self._counted(Measurement.of(compiled), compiled.object_bytes)
+
+    def _counted(self, measurement: Measurement, object_bytes: bytes | None = None) -> Measurement:
+        """Return a measurement with the instructions of the programs; None is the object of plain clang."""
+        if self.programs is None or measurement.executed is not None:
+            return measurement
+        return replace(measurement, executed=self.programs.count(self.compilation.module.name, object_bytes).total)
 
     def keep_crash(self, error: CompilerError) -> None:
         """Keep a reproducer of a crash of the current compile, and set its folder in the error."""

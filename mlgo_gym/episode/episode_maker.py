@@ -181,6 +181,7 @@ class EpisodeMaker:
             credit=setup.options.credit,
             callee_features=setup.options.callee_features,
             given_baseline=baseline,
+            programs=setup.programs,
         )
 
     def _no_decision(self, module: str, function: str | None) -> NoDecisionError:

@@ -20,7 +20,7 @@ from mlgo_gym.corpus.modules.module_order import ORDERS
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.llvm.allocation_record import CostWeights
 from mlgo_gym.session.process.limits import CPU_SECONDS, MEMORY_GIB, Limits
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, INSTRUCTIONS
 from mlgo_gym.tasks.reward import REWARDS
 from mlgo_gym.tasks.task import OBSERVATIONS, Task
 
@@ -137,9 +137,10 @@ class EnvironmentOptions:
         None,
         """Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of llvm-size;
         `"object"`, bytes of the file; `"estimated-instructions"`, instructions that the module executes, by block
-        frequencies and the calls of the object (extra `run-time`); or a metric of the task. A dict of weights, such as
-        `{"text": 1, "estimated-instructions": 0.5}`, adds the relative rewards. Default: the first metric of the
-        task.""",
+        frequencies and the calls of the object (extra `run-time`); `"instructions"`, those that the programs of the
+        module execute, counted by running them after each compile (a corpus with programs); or a metric of the task. A
+        dict of weights, such as `{"text": 1, "instructions": 0.5}`, adds the relative rewards. Default: the first
+        metric of the task.""",
     )
     scope: str = option(
         "module",
@@ -210,9 +211,12 @@ class EnvironmentOptions:
             raise MlgoError(f"expected reward as one of {_listed(REWARDS)}, got the metric; use metric={self.reward!r}")
         _check_choice("reward", self.reward, REWARDS)
         self._check_metric(task)
-        if self.credit and (isinstance(self.metric, Mapping) or self.metric == ESTIMATED_INSTRUCTIONS):
+        metrics = self.metric if isinstance(self.metric, Mapping) else (self.metric,)
+        if self.credit and (isinstance(self.metric, Mapping) or self.metric in (ESTIMATED_INSTRUCTIONS, INSTRUCTIONS)):
             raise MlgoError(f"expected the metric of credit=True in bytes, got {self.metric!r}; use metric='text'")
         _check_choice("scope", self.scope, ("module", "function") if task.has_contexts else ("module",))
+        if self.scope == "function" and INSTRUCTIONS in metrics:
+            raise MlgoError(f"expected scope='module' with metric={INSTRUCTIONS!r}, got 'function'; omit the scope")
         _check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         _check_choice("info", self.info, INFOS)
         self._check_order()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from functools import cached_property
 from typing import Any
 
@@ -21,9 +22,10 @@ from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS, OLDEST_CLANG
 from mlgo_gym.llvm.disassembly import load_capstone
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
+from mlgo_gym.programs import ModulePrograms, find_counter
 from mlgo_gym.session.coroutine import CompilerCoroutine, run_blocking
 from mlgo_gym.session.protocol.callee_features import with_callee_features
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, WEIGHTED
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, INSTRUCTIONS, WEIGHTED
 from mlgo_gym.tasks.task import Task
 
 _ECHO = ("-mllvm", "-interactive-model-runner-echo-reply")
@@ -65,6 +67,8 @@ class Setup:
         self.metric = chosen if isinstance(chosen, str) else WEIGHTED
         self.weights = {chosen: 1.0} if isinstance(chosen, str) else dict(chosen)
         metric_flags = _frequency_flags(self.toolchain) if ESTIMATED_INSTRUCTIONS in self.weights else ()
+        if INSTRUCTIONS in self.weights:
+            find_counter()
         task_flags = task.flags(self.toolchain)
         headers = [probe(self.toolchain, advisor, task_flags).header for advisor in task.advisors]
         if options.callee_features:
@@ -80,8 +84,7 @@ class Setup:
         self._references: dict[str, InlineCompile] = {}
 
     @cached_property
-    def corpus(self) -> Corpus:
-        """The modules that episodes are sampled from; opened, and if need be fetched and compiled, at first use."""
+    def _opened(self) -> Corpus:
         chosen = self.options.compile_options
         return open_corpus(
             self.options.corpus,
@@ -89,6 +92,37 @@ class Setup:
             flags=None if chosen.flags is None else tuple(chosen.flags),
             trust_flags=chosen.trust_flags,
         )
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The modules that episodes are sampled from; opened, and if need be fetched and compiled, at first use.
+
+        With the metric `instructions` these are the modules of programs.
+        """
+        if self.programs is None:
+            return self._opened
+        return self._opened.filter(names=[glob.escape(name) for name in sorted(self.programs.modules)])
+
+    @cached_property
+    def programs(self) -> ModulePrograms | None:
+        """The programs that the metric `instructions` counts; None with other metrics.
+
+        Raises:
+            CorpusError: the corpus describes no programs, or they are not trusted.
+        """
+        if INSTRUCTIONS not in self.weights:
+            return None
+        trust = self.options.compile_options.trust_flags
+        return ModulePrograms(self._opened, self.toolchain, self.plain_object, trust=trust)
+
+    def plain_object(self, name: str) -> bytes:
+        """Return the object of a module by plain clang; also of a module beyond this part of the corpus.
+
+        Raises:
+            CompilerError: the compile fails.
+        """
+        with self.compilation(self._opened.whole().module(name)).session() as session:
+            return session.finish(self.timeout).object_bytes
 
     @cached_property
     def order(self) -> ModuleOrder:

@@ -55,19 +55,18 @@ class Count:
     functions: Mapping[str, int] = field(default_factory=dict)
 
 
-def find_counter() -> Counter:
-    """Return the counter of this machine.
+def find_counter(*, by_function: bool = False) -> Counter:
+    """Return the counter of this machine, or the one that counts the instructions of each function.
 
     Raises:
-        MlgoError: the kernel allows no hardware counter, and valgrind is not installed.
+        MlgoError: the kernel allows no hardware counter or it counts no functions, and valgrind is not installed.
     """
-    if has_hardware_counter():
+    if not by_function and has_hardware_counter():
         return "hardware"
     if shutil.which("valgrind"):
         return "cachegrind"
-    raise MlgoError(
-        "expected a hardware counter (perf_event_open) or valgrind, got neither; install the package valgrind"
-    )
+    others = "" if by_function else "a hardware counter (perf_event_open) or "
+    raise MlgoError(f"expected {others}valgrind to count instructions, got none; install the package valgrind")
 
 
 @lru_cache(maxsize=1)

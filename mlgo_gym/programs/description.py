@@ -67,7 +67,8 @@ def read_programs(corpus: Corpus, *, trust: bool = False) -> tuple[Program, ...]
     """Return the programs of a corpus, sorted by name.
 
     Args:
-        corpus: a corpus that was opened from a folder with `programs.toml`.
+        corpus: a corpus that was opened from a folder with `programs.toml`, or a part of one; programs keep all their
+            modules.
         trust: whether to accept programs of a folder outside of the cache; they run on this machine.
 
     Raises:
@@ -97,7 +98,7 @@ def _program(name: str, entry: Mapping[str, Any], corpus: Corpus) -> Program:
     values = _frozen(entry)
     runs = tuple(Run(**_frozen(run)) for run in values.pop("runs"))
     patterns = values.pop("modules", ())
-    modules = tuple(corpus.filter(names=patterns).names) if patterns else ()
+    modules = tuple(corpus.whole().filter(names=patterns).names) if patterns else ()
     program = Program(name, runs, modules, **values)
     for record in (program, *runs):
         check_values(record)

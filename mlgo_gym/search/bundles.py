@@ -17,7 +17,7 @@ import numpy as np
 from mlgo_gym.attribution.affected_functions import AffectedFunctions, causes_of_changes
 from mlgo_gym.attribution.flips import group_causes, independent
 from mlgo_gym.attribution.inline_compile import run_inline_compile
-from mlgo_gym.episode.baseline import measure_baseline
+from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.search.expected_compile import ExpectedCompile, override_all
@@ -50,22 +50,19 @@ class BundleSearch:
         best: The best compile so far.
 
     Raises:
-        MlgoError: The metric is not `text`, the scope is a function, or the task is not inlining.
+        MlgoError: The metric has no value for each function, the scope is a function, or the task is not inlining.
         CompilerError: The first compile failed. Later failures are counted.
     """
 
     def __init__(self, space: SearchSpace, seed: int) -> None:
-        metric = space.setup.metric
-        if metric != "text" or space.function is not None:
-            scope = "module" if space.function is None else "function"
-            raise MlgoError(f"expected metric='text' and scope='module' for bundles, got {metric!r} and {scope!r}")
+        if space.function is not None:
+            raise MlgoError("expected scope='module' for bundles, got 'function'; choose another algorithm")
         self._space = space
         self._compilation = space.setup.compilation(space.module)
         self._timeout = space.setup.timeout
-        baseline = measure_baseline(self._compilation, self._timeout)
-        self._baseline = space.task.outcome(baseline, metric, None)
+        self._costs = FunctionCosts(space.setup, self._compilation)
         self._generator = np.random.default_rng(seed)
-        self._ranking = MoveRanking()
+        self._ranking = MoveRanking(by_cost=self._costs.counts_calls)
         self._portfolio = PortfolioAnswers(space)
         self._policy = space.start
         # Moves that were rated, with the functions that they affect; and those that shared a function, which are
@@ -83,14 +80,14 @@ class BundleSearch:
         if not first.compiled.decisions:
             # Raises the error for a module without decisions.
             space.root().close()
-        self._expected = ExpectedCompile(first)
+        self._expected = self._expect(first)
         self._unverified = 0
         self._has_changed = True
         self._round = 0
 
     @property
     def _expects_improvement(self) -> bool:
-        return self._expected.text < self.best.compiled.text
+        return self._expected.total < self.best.total
 
     def run(self) -> Leaf:
         """Search until the budget is spent or nothing is left to try; return the best leaf."""
@@ -107,8 +104,11 @@ class BundleSearch:
                 break
         return self._leaf(self.best)
 
+    def _expect(self, trial: Trial) -> ExpectedCompile:
+        return ExpectedCompile(trial, counts_calls=self._costs.counts_calls)
+
     def _leaf(self, trial: Trial) -> Leaf:
-        return Leaf(trial.compiled.answers, float(trial.compiled.text), self._baseline)
+        return Leaf(trial.compiled.answers, trial.cost, self._costs.baseline)
 
     def _plan(self, changes: Iterable[tuple[DecisionSite, int]] = (), *, pinned: bool = False) -> FlipPlan:
         dtype = self._space.task.headers[0].dtype
@@ -132,12 +132,13 @@ class BundleSearch:
             compiled = run_inline_compile(
                 self._compilation, space.task, choose, self._timeout, blank_callee_features=not is_first
             )
+            cost, functions = self._costs.of(compiled)
         except CompilerError:
             if is_first:
                 raise
             space.record_failure()
             return None
-        trial = Trial(compiled, frozenset(overrides))
+        trial = Trial(compiled, frozenset(overrides), functions, cost)
         space.record(self._leaf(trial))
         return trial
 
@@ -153,9 +154,9 @@ class BundleSearch:
             trial = self._compile(None)
             if trial is not None:
                 trials.append((trial, policy))
-        trials.sort(key=lambda each: each[0].compiled.text)
+        trials.sort(key=lambda each: each[0].total)
         (self.best, self._policy), *self._restarts = trials
-        self._expected = ExpectedCompile(self.best)
+        self._expected = self._expect(self.best)
         for trial, _ in self._restarts:
             self._expected.replace_worse_parts(override_all(trial))
         if self._expects_improvement and not budget.is_spent:
@@ -184,12 +185,12 @@ class BundleSearch:
         # Pairs never run out: a search without a budget ends before them.
         if not fresh and not self._space.budget.is_spent_after(0):
             fresh = self._pairs() or self._restart()
-        decisions, sizes = self._expected.decisions, self._expected.sizes
-        scores = self._ranking.scores(fresh, code_copies(decisions, sizes), sizes, self._generator)
+        decisions, sizes, costs = self._expected.decisions, self._expected.sizes, self._expected.costs
+        scores = self._ranking.scores(fresh, code_copies(decisions, sizes), sizes, costs, self._generator)
         ordered = [fresh[index] for index in np.argsort(-scores, kind="stable").tolist()]
         if ordered and ordered[0].key in self._alone:
             return ordered[:1]
-        affected = AffectedFunctions(decisions, sizes)
+        affected = AffectedFunctions(decisions, sizes, counts_calls=self._costs.counts_calls)
         candidates = (move for move in ordered if move.key not in self._alone)
         return independent(candidates, lambda move: affected.of(move.decisions), MAX_MOVES)
 
@@ -205,7 +206,7 @@ class BundleSearch:
         if not self._restarts:
             return []
         trial, self._policy = self._restarts.pop(0)
-        self._expected, self._unverified = ExpectedCompile(trial), 0
+        self._expected, self._unverified = self._expect(trial), 0
         self._clear_tried()
         return self._all_moves()
 
@@ -230,7 +231,7 @@ class BundleSearch:
     def _try(self, moves: Sequence[Move], *, pinned: bool) -> None:
         """Compile with some moves, and keep those that helped; the policy decides on others unless they are pinned."""
         expected, decisions, sizes = self._expected, self._expected.decisions, self._expected.sizes
-        predicted = AffectedFunctions(decisions, sizes)
+        predicted = AffectedFunctions(decisions, sizes, counts_calls=self._costs.counts_calls)
         affected = [frozenset(predicted.of(move.decisions)) for move in moves]
         copies = code_copies(decisions, sizes)
         changes = [change for move in moves for change in move.changes]
@@ -242,11 +243,13 @@ class BundleSearch:
             return
         growth = expected.growth(trial)
         flipped = [move.decisions for move in moves]
-        causes = causes_of_changes(decisions, trial.compiled.decisions, growth, flipped, sizes)
+        causes = causes_of_changes(
+            decisions, trial.compiled.decisions, growth, flipped, sizes, counts_calls=self._costs.counts_calls
+        )
         for group, changed in group_causes(len(moves), causes):
             total = sum(growth[function] for function in changed)
             if len(group) == 1:
-                self._ranking.record(moves[group[0]], total, copies, expected.sizes)
+                self._ranking.record(moves[group[0]], total, copies, expected.sizes, expected.costs)
             is_certain = len(group) == 1 or total < 0
             for index in group:
                 self._mark_tried(moves[index], affected[index], is_certain=is_certain)
@@ -256,10 +259,10 @@ class BundleSearch:
                 self._keep([moves[index] for index in group], changed, trial)
         # A change without a cause is due to several moves kept before; their sum is measured now.
         expected.replace(trial, [function for function in growth if function not in causes])
-        if trial.compiled.text < self.best.compiled.text:
+        if trial.total < self.best.total:
             self.best = trial
-            if trial.compiled.text < expected.text:
-                self._expected, self._unverified, self._has_changed = ExpectedCompile(trial), 0, True
+            if trial.total < expected.total:
+                self._expected, self._unverified, self._has_changed = self._expect(trial), 0, True
 
     def _mark_tried(self, move: Move, affected: frozenset[str], *, is_certain: bool) -> None:
         self._attempts[move.key] += 1
@@ -287,12 +290,12 @@ class BundleSearch:
         trial = self._compile(self._plan())
         self._unverified = 0
         if trial is None:
-            self._expected = ExpectedCompile(self.best)
+            self._expected = self._expect(self.best)
             return
         other = trial
-        if trial.compiled.text < self.best.compiled.text:
+        if trial.total < self.best.total:
             self.best, other = trial, self.best
-        self._expected = ExpectedCompile(self.best)
+        self._expected = self._expect(self.best)
         self._expected.replace_worse_parts(other)
 
 

@@ -17,20 +17,24 @@ class ExpectedCompile:
 
     Args:
         trial: The compile to start from.
+        counts_calls: Whether the cost of a function depends on how often it is called.
 
     Attributes:
         visits: The decisions by context and visit.
         overrides: Sites whose answer is not that of the policy.
         sizes: Bytes of each function.
-        text: Bytes of the executable sections.
+        costs: Cost of each function, by the metric of the search.
+        total: Cost of the compile.
     """
 
-    def __init__(self, trial: Trial) -> None:
-        compiled, overrides = trial
+    def __init__(self, trial: Trial, *, counts_calls: bool = False) -> None:
+        self._counts_calls = counts_calls
+        compiled, overrides, costs, _ = trial
         self.visits: dict[tuple[str, int], list[InlineDecision]] = dict(compiled.visits)
         self.overrides = set(overrides)
         self.sizes: dict[str, int] = dict(compiled.functions.functions)
-        self.text = compiled.text
+        self.costs: dict[str, int] = dict(costs.functions)
+        self.total = costs.text
 
     @property
     def decisions(self) -> list[InlineDecision]:
@@ -38,17 +42,15 @@ class ExpectedCompile:
         return [decision for visit in self.visits.values() for decision in visit]
 
     def growth(self, trial: Trial) -> dict[str, int]:
-        """Return the growth of each function of a compile in bytes against this one; unchanged functions are absent."""
-        return size_changes(FunctionSizes(self.sizes, {}, 0, self.text), trial.compiled.functions)
+        """Return by how much each function of a compile costs more than in this one; unchanged functions are absent."""
+        return size_changes(FunctionSizes(self.costs, {}, 0, self.total), trial.costs)
 
     def replace(self, trial: Trial, functions: Iterable[str], contexts: Iterable[str] = ()) -> None:
-        """Replace the bytes of some functions and the decisions of some contexts by those of another compile."""
+        """Replace the costs of some functions and the decisions of some contexts by those of another compile."""
         compiled = trial.compiled
         for function in functions:
-            size = compiled.functions.functions.get(function, 0)
-            self.text += size - self.sizes.pop(function, 0)
-            if size:
-                self.sizes[function] = size
+            _replace(self.sizes, compiled.functions, function)
+            self.total += _replace(self.costs, trial.costs, function)
         chosen = set(contexts)
         self.visits = {key: visit for key, visit in self.visits.items() if key[0] not in chosen}
         self.visits |= {key: visit for key, visit in compiled.visits.items() if key[0] in chosen}
@@ -65,22 +67,31 @@ class ExpectedCompile:
         }
 
     def replace_worse_parts(self, trial: Trial) -> None:
-        """Replace the parts that are smaller in another compile.
+        """Replace the parts that cost less in another compile.
 
-        The differing decisions form groups that share no changed function. The bytes of a group are the bytes of its
+        The differing decisions form groups that share no changed function. The cost of a group is the cost of its
         functions.
         """
         decisions = trial.compiled.decisions
         growth = self.growth(trial)
         causes = differing(self.decisions, decisions)
         pairs = [with_counterpart(self.visits, decisions[index]) for index in causes]
-        found = causes_of_changes(self.decisions, decisions, growth, pairs, self.sizes)
+        found = causes_of_changes(self.decisions, decisions, growth, pairs, self.sizes, counts_calls=self._counts_calls)
         for group, functions in group_causes(len(causes), found):
             if sum(growth[function] for function in functions) < 0:
                 flipped = [decisions[causes[cause]] for cause in group]
                 self.replace(trial, functions, self.contexts_of(trial, flipped, functions))
 
 
+def _replace(mine: dict[str, int], other: FunctionSizes, function: str) -> int:
+    """Replace the value of a function by that of another compile; return the growth."""
+    value = other.functions.get(function, 0)
+    growth = value - mine.pop(function, 0)
+    if value:
+        mine[function] = value
+    return growth
+
+
 def override_all(trial: Trial) -> Trial:
     """Return a compile whose answers are all kept under another policy."""
-    return Trial(trial.compiled, frozenset(decision.site for decision in trial.compiled.decisions))
+    return trial._replace(overrides=frozenset(decision.site for decision in trial.compiled.decisions))

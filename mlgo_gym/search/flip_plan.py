@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlgo_gym.attribution.inline_compile import InlineCompile, Visits
+from mlgo_gym.llvm.function_sizes import FunctionSizes
 from mlgo_gym.session.protocol.decision import Decision, DecisionSite
 
 # Number of recorded decisions to search for a call; those in between come from bodies that are not inlined now.
@@ -89,7 +90,17 @@ class Trial(NamedTuple):
     Attributes:
         compiled: The compile.
         overrides: Sites whose answer is not that of the compile's policy.
+        costs: The cost of each function in place of its bytes, and their sum in place of `text`; with the metric `text`
+            those of `compiled`.
+        cost: Cost of the compile, by the environment's metric.
     """
 
     compiled: InlineCompile
     overrides: frozenset[DecisionSite]
+    costs: FunctionSizes
+    cost: float
+
+    @property
+    def total(self) -> int:
+        """The sum of `costs`."""
+        return self.costs.text

@@ -27,22 +27,43 @@ are cut off at 1,000 bytes; classes with fewer than 100 decisions have the value
 """
 
 _PRIOR_BYTES = 40.0  # Expected savings of tried moves at which their real savings weigh as much as the table.
+_PRIOR_SHARE = 1e-3  # The same as a share of the cost of the module, where that is not in bytes.
 _JOINT_SHARE = 0.5  # Savings of a move of several calls, as a share of the savings of its flips.
 _INLINE_CALLEE_SHARE = 0.1  # The same for inlining all calls of a function, beyond the bytes of the function.
 _NOISE_SIGMA = 0.35  # Standard deviation of the logarithm of the random factor on each score.
 
 
-class MoveRanking:
-    """Scores moves by expected savings; corrects the table of measured flips by the results of this search."""
+_SHARE_OF_CALLEE = 0.1
+"""Savings of a flip that changes how often a function is called, as a share of what its callee costs, by a guess."""
 
-    def __init__(self) -> None:
+_SHARE_OF_CALLER = 0.02
+"""The same, as a share of what the function of the call costs."""
+
+
+class MoveRanking:
+    """Scores moves by expected savings; corrects the table of measured flips by the results of this search.
+
+    Args:
+        by_cost: Whether to expect a share of the costs of the caller and the callee instead of the table, which is in
+            bytes.
+    """
+
+    def __init__(self, *, by_cost: bool = False) -> None:
+        self._by_cost = by_cost
         self._expected: dict[tuple[str, int], float] = defaultdict(float)
         self._saved: dict[tuple[str, int], float] = defaultdict(float)
 
-    def record(self, move: Move, growth: float, copies: Mapping[str, float], sizes: Mapping[str, int]) -> None:
-        """Record the growth of the module in bytes by a move; copies and sizes are those before the move."""
+    def record(
+        self,
+        move: Move,
+        growth: float,
+        copies: Mapping[str, float],
+        sizes: Mapping[str, int],
+        costs: Mapping[str, int],
+    ) -> None:
+        """Record the growth of the cost by a move; copies, sizes and costs are those before the move."""
         kind = _kind_of_move(move)
-        self._expected[kind] += _expected_savings(move, copies, sizes)
+        self._expected[kind] += self._savings(move, copies, sizes, costs)
         self._saved[kind] += max(0.0, -growth)
 
     def scores(
@@ -50,15 +71,28 @@ class MoveRanking:
         moves: Sequence[Move],
         copies: Mapping[str, float],
         sizes: Mapping[str, int],
+        costs: Mapping[str, int],
         generator: np.random.Generator,
     ) -> npt.NDArray[np.float64]:
-        """Return the expected savings of each move in bytes, times random noise; float64 of shape (moves,)."""
+        """Return the expected savings of each move, times random noise; float64 of shape (moves,)."""
         scores = np.empty(len(moves))
+        prior = _PRIOR_SHARE * sum(costs.values()) if self._by_cost else _PRIOR_BYTES
         for index, move in enumerate(moves):
             kind = _kind_of_move(move)
-            correction = (self._saved[kind] + _PRIOR_BYTES) / (self._expected[kind] + _PRIOR_BYTES)
-            scores[index] = _expected_savings(move, copies, sizes) * correction
+            correction = (self._saved[kind] + prior) / (self._expected[kind] + prior) if prior else 1.0
+            scores[index] = self._savings(move, copies, sizes, costs) * correction
         return np.asarray(scores * np.exp(generator.normal(0.0, _NOISE_SIGMA, len(moves))))
+
+    def _savings(
+        self, move: Move, copies: Mapping[str, float], sizes: Mapping[str, int], costs: Mapping[str, int]
+    ) -> float:
+        if not self._by_cost:
+            return _expected_savings(move, copies, sizes)
+        return sum(
+            _SHARE_OF_CALLEE * costs.get(decision.callee, 0)
+            + _SHARE_OF_CALLER * sum(costs.get(name, 0) for name in decision.functions)
+            for decision in move.decisions
+        )
 
 
 def code_copies(decisions: Sequence[InlineDecision], sizes: Mapping[str, int]) -> dict[str, float]:

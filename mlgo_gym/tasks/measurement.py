@@ -23,6 +23,9 @@ A metric has one spelling everywhere: the argument `metric`, results, reports, a
 of a task, such as `spill_cost`, follow the same rule.
 """
 
+INSTRUCTIONS = "instructions"
+"""Metric of a module of runnable programs: the instructions that they execute, counted."""
+
 ESTIMATED_INSTRUCTIONS = "estimated-instructions"
 """Metric of an object with block frequencies: the instructions that the module executes, by an estimate."""
 
@@ -40,11 +43,14 @@ class Measurement:
             record was not asked for.
         instructions: the estimate of executed instructions of each function; None for an object without block
             frequencies (`FREQUENCY_FLAGS`).
+        executed: the instructions that the programs of the module executed; None where they did not run. It is not
+            part of `to_json()`, because it depends on more than the compile.
     """
 
     sizes: ObjectSizes | None
     allocation: Mapping[str, AllocationCosts] = field(default_factory=dict)
     instructions: Mapping[str, FunctionInstructions] | None = None
+    executed: int | None = None
 
     @classmethod
     def of(cls, compiled: CompileResult) -> Measurement:

@@ -15,9 +15,10 @@ from mlgo_gym.attribution.affected_functions import AffectedFunctions
 from mlgo_gym.attribution.flips import flip_effects, independent
 from mlgo_gym.attribution.inline_compile import InlineCompile, InlineDecision, run_inline_compile
 from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
-from mlgo_gym.llvm.function_sizes import size_changes
+from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.policies.session_policy import SessionPolicy
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES, MODULE_SHARE
@@ -40,7 +41,10 @@ _UNSTABLE = frozenset(
 
 
 class FlipLabel(NamedTuple):
-    """A decision with the policy's answer, and the bytes of the module with the call inlined minus those without."""
+    """A decision with the policy's answer, and the cost of the module with the call inlined minus that without.
+
+    The cost is in bytes, or in the unit of `FunctionCosts`.
+    """
 
     decision: InlineDecision
     bytes: int
@@ -52,7 +56,7 @@ class FlipLabels:
 
     Attributes:
         labels: Labels in the order of the decisions.
-        text: Bytes of the executable sections under the policy.
+        text: Bytes of the executable sections under the policy, or the cost.
         decisions: Decisions of the policy.
         compiles: Compiles, without those of `checked`.
         flips: Flipped decisions in all compiles.
@@ -115,6 +119,7 @@ def label_by_flips(
     seed: int = 0,
     check: int = 0,
     timeout: float = 300.0,
+    costs: FunctionCosts | None = None,
 ) -> FlipLabels:
     """Label the inlining decisions of a module around a policy.
 
@@ -131,15 +136,16 @@ def label_by_flips(
         seed: Selects the flipped decisions.
         check: Number of labels to measure once more, by flipping the decision alone.
         timeout: Longest silence of clang, in seconds.
+        costs: Costs to measure instead of bytes.
 
     Raises:
-        CompilerError: the compile under the policy failed.
+        CompilerError: the compile under the policy failed, or its program.
         MlgoError: the task has other decisions than inlining.
     """
     # Bytes, because a file name may be invalid UTF-8.
     text = f"{seed} {compilation.module.name}".encode(errors="surrogateescape")
     chance = random.Random(text)  # noqa: S311 - no secret
-    work = _Labelling(compilation, task, policy, chance, timeout)
+    work = _Labelling(compilation, task, policy, chance, timeout, costs)
     started = cpu_seconds()
     while work.result.compiles < compiles and cpu_seconds() - started < seconds:
         if not work.flip_many():
@@ -153,26 +159,40 @@ def label_by_flips(
 
 class _Labelling:
     def __init__(
-        self, compilation: Compilation, task: Task, policy: Policy, chance: random.Random, timeout: float
+        self,
+        compilation: Compilation,
+        task: Task,
+        policy: Policy,
+        chance: random.Random,
+        timeout: float,
+        costs: FunctionCosts | None,
     ) -> None:
         self._compilation = compilation
         self._task = task
         self._policy = SessionPolicy(task, policy, compilation.module.name)
         self._chance = chance
         self._timeout = timeout
+        self._costs = costs
+        self._counts_calls = costs is not None and costs.counts_calls
         self._stable = [name for name in task.headers[0].dtype.names or () if name not in _UNSTABLE]
         self.unflipped = self._compile(self._policy)
         decisions = self.unflipped.decisions
-        self.result = FlipLabels(text=self.unflipped.text, decisions=len(decisions), compiles=1)
+        self._unflipped_costs = self._cost_of(self.unflipped)
+        self.result = FlipLabels(text=self._unflipped_costs.text, decisions=len(decisions), compiles=1)
         self.labels: dict[DecisionSite, FlipLabel] = {}
         self._attempts: dict[DecisionSite, int] = defaultdict(int)
-        self._affected = AffectedFunctions(decisions, self.unflipped.functions.functions)
+        self._affected = AffectedFunctions(
+            decisions, self.unflipped.functions.functions, counts_calls=self._counts_calls
+        )
         interest = self._policy.interest(decisions) if decisions else []
         self._interest = {decision.site: value for decision, value in zip(decisions, interest, strict=True)}
 
     def _compile(self, choose: Callable[[Decision], int]) -> InlineCompile:
         self._policy.begin()
         return run_inline_compile(self._compilation, self._task, choose, self._timeout)
+
+    def _cost_of(self, compiled: InlineCompile) -> FunctionSizes:
+        return compiled.functions if self._costs is None else self._costs.of(compiled).functions
 
     def _stable_features(self, payload: bytes) -> list[Any]:
         record = np.frombuffer(payload, self._task.headers[0].dtype, 1)[0]
@@ -218,13 +238,16 @@ class _Labelling:
         result.flips += len(flips)
         try:
             compiled, done = self._compile_flipped(flips)
+            after = self._cost_of(compiled)
         except CompilerError:
             result.failed += 1
             return True
         result.missed += len(flips) - len(done)
-        sizes = self.unflipped.functions
-        changes = size_changes(sizes, compiled.functions)
-        found = flip_effects(self.unflipped.decisions, compiled.decisions, changes, done, sizes.functions)
+        before, sizes = self._unflipped_costs, self.unflipped.functions.functions
+        changes = size_changes(before, after)
+        found = flip_effects(
+            self.unflipped.decisions, compiled.decisions, changes, done, sizes, counts_calls=self._counts_calls
+        )
         result.ambiguous += len(done) - len(found.bytes)
         if not found.is_reliable:
             result.unbalanced += 1
@@ -244,7 +267,7 @@ class _Labelling:
                 self.result.failed += 1
                 continue
             if done:
-                change = compiled.text - self.unflipped.text
+                change = self._cost_of(compiled).text - self._unflipped_costs.text
                 self.result.checked.append((label.bytes, -change if label.decision.answer else change))
 
 

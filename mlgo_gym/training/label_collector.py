@@ -17,6 +17,7 @@ from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.training_digests import training_digest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.environment_work import EnvironmentWork
+from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.make_env import make_environment
@@ -142,7 +143,10 @@ class Labelling:
             if env.task.advisors != (INLINING,):
                 return _ModuleLabels(*label_by_look_ahead(env, policy, name, **limits))
             compilation, timeout = env.compilation(env.corpus.module(name)), env.setup.timeout
-            labels = label_by_flips(compilation, env.task, policy, check=self.check, timeout=timeout, **limits)
+            costs = None if env.metric == "text" else FunctionCosts(env.setup, compilation)
+            labels = label_by_flips(
+                compilation, env.task, policy, check=self.check, timeout=timeout, costs=costs, **limits
+            )
         except MlgoError as error:
             return str(error)
         return _ModuleLabels(labels.columns(env.task.headers[0].dtype), labels.counts())

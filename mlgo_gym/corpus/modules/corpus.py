@@ -204,6 +204,10 @@ class Corpus:
             keys |= {members[local]: first for local, first in groups.items()}
         return keys
 
+    def whole(self) -> Corpus:
+        """Return all modules of the corpus that this one is a part of."""
+        return self._select(self._modules.names)
+
     def named(self, name: str) -> Corpus:
         """Return the same modules under another corpus name; the prefix in joined corpora stays."""
         return self._select(self.names, name)

@@ -1,0 +1,131 @@
+"""The programs that a module belongs to, and the instructions that they execute with another object of the module."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.programs.counters import Counter, find_counter
+from mlgo_gym.programs.description import Program, read_programs
+from mlgo_gym.programs.measurement import link_program, measure_program, modules_of
+from mlgo_gym.storage.cache import JsonCache, key_of
+from mlgo_gym.storage.temporary_folders import temporary_folder
+
+_memory = JsonCache("counts")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedInstructions:
+    """The instructions that programs executed.
+
+    Attributes:
+        total: Executed instructions of all runs.
+        functions: Instructions by symbol; empty with the hardware counter.
+    """
+
+    total: int
+    functions: Mapping[str, int]
+
+
+class ModulePrograms:
+    """Counts the programs of a corpus with one module compiled in another way, the others by plain clang.
+
+    A count is kept on disk, by the linked file and its runs. Nothing runs before the first count.
+
+    Args:
+        corpus: The corpus.
+        toolchain: The compiler, which links.
+        plain: Returns the object of a module by plain clang.
+        trust: Whether to run programs of a folder outside of the cache.
+
+    Raises:
+        CorpusError: The corpus describes no programs, or they are not trusted.
+    """
+
+    def __init__(
+        self, corpus: Corpus, toolchain: Toolchain, plain: Callable[[str], bytes], *, trust: bool = False
+    ) -> None:
+        assert corpus.path is not None or not read_programs(corpus), "read_programs() needs a folder"
+        self._folder = corpus.path or Path()
+        self._toolchain = toolchain
+        self._plain = plain
+        self._programs: dict[str, list[tuple[Program, tuple[str, ...]]]] = {}
+        for program in read_programs(corpus, trust=trust):
+            modules = modules_of(program, self._folder)
+            for module in modules:
+                self._programs.setdefault(module, []).append((program, modules))
+        self._objects: dict[str, bytes] = {}
+
+    @cached_property
+    def modules(self) -> frozenset[str]:
+        """Names of the modules that belong to a program."""
+        return frozenset(self._programs)
+
+    def count(
+        self, module: str, object_bytes: bytes | None = None, *, by_function: bool = False
+    ) -> ExecutedInstructions:
+        """Run the programs of a module and return their instructions.
+
+        Args:
+            module: Name of the module.
+            object_bytes: Its object; None is that of plain clang.
+            by_function: Whether to count the instructions of each function, which takes valgrind.
+
+        Raises:
+            CompilerError: of kind `program`: a program cannot be linked, fails, or prints another output than expected.
+            MlgoError: The module belongs to no program, or valgrind is missing.
+        """
+        counter = find_counter(by_function=by_function)
+        if module not in self._programs:
+            raise MlgoError(
+                f"expected a module of a program in {self._folder}, got {module!r}; choose another metric than "
+                "'instructions' for it"
+            )
+        total, functions = 0, collections.Counter[str]()
+        for program, modules in self._programs[module]:
+            try:
+                found = self._count(program, modules, module, object_bytes, counter)
+            except CompilerError:
+                raise
+            except MlgoError as error:
+                raise CompilerError(str(error), kind="program") from error
+            total += found.total
+            functions.update(found.functions)
+        return ExecutedInstructions(total, dict(functions))
+
+    def _count(
+        self, program: Program, modules: tuple[str, ...], module: str, object_bytes: bytes | None, counter: Counter
+    ) -> ExecutedInstructions:
+        with temporary_folder() as folder:
+            objects: dict[str, Path] = {}
+            for number, name in enumerate(modules):
+                objects[name] = folder / f"{number}.o"
+                given = object_bytes if name == module else None
+                objects[name].write_bytes(self._plain_object(name) if given is None else given)
+            executable = folder / "program"
+            link_program(program, self._folder, objects, executable, self._toolchain)
+            linked = hashlib.sha256(executable.read_bytes()).hexdigest()
+            files = [
+                hashlib.sha256((self._folder / file).read_bytes()).hexdigest()
+                for run in program.runs
+                for file in run.files
+            ]
+            key = key_of("count", linked, [asdict(run) for run in program.runs], files, counter)
+            record = _memory.get(key)
+            if record is None:
+                found = measure_program(program, self._folder, objects, executable, counter)
+                record = {"total": found.instructions, "functions": dict(found.functions)}
+                _memory.put(key, record)
+        return ExecutedInstructions(record["total"], record["functions"])
+
+    def _plain_object(self, name: str) -> bytes:
+        if name not in self._objects:
+            self._objects[name] = self._plain(name)
+        return self._objects[name]
