@@ -3,7 +3,7 @@
     python -m benchmarks.speed                    # held-out programs; a module with a result is not searched again
     python -m benchmarks.speed --only lua,cmark   # these programs
 
-Each module that executes at least 2 % of a program's instructions is searched by bundles with 50 compiles, by the
+Each module that executes at least 3 % of a program's instructions is searched by bundles with 50 compiles, by the
 weighted metric `WEIGHTS`; the other modules of the program are plain clang's. Then the program is linked from the best
 objects of all modules, checked by its output and counted, and its wall time is measured in turns with plain clang's.
 """
@@ -38,7 +38,7 @@ NO_SIZE_LIMIT = ("-mllvm", "-ml-advisor-size-increase-threshold=100")
 
 COMPILES = 50
 
-LEAST_SHARE = 0.02
+LEAST_SHARE = 0.03
 """Smallest share of a program's instructions of a module that is searched."""
 
 

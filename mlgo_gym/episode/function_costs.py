@@ -36,6 +36,8 @@ class CompileCost(NamedTuple):
 class FunctionCosts:
     """Splits the costs of compiles of one module among their functions.
 
+    Instructions are also those of functions outside the module, such as `strlen`, which inlining can make superfluous.
+
     Args:
         setup: Setup of the environment.
         compilation: The compile.

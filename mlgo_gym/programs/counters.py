@@ -65,8 +65,8 @@ def find_counter(*, by_function: bool = False) -> Counter:
         return "hardware"
     if shutil.which("valgrind"):
         return "cachegrind"
-    others = "" if by_function else "a hardware counter (perf_event_open) or "
-    raise MlgoError(f"expected {others}valgrind to count instructions, got none; install the package valgrind")
+    others = "valgrind, got none" if by_function else "a hardware counter (perf_event_open) or valgrind, got neither"
+    raise MlgoError(f"expected {others}; install the package valgrind")
 
 
 @lru_cache(maxsize=1)

@@ -186,7 +186,7 @@ class BundleSearch:
         if not fresh and not self._space.budget.is_spent_after(0):
             fresh = self._pairs() or self._restart()
         decisions, sizes, costs = self._expected.decisions, self._expected.sizes, self._expected.costs
-        scores = self._ranking.scores(fresh, code_copies(decisions, sizes), sizes, costs, self._generator)
+        scores = self._ranking.scores(fresh, code_copies(decisions, sizes), costs, self._generator)
         ordered = [fresh[index] for index in np.argsort(-scores, kind="stable").tolist()]
         if ordered and ordered[0].key in self._alone:
             return ordered[:1]
@@ -249,7 +249,7 @@ class BundleSearch:
         for group, changed in group_causes(len(moves), causes):
             total = sum(growth[function] for function in changed)
             if len(group) == 1:
-                self._ranking.record(moves[group[0]], total, copies, expected.sizes, expected.costs)
+                self._ranking.record(moves[group[0]], total, copies, expected.costs)
             is_certain = len(group) == 1 or total < 0
             for index in group:
                 self._mark_tried(moves[index], affected[index], is_certain=is_certain)

@@ -53,41 +53,31 @@ class MoveRanking:
         self._expected: dict[tuple[str, int], float] = defaultdict(float)
         self._saved: dict[tuple[str, int], float] = defaultdict(float)
 
-    def record(
-        self,
-        move: Move,
-        growth: float,
-        copies: Mapping[str, float],
-        sizes: Mapping[str, int],
-        costs: Mapping[str, int],
-    ) -> None:
-        """Record the growth of the cost by a move; copies, sizes and costs are those before the move."""
+    def record(self, move: Move, growth: float, copies: Mapping[str, float], costs: Mapping[str, int]) -> None:
+        """Record the growth of the cost by a move; copies and costs by function are those before the move."""
         kind = _kind_of_move(move)
-        self._expected[kind] += self._savings(move, copies, sizes, costs)
+        self._expected[kind] += self._savings(move, copies, costs)
         self._saved[kind] += max(0.0, -growth)
 
     def scores(
         self,
         moves: Sequence[Move],
         copies: Mapping[str, float],
-        sizes: Mapping[str, int],
         costs: Mapping[str, int],
         generator: np.random.Generator,
     ) -> npt.NDArray[np.float64]:
         """Return the expected savings of each move, times random noise; float64 of shape (moves,)."""
         scores = np.empty(len(moves))
-        prior = _PRIOR_SHARE * sum(costs.values()) if self._by_cost else _PRIOR_BYTES
+        prior = max(_PRIOR_SHARE * sum(costs.values()), 1.0) if self._by_cost else _PRIOR_BYTES
         for index, move in enumerate(moves):
             kind = _kind_of_move(move)
-            correction = (self._saved[kind] + prior) / (self._expected[kind] + prior) if prior else 1.0
-            scores[index] = self._savings(move, copies, sizes, costs) * correction
+            correction = (self._saved[kind] + prior) / (self._expected[kind] + prior)
+            scores[index] = self._savings(move, copies, costs) * correction
         return np.asarray(scores * np.exp(generator.normal(0.0, _NOISE_SIGMA, len(moves))))
 
-    def _savings(
-        self, move: Move, copies: Mapping[str, float], sizes: Mapping[str, int], costs: Mapping[str, int]
-    ) -> float:
+    def _savings(self, move: Move, copies: Mapping[str, float], costs: Mapping[str, int]) -> float:
         if not self._by_cost:
-            return _expected_savings(move, copies, sizes)
+            return _expected_savings(move, copies, costs)
         return sum(
             _SHARE_OF_CALLEE * costs.get(decision.callee, 0)
             + _SHARE_OF_CALLER * sum(costs.get(name, 0) for name in decision.functions)

@@ -12,15 +12,19 @@ from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.search.search_space import SearchSpace
 from mlgo_gym.session.protocol.decision import Decision
+from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
 PORTFOLIO = ("default", "threshold:0", "inline-oz-fast", "inline-os-fast", "never")
 """The policies that a search tries, as a whole and function by function."""
+
+FAST_PORTFOLIO = ("default", "threshold:50", "inline-os-fast", "always")
+"""The same where executed instructions cost."""
 
 
 def load_portfolio(env: CompilerEnv, seed: int = 0) -> dict[str, Policy]:
     """Return the policies of the portfolio that fit an environment, by name; networks need the features of clang 19."""
     loaded = {}
-    for name in PORTFOLIO:
+    for name in FAST_PORTFOLIO if INSTRUCTIONS in env.setup.weights else PORTFOLIO:
         with suppress(PolicyError):
             loaded[name] = load_policy(name, env, seed=seed)
     return loaded

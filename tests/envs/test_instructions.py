@@ -1,0 +1,194 @@
+"""Environments with `metric="instructions"`: programs run after each compile."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+
+from mlgo_gym import open_corpus
+from mlgo_gym.attribution.inline_compile import run_inline_compile
+from mlgo_gym.envs import InlineEnv
+from mlgo_gym.episode.function_costs import FunctionCosts
+from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
+from mlgo_gym.policies import load_policy
+from mlgo_gym.search import search_module
+from mlgo_gym.training.flip_labels import label_by_flips
+from tests.programs.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus
+
+needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+
+METRIC = "instructions"
+TRUST = {"trust_flags": True}
+
+
+def play(env: Any, action: int | None) -> tuple[float, dict[str, Any]]:
+    """Play an episode with one action, or with clang's own choices; return its reward and last info."""
+    _, info = env.reset(options={"module": MODULE})
+    over, reward = False, 0.0
+    while not over:
+        _, reward, terminated, truncated, info = env.step(info["default_action"] if action is None else action)
+        over = terminated or truncated
+    return reward, info
+
+
+@pytest.fixture
+def right(tmp_path: Path) -> Path:
+    small_corpus(tmp_path / "corpus", ENTRY.format(name="vfs", sha256=RIGHT))
+    return tmp_path / "corpus"
+
+
+@needs_valgrind
+@pytest.mark.parametrize("name", ["mlgo/Inline-v0", "mlgo/RegAllocEvict-v0"])
+def test_the_reward_is_the_relative_change_of_the_count(name: str, right: Path) -> None:
+    env = gym.make(name, corpus=str(right), metric=METRIC, max_decisions=300, compile_options=TRUST)
+    reward, info = play(env, 0)
+    assert info[METRIC] > 10_000
+    assert reward == info["reduction"] == pytest.approx(1 - info[METRIC] / info[f"baseline_{METRIC}"])
+    assert reward < 0
+    assert info["text"] != info["baseline_text"]
+    own, info = play(env, None)
+    assert own == 0 == info["reduction"]
+    env.close()
+
+
+@needs_valgrind
+def test_a_wrong_output_is_a_failed_episode(tmp_path: Path) -> None:
+    small_corpus(tmp_path / "wrong", ENTRY.format(name="vfs", sha256=WRONG))
+    env = gym.make("mlgo/Inline-v0", corpus=str(tmp_path / "wrong"), metric=METRIC, compile_options=TRUST)
+    reward, info = play(env, 0)
+    assert reward == 0
+    assert info["error"]["kind"] == "program"
+    assert "expected output with the SHA-256 0000000000000000…, got" in info["error"]["message"]
+    env = gym.make(
+        "mlgo/Inline-v0", corpus=str(tmp_path / "wrong"), metric=METRIC, error_reward=None, compile_options=TRUST
+    )
+    with pytest.raises(CompilerError, match="the compiled program is wrong"):
+        play(env, 0)
+    env.close()
+
+
+@needs_valgrind
+def test_weights_add_the_change_of_the_count(right: Path) -> None:
+    weights = {METRIC: 1.0, "text": 0.1}
+    env = gym.make("mlgo/Inline-v0", corpus=str(right), metric=weights, info="numeric", compile_options=TRUST)
+    env.unwrapped.reset(options={"module": MODULE})
+    reward, info = play(env, 1)
+    assert info["reduction"] == reward == 1 - info["weighted"]
+    env.close()
+    with InlineEnv(corpus=str(right), metric=METRIC, compile_options=TRUST) as other:
+        fewer = play(other, 1)[0]
+    assert reward == pytest.approx(fewer + 0.1 * (1 - info["text"] / info["baseline_text"]))
+    assert reward < fewer
+
+
+@needs_valgrind
+def test_only_modules_of_programs_have_episodes() -> None:
+    env = InlineEnv(corpus="builtin@O2", metric=METRIC)
+    programs = env.setup.programs
+    assert programs is not None
+    everything = open_corpus("builtin@O2")
+    assert set(env.corpus.names) == programs.modules < set(everything.names)
+    (other,) = set(everything.names) - programs.modules
+    with pytest.raises(MlgoError, match=f"expected a module of a program in .*, got '{other}'; choose another metric"):
+        programs.count(other)
+    env.close()
+    part = InlineEnv(corpus="builtin@O2:test", metric=METRIC)
+    assert 0 < len(part.corpus) < len(env.corpus)
+    part.close()
+
+
+@needs_valgrind
+def test_a_count_is_kept_on_disk(right: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with InlineEnv(corpus=str(right), metric=METRIC, compile_options=TRUST) as env:
+        first = play(env, 1)[1][METRIC]
+    monkeypatch.setattr("mlgo_gym.programs.module_programs.measure_program", None)
+    with InlineEnv(corpus=str(right), metric=METRIC, compile_options=TRUST) as env:
+        assert play(env, 1)[1][METRIC] == first
+
+
+@needs_valgrind
+def test_bundles_search_the_fewest_instructions(right: Path) -> None:
+    with InlineEnv(corpus=str(right), metric=METRIC, compile_options=TRUST) as env:
+        found = search_module(env, env.corpus[0], "bundles", compiles=8)
+        assert found.verified
+        assert found.cost < found.baseline
+        assert found.cost <= play(env, 1)[1][METRIC]  # a policy of its portfolio
+
+
+@needs_valgrind
+def test_labels_are_the_effects_of_single_flips(right: Path) -> None:
+    with InlineEnv(corpus=str(right), metric=METRIC, compile_options=TRUST) as env:
+        compilation = env.compilation(env.corpus[0])
+        costs = FunctionCosts(env.setup, compilation)
+        policy = load_policy("default", env)
+        found = label_by_flips(compilation, env.task, policy, compiles=6, check=6, costs=costs)
+    assert len(found.labels) > 5
+    assert any(label.bytes for label in found.labels)
+    assert len(found.checked) == 6
+    # A flip can save a call of a library function, whose instructions belong to no flip.
+    assert sum(label == alone for label, alone in found.checked) >= 3
+    assert all((label > 0) == (alone > 0) for label, alone in found.checked)
+
+
+@needs_valgrind
+def test_the_costs_of_functions_add_up(right: Path) -> None:
+    weights = {METRIC: 1.0, "text": 0.5}
+    with InlineEnv(corpus=str(right), metric=weights, compile_options=TRUST) as env:
+        compilation = env.compilation(env.corpus[0])
+        found = FunctionCosts(env.setup, compilation).of(
+            run_inline_compile(compilation, env.task, lambda _: 0, env.setup.timeout)
+        )
+        reward, info = play(env, 0)
+    assert found.cost == pytest.approx(1 - reward) == pytest.approx(info["weighted"])
+    assert found.functions.text == pytest.approx(1e9 * (0.5 + found.cost), rel=1e-6)
+    padding = 0.5e9 * 16 * len(found.functions.functions) / info["baseline_text"]
+    assert sum(found.functions.functions.values()) == pytest.approx(found.functions.text, abs=padding)
+
+
+@needs_valgrind
+def test_a_folder_without_programs_is_refused(tmp_path: Path) -> None:
+    folder = small_corpus(tmp_path / "corpus", "").path
+    assert folder is not None
+    (folder / "programs.toml").unlink()
+    env = InlineEnv(corpus=str(folder), metric=METRIC, compile_options=TRUST)
+    with pytest.raises(CorpusError, match=r"expected a corpus with programs.toml, got .*; use builtin or programs"):
+        env.reset()
+    env.close()
+
+
+@needs_valgrind
+def test_untrusted_programs_are_refused(right: Path) -> None:
+    env = InlineEnv(corpus=str(right), metric=METRIC)
+    with pytest.raises(CorpusError, match="expected programs of a trusted corpus"):
+        env.reset()
+    env.close()
+
+
+def test_a_machine_that_counts_nothing_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlgo_gym.programs.counters.has_hardware_counter", lambda: False)
+    monkeypatch.setattr("mlgo_gym.programs.counters.shutil.which", lambda _: None)
+    with pytest.raises(MlgoError, match=r"expected a hardware counter .* or valgrind, got neither; install"):
+        InlineEnv(metric=METRIC)
+
+
+@needs_valgrind
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"scope": "function"}, "expected scope='module' with metric='instructions', got 'function'"),
+        ({"credit": True}, "expected the metric of credit=True in bytes, got 'instructions'"),
+    ],
+)
+def test_impossible_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(MlgoError, match=message):
+        InlineEnv(metric=METRIC, **arguments)
+
+
+@needs_valgrind
+def test_bundles_need_costs_of_functions() -> None:
+    with InlineEnv(metric="object") as env, pytest.raises(MlgoError, match="which functions share, got 'object'"):
+        search_module(env, env.corpus[0], "bundles", compiles=2)
