@@ -94,7 +94,7 @@ class AffectedFunctions:
 def causes_of_changes(
     before: Sequence[InlineDecision],
     after: Sequence[InlineDecision],
-    changes: Mapping[str, int],
+    changes: Mapping[str, float],
     causes: Sequence[Sequence[InlineDecision]],
     sizes: Mapping[str, int],
     *,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ import numpy.typing as npt
 from mlgo_gym.attribution.affected_functions import causes_of_changes
 from mlgo_gym.attribution.inline_compile import InlineCompile, InlineDecision, differing, with_counterpart
 from mlgo_gym.llvm.function_sizes import size_changes
+
+Number = TypeVar("Number", int, float)
 
 _BYTES_PER_COST = 0.5
 """Bytes per unit of clang's cost estimate."""
@@ -38,18 +41,37 @@ class Credit:
     """The credit of the decisions of an episode.
 
     Attributes:
-        bytes: Saved bytes of each decision, float64 of shape (decisions,). Positive: the decision made the module
-            smaller. The credits add up to the text of the reference minus the text of the episode.
+        saved: Bytes, or cost, that each decision saved, float64 of shape (decisions,). Positive: the decision made the
+            module smaller. The credits add up to the text of the reference minus the text of the episode.
         exact: Whether no other differing decision reaches the functions of the credit, bool of shape (decisions,).
         unexplained: Bytes of the functions that no differing decision reaches; they are shared equally.
     """
 
-    bytes: npt.NDArray[np.float64]
+    saved: npt.NDArray[np.float64]
     exact: npt.NDArray[np.bool_]
-    unexplained: int
+    unexplained: float
 
 
-def credit(reference: InlineCompile, episode: InlineCompile, eligible: Sequence[int] | None = None) -> Credit:
+class CostChanges(NamedTuple):
+    """The changes of a cost between two compiles.
+
+    Attributes:
+        functions: Growth by function; unchanged ones are absent.
+        total: Growth of the module.
+        counts_calls: Whether the cost of a function also changes when it is called more or less often.
+    """
+
+    functions: Mapping[str, float]
+    total: float
+    counts_calls: bool = False
+
+
+def credit(
+    reference: InlineCompile,
+    episode: InlineCompile,
+    eligible: Sequence[int] | None = None,
+    costs: CostChanges | None = None,
+) -> Credit:
     """Return the credit of each decision of an episode against a reference compile of the same module.
 
     The change of a function is shared among the differing decisions that reach it. The weight of a decision halves with
@@ -61,6 +83,7 @@ def credit(reference: InlineCompile, episode: InlineCompile, eligible: Sequence[
         episode: The compile of the episode.
         eligible: Indices of the decisions that can have credit, in order; default: all. The effects of other differing
             decisions count as effects of these.
+        costs: The changes to share instead of bytes.
     """
     count = len(episode.decisions)
     saved, exact = np.zeros(count), np.zeros(count, bool)
@@ -70,12 +93,19 @@ def credit(reference: InlineCompile, episode: InlineCompile, eligible: Sequence[
         causes = [index for index in causes if index in allowed]
     exact[causes] = True
     names = _named_functions(reference) | _named_functions(episode)
-    changes = merge_split_parts(size_changes(reference.functions, episode.functions), names)
+    if costs is None:
+        costs = CostChanges(size_changes(reference.functions, episode.functions), episode.text - reference.text)
+        growth_of = _growth_by
+    else:
+        growth_of = _unknown_growth
+    changes = merge_split_parts(costs.functions, names)
     sizes = merge_split_parts(reference.functions.functions, names)
     pairs = [with_counterpart(reference.visits, episode.decisions[index]) for index in causes]
-    found = causes_of_changes(reference.decisions, episode.decisions, changes, pairs, sizes)
-    left = reference.text - episode.text
-    expected = np.array([_growth_by(episode.decisions[index]) for index in causes])
+    found = causes_of_changes(
+        reference.decisions, episode.decisions, changes, pairs, sizes, counts_calls=costs.counts_calls
+    )
+    left = -costs.total
+    expected = np.array([growth_of(episode.decisions[index]) for index in causes])
     for function, distances in found.items():
         reaching = np.fromiter(distances, np.int64, len(distances))
         nearness = 0.5 ** np.fromiter(distances.values(), np.float64, len(distances))
@@ -98,6 +128,10 @@ def credit(reference: InlineCompile, episode: InlineCompile, eligible: Sequence[
 def _growth_by(decision: InlineDecision) -> float:
     growth = expected_growth(decision.estimate)
     return growth if decision.answer else -growth
+
+
+def _unknown_growth(decision: InlineDecision) -> float:  # noqa: ARG001 - in the place of _growth_by()
+    return 0.0
 
 
 def is_last_call(estimate: float) -> bool:
@@ -125,9 +159,9 @@ def _named_functions(compiled: InlineCompile) -> set[str]:
     return {name for decision in compiled.decisions for name in (*decision.functions, decision.callee)}
 
 
-def merge_split_parts(sizes: Mapping[str, int], names: Collection[str]) -> dict[str, int]:
+def merge_split_parts(sizes: Mapping[str, Number], names: Collection[str]) -> dict[str, Number]:
     """Return bytes by function from bytes by symbol: split-off parts (`f.cold`) of the named functions are merged."""
-    merged: dict[str, int] = {}
+    merged: dict[str, Any] = {}
     for symbol, size in sizes.items():
         function = symbol.partition(".")[0]
         name = function if symbol not in names and function in names else symbol

@@ -52,7 +52,7 @@ def joint_credit(
         InlineCompile(episode.decisions, inlined),
         [position[index] for index in eligible if index in position],
     )
-    saved[inlining] = by_inlining.bytes
+    saved[inlining] = by_inlining.saved
     allocating: dict[str, list[int]] = defaultdict(list)
     for index in eligible:
         if index not in position:

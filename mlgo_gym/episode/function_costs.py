@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from dataclasses import replace
 from typing import NamedTuple
 
+from mlgo_gym.attribution.credit import CostChanges
 from mlgo_gym.attribution.inline_compile import InlineCompile
 from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.function_sizes import FunctionSizes
-from mlgo_gym.tasks.measurement import INSTRUCTIONS
+from mlgo_gym.llvm.estimated_instructions import estimated_changes, estimated_instructions
+from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, INSTRUCTIONS
 from mlgo_gym.tasks.reward import relative
 
 TEXT = "text"
@@ -47,32 +51,35 @@ class FunctionCosts:
         counts_calls: Whether the cost of a function depends on how often it is called.
 
     Raises:
-        MlgoError: A metric has no value for each function, or no counter counts functions.
+        MlgoError: No counter counts functions.
         CompilerError: The plain compile or its program fails.
     """
 
     def __init__(self, setup: Setup, compilation: Compilation) -> None:
-        if not setup.weights.keys() <= {TEXT, INSTRUCTIONS}:
-            raise MlgoError(
-                f"expected metric={TEXT!r}, {INSTRUCTIONS!r} or weights of the two, which functions share, got "
-                f"{setup.options.metric!r}; choose another metric"
-            )
+        self._setup = setup
         self._programs = setup.programs
         self._weights = setup.weights
         self.counts_calls = INSTRUCTIONS in self._weights
         self._module = compilation.module.name
         measured = measure_baseline(compilation, setup.timeout)
-        self._totals = {TEXT: setup.task.outcome(measured, TEXT)}
         if self._programs is not None:
-            self._totals[INSTRUCTIONS] = self._programs.count(self._module, by_function=True).total
-        self.baseline = 1.0 if len(self._weights) > 1 else float(self._totals[setup.metric])
+            executed = self._programs.count(self._module, by_function=True).total
+            measured = replace(measured, executed=executed)
+        self._totals = {metric: setup.task.outcome(measured, metric) for metric in self._weights}
+        self.baseline = 1.0 if len(self._weights) > 1 else self._totals[setup.metric]
 
     def of(self, compiled: InlineCompile) -> CompileCost:
         """Return the cost of a compile of the module.
 
         Raises:
             CompilerError: Its program fails.
+            MlgoError: The cost of a metric is not a sum over functions.
         """
+        if not self._weights.keys() <= {TEXT, INSTRUCTIONS}:
+            raise MlgoError(
+                f"expected metric={TEXT!r}, {INSTRUCTIONS!r} or weights of the two, which functions share, got "
+                f"{self._setup.options.metric!r}; choose another metric"
+            )
         by_metric = {TEXT: compiled.functions}
         if self._programs is not None:
             by_metric[INSTRUCTIONS] = self._count(compiled)
@@ -87,6 +94,31 @@ class FunctionCosts:
             saved += weight * relative(by_metric[metric].text, self._totals[metric])
         total = round(_PARTS * (sum(self._weights.values()) - saved))
         return CompileCost(1.0 - saved, FunctionSizes(costs, compiled.functions.aliases, 0, total))
+
+    def changes(self, before: InlineCompile, after: InlineCompile) -> CostChanges:
+        """Return the changes of the cost between two compiles of the module, with weights in parts of the baseline.
+
+        Raises:
+            CompilerError: A program fails.
+            MlgoError: A metric has no change of each function.
+        """
+        functions: Counter[str] = Counter()
+        total = 0.0
+        for metric, weight in self._weights.items():
+            unit = 1.0 if len(self._weights) == 1 else weight / self._totals[metric]
+            found = self._changes(metric, before, after)
+            functions.update({name: change * unit for name, change in found.functions.items()})
+            total += found.total * unit
+        return CostChanges(functions, total, self.counts_calls)
+
+    def _changes(self, metric: str, before: InlineCompile, after: InlineCompile) -> CostChanges:
+        if metric == ESTIMATED_INSTRUCTIONS:
+            functions = estimated_changes(*(estimated_instructions(each.object_bytes) for each in (before, after)))
+            return CostChanges(functions, math.fsum(functions.values()))
+        if metric not in (TEXT, INSTRUCTIONS):
+            raise MlgoError(f"expected a metric that functions share, got {metric!r}; use {TEXT!r}")
+        costs = [self._count(each) if metric == INSTRUCTIONS else each.functions for each in (before, after)]
+        return CostChanges(size_changes(*costs), costs[1].text - costs[0].text)
 
     def _count(self, compiled: InlineCompile) -> FunctionSizes:
         assert self._programs is not None

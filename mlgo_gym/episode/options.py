@@ -20,7 +20,7 @@ from mlgo_gym.corpus.modules.module_order import ORDERS
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.llvm.allocation_record import CostWeights
 from mlgo_gym.session.process.limits import CPU_SECONDS, MEMORY_GIB, Limits
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, INSTRUCTIONS
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, INSTRUCTIONS, SIZE_METRICS
 from mlgo_gym.tasks.reward import REWARDS
 from mlgo_gym.tasks.task import OBSERVATIONS, Task
 
@@ -30,6 +30,9 @@ INFOS = ("full", "numeric")
 """The forms of an info."""
 
 COMPILE_OPTIONS = "compile_options"
+
+_NOT_SHARED = {*SIZE_METRICS} - {"text"}
+"""Metrics that are not a sum over functions."""
 
 
 class Argument(NamedTuple):
@@ -211,9 +214,13 @@ class EnvironmentOptions:
             raise MlgoError(f"expected reward as one of {_listed(REWARDS)}, got the metric; use metric={self.reward!r}")
         _check_choice("reward", self.reward, REWARDS)
         self._check_metric(task)
-        metrics = self.metric if isinstance(self.metric, Mapping) else (self.metric,)
-        if self.credit and (isinstance(self.metric, Mapping) or self.metric in (ESTIMATED_INSTRUCTIONS, INSTRUCTIONS)):
-            raise MlgoError(f"expected the metric of credit=True in bytes, got {self.metric!r}; use metric='text'")
+        metrics = set(self.metric if isinstance(self.metric, Mapping) else (self.metric,))
+        is_joint = len(task.advisors) > 1
+        if self.credit and metrics & {ESTIMATED_INSTRUCTIONS, INSTRUCTIONS} and (is_joint or metrics & _NOT_SHARED):
+            raise MlgoError(
+                f"expected the metric of credit=True as 'text' or instructions, got {self.metric!r} for {task.name}; "
+                "use metric='text'"
+            )
         _check_choice("scope", self.scope, ("module", "function") if task.has_contexts else ("module",))
         if self.scope == "function" and INSTRUCTIONS in metrics:
             raise MlgoError(f"expected scope='module' with metric={INSTRUCTIONS!r}, got 'function'; omit the scope")
@@ -300,8 +307,9 @@ class InliningOptions(EnvironmentOptions):
     )
     credit: bool = option(
         False,
-        """Add the bytes that each inlining decision saved, and those of each function, to the last `info`. Each `info`
-        has the site of its decision. Costs up to a third of a compile, and one more compile per module.""",
+        """Add the bytes that each inlining decision saved, and those of each function, to the last `info`; where
+        instructions are rewarded, the instructions or the relative reward that each decision saved. Each `info` has the
+        site of its decision. Costs up to a third of a compile, and one more compile per module.""",
     )
 
 

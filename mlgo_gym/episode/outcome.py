@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from mlgo_gym.attribution.credit import credit
 from mlgo_gym.attribution.inline_compile import InlineCompile
 from mlgo_gym.attribution.joint_credit import joint_credit, sizes_of_inlining
 from mlgo_gym.episode.episode import Episode
+from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.session.coroutine import run_blocking
@@ -63,32 +67,42 @@ def conclude(setup: Setup, episode: Episode) -> EpisodeOutcome:
     info["reduction"] = relative(outcome, reference)
     info |= setup.task.report(measurement, baseline, episode.function)
     if episode.inline_compile is not None and setup.options.credit:
-        info |= _credit(setup, episode, episode.inline_compile)
+        info |= _credit(setup, episode, episode.inline_compile, reference - outcome)
     if setup.options.compile_options.echo_reply:
         info["stderr"] = episode.session.stderr
     return EpisodeOutcome(REWARDS[setup.options.reward](outcome, reference), False, info)
 
 
-def _credit(setup: Setup, episode: Episode, compiled: InlineCompile) -> dict[str, Any]:
-    """Return the bytes of each function, and the bytes that each decision of the agent saved."""
+def _credit(setup: Setup, episode: Episode, compiled: InlineCompile, reduction: float) -> dict[str, Any]:
+    """Return the bytes of each function, and the bytes or instructions that each decision of the agent saved."""
     reference = run_blocking(setup.reference(episode.compilation), setup.timeout)
     assert episode.baseline is not None
     assert episode.baseline.sizes is not None
-    if len(setup.task.advisors) == 1:
-        every = credit(reference, compiled, episode.agent_indices).bytes
+    if setup.counts_instructions:
+        changes = FunctionCosts(setup, episode.compilation).changes(reference, compiled)
+        every = credit(reference, compiled, episode.agent_indices, changes).saved
     else:
-        answered = episode.answered
-        inlined = sizes_of_inlining(episode.compilation, answered, setup.timeout)
-        every = joint_credit(reference, compiled, inlined, answered, episode.agent_indices, setup.task)
+        reduction = episode.baseline.sizes.text - compiled.text
+        every = _credit_of_bytes(setup, episode, reference, compiled)
     saved = every[episode.agent_indices]
     if len(saved):
         # The plain compile rarely differs from the compile of its own answers; no single decision caused that.
-        saved += (episode.baseline.sizes.text - reference.text) / len(saved)
+        saved += (reduction - saved.sum()) / len(saved)
     return {
         "credit": tuple(saved.tolist()),
         "function_sizes": compiled.functions,
         "baseline_function_sizes": reference.functions,
     }
+
+
+def _credit_of_bytes(
+    setup: Setup, episode: Episode, reference: InlineCompile, compiled: InlineCompile
+) -> npt.NDArray[np.float64]:
+    if len(setup.task.advisors) == 1:
+        return credit(reference, compiled, episode.agent_indices).saved
+    answered = episode.answered
+    inlined = sizes_of_inlining(episode.compilation, answered, setup.timeout)
+    return joint_credit(reference, compiled, inlined, answered, episode.agent_indices, setup.task)
 
 
 def fail(setup: Setup, episode: Episode, error: CompilerError) -> EpisodeOutcome:

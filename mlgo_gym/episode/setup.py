@@ -143,6 +143,11 @@ class Setup:
         return self.options.scope == "function" and self.metric in self.task.function_metrics
 
     @property
+    def counts_instructions(self) -> bool:
+        """Whether executed instructions are rewarded, by an estimate or counted."""
+        return not self.weights.keys().isdisjoint((ESTIMATED_INSTRUCTIONS, INSTRUCTIONS))
+
+    @property
     def of_components(self) -> bool:
         """Whether an episode is one component of the call graph."""
         return self.options.scope == "function" and INLINING in self.task.advisors

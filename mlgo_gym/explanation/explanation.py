@@ -221,7 +221,7 @@ def differences(first: InlineCompile, second: InlineCompile) -> list[Difference]
     for index in differing(first.decisions, second.decisions):
         decision = second.decisions[index]
         answer = answers.get(decision.call_site)
-        found.append(Difference(index, decision, answer, -float(given.bytes[index]), bool(given.exact[index])))
+        found.append(Difference(index, decision, answer, -float(given.saved[index]), bool(given.exact[index])))
     return sorted(found, key=lambda each: (-abs(each.credited), each.decision_index))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -31,10 +31,14 @@ class FunctionInstructions:
     Attributes:
         entries: Expected number of calls: 1 if other objects may call it, and those from within the object.
         instructions: Expected number of instructions of one call, without those of the functions that it calls.
+        outside: Those of the entries that do not come from calls within the object: 0 or 1.
+        calls: How often one call calls each other function that is not in the same recursion.
     """
 
     entries: float
     instructions: float
+    outside: float = field(default=0.0, compare=False)
+    calls: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def total(self) -> float:
@@ -80,11 +84,16 @@ def estimated_instructions(data: bytes) -> dict[str, FunctionInstructions]:
             references.update(each.target for each in absolute)
     names = _names(table)
     visible = {place for place, found in names.items() if any(is_visible for _, is_visible in found)}
-    entries_of = _propagate(instructions, calls, visible | references)
+    entered = visible | references
+    entries_of, counted = _propagate(instructions, calls, entered)
+    known = {
+        place: sorted(name for name, _ in names.get(place, ())) or [f"{place[0]}+{place[1]:#x}"] for place in counted
+    }
     estimates: dict[str, FunctionInstructions] = {}
     for place, count in instructions.items():
-        first, *others = sorted(name for name, _ in names.get(place, ())) or [f"{place[0]}+{place[1]:#x}"]
-        estimates[first] = FunctionInstructions(entries_of[place], count)
+        first, *others = known[place]
+        called = {known[callee][0]: times for callee, times in counted[place].items()}
+        estimates[first] = FunctionInstructions(entries_of[place], count, float(place in entered), called)
         estimates |= {name: FunctionInstructions(0.0, count) for name in others}
     if not math.isfinite(sum(each.total for each in estimates.values())):
         raise MlgoError(
@@ -129,15 +138,55 @@ def _names(table: SymbolTable) -> dict[Place, list[tuple[str, bool]]]:
     return names
 
 
+def estimated_changes(
+    before: Mapping[str, FunctionInstructions], after: Mapping[str, FunctionInstructions]
+) -> dict[str, float]:
+    """Return by how much the code of each function changes the estimate of a module; the sum is the module's change.
+
+    The cost of a call is its instructions and the costs of the calls that it makes. A function changes the estimate by
+    its entries after the change, times the cost of its new code less that of its old code, if its callees cost what
+    they did before. So a function that is only called more often than before changes nothing: its callers do. A
+    function that appears or vanishes changes it by its entries from outside. Functions without a change are absent.
+    """
+    old, new = _costs(before), _costs(after)
+    cost = {**new, **old}
+    changes = {}
+    for name in before.keys() | after.keys():
+        change = 0.0
+        if name in after:
+            function = after[name]
+            code = function.instructions + math.fsum(times * cost[each] for each, times in function.calls.items())
+            change = function.entries * (code - cost[name])
+        outside = [each[name].outside if name in each else 0.0 for each in (before, after)]
+        change += (outside[1] - outside[0]) * cost[name]
+        if change:
+            changes[name] = change
+    return changes
+
+
+def _costs(functions: Mapping[str, FunctionInstructions]) -> dict[str, float]:
+    """Return the instructions of one call of each function, with those of the functions that it calls."""
+    costs: dict[str, float] = {}
+    for (name,) in strong_components({name: list(function.calls) for name, function in functions.items()}):
+        function = functions[name]
+        costs[name] = function.instructions + math.fsum(times * costs[each] for each, times in function.calls.items())
+    return costs
+
+
 def _propagate(
     functions: Iterable[Place], calls: Mapping[Place, Mapping[Place, float]], entered: set[Place]
-) -> dict[Place, float]:
-    """Return the entries of each function: 1 if it is in `entered`, and those by calls from other components."""
+) -> tuple[dict[Place, float], dict[Place, dict[Place, float]]]:
+    """Return the entries of each function, 1 if it is in `entered` and those by calls, and the calls that count.
+
+    Calls within a component do not count.
+    """
     entries = {function: float(function in entered) for function in functions}
     called = {function: [callee for callee in calls[function] if callee in entries] for function in entries}
+    counted: dict[Place, dict[Place, float]] = {}
     for component in reversed(strong_components(called)):
         for function in component:
-            for callee in called[function]:
-                if callee not in component:
-                    entries[callee] += entries[function] * calls[function][callee]
-    return entries
+            others = [callee for callee in called[function] if callee not in component]
+            counted[function] = {callee: calls[function][callee] for callee in others}
+            for callee, times in counted[function].items():
+                entries[callee] += entries[function] * times
+    return entries, counted

@@ -61,7 +61,7 @@ def at_random(generator: random.Random, share: float) -> Callable[[Decision], in
 def test_an_episode_of_clangs_own_choices_has_no_credit(env: InlineEnv) -> None:
     reference = compiled(env)
     found = credit(reference, compiled(env))
-    assert not found.bytes.any()
+    assert not found.saved.any()
     assert found.unexplained == 0
 
 
@@ -71,7 +71,7 @@ def test_credit_adds_up_to_what_the_episode_saved(env: InlineEnv) -> None:
     for share in (0.1, 0.5, 1.0):
         episode = compiled(env, at_random(generator, share))
         found = credit(reference, episode)
-        assert found.bytes.sum() == pytest.approx(reference.text - episode.text)
+        assert found.saved.sum() == pytest.approx(reference.text - episode.text)
 
 
 def test_the_credit_of_a_single_flip_is_all_that_it_changed(env: InlineEnv) -> None:
@@ -81,7 +81,7 @@ def test_the_credit_of_a_single_flip_is_all_that_it_changed(env: InlineEnv) -> N
         found = credit(reference, episode)
         (cause,) = differing(reference.decisions, episode.decisions)
         assert episode.decisions[cause].site == reference.decisions[number].site
-        assert found.bytes[cause] == reference.text - episode.text
+        assert found.saved[cause] == reference.text - episode.text
 
 
 def test_exact_credit_is_the_cost_of_undoing_the_decision(env: InlineEnv) -> None:
@@ -96,10 +96,10 @@ def test_exact_credit_is_the_cost_of_undoing_the_decision(env: InlineEnv) -> Non
             cost = undone.text - episode.text
             if found.exact[number]:
                 exact += 1
-                agreed += cost == found.bytes[number]
+                agreed += cost == found.saved[number]
             else:
                 others += 1
-                signs += (cost > 0) == (found.bytes[number] > 0) or cost == 0
+                signs += (cost > 0) == (found.saved[number] > 0) or cost == 0
     assert exact + others > 5
     assert agreed >= 0.6 * exact, f"exact {agreed} of {exact}"
     assert signs >= 0.6 * others, f"of the same sign {signs} of {others}"
@@ -128,12 +128,12 @@ def test_decisions_that_share_a_function_share_its_change_by_their_expected_grow
     ]
     reference = InlineCompile(tuple(kept), sizes({"f": 100, "g": 10}))
     episode = InlineCompile(tuple(inlined), sizes({"f": 160, "g": 10}))
-    found = credit(reference, episode).bytes
+    found = credit(reference, episode).saved
     # 46 and 6 are expected, and 8 are left.
     assert found.tolist() == pytest.approx([-46 - 8 * 54 / 68, -6 - 8 * 14 / 68, 0])
     # The bonus for a last call does not change its expected growth.
     last = InlineCompile((inlined[0]._replace(estimate=-14900.0), *inlined[1:]), episode.functions)
-    assert credit(reference, last).bytes.tolist() == pytest.approx(found.tolist())
+    assert credit(reference, last).saved.tolist() == pytest.approx(found.tolist())
 
 
 def sizes(functions: dict[str, int], aliases: dict[str, str] | None = None) -> FunctionSizes:

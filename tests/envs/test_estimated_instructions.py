@@ -143,9 +143,37 @@ def test_a_plain_compile_is_evaluated_too(varied: str) -> None:
     assert all(episode.metrics[METRIC][1] > 0 for episode in result.episodes if episode.metrics)
 
 
-def test_credit_in_bytes_is_not_that_of_the_estimate(varied: str) -> None:
-    with pytest.raises(MlgoError, match=r"expected the metric of credit=True in bytes, got 'estimated-instructions'"):
-        make("mlgo/Inline-v0", corpus=varied, credit=True)
+@pytest.mark.parametrize("metric", [METRIC, {"text": 1, METRIC: 0.5}])
+def test_credit_adds_up_to_what_the_episode_saved(metric: Any) -> None:
+    env = gym.make("mlgo/Inline-v0", metric=metric, credit=True)
+    reward, info = play(env, random=True, module="c/lz")
+    saved = info[BASELINE] - info[METRIC] if metric == METRIC else reward
+    assert sum(info["credit"]) == pytest.approx(saved)
+    assert len(set(info["credit"])) > 10
+    env.close()
+
+
+def test_the_credit_of_a_single_flip_is_its_effect() -> None:
+    env = gym.make("mlgo/Inline-v0", metric=METRIC, credit=True)
+    effects, credits = [], []
+    for flipped in range(8):
+        _, info = env.reset(options={"module": "c/lz"})
+        over = False
+        while not over:
+            is_flipped = info["decision_index"] == flipped
+            *_, terminated, truncated, info = env.step(abs(int(is_flipped) - int(info["default_action"])))
+            over = terminated or truncated
+        effects.append(info[BASELINE] - info[METRIC])
+        credits.append(info["credit"][flipped])
+    assert any(effects)
+    # A flip can change clang's own choices at later decisions, which then share its effect.
+    assert sum(given == pytest.approx(effect, rel=1e-6) for given, effect in zip(credits, effects, strict=True)) >= 4
+    env.close()
+
+
+def test_credit_of_both_inlining_and_allocation_is_in_bytes(varied: str) -> None:
+    with pytest.raises(MlgoError, match=r"expected the metric of credit=True as 'text' or instructions, got 'estim"):
+        make("mlgo/Joint-v0", corpus=varied, credit=True)
 
 
 def test_without_capstone_no_environment_is_made(varied: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +224,7 @@ def test_weights_add_the_relative_rewards() -> None:
         ({"metric": {"text": -1}}, r"got \{'text': -1\}"),
         ({"metric": {"size": 1}}, r"got \{'size': 1\}"),
         ({"metric": WEIGHTS, "reward": "log"}, "expected reward='relative' with weights in metric, got 'log'"),
-        ({"metric": WEIGHTS, "credit": True}, "expected the metric of credit=True in bytes"),
+        ({"metric": {**WEIGHTS, "object": 1}, "credit": True}, "expected the metric of credit=True as 'text' or instr"),
     ],
 )
 def test_impossible_weights_are_one_clear_line(arguments: dict[str, Any], message: str) -> None:

@@ -86,6 +86,14 @@ def test_weights_add_the_change_of_the_count(right: Path) -> None:
 
 
 @needs_valgrind
+def test_credit_adds_up_to_the_saved_instructions(right: Path) -> None:
+    with InlineEnv(corpus=str(right), metric=METRIC, credit=True, compile_options=TRUST) as env:
+        _, info = play(env, 0)
+    assert sum(info["credit"]) == pytest.approx(info[f"baseline_{METRIC}"] - info[METRIC])
+    assert min(info["credit"]) < 0
+
+
+@needs_valgrind
 def test_only_modules_of_programs_have_episodes() -> None:
     env = InlineEnv(corpus="builtin@O2", metric=METRIC)
     programs = env.setup.programs
@@ -180,12 +188,12 @@ def test_a_machine_that_counts_nothing_is_one_clear_line(monkeypatch: pytest.Mon
     ("arguments", "message"),
     [
         ({"scope": "function"}, "expected scope='module' with metric='instructions', got 'function'"),
-        ({"credit": True}, "expected the metric of credit=True in bytes, got 'instructions'"),
+        ({"metric": {METRIC: 1, "object": 1}, "credit": True}, "expected the metric of credit=True as 'text' or instr"),
     ],
 )
 def test_impossible_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(MlgoError, match=message):
-        InlineEnv(metric=METRIC, **arguments)
+        InlineEnv(**{"metric": METRIC, **arguments})
 
 
 @needs_valgrind
