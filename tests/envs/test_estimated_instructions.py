@@ -155,7 +155,7 @@ def test_credit_adds_up_to_what_the_episode_saved(metric: Any) -> None:
 
 def test_the_credit_of_a_single_flip_is_its_effect() -> None:
     env = gym.make("mlgo/Inline-v0", metric=METRIC, credit=True)
-    effects, credits = [], []
+    effects, shares = [], []
     for flipped in range(8):
         _, info = env.reset(options={"module": "c/lz"})
         over = False
@@ -164,10 +164,10 @@ def test_the_credit_of_a_single_flip_is_its_effect() -> None:
             *_, terminated, truncated, info = env.step(abs(int(is_flipped) - int(info["default_action"])))
             over = terminated or truncated
         effects.append(info[BASELINE] - info[METRIC])
-        credits.append(info["credit"][flipped])
+        shares.append(info["credit"][flipped])
     assert any(effects)
     # A flip can change clang's own choices at later decisions, which then share its effect.
-    assert sum(given == pytest.approx(effect, rel=1e-6) for given, effect in zip(credits, effects, strict=True)) >= 4
+    assert sum(given == pytest.approx(effect, rel=1e-6) for given, effect in zip(shares, effects, strict=True)) >= 4
     env.close()
 
 
