@@ -24,7 +24,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, NoDecisionError
 from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.programs import Program, link_program, measure_program, read_programs
+from mlgo_gym.programs import ModulePrograms, Program, link_program, measure_program, read_programs
 from mlgo_gym.search import search_module
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "speed.json"
@@ -50,11 +50,12 @@ def make() -> CompilerEnv:
 
 def hot_modules(env: CompilerEnv, program: Program) -> dict[str, float]:
     """Return the modules of a program that execute many of its instructions, each with its share."""
-    assert env.setup.programs is not None
-    executed = env.setup.programs.count(program.modules[0], by_function=True)
+    programs = env.setup.project_costs["instructions"]
+    assert isinstance(programs, ModulePrograms)
+    executed = programs.count(program.modules[0], by_function=True)
     shares = {}
     for name in program.modules:
-        sizes = function_sizes(env.setup.plain_object(name))
+        sizes = function_sizes(env.setup.plain_objects.object(name))
         own = sum(executed.functions.get(symbol, 0) for symbol in (*sizes.functions, *sizes.aliases))
         shares[name] = round(own / executed.total, 4)
     return {name: share for name, share in shares.items() if share >= LEAST_SHARE}
@@ -90,7 +91,7 @@ def measure(env: CompilerEnv, program: Program, modules: dict[str, dict[str, Any
             objects = {}
             for number, name in enumerate(program.modules):
                 found = modules.get(name) if build == "search" else None
-                data = env.setup.plain_object(name) if found is None else compiled(env, name, found["actions"])
+                data = env.setup.plain_objects.object(name) if found is None else compiled(env, name, found["actions"])
                 objects[name] = Path(scratch, f"{build}-{number}.o")
                 objects[name].write_bytes(data)
             executables[build] = Path(scratch, build)
@@ -111,7 +112,6 @@ def main() -> None:
     options = parser.parse_args()
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"programs": {}}
     env = make()
-    assert env.setup.programs is not None
     chosen = set(filter(None, options.only.split(",")))
     programs = [each for each in read_programs(env.corpus) if (each.name in chosen if chosen else each.held_out)]
     with ProcessPoolExecutor(options.jobs) as pool:

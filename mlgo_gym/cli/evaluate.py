@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, LimitOption, with_options
+from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, LimitOption, MetricOption, with_options
 from mlgo_gym.cli.output import FAILED, JsonOption, echo
 from mlgo_gym.cli.terminal import INTERRUPTED
 from mlgo_gym.corpus.modules.sampling import Part
@@ -53,9 +53,7 @@ def evaluate(
     ] = None,
     compiler: CompilerOptions,
     seed: SeedOption = 0,
-    metric: Annotated[
-        str | None, typer.Option(help="Compared metric: text, llvm_size, object, or one of the environment.")
-    ] = None,
+    metric: MetricOption = None,
     max_decisions: Annotated[
         int | None, typer.Option(min=1, help="Number of decisions of the policy; clang takes all later ones.")
     ] = None,

@@ -8,7 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, LargestOption, LimitOption, with_options
+from mlgo_gym.cli.options import (
+    CompilerOptions,
+    ExecutionOptions,
+    LargestOption,
+    LimitOption,
+    MetricOption,
+    with_options,
+)
 from mlgo_gym.cli.output import FAILED, JsonOption, echo, show
 from mlgo_gym.cli.progress import progress_over
 from mlgo_gym.cli.training_options import CalleeFeaturesOption, environment_arguments
@@ -26,6 +33,7 @@ def label(
     policy: Annotated[str, typer.Option(help="Policy that the labels are taken around.")] = "default",
     environment: Annotated[str, typer.Option(help="Id of the environment.")] = "mlgo/Inline-v0",
     callee_features: CalleeFeaturesOption = False,
+    metric: MetricOption = None,
     compiles: Annotated[int, typer.Option(min=1, help="Maximum number of compiles per module.")] = 40,
     seconds: Annotated[float | None, typer.Option(help="Maximum CPU seconds per module.")] = None,
     execution: ExecutionOptions,
@@ -39,7 +47,7 @@ def label(
     """Measure the cost of other actions for many decisions around a policy.
 
     Inlining: one compile flips many independent decisions, and a label is the
-    change in bytes. Other tasks: each label is a fork of the compile in which
+    change in bytes, or in the metric. Other tasks: each label is a fork of the compile in which
     one action differs. The same command resumes an interrupted run. Train on
     the labels with `mlgo-gym train imitation`.
 
@@ -48,6 +56,7 @@ def label(
     from mlgo_gym.training import Labelling
 
     arguments = environment_arguments(compiler, callee_features=callee_features)
+    arguments |= {} if metric is None else {"metric": metric}
     labelling = Labelling(
         corpus,
         policy,

@@ -24,6 +24,9 @@ CorpusArgument = Annotated[
 JobsOption = Annotated[int | None, typer.Option(min=1, help="Number of concurrent jobs. Default: one per CPU.")]
 LargestOption = Annotated[int | None, typer.Option(help="Skip modules with more bytes of bitcode than this.")]
 LevelOption = Annotated[str, typer.Option("--optimize", help="Optimisation level of the modules: Oz, Os, O2 or O3.")]
+MetricOption = Annotated[
+    str | None, typer.Option(help="Metric: text, llvm_size, object, linked, estimated-linked, or another of the task.")
+]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="Number of modules to take, drawn at random.")]
 NewCorpusOption = Annotated[Path, typer.Option("--output", help="Folder of the new corpus.")]
 TrustFlagsOption = Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, with_options
+from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, MetricOption, with_options
 from mlgo_gym.cli.output import FAILED, JsonOption, echo, show
 from mlgo_gym.cli.progress import RunningChanges, progress_over
 
@@ -24,6 +24,7 @@ def search(
         str, typer.Option(help="builtin, a dataset, a folder or a .bc file; several with commas.")
     ] = "builtin",
     algorithm: Annotated[str, typer.Option(help="greedy, random, hill_climb, beam, mcts or bundles.")] = "greedy",
+    metric: MetricOption = None,
     compiles: Annotated[int | None, typer.Option(min=1, help="Maximum number of compiles per module.")] = 50,
     seconds: Annotated[float | None, typer.Option(help="Maximum time per module, in seconds.")] = None,
     module: Annotated[list[str] | None, typer.Option(help="Module to search; repeatable. Default: all.")] = None,
@@ -48,7 +49,7 @@ def search(
 
     campaign = CorpusSearch(
         environment,
-        {"corpus": corpus, **compiler.arguments()},
+        {"corpus": corpus, **({} if metric is None else {"metric": metric}), **compiler.arguments()},
         algorithm,
         compiles=compiles,
         seconds=seconds,

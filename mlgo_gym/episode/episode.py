@@ -6,7 +6,8 @@ This module does not depend on Gymnasium. `proceed()` never blocks, so one event
 from __future__ import annotations
 
 import copy
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from mlgo_gym.attribution.inline_compile import InlineCompile
 from mlgo_gym.corpus.commands.compilation import Compilation
@@ -15,7 +16,7 @@ from mlgo_gym.episode.decision_count import keep_decisions
 from mlgo_gym.episode.reproducer import keep_crash
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError, ToolchainError
 from mlgo_gym.llvm.allocation_remarks import LAST_REMARK, REMARK_FLAGS
-from mlgo_gym.programs import ModulePrograms
+from mlgo_gym.metrics import ProjectCost
 from mlgo_gym.session.coroutine import CompilerCoroutine
 from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.session.session import Session
@@ -38,7 +39,7 @@ class Episode:
         credit: Keep what `inline_compile` needs; requires `contexts`.
         callee_features: Extend observations by callee features; requires `contexts`.
         given_baseline: Measurement to compare with. Default: that of the plain compile.
-        programs: Programs whose instructions are counted, for the metric `instructions`.
+        project_costs: Costs by metric that depend on the other modules of the project.
 
     Attributes:
         decision: The pending decision; None while clang computes and when the episode is over.
@@ -66,7 +67,7 @@ class Episode:
     credit: bool = False
     callee_features: bool = False
     given_baseline: Measurement | None = None
-    programs: ModulePrograms | None = None
+    project_costs: Mapping[str, ProjectCost] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.inline_compile: InlineCompile | None = None
@@ -172,7 +173,7 @@ class Episode:
             contexts=True,
             callee_features=self.callee_features,
             given_baseline=self.given_baseline or self.baseline,
-            programs=self.programs,
+            project_costs=self.project_costs,
         )
 
     def _replay(self, timeout: float) -> Session:
@@ -263,7 +264,7 @@ class Episode:
         if self._baseline_session is not None:
             keep_baseline(self.compilation, measurement, optimization_record=self.task.optimization_record)
             self._baseline_session.close()
-            self.baseline = self._counted(measurement)
+            self.baseline = self._with_project_costs(measurement)
             return
         self.measurement = measurement
         if self.function is None and not self.decisions + self.handed_over:
@@ -274,7 +275,7 @@ class Episode:
         if baseline is None:
             self._baseline_session = self.compilation.session(optimization_record=record)
         else:
-            self.baseline = self._counted(baseline)
+            self.baseline = self._with_project_costs(baseline)
 
     def _measure(self) -> Measurement:
         if self.function_only and self._baseline_session is None:
@@ -291,13 +292,15 @@ class Episode:
             )
         if self._baseline_session is not None:
             return Measurement.of(compiled)
-        return self._counted(Measurement.of(compiled), compiled.object_bytes)
+        return self._with_project_costs(Measurement.of(compiled), compiled.object_bytes)
 
-    def _counted(self, measurement: Measurement, object_bytes: bytes | None = None) -> Measurement:
-        """Return a measurement with the instructions of the programs; None is the object of plain clang."""
-        if self.programs is None or measurement.executed is not None:
+    def _with_project_costs(self, measurement: Measurement, object_bytes: bytes | None = None) -> Measurement:
+        """Return a measurement with the costs of the project; None is the object of plain clang."""
+        if not self.project_costs or measurement.project:
             return measurement
-        return replace(measurement, executed=self.programs.count(self.compilation.module.name, object_bytes).total)
+        module = self.compilation.module.name
+        costs = {metric: each.cost(module, object_bytes) for metric, each in self.project_costs.items()}
+        return replace(measurement, project=costs)
 
     def keep_crash(self, error: CompilerError) -> None:
         """Keep a reproducer of a crash of the current compile, and set its folder in the error."""

@@ -181,7 +181,7 @@ class EpisodeMaker:
             credit=setup.options.credit,
             callee_features=setup.options.callee_features,
             given_baseline=baseline,
-            programs=setup.programs,
+            project_costs=setup.project_costs,
         )
 
     def _no_decision(self, module: str, function: str | None) -> NoDecisionError:

@@ -15,7 +15,7 @@ from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.estimated_instructions import estimated_changes, estimated_instructions
 from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, INSTRUCTIONS
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
 from mlgo_gym.tasks.reward import relative
 
 TEXT = "text"
@@ -30,7 +30,7 @@ class CompileCost(NamedTuple):
     Attributes:
         cost: Cost by the environment's metric.
         functions: Cost of each function in place of its bytes, and of all in place of `text`, as integers: bytes,
-            instructions, or with weights billionths of the baseline.
+            instructions, thousandths of an estimated byte, or with weights billionths of the baseline.
     """
 
     cost: float
@@ -40,7 +40,7 @@ class CompileCost(NamedTuple):
 class FunctionCosts:
     """Splits the costs of compiles of one module among their functions.
 
-    Instructions are also those of functions outside the module, such as `strlen`, which inlining can make superfluous.
+    Executed instructions and linked bytes are also those of functions outside the module, such as `strlen`.
 
     Args:
         setup: Setup of the environment.
@@ -49,6 +49,7 @@ class FunctionCosts:
     Attributes:
         baseline: Cost of a plain compile.
         counts_calls: Whether the cost of a function depends on how often it is called.
+        unit: Number by which `CompileCost.functions` multiplies the metric; 1 with weights.
 
     Raises:
         MlgoError: No counter counts functions.
@@ -57,14 +58,14 @@ class FunctionCosts:
 
     def __init__(self, setup: Setup, compilation: Compilation) -> None:
         self._setup = setup
-        self._programs = setup.programs
+        self._costs = setup.project_costs
         self._weights = setup.weights
-        self.counts_calls = INSTRUCTIONS in self._weights
+        self.counts_calls = any(cost.counts_calls for cost in self._costs.values())
+        self.unit = self._unit(setup.metric)
         self._module = compilation.module.name
         measured = measure_baseline(compilation, setup.timeout)
-        if self._programs is not None:
-            executed = self._programs.count(self._module, by_function=True).total
-            measured = replace(measured, executed=executed)
+        project = {metric: cost.functions(self._module).text / cost.unit for metric, cost in self._costs.items()}
+        measured = replace(measured, project=project)
         self._totals = {metric: setup.task.outcome(measured, metric) for metric in self._weights}
         self.baseline = 1.0 if len(self._weights) > 1 else self._totals[setup.metric]
 
@@ -75,23 +76,21 @@ class FunctionCosts:
             CompilerError: Its program fails.
             MlgoError: The cost of a metric is not a sum over functions.
         """
-        if not self._weights.keys() <= {TEXT, INSTRUCTIONS}:
+        if not self._weights.keys() <= {TEXT, *PROJECT_METRICS}:
             raise MlgoError(
-                f"expected metric={TEXT!r}, {INSTRUCTIONS!r} or weights of the two, which functions share, got "
+                f"expected metrics that functions share, {', '.join((TEXT, *PROJECT_METRICS))}, got "
                 f"{self._setup.options.metric!r}; choose another metric"
             )
-        by_metric = {TEXT: compiled.functions}
-        if self._programs is not None:
-            by_metric[INSTRUCTIONS] = self._count(compiled)
+        by_metric = {metric: self._functions(metric, compiled) for metric in self._weights}
         if len(self._weights) == 1:
-            ((metric, _),) = self._weights.items()
-            return CompileCost(float(by_metric[metric].text), by_metric[metric])
+            ((metric, functions),) = by_metric.items()
+            return CompileCost(functions.text / self._unit(metric), functions)
         costs: Counter[str] = Counter()
         saved = 0.0
         for metric, weight in self._weights.items():
-            unit = _PARTS * weight / self._totals[metric]
+            unit = _PARTS * weight / self._totals[metric] / self._unit(metric)
             costs.update({name: round(value * unit) for name, value in by_metric[metric].functions.items()})
-            saved += weight * relative(by_metric[metric].text, self._totals[metric])
+            saved += weight * relative(by_metric[metric].text / self._unit(metric), self._totals[metric])
         total = round(_PARTS * (sum(self._weights.values()) - saved))
         return CompileCost(1.0 - saved, FunctionSizes(costs, compiled.functions.aliases, 0, total))
 
@@ -115,15 +114,16 @@ class FunctionCosts:
         if metric == ESTIMATED_INSTRUCTIONS:
             functions = estimated_changes(*(estimated_instructions(each.object_bytes) for each in (before, after)))
             return CostChanges(functions, math.fsum(functions.values()))
-        if metric not in (TEXT, INSTRUCTIONS):
+        if metric not in (TEXT, *PROJECT_METRICS):
             raise MlgoError(f"expected a metric that functions share, got {metric!r}; use {TEXT!r}")
-        costs = [self._count(each) if metric == INSTRUCTIONS else each.functions for each in (before, after)]
-        return CostChanges(size_changes(*costs), costs[1].text - costs[0].text)
+        costs, unit = [self._functions(metric, each) for each in (before, after)], self._unit(metric)
+        changes = {name: change / unit for name, change in size_changes(*costs).items()}
+        return CostChanges(changes, (costs[1].text - costs[0].text) / unit)
 
-    def _count(self, compiled: InlineCompile) -> FunctionSizes:
-        assert self._programs is not None
-        counts: Counter[str] = Counter()
-        executed = self._programs.count(self._module, compiled.object_bytes, by_function=True)
-        for symbol, count in executed.functions.items():
-            counts[compiled.functions.name(symbol) or symbol] += count
-        return FunctionSizes(counts, compiled.functions.aliases, 0, executed.total)
+    def _functions(self, metric: str, compiled: InlineCompile) -> FunctionSizes:
+        if metric == TEXT:
+            return compiled.functions
+        return self._costs[metric].functions(self._module, compiled.object_bytes)
+
+    def _unit(self, metric: str) -> int:
+        return self._costs[metric].unit if metric in self._costs else 1

@@ -20,7 +20,7 @@ from mlgo_gym.corpus.modules.module_order import ORDERS
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.llvm.allocation_record import CostWeights
 from mlgo_gym.session.process.limits import CPU_SECONDS, MEMORY_GIB, Limits
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, INSTRUCTIONS, SIZE_METRICS
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, SIZE_METRICS
 from mlgo_gym.tasks.reward import REWARDS
 from mlgo_gym.tasks.task import OBSERVATIONS, Task
 
@@ -138,12 +138,15 @@ class EnvironmentOptions:
     )
     metric: str | Mapping[str, float] | None = option(
         None,
-        """Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of llvm-size;
-        `"object"`, bytes of the file; `"estimated-instructions"`, instructions that the module executes, by block
-        frequencies and the calls of the object (extra `run-time`); `"instructions"`, those that the programs of the
-        module execute, counted by running them after each compile (a corpus with programs); or a metric of the task. A
-        dict of weights, such as `{"text": 1, "instructions": 0.5}`, adds the relative rewards. Default: the first
-        metric of the task.""",
+        """Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of
+        llvm-size; `"object"`, bytes of the file; `"estimated-instructions"`, instructions that the module
+        executes, by block frequencies and the calls of the object (extra `run-time`); `"instructions"`, those
+        that the programs of the module execute, counted by running them after each compile (a corpus with
+        programs); `"linked"`, bytes of the executable sections of the linked files with this module, linked
+        again after each compile (a recorded build with links); `"estimated-linked"`, the bytes of the object
+        that survive a link, by an estimate; or a metric of the task. Plain clang compiles the other modules. A
+        dict of weights, such as `{"text": 1, "instructions": 0.5}`, adds the relative rewards. Default: the
+        first metric of the task.""",
     )
     scope: str = option(
         "module",
@@ -216,14 +219,16 @@ class EnvironmentOptions:
         self._check_metric(task)
         metrics = set(self.metric if isinstance(self.metric, Mapping) else (self.metric,))
         is_joint = len(task.advisors) > 1
-        if self.credit and metrics & {ESTIMATED_INSTRUCTIONS, INSTRUCTIONS} and (is_joint or metrics & _NOT_SHARED):
+        other = metrics & {ESTIMATED_INSTRUCTIONS, *PROJECT_METRICS}
+        if self.credit and other and (is_joint or metrics & _NOT_SHARED):
             raise MlgoError(
-                f"expected the metric of credit=True as 'text' or instructions, got {self.metric!r} for {task.name}; "
-                "use metric='text'"
+                "expected the metric of credit=True as 'text', instructions or a linked size, got "
+                f"{self.metric!r} for {task.name}; use metric='text'"
             )
         _check_choice("scope", self.scope, ("module", "function") if task.has_contexts else ("module",))
-        if self.scope == "function" and INSTRUCTIONS in metrics:
-            raise MlgoError(f"expected scope='module' with metric={INSTRUCTIONS!r}, got 'function'; omit the scope")
+        of_project = [metric for metric in PROJECT_METRICS if metric in metrics]
+        if self.scope == "function" and of_project:
+            raise MlgoError(f"expected scope='module' with metric={of_project[0]!r}, got 'function'; omit the scope")
         _check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         _check_choice("info", self.info, INFOS)
         self._check_order()
@@ -307,9 +312,10 @@ class InliningOptions(EnvironmentOptions):
     )
     credit: bool = option(
         False,
-        """Add the bytes that each inlining decision saved, and those of each function, to the last `info`; where
-        instructions are rewarded, the instructions or the relative reward that each decision saved. Each `info` has the
-        site of its decision. Costs up to a third of a compile, and one more compile per module.""",
+        """Add the bytes that each inlining decision saved, and those of each function, to the last `info`;
+        where instructions or a linked size are rewarded, the cost or the relative reward that each decision
+        saved. Each `info` has the site of its decision. Costs up to a third of a compile, and one more compile
+        per module.""",
     )
 
 

@@ -74,11 +74,11 @@ def conclude(setup: Setup, episode: Episode) -> EpisodeOutcome:
 
 
 def _credit(setup: Setup, episode: Episode, compiled: InlineCompile, reduction: float) -> dict[str, Any]:
-    """Return the bytes of each function, and the bytes or instructions that each decision of the agent saved."""
+    """Return the bytes of each function, and the cost that each decision of the agent saved."""
     reference = run_blocking(setup.reference(episode.compilation), setup.timeout)
     assert episode.baseline is not None
     assert episode.baseline.sizes is not None
-    if setup.counts_instructions:
+    if setup.shares_costs:
         changes = FunctionCosts(setup, episode.compilation).changes(reference, compiled)
         every = credit(reference, compiled, episode.agent_indices, changes).saved
     else:

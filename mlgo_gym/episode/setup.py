@@ -22,10 +22,11 @@ from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS, OLDEST_CLANG
 from mlgo_gym.llvm.disassembly import load_capstone
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
-from mlgo_gym.programs import ModulePrograms, find_counter
+from mlgo_gym.metrics import ProjectCost, project_costs
+from mlgo_gym.metrics.plain_objects import PlainObjects
 from mlgo_gym.session.coroutine import CompilerCoroutine, run_blocking
 from mlgo_gym.session.protocol.callee_features import with_callee_features
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, INSTRUCTIONS, WEIGHTED
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, WEIGHTED
 from mlgo_gym.tasks.task import Task
 
 _ECHO = ("-mllvm", "-interactive-model-runner-echo-reply")
@@ -67,8 +68,6 @@ class Setup:
         self.metric = chosen if isinstance(chosen, str) else WEIGHTED
         self.weights = {chosen: 1.0} if isinstance(chosen, str) else dict(chosen)
         metric_flags = _frequency_flags(self.toolchain) if ESTIMATED_INSTRUCTIONS in self.weights else ()
-        if INSTRUCTIONS in self.weights:
-            find_counter()
         task_flags = task.flags(self.toolchain)
         headers = [probe(self.toolchain, advisor, task_flags).header for advisor in task.advisors]
         if options.callee_features:
@@ -97,32 +96,36 @@ class Setup:
     def corpus(self) -> Corpus:
         """The modules that episodes are sampled from; opened, and if need be fetched and compiled, at first use.
 
-        With the metric `instructions` these are the modules of programs.
+        With the metric `instructions` these are the modules of programs, with `linked` those of links.
         """
-        if self.programs is None:
-            return self._opened
-        return self._opened.filter(names=[glob.escape(name) for name in sorted(self.programs.modules)])
+        chosen = self._opened
+        for cost in self.project_costs.values():
+            if cost.modules is not None:
+                chosen = chosen.filter(names=[glob.escape(name) for name in sorted(cost.modules)])
+        return chosen
 
     @cached_property
-    def programs(self) -> ModulePrograms | None:
-        """The programs that the metric `instructions` counts; None with other metrics.
+    def project_costs(self) -> dict[str, ProjectCost]:
+        """The rewarded costs that depend on the other modules of the project, by metric.
 
         Raises:
-            CorpusError: the corpus describes no programs, or they are not trusted.
+            CorpusError: the corpus lacks the programs or the links, or they are not trusted.
         """
-        if INSTRUCTIONS not in self.weights:
-            return None
-        trust = self.options.compile_options.trust_flags
-        return ModulePrograms(self._opened, self.toolchain, self.plain_object, trust=trust)
+        chosen = self.options.compile_options
+        return project_costs(
+            self.weights,
+            self._opened,
+            self.toolchain,
+            self.plain_objects,
+            trust=chosen.trust_flags,
+            limits=chosen.limits,
+        )
 
-    def plain_object(self, name: str) -> bytes:
-        """Return the object of a module by plain clang; also of a module beyond this part of the corpus.
-
-        Raises:
-            CompilerError: the compile fails.
-        """
-        with self.compilation(self._opened.whole().module(name)).session() as session:
-            return session.finish(self.timeout).object_bytes
+    @cached_property
+    def plain_objects(self) -> PlainObjects:
+        """The objects of plain clang, also those of modules beyond this part of the corpus."""
+        whole = self._opened.whole()
+        return PlainObjects(lambda name: self.compilation(whole.module(name)), self.timeout)
 
     @cached_property
     def order(self) -> ModuleOrder:
@@ -143,9 +146,9 @@ class Setup:
         return self.options.scope == "function" and self.metric in self.task.function_metrics
 
     @property
-    def counts_instructions(self) -> bool:
-        """Whether executed instructions are rewarded, by an estimate or counted."""
-        return not self.weights.keys().isdisjoint((ESTIMATED_INSTRUCTIONS, INSTRUCTIONS))
+    def shares_costs(self) -> bool:
+        """Whether credit shares costs of functions other than the bytes of the object."""
+        return not self.weights.keys().isdisjoint((ESTIMATED_INSTRUCTIONS, *PROJECT_METRICS))
 
     @property
     def of_components(self) -> bool:

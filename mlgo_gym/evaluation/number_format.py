@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from mlgo_gym.evaluation.intervals import Estimate
-from mlgo_gym.tasks.measurement import SIZE_METRICS
+from mlgo_gym.tasks.measurement import BYTE_METRICS
 
 _LONGEST = 46
 
 
 def with_unit(metric: str) -> str:
     """Return a metric's name with its unit, such as `text bytes`; costs have no unit."""
-    return f"{metric} bytes" if metric in SIZE_METRICS else metric
+    return f"{metric} bytes" if metric in BYTE_METRICS else metric
 
 
 def number(value: float) -> str:

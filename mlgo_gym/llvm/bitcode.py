@@ -19,6 +19,7 @@ _MODULE, _PARAMETER_ATTRIBUTES, _ATTRIBUTE_GROUPS, _IDENTIFICATION, _STRING_TABL
 _MODULE_VERSION, _TRIPLE, _FUNCTION, _SOURCE_FILENAME = 1, 2, 8, 16
 _FUNCTION_INDEX = 0xFFFFFFFF
 _MIN_SIZE, _OPTIMIZE_FOR_SIZE, _OPTIMIZE_NONE = 6, 19, 37
+_SHARED_LINKAGES = frozenset({16, 17, 18, 19})  # weak, weak_odr, linkonce, linkonce_odr
 _INTERESTING = frozenset({_MODULE, _PARAMETER_ATTRIBUTES, _ATTRIBUTE_GROUPS, _IDENTIFICATION, _STRING_TABLE})
 
 _LANGUAGES = {
@@ -116,6 +117,20 @@ def parse_bitcode(data: bytes | mmap.mmap, origin: str | os.PathLike[str]) -> Bi
         raise CorpusError(f"{origin}: expected LLVM bitcode: {error}; make the module again") from error
 
 
+def shared_definitions(path: str | os.PathLike[str]) -> frozenset[str]:
+    """Return the names of the functions with a body that other modules may define too, such as templates of C++.
+
+    Raises:
+        CorpusError: the file cannot be read, or is not whole LLVM bitcode.
+    """
+    try:
+        reader = _Reader()
+        reader.read(read_stream(Path(path).read_bytes(), _INTERESTING.__contains__))
+    except (OSError, ValueError, IndexError) as error:
+        raise CorpusError(f"{path}: expected LLVM bitcode: {error}; make the module again") from error
+    return reader.shared_definitions()
+
+
 @dataclass(slots=True)
 class _Reader:
     groups: dict[int, set[int]] = field(default_factory=dict)
@@ -155,6 +170,13 @@ class _Reader:
             self.functions.append(record)
         elif record.code in (_TRIPLE, _SOURCE_FILENAME):
             self.texts[record.code] = _text(record.values)
+
+    def shared_definitions(self) -> frozenset[str]:
+        if self.version < 2:  # names are elsewhere; LLVM 5 and newer write version 2
+            return frozenset()
+        found = (values for values in (record.values for record in self.functions) if not values[4])
+        names = (self.strings[each[0] : each[0] + each[1]] for each in found if each[5] in _SHARED_LINKAGES)
+        return frozenset(name.decode(errors="surrogateescape") for name in names)
 
     def _facts(self) -> BitcodeFacts:
         # From version 2 on, a name's offset and length in the string table come before the other fields.

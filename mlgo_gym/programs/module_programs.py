@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.programs.counters import Counter, find_counter
 from mlgo_gym.programs.description import Program, read_programs
@@ -35,9 +36,10 @@ class ExecutedInstructions:
 
 
 class ModulePrograms:
-    """Counts the programs of a corpus with one module compiled in another way, the others by plain clang.
+    """The metric `instructions`: counts the programs of a corpus with another object of one module.
 
-    A count is kept on disk, by the linked file and its runs. Nothing runs before the first count.
+    Plain clang compiles the other modules. A count is kept on disk, by the linked file and its runs. Nothing runs
+    before the first count.
 
     Args:
         corpus: The corpus.
@@ -48,6 +50,9 @@ class ModulePrograms:
     Raises:
         CorpusError: The corpus describes no programs, or they are not trusted.
     """
+
+    unit = 1
+    counts_calls = True
 
     def __init__(
         self, corpus: Corpus, toolchain: Toolchain, plain: Callable[[str], bytes], *, trust: bool = False
@@ -99,6 +104,19 @@ class ModulePrograms:
             total += found.total
             functions.update(found.functions)
         return ExecutedInstructions(total, dict(functions))
+
+    def cost(self, module: str, object_bytes: bytes | None = None) -> float:
+        """Return the total of `count()`."""
+        return float(self.count(module, object_bytes).total)
+
+    def functions(self, module: str, object_bytes: bytes | None = None) -> FunctionSizes:
+        """Return the instructions of each function, also of those outside the module, such as `strlen`."""
+        sizes = function_sizes(self._plain_object(module) if object_bytes is None else object_bytes)
+        counts: collections.Counter[str] = collections.Counter()
+        executed = self.count(module, object_bytes, by_function=True)
+        for symbol, count in executed.functions.items():
+            counts[sizes.name(symbol) or symbol] += count
+        return FunctionSizes(counts, sizes.aliases, 0, executed.total)
 
     def _count(
         self, program: Program, modules: tuple[str, ...], module: str, object_bytes: bytes | None, counter: Counter

@@ -26,6 +26,18 @@ of a task, such as `spill_cost`, follow the same rule.
 INSTRUCTIONS = "instructions"
 """Metric of a module of runnable programs: the instructions that they execute, counted."""
 
+LINKED = "linked"
+"""Metric of a module of a recorded build: bytes of the executable sections of the linked files that contain it."""
+
+ESTIMATED_LINKED = "estimated-linked"
+"""Metric of every module: bytes of its executable sections that survive a link, by an estimate."""
+
+PROJECT_METRICS = (INSTRUCTIONS, LINKED, ESTIMATED_LINKED)
+"""Metrics that depend on the other modules of the project, which plain clang compiles."""
+
+BYTE_METRICS = (*SIZE_METRICS, LINKED, ESTIMATED_LINKED)
+"""Metrics in bytes."""
+
 ESTIMATED_INSTRUCTIONS = "estimated-instructions"
 """Metric of an object with block frequencies: the instructions that the module executes, by an estimate."""
 
@@ -43,14 +55,14 @@ class Measurement:
             record was not asked for.
         instructions: the estimate of executed instructions of each function; None for an object without block
             frequencies (`FREQUENCY_FLAGS`).
-        executed: the instructions that the programs of the module executed; None where they did not run. It is not
-            part of `to_json()`, because it depends on more than the compile.
+        project: the metrics of `PROJECT_METRICS` that the environment rewards. They are not part of `to_json()`,
+            because they depend on more than the compile.
     """
 
     sizes: ObjectSizes | None
     allocation: Mapping[str, AllocationCosts] = field(default_factory=dict)
     instructions: Mapping[str, FunctionInstructions] | None = None
-    executed: int | None = None
+    project: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, compiled: CompileResult) -> Measurement:

@@ -17,7 +17,7 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.feature_table import FeatureTable
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, INSTRUCTIONS, SIZE_METRICS, Measurement
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, SIZE_METRICS, Measurement
 
 OBSERVATIONS = ("flat", "dict", "vector")
 """The forms of an observation; `vector` differs from `flat` where actions are masked."""
@@ -157,7 +157,7 @@ class Task(ABC):
     @property
     def metrics(self) -> tuple[str, ...]:
         """The names of what can be rewarded."""
-        return (*SIZE_METRICS, ESTIMATED_INSTRUCTIONS, INSTRUCTIONS)
+        return (*SIZE_METRICS, ESTIMATED_INSTRUCTIONS, *PROJECT_METRICS)
 
     def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:
         """Return the cost of a compile, or of one function where the metric can; smaller is better.
@@ -168,22 +168,19 @@ class Task(ABC):
         del function
         if metric == ESTIMATED_INSTRUCTIONS:
             return measurement.estimated_instructions()
-        if metric == INSTRUCTIONS:
-            assert measurement.executed is not None, "the metric makes the environment count"
-            return float(measurement.executed)
+        if metric in PROJECT_METRICS:
+            return measurement.project[metric]
         assert measurement.sizes is not None, "a size is the cost of a compile that went to its end"
         return float(getattr(measurement.sizes, metric))
 
     def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
         """Return the entries of the last `info` beyond the sizes; `function` is that of an episode of one function."""
-        known = {
-            ESTIMATED_INSTRUCTIONS: measurement.instructions is not None and baseline.instructions is not None,
-            INSTRUCTIONS: measurement.executed is not None and baseline.executed is not None,
-        }
+        known = [metric for metric in PROJECT_METRICS if metric in measurement.project and metric in baseline.project]
+        if measurement.instructions is not None and baseline.instructions is not None:
+            known.insert(0, ESTIMATED_INSTRUCTIONS)
         return {
             f"{prefix}{metric}": self.outcome(each, metric, function)
-            for metric, is_known in known.items()
-            if is_known
+            for metric in known
             for prefix, each in (("", measurement), ("baseline_", baseline))
         }
 

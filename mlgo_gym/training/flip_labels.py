@@ -43,11 +43,11 @@ _UNSTABLE = frozenset(
 class FlipLabel(NamedTuple):
     """A decision with the policy's answer, and the cost of the module with the call inlined minus that without.
 
-    The cost is in bytes, or in the unit of `FunctionCosts`.
+    The cost is in bytes, or in the unit of the metric; with weights, in billionths of the baseline.
     """
 
     decision: InlineDecision
-    bytes: int
+    bytes: int | float
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class FlipLabels:
     """
 
     labels: list[FlipLabel] = field(default_factory=list)
-    text: int = 0
+    text: int | float = 0
     decisions: int = 0
     compiles: int = 0
     flips: int = 0
@@ -78,7 +78,7 @@ class FlipLabels:
     unbalanced: int = 0
     failed: int = 0
     seconds: float = 0.0
-    checked: list[tuple[int, int]] = field(default_factory=list)
+    checked: list[tuple[int | float, int | float]] = field(default_factory=list)
 
     def counts(self) -> dict[str, Any]:
         """Return everything but the labels."""
@@ -99,8 +99,8 @@ class FlipLabels:
         size = len(decisions)
         return columns | {
             "answer": np.array([decision.answer for decision in decisions], np.int8),
-            "bytes": np.array([label.bytes for label in self.labels], np.int64),
-            "text": np.full(size, self.text, np.int64),
+            "bytes": np.array([label.bytes for label in self.labels]),
+            "text": np.full(size, self.text),
             "decisions": np.full(size, self.decisions, np.int32),
             "context": [_text(decision.context) for decision in decisions],
             "visit": np.array([decision.site.visit for decision in decisions], np.int32),
@@ -173,12 +173,13 @@ class _Labelling:
         self._chance = chance
         self._timeout = timeout
         self._costs = costs
+        self._unit = 1 if costs is None else costs.unit
         self._counts_calls = costs is not None and costs.counts_calls
         self._stable = [name for name in task.headers[0].dtype.names or () if name not in _UNSTABLE]
         self.unflipped = self._compile(self._policy)
         decisions = self.unflipped.decisions
         self._unflipped_costs = self._cost_of(self.unflipped)
-        self.result = FlipLabels(text=self._unflipped_costs.text, decisions=len(decisions), compiles=1)
+        self.result = FlipLabels(text=self._in_bytes(self._unflipped_costs.text), decisions=len(decisions), compiles=1)
         self.labels: dict[DecisionSite, FlipLabel] = {}
         self._attempts: dict[DecisionSite, int] = defaultdict(int)
         self._affected = AffectedFunctions(
@@ -193,6 +194,10 @@ class _Labelling:
 
     def _cost_of(self, compiled: InlineCompile) -> FunctionSizes:
         return compiled.functions if self._costs is None else self._costs.of(compiled).functions
+
+    def _in_bytes(self, cost: int) -> int | float:
+        """Return a cost of `FunctionCosts`, or bytes, in the unit of the metric."""
+        return cost if self._unit == 1 else cost / self._unit
 
     def _stable_features(self, payload: bytes) -> list[Any]:
         record = np.frombuffer(payload, self._task.headers[0].dtype, 1)[0]
@@ -254,7 +259,7 @@ class _Labelling:
             return True
         for number, change in found.bytes.items():
             flip = done[number]
-            self.labels[flip.site] = FlipLabel(flip, -change if flip.answer else change)
+            self.labels[flip.site] = FlipLabel(flip, self._in_bytes(-change if flip.answer else change))
         return True
 
     def check(self, count: int) -> None:
@@ -268,7 +273,8 @@ class _Labelling:
                 continue
             if done:
                 change = self._cost_of(compiled).text - self._unflipped_costs.text
-                self.result.checked.append((label.bytes, -change if label.decision.answer else change))
+                alone = self._in_bytes(-change if label.decision.answer else change)
+                self.result.checked.append((label.bytes, alone))
 
 
 def cpu_seconds() -> float:

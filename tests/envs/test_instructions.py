@@ -15,6 +15,7 @@ from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
 from mlgo_gym.policies import load_policy
+from mlgo_gym.programs import ModulePrograms
 from mlgo_gym.search import search_module
 from mlgo_gym.training.flip_labels import label_by_flips
 from tests.programs.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus
@@ -96,8 +97,8 @@ def test_credit_adds_up_to_the_saved_instructions(right: Path) -> None:
 @needs_valgrind
 def test_only_modules_of_programs_have_episodes() -> None:
     env = InlineEnv(corpus="builtin@O2", metric=METRIC)
-    programs = env.setup.programs
-    assert programs is not None
+    programs = env.setup.project_costs["instructions"]
+    assert isinstance(programs, ModulePrograms)
     everything = open_corpus("builtin@O2")
     assert set(env.corpus.names) == programs.modules < set(everything.names)
     (other,) = set(everything.names) - programs.modules

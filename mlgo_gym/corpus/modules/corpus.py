@@ -296,15 +296,20 @@ def join_corpora(corpora: Sequence[Corpus]) -> Corpus:
         names = ", ".join(corpus.name for corpus in corpora)
         raise CorpusError(f"expected corpora with different names, got {names}; rename a folder")
     joined = _JoinedModules(by_name)
-    return Corpus(",".join(corpus.name for corpus in corpora), joined, origin=joined.origin)
+    chosen = [f"{prefix}/{name}" for prefix, corpus in by_name.items() for name in corpus.finite_names()]
+    return Corpus(",".join(corpus.name for corpus in corpora), joined, names=chosen, origin=joined.origin)
 
 
 class _JoinedModules:
-    """The modules of several corpora, with `PREFIX/` before the names of each."""
+    """The modules of several corpora, with `PREFIX/` before the names of each; of a part, those of all its corpus."""
 
     def __init__(self, corpora: Mapping[str, Corpus]) -> None:
         self._corpora = corpora
-        self.names = [f"{prefix}/{name}" for prefix, corpus in corpora.items() for name in corpus.finite_names()]
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        whole = {prefix: corpus.whole().finite_names() for prefix, corpus in self._corpora.items()}
+        return [f"{prefix}/{name}" for prefix, names in whole.items() for name in names]
 
     def load(self, name: str) -> Module:
         corpus, local = self._find(name)
