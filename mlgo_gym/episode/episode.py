@@ -13,10 +13,10 @@ from mlgo_gym.attribution.inline_compile import InlineCompile
 from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.episode.baseline import keep_baseline, known_baseline
 from mlgo_gym.episode.decision_count import keep_decisions
+from mlgo_gym.episode.project_costs import ProjectCost
 from mlgo_gym.episode.reproducer import keep_crash
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError, ToolchainError
 from mlgo_gym.llvm.allocation_remarks import LAST_REMARK, REMARK_FLAGS
-from mlgo_gym.metrics import ProjectCost
 from mlgo_gym.session.coroutine import CompilerCoroutine
 from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.session.session import Session

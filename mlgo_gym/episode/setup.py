@@ -17,13 +17,13 @@ from mlgo_gym.episode.numeric_infos import NumericInfos
 from mlgo_gym.episode.options import EnvironmentOptions
 from mlgo_gym.episode.preoptimization import preoptimize, verify
 from mlgo_gym.episode.probe import probe
+from mlgo_gym.episode.project_costs import ProjectCost, project_costs
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS, OLDEST_CLANG
 from mlgo_gym.llvm.disassembly import load_capstone
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
-from mlgo_gym.metrics import ProjectCost, project_costs
-from mlgo_gym.metrics.plain_objects import PlainObjects
+from mlgo_gym.metrics import PlainObjects
 from mlgo_gym.session.coroutine import CompilerCoroutine, run_blocking
 from mlgo_gym.session.protocol.callee_features import with_callee_features
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, WEIGHTED

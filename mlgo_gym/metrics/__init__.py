@@ -1,5 +1,7 @@
-"""Costs of a compile that depend on the other modules of its project: linked size and executed instructions."""
+"""The price of a link: linked size of one module's object among those of plain clang, exact and estimated."""
 
-from mlgo_gym.metrics.project_cost import ProjectCost, project_costs
+from mlgo_gym.metrics.estimated_linked_size import EstimatedLinkedSize
+from mlgo_gym.metrics.linked_size import LinkedSize
+from mlgo_gym.metrics.plain_objects import PlainObjects
 
-__all__ = ["ProjectCost", "project_costs"]
+__all__ = ["EstimatedLinkedSize", "LinkedSize", "PlainObjects"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, WEIGHTED
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, ESTIMATED_LINKED, LINKED, WEIGHTED
 from mlgo_gym.tasks.task import Task
 
 FIRST, DECISION, END, FAILURE = "at the first decision", "at each decision", "at the end", "after a failure"
@@ -34,6 +34,8 @@ _ALWAYS = f"{DECISION}, {END}, {FAILURE}"
 _OVER = f"{END}, {FAILURE}"
 _WITH_WEIGHTS = "with weights in `metric`"
 _WITH_ESTIMATE = f'with `metric="{ESTIMATED_INSTRUCTIONS}"`'
+_WITH_LINKED = f'with `metric="{LINKED}"`'
+_WITH_ESTIMATED_LINKED = f'with `metric="{ESTIMATED_LINKED}"`'
 _WITH_SIZES = "unless the compile ended with its function"
 
 _SHARED = (
@@ -69,6 +71,10 @@ _SHARED = (
         _WITH_ESTIMATE,
     ),
     InfoKey(f"baseline_{ESTIMATED_INSTRUCTIONS}", END, "float", "the estimate of a plain compile", _WITH_ESTIMATE),
+    InfoKey(LINKED, END, "float", "the linked files with the module, in bytes of executable sections", _WITH_LINKED),
+    InfoKey(f"baseline_{LINKED}", END, "float", "the same with the objects of plain clang alone", _WITH_LINKED),
+    InfoKey(ESTIMATED_LINKED, END, "float", "`text` that survives a link, by an estimate", _WITH_ESTIMATED_LINKED),
+    InfoKey(f"baseline_{ESTIMATED_LINKED}", END, "float", "the same of a plain compile", _WITH_ESTIMATED_LINKED),
     InfoKey(WEIGHTED, END, "float", "`1` minus the weighted sum of the relative reductions", _WITH_WEIGHTS),
     InfoKey(f"baseline_{WEIGHTED}", END, "float", "`1`", _WITH_WEIGHTS),
     InfoKey("reduction", END, "float", "`1 - cost / baseline` of the metric: 0.02 is 2 % less"),

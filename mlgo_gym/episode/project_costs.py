@@ -8,9 +8,7 @@ from typing import Protocol
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.llvm.function_sizes import FunctionSizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.metrics.estimated_linked_size import EstimatedLinkedSize
-from mlgo_gym.metrics.linked_size import LinkedSize
-from mlgo_gym.metrics.plain_objects import PlainObjects
+from mlgo_gym.metrics import EstimatedLinkedSize, LinkedSize, PlainObjects
 from mlgo_gym.programs import ModulePrograms, find_counter
 from mlgo_gym.session.process.limits import Limits
 from mlgo_gym.tasks.measurement import ESTIMATED_LINKED, INSTRUCTIONS, LINKED
