@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -37,18 +39,27 @@ class VecEnvAdapter(VecEnv):
 
     ```python
     envs = gym.make_vec("mlgo/RegAllocEvict-v0", num_envs=4, autoreset_mode="SameStep")
-    model = MaskablePPO("MultiInputPolicy", VecMonitor(VecEnvAdapter(envs)))
+    model = MaskablePPO("MultiInputPolicy", VecEnvAdapter(envs))
     ```
 
-    At the end of an episode the info is that of its last step, with `terminal_observation` and `TimeLimit.truncated`;
-    `reset_infos` has the info of the next episode's first decision. `seed()` and `set_options()` apply to the next
-    `reset()`.
+    At the end of an episode the info is that of its last step, with `terminal_observation`, `TimeLimit.truncated` and
+    `episode`, the total reward and length as of `VecMonitor`. `reset_infos` has the info of the next episode's first
+    decision. `seed()` and `set_options()` apply to the next `reset()`.
+
+    With a `batch_size` below the number of environments nobody waits for the slowest compile: the rows of a step are
+    the environments that are ready first, `env_ids`, and these differ from step to step. The reward of a row then
+    belongs to another environment than the action before it. So train with `CreditAdvantages`, which finds the
+    decisions of each episode. `seed()` and `set_options()` of the first row then apply to all environments.
 
     Args:
-        envs: a vector environment with `autoreset_mode="SameStep"`, in Gymnasium's wrappers or not.
+        envs: a vector environment with `autoreset_mode="SameStep"`, in Gymnasium's wrappers or not. With a smaller
+            `batch_size` the wrappers have `async_reset()` and `recv()`, as those of `mlgo_gym.wrappers.vector`.
+
+    Attributes:
+        env_ids: Index of the environment of each row, int64 of shape (rows,).
 
     Raises:
-        MlgoError: it has another mode, or a smaller `batch_size`.
+        MlgoError: it has another mode, or wrappers without `recv()` for a smaller `batch_size`.
     """
 
     def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any]) -> None:
@@ -59,21 +70,34 @@ class VecEnvAdapter(VecEnv):
                 f"expected autoreset_mode 'SameStep', got {getattr(mode, 'value', mode)!r}; make the environment with "
                 'autoreset_mode="SameStep"'
             )
-        if isinstance(self._inner, CompilerVectorEnv) and self._inner.batch_size != self._inner.num_envs:
+        rows = self._inner.batch_size if isinstance(self._inner, CompilerVectorEnv) else envs.num_envs
+        self._any_order = rows < envs.num_envs
+        if self._any_order and not hasattr(envs, "recv"):
             raise MlgoError(
-                f"expected batch_size {self._inner.num_envs}, got {self._inner.batch_size}; omit batch_size, since "
-                "stable-baselines3 steps all environments at once"
+                f"expected wrappers with recv() for batch_size {rows} of {envs.num_envs} environments, got {envs}; "
+                "omit batch_size, or use wrappers of mlgo_gym.wrappers.vector"
             )
         self.envs = cast("CompilerVectorEnv", envs)  # wrappers have its reset() and step()
+        self.env_ids: npt.NDArray[np.int64] = np.arange(rows)
         self._actions: npt.NDArray[Any] = np.empty(0)
-        super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
+        self._totals, self._lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
+        self._start = time.monotonic()
+        super().__init__(rows, envs.single_observation_space, envs.single_action_space)
 
     def reset(self) -> VecEnvObs:
         """Start an episode in every environment; return the first observations, one row each."""
         seed = self._seeds if any(each is not None for each in self._seeds) else None
         names = {name for options in self._options for name in options}
         options = {name: [each.get(name) for each in self._options] for name in names}
-        observations, info = self.envs.reset(seed=seed, options=options)
+        self._totals[:], self._lengths[:] = 0, 0
+        if self._any_order:
+            self.envs.async_reset(
+                seed=None if seed is None else seed[0], options={name: values[0] for name, values in options.items()}
+            )
+            observations, *_, info = self.envs.recv()
+            self.env_ids = info["env_id"]
+        else:
+            observations, info = self.envs.reset(seed=seed, options=options)
         self.reset_infos = unbatch_infos(info, self.num_envs)
         self._reset_seeds()
         self._reset_options()
@@ -81,17 +105,27 @@ class VecEnvAdapter(VecEnv):
         return batch
 
     def step_async(self, actions: npt.NDArray[Any]) -> None:
-        """Keep the actions, one per environment, for `step_wait()`."""
+        """Keep the actions, one per row, for `step_wait()`."""
         self._actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
         """Return observations, rewards (float32), whether each episode has ended (bool), and one info each."""
+        self._lengths[self.env_ids] += 1
         observations, rewards, terminations, truncations, info = self.envs.step(self._actions)
+        self.env_ids = info.get("env_id", self.env_ids)
+        self._totals[self.env_ids] += rewards
         dones = terminations | truncations
         infos = unbatch_infos(info, self.num_envs)
         for row in np.flatnonzero(dones).tolist():
-            first = infos[row]
-            infos[row] = {**first.pop("final_info"), "terminal_observation": first.pop("final_obs")}
+            first, number = infos[row], self.env_ids[row]
+            statistics = {
+                "r": round(float(self._totals[number]), 6),
+                "l": int(self._lengths[number]),
+                "t": round(time.monotonic() - self._start, 6),
+            }
+            self._totals[number], self._lengths[number] = 0, 0
+            last = {"terminal_observation": first.pop("final_obs"), "episode": statistics}
+            infos[row] = {**first.pop("final_info"), **last}
             self.reset_infos[row] = first
         for info, termination, truncation in zip(infos, terminations, truncations, strict=True):
             info["TimeLimit.truncated"] = bool(truncation and not termination)
@@ -104,7 +138,7 @@ class VecEnvAdapter(VecEnv):
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         """Return an attribute of some environments; default: all."""
         values = self._inner.get_attr(attr_name)
-        return [values[index] for index in self._get_indices(indices)]
+        return [values[self.env_ids[row]] for row in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
         """Raise an MlgoError: the environments share their attributes."""
@@ -120,7 +154,7 @@ class VecEnvAdapter(VecEnv):
             values = self._inner.call(method_name, *method_args, **method_kwargs)
         elif (values := self._inner.action_masks()) is None:
             raise MlgoError(f"expected discrete actions for action_masks, got {self.action_space}")
-        return [values[index] for index in self._get_indices(indices)]
+        return [values[self.env_ids[row]] for row in self._get_indices(indices)]
 
     def env_is_wrapped(
         self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
@@ -138,7 +172,7 @@ class CreditAdvantages(BaseCallback):
     unfinished episodes to 0.
 
     ```python
-    envs = gym.make_vec("mlgo/Inline-v0", num_envs=8, autoreset_mode="SameStep", credit=True)
+    envs = gym.make_vec("mlgo/Inline-v0", num_envs=12, batch_size=4, autoreset_mode="SameStep", credit=True)
     agent = PPO("MlpPolicy", VecEnvAdapter(envs))
     agent.learn(100_000, callback=CreditAdvantages())
     ```
@@ -151,21 +185,31 @@ class CreditAdvantages(BaseCallback):
         super().__init__()
         self._clip = clip
         self._credits: npt.NDArray[np.float32] = np.empty((0, 0), np.float32)
+        self._shown: list[int] = []
+        self._cells: dict[int, list[tuple[int, int]]] = {}
         self._steps = 0
 
     def _on_rollout_start(self) -> None:
         buffer: Any = cast("OnPolicyAlgorithm", self.model).rollout_buffer
         self._credits, self._steps = np.full((buffer.buffer_size, buffer.n_envs), np.nan, np.float32), 0
+        self._shown, self._cells = self._env_ids(), defaultdict(list)
 
     def _on_step(self) -> bool:
-        self._steps += 1
+        for row, number in enumerate(self._shown):
+            self._cells[number].append((self._steps, row))
+        self._steps, self._shown = self._steps + 1, self._env_ids()
         for row in np.flatnonzero(self.locals["dones"]).tolist():
-            info = self.locals["infos"][row]
-            if "credit" in info:
+            info, cells = self.locals["infos"][row], self._cells.pop(self._shown[row], [])
+            if "credit" in info and cells:
                 # The episode may have begun before this rollout.
-                credit = decision_rewards(info, float(self.locals["rewards"][row]))[-self._steps :]
-                self._credits[self._steps - len(credit) : self._steps, row] = credit
+                credit = decision_rewards(info, float(self.locals["rewards"][row]))[-len(cells) :]
+                self._credits[tuple(np.transpose(cells))] = credit
         return True
+
+    def _env_ids(self) -> list[int]:
+        rows = np.arange(self.training_env.num_envs)
+        numbers: list[int] = getattr(self.training_env, "env_ids", rows).tolist()
+        return numbers
 
     def _on_rollout_end(self) -> None:
         buffer: Any = cast("OnPolicyAlgorithm", self.model).rollout_buffer

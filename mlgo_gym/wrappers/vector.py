@@ -25,8 +25,7 @@ class NormalizeFeatures(_VectorWrapper):
     """Normalizes the flat observations of a vector environment, as its namesake does those of a single one.
 
     Arguments, attributes and errors are the same. The last observations of episodes, `info["final_obs"]`, are
-    normalized too. EnvPool's `send()` and `recv()` stay with the environment inside, `env.unwrapped`, and give raw
-    observations.
+    normalized too. EnvPool's `async_reset()`, `send()` and `recv()` are those of the environment inside.
     """
 
     def __init__(self, env: gym.vector.VectorEnv[Any, Any, Any], normalization: GivenNormalization) -> None:
@@ -48,7 +47,26 @@ class NormalizeFeatures(_VectorWrapper):
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step the environments, and return normalized observations, also the last ones of episodes that ended."""
-        observations, rewards, terminations, truncations, infos = self.env.step(actions)
+        return self._normalize_step(*self.env.step(actions))
+
+    def async_reset(self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None) -> None:
+        """Start an episode in every environment; `recv()` returns each when it is ready."""
+        env: Any = self.env
+        env.async_reset(seed=seed, options=options)
+
+    def send(self, actions: Any, env_ids: Any = None) -> None:
+        """Answer the decisions of some environments, by default those of the last `recv()`, and return at once."""
+        env: Any = self.env
+        env.send(actions, env_ids)
+
+    def recv(self) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Return the first environments that are ready, with normalized observations."""
+        env: Any = self.env
+        return self._normalize_step(*env.recv())
+
+    def _normalize_step(
+        self, observations: Any, rewards: Any, terminations: Any, truncations: Any, infos: dict[str, Any]
+    ) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         if "final_obs" in infos:
             for row, last in enumerate(infos["final_obs"]):
                 if last is not None:

@@ -14,7 +14,7 @@ import pytest
 
 from mlgo_gym.errors import ActionError, MlgoError, PolicyError
 from mlgo_gym.policies.sb3 import read_sb3, save_sb3
-from mlgo_gym.wrappers import NormalizeFeatures, vector
+from mlgo_gym.wrappers import NormalizeFeatures, decision_rewards, fit_normalization, vector
 from tests.adapters.networks import decisions, random_network
 from tests.vector.stepping import EVICT, INLINE, end_clang, make
 
@@ -55,7 +55,8 @@ both = pytest.mark.parametrize("make_env", [adapted, dummy])
 
 def learn(algorithm: Any, policy: str, env: VecEnv) -> int:
     """Learn for a few hundred steps; return how many episodes ended."""
-    model = algorithm(policy, VecMonitor(env), n_steps=64, batch_size=32, n_epochs=2, seed=1, device="cpu")
+    env = env if isinstance(env, VecEnvAdapter) else VecMonitor(env)
+    model = algorithm(policy, env, n_steps=64, batch_size=32, n_epochs=2, seed=1, device="cpu")
     before = [parameter.clone() for parameter in model.policy.parameters()]
     model.learn(256)
     assert any(not (old == new).all() for old, new in zip(before, model.policy.parameters(), strict=True))
@@ -115,6 +116,56 @@ def test_the_credit_of_decisions_becomes_the_advantages_of_finished_episodes(var
     assert np.sign(shares.sum()) == np.sign(sum(watch.totals))
 
 
+class Follow(CreditAdvantages):
+    """Keeps, for each finished episode, its observations by order of decisions, and the credit of their cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, list[float], list[float]]] = []
+        self._positions: dict[int, list[tuple[int, int]]] = {}
+
+    def _on_step(self) -> bool:
+        for row, number in enumerate(self._shown):
+            self._positions.setdefault(number, []).append((self._steps, row))
+        super()._on_step()
+        for row, number in enumerate(self._shown):
+            if self.locals["dones"][row]:
+                cells, info = self._positions.pop(number), self.locals["infos"][row]
+                kept = [float(self._credits[cell]) for cell in cells]
+                credit = decision_rewards(info, float(self.locals["rewards"][row])).tolist()
+                self.found.append((info["module"], kept, credit))
+        return True
+
+
+def test_rows_that_are_ready_first_get_the_credit_of_their_own_decisions(varied: str) -> None:
+    with gym.make(INLINE, corpus=varied) as single:
+        normalization = fit_normalization(single, observations=50)
+    envs = make(INLINE, varied, 5, batch_size=2, autoreset_mode="SameStep", credit=True)
+    env, follow = VecEnvAdapter(vector.NormalizeFeatures(envs, normalization)), Follow()
+    agent = PPO("MlpPolicy", env, n_steps=64, batch_size=32, seed=0, device="cpu")
+    agent.learn(128, callback=follow)
+    assert env.num_envs == 2
+    assert len(env.get_attr("metric")) == 2
+    env.close()
+    assert len(follow.found) > 10
+    assert len({module for module, *_ in follow.found}) > 1
+    for _, kept, credit in follow.found:
+        assert kept == pytest.approx(credit, rel=1e-5)
+    lengths = [int(episode["l"]) for episode in agent.ep_info_buffer]
+    assert lengths == [len(credit) for _, _, credit in follow.found][-100:]
+
+
+def test_masks_are_those_of_the_rows_that_are_ready(varied: str) -> None:
+    env = VecEnvAdapter(make(EVICT, varied, 3, batch_size=2, autoreset_mode="SameStep", strict=True))
+    env.seed(3)
+    observations = env.reset()
+    for _ in range(20):
+        masks = get_action_masks(env)
+        assert np.array_equal(masks, observations["action_mask"])
+        observations, *_ = env.step(masks.argmax(axis=1))
+    env.close()
+
+
 @both
 def test_a_trained_policy_is_evaluated(make_env: MakeVecEnv, varied: str) -> None:
     env = VecMonitor(make_env(EVICT, varied, max_decisions=2))
@@ -142,6 +193,7 @@ def test_it_returns_the_same_as_dummy_vec_env(name: str, varied: str) -> None:
         stepped, expected = ours.step(actions), theirs.step(actions)
         for own, other in zip(stepped[3], expected[3], strict=True):
             own.pop("env_id", None)
+            own.pop("episode", None)
             assert other.pop("TimeLimit.truncated") is own.pop("TimeLimit.truncated")
         assert_equal(stepped, expected)
         for infos in (ours.reset_infos, theirs.reset_infos):
@@ -238,14 +290,14 @@ def test_attributes_and_methods_of_some_environments(varied: str) -> None:
     ("options", "message"),
     [
         ({"autoreset_mode": "NextStep"}, "expected autoreset_mode 'SameStep', got 'NextStep'"),
-        ({"autoreset_mode": "SameStep", "batch_size": 1}, "expected batch_size 2, got 1; omit batch_size"),
+        ({"autoreset_mode": "SameStep", "batch_size": 1}, r"expected wrappers with recv\(\) for batch_size 1 of 2"),
     ],
     ids=str,
 )
 def test_an_unsuitable_environment_is_refused(options: dict[str, Any], message: str, varied: str) -> None:
     envs = make(INLINE, varied, 2, **options)
     with pytest.raises(MlgoError, match=message):
-        VecEnvAdapter(envs)
+        VecEnvAdapter(gym.wrappers.vector.TransformReward(envs, lambda reward: reward))
     envs.close()
 
 
