@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
 from mlgo_gym.session.protocol.decision import functions_of
 
@@ -20,21 +19,14 @@ _MORE = "..."
 
 @lru_cache(maxsize=65536)
 def readable(symbol: str) -> str:
-    """Return the demangled name of a symbol, without ABI tags and inline namespaces: `_Z1fv` is `f()`.
+    """Return the demangled name of a symbol of C++ or Rust, without ABI tags and inline namespaces: `_Z1fv` is `f()`.
 
-    Raises:
-        MissingExtraError: The symbol is mangled, and cxxfilt is not installed.
-        MlgoError: The symbol is mangled, and the machine has no C++ runtime.
+    Raises `MissingExtraError` if the symbol is mangled, and pydemumble is not installed.
     """
-    if not symbol.startswith(("_Z", "__Z")):
+    if not symbol.startswith(("_Z", "__Z", "_R")):
         return symbol
-    cxxfilt = library("cxxfilt", "showing names of C++ functions", "explain")
-    try:
-        return _NOISE.sub("", cxxfilt.demangle(symbol))
-    except cxxfilt.InvalidName:
-        return symbol
-    except cxxfilt.LibraryNotFound as error:
-        raise MlgoError(f"expected a C++ runtime to demangle names, got none ({error}); install libstdc++") from error
+    demangled: str = library("pydemumble", "showing names of C++ and Rust functions", "explain").demangle(symbol)
+    return _NOISE.sub("", demangled) or symbol
 
 
 def _first_and_others(context: str) -> tuple[str, str]:
@@ -63,6 +55,7 @@ def shortened(name: str, width: int) -> str:
     A longer name loses scopes from the left, then its end. `std::vector<int>::push_back(int const&)` becomes
     `std::vector::push_back`.
     """
+    name = _without_trait(name)
     plain: list[str] = []
     depth = 0
     at = 0
@@ -79,7 +72,8 @@ def shortened(name: str, width: int) -> str:
             plain.append("{anonymous}" if part == "(anonymous namespace)" else part)
     if depth == 0:
         plain.append(name[at:])
-    text = "".join(plain).strip()
+    # The brackets of a Rust implementation leave an empty scope.
+    text = "".join(plain).strip().replace("::::", "::").strip(":")
     # The name of a template follows its return type.
     text = text if " operator" in f" {text}" else text.removesuffix(" const").split(" ")[-1] or text
     scopes = text.split("::")
@@ -87,3 +81,17 @@ def shortened(name: str, width: int) -> str:
         del scopes[0]
         text = "::".join(scopes)
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _without_trait(name: str) -> str:
+    """Return the name of a Rust method with the type instead of `<TYPE as TRAIT>`."""
+    if not name.startswith("<"):
+        return name
+    depth = 0
+    for at, character in enumerate(name):
+        # The `>` of a function type `fn() -> T` closes no bracket.
+        depth += (character == "<") - (character == ">" and name[at - 1] != "-")
+        if depth == 0:
+            of_type, trait, _ = name[1:at].rpartition(" as ")
+            return _without_trait(of_type if trait else name[1:at]) + name[at + 1 :]
+    return name

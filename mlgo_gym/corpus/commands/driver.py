@@ -5,12 +5,14 @@ The portable flags read nothing of the machine, so equal compilers give equal bi
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,6 +29,13 @@ PORTABLE_FLAGS = (
     "-nostdlibinc", "-w",
 )  # fmt: skip
 """Driver flags that do not depend on the machine or on a distribution's defaults."""
+
+RUST_FLAGS = (
+    "--no-default-config", "-fPIC", "-ffunction-sections", "-fdata-sections", "-fomit-frame-pointer",
+    "-Xclang", "-fmerge-functions", "-mllvm", "-mergefunc-use-aliases", "-mllvm", "-trap-unreachable",
+    "-mllvm", "-no-trap-after-noreturn", "-Wa,-mrelax-relocations=no", "-w",
+)  # fmt: skip
+"""Driver flags with which clang compiles bitcode of rustc to rustc's own instructions."""
 
 _DROPPED = frozenset(
     """
@@ -105,6 +114,24 @@ def compile_to_bitcode(source: str, bitcode: Path, flags: Sequence[str], toolcha
 def recorded_flags(language: str, flags: Sequence[str], toolchain: Toolchain) -> tuple[str, ...]:
     """Return the `-cc1` flags to record for bitcode of a language, `c` or `c++`, that driver flags compiled."""
     return code_generation_flags(cc1_line(toolchain, [*flags, "-c", "-x", language, "-", "-o", "output"]))
+
+
+@lru_cache(maxsize=64)
+def rust_flags(toolchain: Toolchain, triple: str, optimize: str, options: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the `-cc1` flags with which clang compiles bitcode of rustc as rustc itself does.
+
+    The differences from C are those of rustc_codegen_llvm: it merges functions by aliases, ends unreachable code with a
+    trap, and neither vectorises nor unrolls loops for size.
+
+    Args:
+        toolchain: the clang.
+        triple: target of the bitcode.
+        optimize: the level, one of `Oz`, `Os`, `O2`, `O3`.
+        options: driver flags of `Crate.driver_flags()`.
+    """
+    for_size = ("-fno-vectorize", "-fno-slp-vectorize", "-fno-unroll-loops") if optimize in ("Oz", "Os") else ()
+    flags = [f"--target={triple}", f"-{optimize}", *RUST_FLAGS, *for_size, *options]
+    return code_generation_flags(cc1_line(toolchain, [*flags, "-c", "-x", "ir", os.devnull, "-o", "output"]))
 
 
 PORTABLE_TARGET = "x86_64-linux-gnu.2.28"

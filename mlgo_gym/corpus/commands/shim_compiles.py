@@ -80,7 +80,7 @@ def record_compile(
     lines, problem = compile_commands(settings, list(arguments), folder, mode)
     if problem is not None:
         content = {"source": " ".join(arguments)[:500], "message": problem}
-        _write_folder(settings, "failure.json", {**content, "compiler_path": settings.get("compiler_path")})
+        write_record(settings, "failure.json", {**content, "compiler_path": settings.get("compiler_path")})
     for line in lines:
         language = _value(line, "-x") or ""
         source = os.path.join(folder, line[-1])
@@ -88,12 +88,12 @@ def record_compile(
         if reason is None:
             killed |= _record(settings, line, folder, source, arguments, will_retry=will_retry)
         elif reason:
-            _write_folder(settings, "skipped.json", {"source": source, "reason": reason})
+            write_record(settings, "skipped.json", {"source": source, "reason": reason})
     if _NO_OUTPUT.isdisjoint(arguments):
         for before, word in zip(("", *arguments[:-1]), arguments, strict=True):
             if word.endswith(tuple(OTHER_SUFFIXES)) and not word.startswith("-") and before != "-o":
                 reason = OTHER_SUFFIXES[os.path.splitext(word)[1]]
-                _write_folder(settings, "skipped.json", {"source": os.path.join(folder, word), "reason": reason})
+                write_record(settings, "skipped.json", {"source": os.path.join(folder, word), "reason": reason})
     return killed
 
 
@@ -117,7 +117,7 @@ def record_link(settings: dict[str, Any], link: dict[str, Any], mode: str) -> No
     output["sha256"] = note_file(settings, output["path"])
     is_recorded = settings.get("probes") or not _is_probe(settings, output["path"], link["folder"])
     if output["sha256"] is not None and link["inputs"] and is_recorded:
-        _write_folder(settings, "link.json", {**link, "driver": mode, "lto": _lto(link["arguments"])})
+        write_record(settings, "link.json", {**link, "driver": mode, "lto": _lto(link["arguments"])})
 
 
 def note_file(settings: dict[str, Any], path: str, kind: str = "known") -> str | None:
@@ -136,7 +136,7 @@ def note_failure(recording: str, source: str, message: str) -> None:
     """Note in the folder of a recording that something could not be recorded."""
     try:
         content = {"source": source, "message": message}
-        _write_folder({"records": os.path.join(recording, "records")}, "failure.json", content)
+        write_record({"records": os.path.join(recording, "records")}, "failure.json", content)
     except OSError as error:
         print(f"mlgo-gym: not recorded: {source}: {message}; {error}", file=sys.stderr)  # noqa: T201 - the build's own
 
@@ -148,7 +148,7 @@ def compile_commands(
     end = arguments.index("--") if "--" in arguments else len(arguments)
     kept = drop_options(arguments[:end], (*_NOT_RECORDED, *_NOT_RECORDED_WITH_VALUE), _NOT_RECORDED_WITH_VALUE)
     driver = [*settings["clang"], f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}", "-###", *settings["before"]]
-    status, stderr = _run([*driver, *kept, *settings["after"], *arguments[end:]], folder)
+    status, stderr = run_front_end([*driver, *kept, *settings["after"], *arguments[end:]], folder)
     return cc1_lines(stderr), stderr.strip() if status != 0 else None
 
 
@@ -215,11 +215,11 @@ def _record(
     import time
 
     started = time.time_ns()
-    scratch, target = _new_folder(settings)
+    scratch, target = new_record(settings)
     bitcode = f"{scratch}/module.bc"
     front_end = [word for word in _with_plain_headers(without_side_outputs(line[:-1]), folder) if word != "-emit-obj"]
     front_end += ["-emit-llvm-bc", "-emit-llvm-uselists", "-disable-llvm-passes"]
-    status, stderr = _run([*settings["clang"], *front_end, "-o", bitcode, line[-1]], folder)
+    status, stderr = run_front_end([*settings["clang"], *front_end, "-o", bitcode, line[-1]], folder)
     if status < 0 and will_retry:
         if os.path.exists(bitcode):
             os.remove(bitcode)
@@ -252,7 +252,7 @@ def _record(
         message = f"the compiler was killed by signal {-status} {stderr.strip()}" if status < 0 else stderr.strip()
         content = {"source": source, "message": message, "killed": status < 0}
         name, content = "failure.json", {**content, "compiler_path": settings.get("compiler_path")}
-    _write_json(f"{scratch}/{name}", content)
+    write_json(f"{scratch}/{name}", content)
     os.rename(scratch, target)
     return status < 0
 
@@ -291,7 +291,8 @@ def _is_probe(settings: dict[str, Any], source: str, folder: str) -> bool:
     return any(probe in f"{source}/" or probe in f"{folder}/" for probe in _PROBE_FOLDERS)
 
 
-def _run(command: list[str], folder: str) -> tuple[int, str]:
+def run_front_end(command: list[str], folder: str) -> tuple[int, str]:
+    """Run a compiler and return its exit status, negative for a signal, and its standard error."""
     import subprocess
 
     # Expansions of __DATE__ and __TIME__ would make two recordings of one source differ.
@@ -308,7 +309,7 @@ def _run(command: list[str], folder: str) -> tuple[int, str]:
     return result.returncode, result.stderr.decode(errors="surrogateescape")
 
 
-def _new_folder(settings: dict[str, Any]) -> tuple[str, str]:
+def new_record(settings: dict[str, Any]) -> tuple[str, str]:
     """Return a new folder for a record, and the path to rename it to once it is complete."""
     import time
 
@@ -318,13 +319,15 @@ def _new_folder(settings: dict[str, Any]) -> tuple[str, str]:
     return scratch, os.path.join(settings["records"], name)
 
 
-def _write_folder(settings: dict[str, Any], file: str, content: dict[str, Any]) -> None:
-    scratch, target = _new_folder(settings)
-    _write_json(f"{scratch}/{file}", content)
+def write_record(settings: dict[str, Any], file: str, content: dict[str, Any]) -> None:
+    """Add a folder to `settings["records"]` that contains one file of JSON."""
+    scratch, target = new_record(settings)
+    write_json(f"{scratch}/{file}", content)
     os.rename(scratch, target)
 
 
-def _write_json(path: str, content: dict[str, Any]) -> None:
+def write_json(path: str, content: dict[str, Any]) -> None:
+    """Write a file of JSON."""
     import json
 
     with open(path, "w", encoding="utf-8") as file:

@@ -16,10 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import IO
 
 from mlgo_gym.corpus.commands.driver import NATIVE, driver_options, linker_command
-from mlgo_gym.corpus.recording import shim
+from mlgo_gym.corpus.recording import rustc_shim, shim
 from mlgo_gym.corpus.recording.path_interception import PATH_SHIM, preload_variables
 from mlgo_gym.corpus.recording.recorder import Recorder, Recording, check_output
 from mlgo_gym.errors import CorpusError, NothingCompiledError
@@ -29,6 +30,9 @@ from mlgo_gym.storage.temporary_folders import make_process_folder
 
 _NAMES = {"c": ("cc", "gcc", "clang", "c99", "c11"), "c++": ("c++", "g++", "clang++")}
 """Names of compilers by shim mode; another language is another mode."""
+
+RUSTC_WRAPPER = "mlgo-gym-rustc"
+"""Name of the shim that cargo starts with the path of rustc as the first argument."""
 
 _COMPILER_NAME = re.compile(r"(?:[\w.]+-)*(cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-[\d.]+)?")
 _GRACE = 10.0
@@ -58,6 +62,9 @@ def record_build(
     toolchain's clang with the build's arguments, then records each C and C++ source that became an object. A build that
     fails or is interrupted (Ctrl-C, SIGTERM, SIGHUP) leaves the corpus of its compiles so far. Compiles with equal
     bitcode and flags are one module. Files that flags name, such as profiles, are copied into the corpus.
+
+    rustc runs unchanged, and its crates are recorded except build scripts and procedural macros. The module of a crate
+    is compiled to the instructions that rustc writes with one codegen unit and without LTO, at -Oz and -Os exactly.
 
     A module, compiled with its recorded flags, has the executable sections of its source compiled with the build's
     flags at the recorded level, byte for byte (`benchmarks/text_identity.py` tests 92 flags), except:
@@ -97,6 +104,9 @@ def record_build(
     folder = (folder or Path.cwd()).resolve()
     with Recorder(toolchain, optimize, root or folder, target=NATIVE if native else None, probes=probes) as recorder:
         variables = {**os.environ, **build_environment(toolchain, native=native), **(environment or {})}
+        recorder.settings["shims"] = str(_shims(toolchain, native=native))
+        # cargo knows the level then, and its later builds are not affected.
+        variables["CARGO_PROFILE_RELEASE_OPT_LEVEL"] = recorder.settings["rust_level"]
         variables[shim.SETTINGS_VARIABLE] = str(recorder.write_settings())
         if intercept_paths:
             variables |= preload_variables(_shims(toolchain, native=native), variables)
@@ -174,6 +184,7 @@ def build_environment(toolchain: Toolchain, *, native: bool = False) -> dict[str
         "CC": _word(shims / "cc"),
         "CXX": _word(shims / "c++"),
         "CCACHE_DISABLE": "1",
+        "RUSTC_WRAPPER": str(shims / RUSTC_WRAPPER),
     }
     for name in _ARCHIVERS:
         if (shims / name).exists():
@@ -217,6 +228,9 @@ def _launchers(toolchain: Toolchain, *, native: bool) -> dict[str, str]:
     scripts = {mode: _shim_script(toolchain, mode, native=native) for mode in _NAMES}
     launchers = {name: scripts[mode] for name, mode in names.items()}
     launchers[PATH_SHIM] = _python_script("by-path", ([], [], []))
+    launchers[RUSTC_WRAPPER] = _script(_python(rustc_shim))
+    if rustc := shutil.which("rustc"):
+        launchers["rustc"] = _script([*_python(rustc_shim), rustc])
     for tool, aliases in _ARCHIVERS.items():
         if toolchain.bundled or shutil.which(tool) is None:
             launchers |= {alias: _script(bundled_command(tool)) for alias in aliases}
@@ -232,7 +246,11 @@ def _shim_script(toolchain: Toolchain, mode: str, *, native: bool) -> str:
 
 def _python_script(mode: str, groups: Sequence[Sequence[str]]) -> str:
     words = [word for group in groups for word in (str(len(group)), *group)]
-    return _script([sys.executable, "-I", "-S", str(Path(shim.__file__).absolute()), mode, *words])
+    return _script([*_python(shim), mode, *words])
+
+
+def _python(program: ModuleType) -> list[str]:
+    return [sys.executable, "-I", "-S", str(Path(program.__file__ or "").absolute())]
 
 
 def _script(words: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlgo_gym.corpus.commands.allowed import file_arguments, refused_argument
-from mlgo_gym.corpus.commands.driver import NATIVE, code_generation_flags, driver_options
+from mlgo_gym.corpus.commands.driver import NATIVE, code_generation_flags, driver_options, rust_flags
 from mlgo_gym.corpus.commands.inputs import copy_inputs
 from mlgo_gym.corpus.modules.description import write_command, write_description, write_metadata
 from mlgo_gym.corpus.recording.links import LinkWriter
@@ -30,7 +30,8 @@ from mlgo_gym.storage.temporary_folders import complete_folder, make_process_fol
 
 LEVELS = ("Oz", "Os", "O2", "O3")
 _LEVEL_BY_ATTRIBUTES = {"Oz": "Oz", "Os": "Os", "O2": "O1-O3", "O3": "O1-O3"}
-_LANGUAGES = {"c": "C", "c++": "C++"}
+_LANGUAGES = {"c": "C", "c++": "C++", "rust": "Rust"}
+_RUST_LEVELS = {"Oz": "z", "Os": "s", "O2": "2", "O3": "3"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Recording:
         failures: compiled sources that are not among them.
         replaced: number of records that a later compile of the same source to the same object replaced.
         lines: source lines of the modules; each source counts once.
-        languages: number of modules per language, `C` and `C++`.
+        languages: number of modules per language: `C`, `C++`, `Rust`.
         duplicates: number of compiles with the bitcode and flags of another one, which are not modules.
         skipped: number of compiles and links that were not recorded, by reason.
         links: number of recorded link steps, see `read_links()`.
@@ -118,6 +119,7 @@ class Recorder:
         if optimize not in LEVELS:
             raise CorpusError(f"expected a level of {', '.join(LEVELS)} for a recording, got {optimize!r}")
         self._optimize = optimize
+        self._toolchain = toolchain
         self._compiler = f"clang {toolchain.version_text}"
         self._root = root.resolve()
         self._folder = make_process_folder(parent or Path(tempfile.gettempdir()), "mlgo-gym-record-")
@@ -136,6 +138,7 @@ class Recorder:
             "temporary": tempfile.gettempdir(),
             "root": str(self._root),
             "probes": probes,
+            "rust_level": _RUST_LEVELS[optimize],
         }
 
     def __enter__(self) -> Recorder:
@@ -163,8 +166,8 @@ class Recorder:
         if not records.compiles and not records.failures:
             skipped = f" Skipped: {format_counts(records.skipped)}." if records.skipped else ""
             raise NothingCompiledError(
-                "expected compiles of C or C++ sources, got none: the build was up to date, or it bypasses the shims; "
-                f"clean it first, and let it take the compiler from CC and CXX.{skipped}",
+                "expected compiles of C, C++ or Rust sources, got none: the build was up to date, or it bypasses the "
+                f"shims; clean it first, and let it take the compiler from CC, CXX and RUSTC_WRAPPER.{skipped}",
                 0,
             )
         kept: dict[str, dict[str, Any]] = {}
@@ -173,7 +176,7 @@ class Recorder:
         with complete_folder(output) as staging:
             links = LinkWriter(self._folder, staging, self._relative)
             for name, record in self._named(records.compiles).items():
-                flags = code_generation_flags(record["command"])
+                flags = self._flags(record)
                 content = (hashlib.sha256(record["bitcode"].read_bytes()).hexdigest(), flags)
                 if content in by_content and not keep_duplicates:
                     duplicates += 1
@@ -250,7 +253,7 @@ class Recorder:
         bitcode.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(record["bitcode"], bitcode)
         write_command(folder / f"{name}.cmd", flags)
-        facts_of_module = {
+        facts_of_module: dict[str, object] = {
             "source": self._relative(record["source"]),
             "source_sha256": record["source_sha256"],
             "bitcode_sha256": hashlib.sha256(bitcode.read_bytes()).hexdigest(),
@@ -259,8 +262,17 @@ class Recorder:
             "optimize": self._optimize,
             "compiler": self._compiler,
         }
+        if record["language"] == "rust":
+            facts_of_module |= {"project": record["package"], "version": record["version"], "compiler": facts.producer}
         write_metadata(folder, name, {**metadata, **facts_of_module})
         return None
+
+    def _flags(self, record: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the flags for the module of a record."""
+        if record["language"] == "rust":
+            triple = read_bitcode(record["bitcode"]).triple
+            return rust_flags(self._toolchain, triple, self._optimize, tuple(record["driver_flags"]))
+        return code_generation_flags(record["command"])
 
     def _named(self, records: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """Return records by unique names, in an order that does not depend on which compile ended first."""
@@ -273,6 +285,9 @@ class Recorder:
         return unique
 
     def _module_name(self, record: Mapping[str, Any]) -> str:
+        if "name" in record:
+            name: str = record["name"]
+            return name
         path = record["object"]
         if path is None:
             path = str(PurePosixPath(record["source"]).with_suffix(".o"))

@@ -87,7 +87,7 @@ def test_an_incomplete_dataset_is_completed_by_the_next_fetch(
 def test_a_compile_whose_compiler_is_killed_is_retried(
     index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, kills = shim_compiles._run, [2]
+    real, kills = shim_compiles.run_front_end, [2]
 
     def run(command: list[str], folder: str) -> tuple[int, str]:
         if "-emit-llvm-bc" in command and kills[0]:
@@ -95,7 +95,7 @@ def test_a_compile_whose_compiler_is_killed_is_retried(
             return -9, ""
         return real(command, folder)
 
-    monkeypatch.setattr(shim_compiles, "_run", run)
+    monkeypatch.setattr(shim_compiles, "run_front_end", run)
     report = read_report("tiny", fetch_dataset("tiny", toolchain=toolchain))
     assert (report.modules, report.failures) == (2, ())
 
@@ -103,12 +103,12 @@ def test_a_compile_whose_compiler_is_killed_is_retried(
 def test_a_source_whose_compiler_is_killed_twice_is_missing_until_the_next_fetch(
     index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = shim_compiles._run
+    real = shim_compiles.run_front_end
 
     def run(command: list[str], folder: str) -> tuple[int, str]:
         return (-9, "") if "-emit-llvm-bc" in command and command[-1].endswith("more.c") else real(command, folder)
 
-    monkeypatch.setattr(shim_compiles, "_run", run)
+    monkeypatch.setattr(shim_compiles, "run_front_end", run)
     folder = fetch_dataset("tiny", toolchain=toolchain)
     (failure,) = read_report("tiny", folder).failures
     assert failure.killed
@@ -127,7 +127,7 @@ def test_a_source_whose_compiler_is_killed_twice_is_missing_until_the_next_fetch
     assert entry.missing == (failure.source,)
     assert "lacks 1" in str(list(list_table([entry], "Oz").columns[3].cells))
     assert failure.source in missing_text(entry.missing)
-    monkeypatch.setattr(shim_compiles, "_run", real)
+    monkeypatch.setattr(shim_compiles, "run_front_end", real)
     assert read_report("tiny", fetch_dataset("tiny", toolchain=toolchain)).failures == ()
 
 

@@ -336,7 +336,7 @@ def test_a_recording_at_another_level_than_asked_for_is_refused(project: Path, t
 
 
 def test_a_build_that_compiles_nothing_is_an_error(project: Path, toolchain: Toolchain) -> None:
-    with pytest.raises(CorpusError, match="expected compiles of C or C\\+\\+ sources, got none"):
+    with pytest.raises(CorpusError, match="expected compiles of C, C\\+\\+ or Rust sources, got none"):
         record(project, "true", toolchain)
     assert not (project.parent / "corpus").exists()
 
