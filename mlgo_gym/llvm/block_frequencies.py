@@ -1,7 +1,7 @@
 """Block frequencies: how often clang expects each basic block of a function to run, read from an object.
 
 With `FREQUENCY_FLAGS` clang writes a section `.llvm_bb_addr_map` (llvm/docs/Extensions.rst, `SHT_LLVM_BB_ADDR_MAP` and
-its PGO analysis map). The code stays the same.
+its PGO analysis map). The code stays the same. With a profile the frequencies and the entry counts are measured ones.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.object_file import ElfFile, read_elf
 from mlgo_gym.llvm.relocations import Place, Relocation
 
-FREQUENCY_FLAGS = ("-fbasic-block-address-map", "-mllvm", "-pgo-analysis-map=bb-freq")
-"""The `-cc1` arguments with which clang writes block frequencies."""
+FREQUENCY_FLAGS = ("-fbasic-block-address-map", "-mllvm", "-pgo-analysis-map=func-entry-count,bb-freq")
+"""The `-cc1` arguments with which clang writes block frequencies and entry counts."""
 
 OLDEST_CLANG = 20
 """Oldest clang with the first of `FREQUENCY_FLAGS`."""
@@ -25,7 +25,7 @@ _MAP_TYPE = 0x6FFF4C0A
 _FEATURE_BYTES = {2: 1, 3: 1, 4: 1, 5: 2}
 """Bytes of the features by version of the map."""
 
-_FREQUENCIES, _CALL_SITES = 0x2, 0x20
+_ENTRY_COUNTS, _FREQUENCIES, _CALL_SITES = 0x1, 0x2, 0x20
 _HAS_RETURN = 0x1
 _ADDRESS_BYTES = 8
 
@@ -52,10 +52,12 @@ class FunctionBlocks(NamedTuple):
     Attributes:
         start: Place of the function.
         blocks: Its blocks in the order of their offsets; the first is the entry.
+        entry_count: Entries by the profile; 0 without one, or if the function did not run.
     """
 
     start: Place
     blocks: tuple[Block, ...]
+    entry_count: int = 0
 
 
 def has_block_frequencies(data: bytes) -> bool:
@@ -119,10 +121,10 @@ class _MapReader:
                 f"{version}; use the bundled clang"
             )
         features = self._fixed(_FEATURE_BYTES[version])
-        if features not in (_FREQUENCIES, _FREQUENCIES | _CALL_SITES):
+        if features & ~(_ENTRY_COUNTS | _CALL_SITES) != _FREQUENCIES:
             raise MlgoError(
-                f"expected a block address map with frequencies and call sites (features 0x2 and 0x20), got "
-                f"{features:#x}; compile with {' '.join(FREQUENCY_FLAGS)} and no other option of the map"
+                "expected a block address map with entry counts, frequencies and call sites (features 0x1, 0x2 and "
+                f"0x20), got {features:#x}; compile with {' '.join(FREQUENCY_FLAGS)} and no other option of the map"
             )
         start = starts.get(self._position)
         if start is None:
@@ -141,8 +143,9 @@ class _MapReader:
             end = offset + calls + self._number()
             is_exit = bool(self._number() & _HAS_RETURN)
             places.append((offset, end - offset, is_exit))
+        entry_count = self._number() if features & _ENTRY_COUNTS else 0
         blocks = [Block(offset, size, self._number(), is_exit) for offset, size, is_exit in places]
-        return FunctionBlocks(start, tuple(blocks))
+        return FunctionBlocks(start, tuple(blocks), entry_count)
 
     def _fixed(self, size: int) -> int:
         raw = self._raw[self._position : self._position + size]

@@ -2,15 +2,18 @@
 
 The frequency of a block relative to the entry of its function, times the instructions of the block, summed over blocks,
 are the instructions of one call. Calls within the object propagate entries: each function that other objects may call
-is entered once, and each call enters its callee as often as its block runs. Without a profile the frequencies are
-LLVM's static ones, so only compiles of the same module are comparable.
+is entered once, and each call enters its callee as often as its block runs. The frequencies are LLVM's static ones, so
+only compiles of the same module are comparable.
+
+If the module has a profile, the frequencies are measured ones. A function is then entered from outside as often as the
+profile counts more entries than the calls within the object make, such as calls through pointers.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,9 +32,9 @@ class FunctionInstructions:
     """The estimate of one function.
 
     Attributes:
-        entries: Expected number of calls: 1 if other objects may call it, and those from within the object.
+        entries: Expected number of calls: `outside`, and those from within the object.
         instructions: Expected number of instructions of one call, without those of the functions that it calls.
-        outside: Those of the entries that do not come from calls within the object: 0 or 1.
+        outside: Those of the entries that do not come from calls within the object: 0 or 1 without a profile.
         calls: How often one call calls each other function that is not in the same recursion.
     """
 
@@ -49,8 +52,8 @@ class FunctionInstructions:
 def estimated_instructions(data: bytes) -> dict[str, FunctionInstructions]:
     """Return the estimate of each function; the sum of their totals is that of the module.
 
-    A function whose address is taken counts as called once. Calls between functions of one recursion enter nothing.
-    Each further name of a function has an entry of its own, with 0 entries.
+    Without a profile a function whose address is taken counts as called once. Calls between functions of one recursion
+    enter nothing. Each further name of a function has an entry of its own, with 0 entries.
 
     Args:
         data: An object for x86-64 or AArch64, compiled with `FREQUENCY_FLAGS` and not linked.
@@ -65,7 +68,8 @@ def estimated_instructions(data: bytes) -> dict[str, FunctionInstructions]:
         raise MlgoError("expected an object with a symbol table, got a stripped one; compile it without stripping")
     relocations = read_relocations(table)
     disassembler = Disassembler(elf, relocations)
-    functions = dict(read_block_frequencies(elf, relocations))
+    maps = list(read_block_frequencies(elf, relocations))
+    functions = {each.start: each.blocks for each in maps}
     instructions: dict[Place, float] = {}
     calls: dict[Place, Mapping[Place, float]] = {}
     references: set[Place] = set()
@@ -84,8 +88,13 @@ def estimated_instructions(data: bytes) -> dict[str, FunctionInstructions]:
             references.update(each.target for each in absolute)
     names = _names(table)
     visible = {place for place, found in names.items() if any(is_visible for _, is_visible in found)}
-    entered = visible | references
-    entries_of, counted = _propagate(instructions, calls, entered)
+    measured = {each.start: float(each.entry_count) for each in maps}
+    if any(measured.values()):
+        entries_of, outside, counted = _propagate(measured, calls)
+    else:
+        entered = visible | references
+        once = {place: float(place in entered) for place in functions}
+        entries_of, outside, counted = _propagate(once, calls, is_outside=True)
     known = {
         place: sorted(name for name, _ in names.get(place, ())) or [f"{place[0]}+{place[1]:#x}"] for place in counted
     }
@@ -93,7 +102,7 @@ def estimated_instructions(data: bytes) -> dict[str, FunctionInstructions]:
     for place, count in instructions.items():
         first, *others = known[place]
         called = {known[callee][0]: times for callee, times in counted[place].items()}
-        estimates[first] = FunctionInstructions(entries_of[place], count, float(place in entered), called)
+        estimates[first] = FunctionInstructions(entries_of[place], count, outside[place], called)
         estimates |= {name: FunctionInstructions(0.0, count) for name in others}
     if not math.isfinite(sum(each.total for each in estimates.values())):
         raise MlgoError(
@@ -174,19 +183,23 @@ def _costs(functions: Mapping[str, FunctionInstructions]) -> dict[str, float]:
 
 
 def _propagate(
-    functions: Iterable[Place], calls: Mapping[Place, Mapping[Place, float]], entered: set[Place]
-) -> tuple[dict[Place, float], dict[Place, dict[Place, float]]]:
-    """Return the entries of each function, 1 if it is in `entered` and those by calls, and the calls that count.
+    given: Mapping[Place, float], calls: Mapping[Place, Mapping[Place, float]], *, is_outside: bool = False
+) -> tuple[dict[Place, float], dict[Place, float], dict[Place, dict[Place, float]]]:
+    """Return the entries of each function, those from outside, and the calls that count.
 
-    Calls within a component do not count.
+    `given` are the entries by function, or those from outside alone. Calls within a component do not count.
     """
-    entries = {function: float(function in entered) for function in functions}
+    entries = dict(given) if is_outside else dict.fromkeys(given, 0.0)
+    outside = dict(given) if is_outside else dict.fromkeys(given, 0.0)
     called = {function: [callee for callee in calls[function] if callee in entries] for function in entries}
     counted: dict[Place, dict[Place, float]] = {}
     for component in reversed(strong_components(called)):
         for function in component:
+            if not is_outside:
+                outside[function] = max(given[function] - entries[function], 0.0)
+                entries[function] += outside[function]
             others = [callee for callee in called[function] if callee not in component]
             counted[function] = {callee: calls[function][callee] for callee in others}
             for callee, times in counted[function].items():
                 entries[callee] += entries[function] * times
-    return entries, counted
+    return entries, outside, counted

@@ -47,7 +47,7 @@ def with_maps(code: str, *maps: str) -> str:
     return "\n".join([code, '  .section .llvm_bb_addr_map,"o",@llvm_bb_addr_map,.text', *maps])
 
 
-def looping_map(*, version: int = 2, features: int = 0x2, runs: tuple[int, int] = (8, 24)) -> str:
+def looping_map(*, version: int = 2, features: int = 0x2, count: int = 0, runs: tuple[int, int] = (8, 24)) -> str:
     """Return the map of the first function of `CODE`: an entry of one instruction, and a block with the others."""
     width = ".2byte" if version == 5 else ".byte"
     has_calls = features & 0x20
@@ -60,6 +60,7 @@ def looping_map(*, version: int = 2, features: int = 0x2, runs: tuple[int, int] 
   .uleb128 2
   .uleb128 {entry}
   .uleb128 {block}
+  {f".uleb128 {count}" if features & 0x1 else ""}
   .uleb128 {runs[0]}
   .uleb128 {runs[1]}
 """

@@ -59,9 +59,14 @@ def test_blocks_fill_each_function_from_its_start(toolchain: Toolchain, tmp_path
     source = f"{LOOP} int twice(int *p, int n) {{ return sum(p, n) + sum(p, n / 2); }}"
     data = compiled(toolchain, tmp_path, source, "-O2", "-fno-inline", triple=triple)
     functions = blocks_of(data)
-    assert [function.blocks[0].offset for function in functions] == [start for (_, start), _ in functions]
+    assert [function.blocks[0].offset for function in functions] == [function.start[1] for function in functions]
     sizes = [function.blocks[-1].offset + function.blocks[-1].size - function.start[1] for function in functions]
     assert sizes == [function_sizes(data).size(name) for name in ("sum", "twice")]
+
+
+def test_a_map_has_the_entry_counts_of_a_profile(toolchain: Toolchain, tmp_path: Path) -> None:
+    data = assembled(toolchain, tmp_path, looping_map(features=0x3, count=300), HIDDEN_MAP)
+    assert [function.entry_count for function in blocks_of(data)] == [300, 0]
 
 
 def test_a_loop_runs_more_often_than_the_entry(toolchain: Toolchain, tmp_path: Path) -> None:
@@ -89,7 +94,7 @@ def test_a_map_without_frequencies_has_none(toolchain: Toolchain, tmp_path: Path
     ("damaged", "message"),
     [
         (looping_map(version=9), r"expected a block address map of version 2 to 5, got version 9; use the bundled"),
-        (looping_map(features=0x6), r"expected a block address map with frequencies .* got 0x6; compile with"),
+        (looping_map(features=0x6), r"expected a block address map with entry counts, .* got 0x6; compile with"),
         (".byte 2, 2\n .quad 0", r"expected a relocation for the function .*, got none at byte 2; use an object"),
         (looping_map().rpartition(".uleb128")[0], r"expected a complete block address map, got one that ends within"),
         (looping_map() + ".byte 2", r"expected a complete block address map, .* is damaged"),

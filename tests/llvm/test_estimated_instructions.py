@@ -49,6 +49,23 @@ void start(void) { sort(compared); use(1); }
 """
 
 
+POINTERS = """void use(int);
+static void often(int x) { use(x); }
+static void rarely(int x) { use(x + 1); }
+void (*table[])(int) = {often, rarely};
+void start(int n) { for (int i = 0; i < n; i++) table[i & 1](i); }
+"""
+
+SAMPLES = """often:4000:1999
+ 0: 1999
+start:6000:1
+ 0: 2000
+rarely:4:3
+ 0: 3
+"""
+"""A profile of `POINTERS` in the text format of AutoFDO: samples by line of a function."""
+
+
 @pytest.fixture(params=[X86_64, AARCH64])
 def triple(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -95,6 +112,23 @@ def test_a_function_whose_address_is_taken_is_entered_once(
 ) -> None:
     found = estimated_instructions(compiled(toolchain, tmp_path, ADDRESSES, "-O1", *flags, triple=triple))
     assert {name: each.entries for name, each in found.items()} == {"start": 1, "compared": 1, "listed": 1}
+
+
+def test_with_a_profile_the_entries_are_measured(toolchain: Toolchain, tmp_path: Path, triple: str) -> None:
+    profile = tmp_path / "samples"
+    profile.write_text(SAMPLES)
+    flags = ("-O2", "-fPIC", "-gline-tables-only", f"-fprofile-sample-use={profile}")
+    found = estimated_instructions(compiled(toolchain, tmp_path, POINTERS, *flags, triple=triple))
+    assert (found["often"].entries, found["rarely"].entries) == (1999, 3)
+    assert found["often"].outside == 1999
+
+
+def test_a_measured_entry_by_a_call_is_counted_once(toolchain: Toolchain, tmp_path: Path) -> None:
+    hidden = HIDDEN_MAP.replace(".byte 2, 2", ".byte 2, 3").replace(".uleb128 7", ".uleb128 50\n.uleb128 7")
+    found = assembled(toolchain, tmp_path, CODE, looping_map(features=0x3, count=10), hidden)
+    # The loop calls it three times per entry; 20 further entries are from elsewhere.
+    assert (found["hidden"].entries, found["hidden"].outside) == (50, 20)
+    assert found["visible"] == FunctionInstructions(10, 13)
 
 
 def test_a_conditional_tail_call_takes_what_the_other_exits_leave(toolchain: Toolchain, tmp_path: Path) -> None:
