@@ -1,6 +1,6 @@
 """Real builds with link steps: sources, commands, and their recording as corpora.
 
-    apt-get source --download-only yaml-cpp leveldb re2 muparser libjsoncpp box2d uchardet graphite2 libebml
+    apt-get source --download-only yaml-cpp leveldb muparser libjsoncpp box2d uchardet graphite2 libebml
     python -m benchmarks.linked_builds --sources sources --work builds --level Oz
 
 Debian's archives are read from `--sources`; the package index serves the others by version. Each build becomes the
@@ -65,7 +65,6 @@ BUILDS = {
     "libsass": LinkedBuild("libsass==0.23.0", _WHEEL),
     "marisa-trie": LinkedBuild("marisa-trie==1.2.1", _WHEEL),
     "muparser": LinkedBuild("muparser_2.3.3.orig.tar.gz", _cmake("-DENABLE_OPENMP=OFF -DENABLE_SAMPLES=ON")),
-    "re2": LinkedBuild("re2_20220601+dfsg.orig.tar.xz", _cmake("-DBUILD_SHARED_LIBS=ON -DRE2_BUILD_TESTING=OFF")),
     "uchardet": LinkedBuild("uchardet_0.0.7.orig.tar.xz", _cmake("-DBUILD_STATIC=OFF")),
     "yaml-cpp": LinkedBuild(
         "yaml-cpp_0.7.0+dfsg.orig.tar.xz", _cmake("-DYAML_CPP_BUILD_TESTS=OFF -DYAML_CPP_BUILD_TOOLS=ON")
