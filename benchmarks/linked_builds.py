@@ -1,6 +1,6 @@
 """Real builds with link steps: sources, commands, and their recording as corpora.
 
-    apt-get source --download-only yaml-cpp leveldb re2 muparser libjsoncpp box2d uchardet graphite2 libebml
+    apt-get source --download-only yaml-cpp leveldb muparser libjsoncpp box2d uchardet graphite2 libebml
     python -m benchmarks.linked_builds --sources sources --work builds --level Oz
 
 Debian's archives are read from `--sources`; the package index serves the others by version. Each build becomes the
@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measuring import command_line
+from mlgo_gym.corpus.datasets.dataset import fetch_dataset
 from mlgo_gym.corpus.datasets.fetch import fetch_source
 from mlgo_gym.corpus.recording.record import record_build
+from mlgo_gym.llvm.toolchain import find_toolchain
 
 SECTIONS = "-ffunction-sections -fdata-sections"
 GC = "-Wl,--gc-sections"
@@ -37,12 +39,12 @@ class LinkedBuild:
     """A build with link steps.
 
     Attributes:
-        source: file name of the archive, or `NAME==VERSION` on the package index.
+        source: file name of the archive, or `NAME==VERSION` on the package index; or `pypi:NAME==VERSION`, a corpus.
         command: shell command of the build, in the folder of the sources.
     """
 
     source: str
-    command: str
+    command: str = ""
 
 
 def _cmake(options: str) -> str:
@@ -51,6 +53,7 @@ def _cmake(options: str) -> str:
 
 BUILDS = {
     "box2d": LinkedBuild("box2d_2.4.1.orig.tar.gz", _cmake("-DBOX2D_BUILD_TESTBED=OFF -DBOX2D_BUILD_UNIT_TESTS=ON")),
+    "cmarkgfm": LinkedBuild("pypi:cmarkgfm==2025.10.22"),
     "graphite2": LinkedBuild("graphite2_1.3.14.orig.tar.gz", _cmake("-DGRAPHITE2_TESTS=OFF")),
     "jsoncpp": LinkedBuild(
         "libjsoncpp_1.9.5.orig.tar.gz",
@@ -65,7 +68,8 @@ BUILDS = {
     "libsass": LinkedBuild("libsass==0.23.0", _WHEEL),
     "marisa-trie": LinkedBuild("marisa-trie==1.2.1", _WHEEL),
     "muparser": LinkedBuild("muparser_2.3.3.orig.tar.gz", _cmake("-DENABLE_OPENMP=OFF -DENABLE_SAMPLES=ON")),
-    "re2": LinkedBuild("re2_20220601+dfsg.orig.tar.xz", _cmake("-DBUILD_SHARED_LIBS=ON -DRE2_BUILD_TESTING=OFF")),
+    "pymunk": LinkedBuild("pypi:pymunk==7.3.1"),
+    "python-crfsuite": LinkedBuild("pypi:python-crfsuite==0.9.12"),
     "uchardet": LinkedBuild("uchardet_0.0.7.orig.tar.xz", _cmake("-DBUILD_STATIC=OFF")),
     "yaml-cpp": LinkedBuild(
         "yaml-cpp_0.7.0+dfsg.orig.tar.xz", _cmake("-DYAML_CPP_BUILD_TESTS=OFF -DYAML_CPP_BUILD_TOOLS=ON")
@@ -79,6 +83,10 @@ IN_CATALOGUE = frozenset({"box2d", "jsonnet", "marisa-trie"})
 def record(name: str, sources: Path, output: Path, level: str) -> None:
     """Unpack the sources of a build, and record it as a corpus at a level."""
     build = BUILDS[name]
+    if build.source.startswith("pypi:"):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.symlink_to(fetch_dataset(build.source, optimize=level, toolchain=find_toolchain()))
+        return
     package, is_indexed, version = build.source.partition("==")
     archive = fetch_source(package, version).path if is_indexed else sources / build.source
     with tempfile.TemporaryDirectory() as work:

@@ -96,7 +96,7 @@ def causes_of_changes(
     after: Sequence[InlineDecision],
     changes: Mapping[str, float],
     causes: Sequence[Sequence[InlineDecision]],
-    sizes: Mapping[str, int],
+    sizes: Mapping[str, float],
     *,
     counts_calls: bool = False,
 ) -> Causes:
@@ -113,7 +113,7 @@ def causes_of_changes(
         after: The decisions of the second compile.
         changes: Growth of each function in bytes; unchanged functions are absent.
         causes: The differing decisions of either compile, grouped by cause.
-        sizes: Bytes of each function of the first compile.
+        sizes: Bytes, or the cost, of each function of the first compile.
         counts_calls: Whether a function also changes when it is called more or less often. Then the causes of a call
             reach its callee, and what no cause reaches is also due to the causes that reach one of its callers.
 

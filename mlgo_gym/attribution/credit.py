@@ -59,11 +59,13 @@ class CostChanges(NamedTuple):
         functions: Growth by function; unchanged ones are absent.
         total: Growth of the module.
         counts_calls: Whether the cost of a function also changes when it is called more or less often.
+        before: Cost of each function in the first compile; None for its bytes.
     """
 
     functions: Mapping[str, float]
     total: float
     counts_calls: bool = False
+    before: Mapping[str, float] | None = None
 
 
 def credit(
@@ -99,7 +101,8 @@ def credit(
     else:
         growth_of = _unknown_growth
     changes = merge_split_parts(costs.functions, names)
-    sizes = merge_split_parts(reference.functions.functions, names)
+    before: Mapping[str, float] = reference.functions.functions if costs.before is None else costs.before
+    sizes = merge_split_parts(before, names)
     pairs = [with_counterpart(reference.visits, episode.decisions[index]) for index in causes]
     found = causes_of_changes(
         reference.decisions, episode.decisions, changes, pairs, sizes, counts_calls=costs.counts_calls

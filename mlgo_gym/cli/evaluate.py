@@ -17,6 +17,7 @@ from mlgo_gym.errors import UnreachableError
 
 if TYPE_CHECKING:
     from mlgo_gym.evaluation import Evaluation
+    from mlgo_gym.evaluation.linking import LinkedSize
     from mlgo_gym.scheduling import Execution
 
 EnvironmentArgument = Annotated[str, typer.Argument(help="Id of the environment, such as mlgo/Inline-v0.")]
@@ -64,6 +65,13 @@ def evaluate(
     link: Annotated[
         bool, typer.Option("--link", help="Also repeat the links of the recorded build with each policy's objects.")
     ] = False,
+    link_as: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="How to link, of recorded, gc, icf, thin and full, separated by commas; implies --link.",
+            show_default="recorded",
+        ),
+    ] = None,
     run: Annotated[
         bool, typer.Option("--run", help="Also run the programs of the corpus with each policy's objects.")
     ] = False,
@@ -79,7 +87,11 @@ def evaluate(
     (stable-baselines3), onnx:FILE, tflite:DIR (or the file); your own code, as
     package.module:Name or path/to/file.py:Name.
 
-    --link needs a corpus that `mlgo-gym corpus record` made of a build.
+    --link needs a corpus that `mlgo-gym corpus record` made of a build. With
+    --link-as gc the linker drops unused functions; icf folds equal functions
+    too (lld), and thin and full optimise at link time. An installed clang with
+    lld and llvm-config also runs the policy in the link, and in both.
+
     --run needs one with a programs.toml, such as builtin or programs, and
     valgrind or a hardware counter.
 
@@ -121,8 +133,9 @@ def evaluate(
     with evaluation:
         interrupted = _run(evaluation, execution.execution(), envs or ENVS)
         result = with_smallest(evaluation.result) if smallest and not interrupted else evaluation.result
-        linked = list(evaluation.link(trust_flags=compiler.trust_flags)) if link and not interrupted else []
         trusted = compiler.trust_flags
+        modes = [mode for text in link_as or [] for mode in text.split(",") if mode]
+        linked = _link(evaluation, modes, trust_flags=trusted) if (link or modes) and not interrupted else []
         programs = list(evaluation.run_programs(trust_flags=trusted)) if run and not interrupted else []
     print_result(result, as_json=as_json, linked=linked, programs=programs)
     if interrupted:
@@ -131,6 +144,22 @@ def evaluate(
         raise typer.Exit(INTERRUPTED)
     failed = result.failures or any(row.error for row in linked) or any(row.error for row in programs)
     raise typer.Exit(FAILED if failed else 0)
+
+
+def _link(evaluation: Evaluation, modes: list[str], *, trust_flags: bool) -> list[LinkedSize]:
+    """Link the recorded build again; with link time optimisation, also with the policies in the linker."""
+    from mlgo_gym.deploy.link_plugins import build_link_plugins
+    from mlgo_gym.evaluation.link_modes import link_modes
+    from mlgo_gym.storage.temporary_folders import temporary_folder
+
+    plugins: dict[str, Path] = {}
+    with temporary_folder() as folder:
+        if any(mode.lto for mode in link_modes(modes)):
+            policies = [spec for spec in evaluation.evaluated.policies if spec != "default"]
+            plugins, missing = build_link_plugins(policies, evaluation.evaluated.env.toolchain, folder)
+            if missing:
+                echo(f"mlgo-gym: {missing}", err=True)
+        return list(evaluation.link(trust_flags=trust_flags, modes=modes, plugins=plugins))
 
 
 def _run(evaluation: Evaluation, execution: Execution, envs: int) -> bool:

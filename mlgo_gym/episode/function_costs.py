@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -101,14 +101,17 @@ class FunctionCosts:
             CompilerError: A program fails.
             MlgoError: A metric has no change of each function.
         """
-        functions: Counter[str] = Counter()
+        functions: defaultdict[str, float] = defaultdict(float)
+        costs: defaultdict[str, float] = defaultdict(float)
         total = 0.0
         for metric, weight in self._weights.items():
             unit = 1.0 if len(self._weights) == 1 else weight / self._totals[metric]
             found = self._changes(metric, before, after)
-            functions.update({name: change * unit for name, change in found.functions.items()})
+            for sums, values in ((functions, found.functions), (costs, found.before or before.functions.functions)):
+                for name, value in values.items():
+                    sums[name] += value * unit
             total += found.total * unit
-        return CostChanges(functions, total, self.counts_calls)
+        return CostChanges(functions, total, self.counts_calls, costs)
 
     def _changes(self, metric: str, before: InlineCompile, after: InlineCompile) -> CostChanges:
         if metric == ESTIMATED_INSTRUCTIONS:
@@ -118,7 +121,8 @@ class FunctionCosts:
             raise MlgoError(f"expected a metric that functions share, got {metric!r}; use {TEXT!r}")
         costs, unit = [self._functions(metric, each) for each in (before, after)], self._unit(metric)
         changes = {name: change / unit for name, change in size_changes(*costs).items()}
-        return CostChanges(changes, (costs[1].text - costs[0].text) / unit)
+        sizes = {name: size / unit for name, size in costs[0].functions.items()}
+        return CostChanges(changes, (costs[1].text - costs[0].text) / unit, before=sizes)
 
     def _functions(self, metric: str, compiled: InlineCompile) -> FunctionSizes:
         if metric == TEXT:

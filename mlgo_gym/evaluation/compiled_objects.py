@@ -28,17 +28,25 @@ class PolicyObjects:
         self._env = evaluated.env_of(policy)
         self._policy = evaluated.policies.get(policy)
         self._folder = folder
-        self._files: dict[tuple[str, str | None], Path] = {}
+        self._folder.mkdir(exist_ok=True)
+        self._files: dict[tuple[str, str | None, tuple[str, ...]], Path] = {}
 
-    def file(self, name: str, lto: str | None = None) -> Path:
-        """Return a module's object, or its bitcode for link time optimisation."""
-        path = self._files.get((name, lto))
+    def file(self, name: str, lto: str | None = None, flags: tuple[str, ...] = ()) -> Path:
+        """Return a module's object, or its bitcode for link time optimisation, compiled with further flags."""
+        path = self._files.get((name, lto, flags))
         if path is None:
             compilation = self._env.compilation(self._env.corpus.module(name))
+            compilation = replace(compilation, flags=(*compilation.flags, *flags))
             path = self._folder / f"{len(self._files)}.o"
             path.write_bytes(self._compile(compilation if lto is None else _for_lto(compilation, lto)))
-            self._files[name, lto] = path
+            self._files[name, lto, flags] = path
         return path
+
+    def clear(self) -> None:
+        """Delete the files."""
+        for path in self._files.values():
+            path.unlink()
+        self._files.clear()
 
     def _compile(self, compilation: Compilation) -> bytes:
         setup, task = self._env.setup, self._env.task

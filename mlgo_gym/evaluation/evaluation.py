@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import mlgo_gym
@@ -20,6 +21,7 @@ from mlgo_gym.evaluation.configuration import Configuration, effective_arguments
 from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.evaluation.episode_runner import episode_runner, remote_episodes, result_of
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings, is_plain_clang
+from mlgo_gym.evaluation.link_modes import link_modes
 from mlgo_gym.evaluation.linking import LinkedSize, linked_sizes
 from mlgo_gym.evaluation.module_facts import ModuleFacts, bitcode_facts, write_modules
 from mlgo_gym.evaluation.result import EvaluationResult
@@ -168,19 +170,28 @@ class Evaluation:
             self._results[episode.policy, episode.module] = episode
         self.schedule.finish(episode)
 
-    def link(self, *, trust_flags: bool = False) -> Generator[LinkedSize, None, None]:
+    def link(
+        self,
+        *,
+        trust_flags: bool = False,
+        modes: Iterable[str] = (),
+        plugins: Mapping[str, Path] = MappingProxyType({}),
+    ) -> Generator[LinkedSize, None, None]:
         """Repeat the links of the recorded build with the objects of plain clang and of each policy; yield the sizes.
 
         With an `output`, all sizes are written to `links.json` in it.
 
         Args:
             trust_flags: Whether to run a link with arguments that do not only shape its result.
+            modes: Names of `LINK_MODES`. Default: `recorded`.
+            plugins: Pass plugins by policy. With them, a policy also decides in links with link time optimisation.
 
         Raises:
-            MlgoError: The corpus has no links.
+            MlgoError: The corpus has no links, or there is no such mode.
         """
         rows = []
-        for row in linked_sizes(self.evaluated, trust_flags=trust_flags):
+        chosen = link_modes(modes)
+        for row in linked_sizes(self.evaluated, trust_flags=trust_flags, modes=chosen, plugins=plugins):
             rows.append(row)
             yield row
         if self._folder is not None:

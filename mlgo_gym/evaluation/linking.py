@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 
-from mlgo_gym.corpus.recording.links import read_links
-from mlgo_gym.corpus.recording.relink import relink
+from mlgo_gym.corpus.recording.links import Link, read_links
+from mlgo_gym.corpus.recording.relink import check_link_arguments, relink
+from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies
+from mlgo_gym.evaluation.link_modes import (
+    COMPILE,
+    LINK,
+    RECORDED,
+    SECTIONS,
+    LinkMode,
+    places,
+)
 from mlgo_gym.evaluation.table import Table
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.storage.temporary_folders import temporary_folder
@@ -29,6 +38,8 @@ class LinkedSize:
         objects: Bytes of the executable sections of their objects, compiled without link time optimisation.
         linked: Bytes of the executable sections of the linked file; 0 after an error.
         error: Message of a failed compile or link.
+        mode: Name of the mode of the link (`LINK_MODES`).
+        place: Where the policy decides: `COMPILE`, `LINK` or `BOTH`.
     """
 
     policy: str
@@ -38,14 +49,28 @@ class LinkedSize:
     objects: int
     linked: int
     error: str | None = None
+    mode: str = RECORDED.name
+    place: str = COMPILE
 
 
-def linked_sizes(evaluated: EvaluatedPolicies, *, trust_flags: bool = False) -> Iterator[LinkedSize]:
+def linked_sizes(
+    evaluated: EvaluatedPolicies,
+    *,
+    trust_flags: bool = False,
+    modes: Sequence[LinkMode] = (RECORDED,),
+    plugins: Mapping[str, Path] = MappingProxyType({}),
+) -> Iterator[LinkedSize]:
     """Repeat the links of a recorded build, first with plain clang's objects, then with those of each policy.
 
     With link time optimisation, the policy decides in the compile that produces bitcode, as it would in that build. The
-    passes of the linker then run without a policy. `trust_flags` allows link arguments that do more than shape the
-    result.
+    passes of the linker run without a policy, or with its plugin. `trust_flags` allows link arguments that do more
+    than shape the result.
+
+    Args:
+        evaluated: The environment and the policies.
+        trust_flags: Whether to run a link with arguments that do not only shape its result.
+        modes: How the links are repeated.
+        plugins: Pass plugins by policy, which lld loads.
 
     Raises:
         MlgoError: The corpus has no links.
@@ -58,40 +83,80 @@ def linked_sizes(evaluated: EvaluatedPolicies, *, trust_flags: bool = False) -> 
             f"expected a corpus with link steps, got {env.corpus.name!r}; record a build with `mlgo-gym corpus record` "
             "and name its folder alone"
         )
-    given: dict[str, Any] = {"trust_flags": trust_flags, "limits": env.setup.options.compile_options.limits}
-    for policy in (PLAIN, *evaluated.settings.policies):
-        with temporary_folder() as scratch:
-            objects = PolicyObjects(evaluated, policy, scratch)
-            libraries: dict[str, Path] = {}
-            for number, link in enumerate(links):
-                output = scratch / f"linked-{number}"
-                text, linked, error = 0, 0, None
-                try:
-                    text = sum(object_sizes(objects.file(name, None).read_bytes()).text for name in link.modules)
-                    files = {name: objects.file(name, link.lto) for name in link.modules}
-                    relink(link, build, files, output, env.toolchain, libraries=libraries, **given)
-                    libraries[link.output] = output
-                    linked = object_sizes(output.read_bytes()).text
-                except MlgoError as problem:
-                    error = str(problem)
-                yield LinkedSize(policy, link.output, link.lto, len(link.modules), text, linked, error)
+    with temporary_folder() as scratch:
+        plain = PolicyObjects(evaluated, PLAIN, scratch / "plain")
+        for policy in (PLAIN, *evaluated.settings.policies):
+            compiled = plain if policy == PLAIN else PolicyObjects(evaluated, policy, scratch / "policy")
+            for mode in modes:
+                has_plugin = policy in plugins
+                for place in places(mode, links, has_policy=policy != PLAIN, has_plugin=has_plugin):
+                    objects = plain if place == LINK else compiled
+                    repeated = _RepeatedLinks(env, build, objects, scratch / "linked", trust_flags=trust_flags)
+                    plugin = None if place == COMPILE else plugins[policy]
+                    for link in links:
+                        yield repeated.size(link, mode, plugin, policy, place)
+            compiled.clear()
+
+
+class _RepeatedLinks:
+    """Repeats the links of a build, in order, with the objects of a policy."""
+
+    def __init__(
+        self, env: CompilerEnv, build: Path, objects: PolicyObjects, folder: Path, *, trust_flags: bool
+    ) -> None:
+        self._env = env
+        self._build = build
+        self._objects = objects
+        self._folder = folder
+        self._trust_flags = trust_flags
+        self._libraries: dict[str, Path] = {}
+
+    def size(self, link: Link, mode: LinkMode, plugin: Path | None, policy: str, place: str) -> LinkedSize:
+        """Return the size of a file that is linked again."""
+        lto, flags = mode.lto_of(link), SECTIONS if mode.sections else ()
+        text, linked, error = 0, 0, None
+        output = self._folder / str(len(self._libraries))
+        try:
+            if not self._trust_flags:
+                check_link_arguments(link)
+            text = sum(object_sizes(self._objects.file(name, None, flags).read_bytes()).text for name in link.modules)
+            files = {name: self._objects.file(name, lto, flags) for name in link.modules}
+            output.parent.mkdir(exist_ok=True)
+            relink(
+                mode.apply(link, plugin),
+                self._build,
+                files,
+                output,
+                self._env.toolchain,
+                libraries=self._libraries,
+                trust_flags=True,
+                limits=self._env.setup.options.compile_options.limits,
+            )
+            self._libraries[link.output] = output
+            linked = object_sizes(output.read_bytes()).text
+        except MlgoError as problem:
+            error = str(problem)
+        return LinkedSize(policy, link.output, lto, len(link.modules), text, linked, error, mode.name, place)
 
 
 def linked_table(rows: Sequence[LinkedSize]) -> Table:
-    """Return one row per policy and linked file, and one for all files of a policy, against plain clang."""
-    plain = {row.output: row for row in rows if row.policy == PLAIN and row.error is None}
+    """Return one row per policy and linked file, and one for all files of a policy, against plain clang's same link."""
+    plain = {(row.mode, row.output): row for row in rows if row.policy == PLAIN and row.error is None}
     cells: list[tuple[str, ...]] = []
-    for policy in dict.fromkeys(row.policy for row in rows):
-        pairs = [(row, plain.get(row.output)) for row in rows if row.policy == policy]
+    for policy, mode, place in dict.fromkeys((row.policy, row.mode, row.place) for row in rows):
+        chosen = [row for row in rows if (row.policy, row.mode, row.place) == (policy, mode, place)]
+        pairs = [(row, plain.get((mode, row.output))) for row in chosen]
         complete = [(row, before) for row, before in pairs if before is not None and row.error is None]
+        name = policy if place == COMPILE else f"{policy}, in {'the link' if place == LINK else 'both'}"
+        kind = "" if mode == RECORDED.name else f" ({mode})"
         for row, before in pairs:
-            name = f"{row.output} ({row.lto} LTO)" if row.lto else row.output
+            title = f"{row.output} ({row.lto} LTO)" if row.lto and not kind else f"{row.output}{kind}"
             if before is None or row.error is not None:
-                cells.append((policy, name, str(row.modules), "-", "-", "not linked", "-", "-"))
+                cells.append((name, title, str(row.modules), "-", "-", "not linked", "-", "-"))
             else:
-                cells.append((policy, name, str(row.modules), *_compared([(row, before)])))
+                cells.append((name, title, str(row.modules), *_compared([(row, before)])))
         if len(complete) > 1:
-            cells.append((policy, "all", str(sum(row.modules for row, _ in complete)), *_compared(complete)))
+            cells.append((name, f"all{kind}", str(sum(row.modules for row, _ in complete)), *_compared(complete)))
     sizes = ("object bytes", "change", "linked bytes", "change", "share of gain")
     title = "Executable sections of objects and of linked files; share of gain: linked reduction / object reduction"
     return Table(title, ("policy", "linked file", "modules", *sizes), tuple(cells))

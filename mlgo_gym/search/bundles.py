@@ -244,7 +244,7 @@ class BundleSearch:
         growth = expected.growth(trial)
         flipped = [move.decisions for move in moves]
         causes = causes_of_changes(
-            decisions, trial.compiled.decisions, growth, flipped, sizes, counts_calls=self._costs.counts_calls
+            decisions, trial.compiled.decisions, growth, flipped, expected.costs, counts_calls=self._costs.counts_calls
         )
         for group, changed in group_causes(len(moves), causes):
             total = sum(growth[function] for function in changed)

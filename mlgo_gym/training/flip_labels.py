@@ -248,10 +248,14 @@ class _Labelling:
             result.failed += 1
             return True
         result.missed += len(flips) - len(done)
-        before, sizes = self._unflipped_costs, self.unflipped.functions.functions
-        changes = size_changes(before, after)
+        before = self._unflipped_costs
         found = flip_effects(
-            self.unflipped.decisions, compiled.decisions, changes, done, sizes, counts_calls=self._counts_calls
+            self.unflipped.decisions,
+            compiled.decisions,
+            size_changes(before, after),
+            done,
+            before.functions,
+            counts_calls=self._counts_calls,
         )
         result.ambiguous += len(done) - len(found.bytes)
         if not found.is_reliable:

@@ -104,7 +104,7 @@ def test_without_a_budget_it_ends(make_bitcode: MakeBitcode) -> None:
 
 def test_other_metrics_and_tasks_are_refused(bitcode: Path) -> None:
     env = InlineEnv(corpus=str(bitcode), metric="object")
-    with pytest.raises(MlgoError, match="expected metric='text'"):
+    with pytest.raises(MlgoError, match="expected metrics that functions share, text"):
         search_module(env, env.corpus[0], "bundles", compiles=2)
     other = RegAllocEvictEnv(corpus=str(bitcode), metric="text")
     with pytest.raises(MlgoError, match="use mlgo/Inline-v0"):
