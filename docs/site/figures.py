@@ -252,7 +252,7 @@ def learning(theme: Theme) -> Figure:
     panels = picture.subplots(1, len(_LEARNING), sharey=True)
     data = values.read(values.RESULTS / "learning.json")
     for axes, (name, title) in zip(panels, _LEARNING.items(), strict=True):
-        runs = [run for run in data["runs"] if run["title"] == name]
+        runs = [run for run in data["runs"] if run["title"] == f"packages {name}"]
         for run, colour, mark in zip(runs, (theme.blue, theme.orange, GREEN), "os^", strict=True):
             minutes = [point[0] for point in run["curve"]]
             changes = [100 * point[2] for point in run["curve"]]

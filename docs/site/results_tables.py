@@ -213,8 +213,8 @@ def _cost_after(result: Mapping[str, Any], compiles: int) -> float:
     return float(min([result["baseline"], *costs]))
 
 
-def learning() -> Iterator[list[str]]:
-    """Yield the examples of reinforcement learning and the policies beside them, on held-out projects."""
+def learning(held_out: str) -> Iterator[list[str]]:
+    """Yield the examples of reinforcement learning and the policies beside them, on a set of held-out projects."""
     yield [
         "level",
         "policy",
@@ -227,7 +227,7 @@ def learning() -> Iterator[list[str]]:
         "total",
         "larger",
     ]
-    for name, each in sorted(source("learning").items(), key=lambda item: (item[0][:2], item[1]["mean"])):
+    for name, each in sorted(source(held_out).items(), key=lambda item: (item[0][:2], item[1]["mean"])):
         level, _, title = name.partition(" ")
         title = title if each["budget"] else f"`{title}`"
         training = [each["budget"], f"{each['cpu-minutes']:.1f}", str(each["seeds"])] if each["budget"] else [""] * 3
@@ -265,7 +265,8 @@ TABLES: dict[str, Callable[[], Iterator[list[str]]]] = {
         for path in sorted(values.NETWORKS.glob("*.json"))
         for part, rows in (("policies", card_policies), ("projects", card_projects), ("larger", card_larger))
     },
-    "learning.held_out": learning,
+    "learning.held_out": partial(learning, "learning"),
+    "learning.projects": partial(learning, "learning-projects"),
     "run_time.held_out": partial(run_time, "held-out"),
     "performance.throughput": throughput,
     "performance.forks": forks,

@@ -223,11 +223,13 @@ def figures(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def learning() -> dict[str, Any]:
-    """Return the figures of the examples of reinforcement learning: level and method, figure."""
+def learning(held_out: str) -> dict[str, Any]:
+    """Return the figures of the examples of reinforcement learning on a held-out set: level and method, figure."""
     seeds: dict[str, list[dict[str, Any]]] = {}
     for run in read(RESULTS / "learning.json")["runs"]:
-        seeds.setdefault(run["title"], []).append(run)
+        name, _, title = run["title"].partition(" ")
+        if name == held_out:
+            seeds.setdefault(title, []).append(run)
     return {
         title: {
             **figures(runs),
@@ -337,7 +339,8 @@ SOURCES: dict[str, Callable[[], Any]] = {
     "builds": builds,
     "card": cards,
     "datasets": datasets,
-    "learning": learning,
+    "learning": partial(learning, "packages"),
+    "learning-projects": partial(learning, "projects"),
     "protocol": protocol,
     "run-time": run_time,
 }
