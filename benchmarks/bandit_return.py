@@ -77,18 +77,19 @@ def compare(level: str, seconds: float, folder: Path) -> dict[str, Any]:
     keeps = np.sign(labels.bytes) * labels.weights  # what keeping the call saves, and inlining it loses
     changes = labels.bytes * labels.share / labels.text
     clang = actions("default", labels)
-    rows, pairs = [], []
+    rows: list[dict[str, Any]] = []
+    pairs: list[list[float]] = []
     for name, policy in policies.items():
         chosen = actions(policy, labels)
         (summary,) = (each for each in result.summaries() if each.policy == name)
-        modules = []
+        modules: list[tuple[str, float, float]] = []
         for module, (value, baseline) in zip(summary.names, summary.changes["text"].pairs, strict=True):
             own = labels.digests == digests[module]
             predicted = float(((chosen - clang) * changes)[own].sum())
-            modules.append([module, round(predicted, 5), round(value / baseline - 1, 5)])
+            modules.append((module, round(predicted, 5), round(value / baseline - 1, 5)))
         value = float(((1 - 2 * chosen) * keeps).mean())
         rows.append({"policy": name, "return": value, "change": result.change(name), "modules": modules})
-        pairs += [each[1:] for each in modules if name != "default"]
+        pairs += [[predicted, change] for _, predicted, change in modules if name != "default"]
     over_policies = spearmanr([row["return"] for row in rows], [-row["change"] for row in rows])
     return {
         "level": level,

@@ -48,9 +48,10 @@ def preference(agent: Any) -> nn.Sequential:
     """Return a network with one output: that of inlining the call minus that of keeping it."""
     policy = agent.policy
     if isinstance(agent, DQN):
-        *hidden, last = policy.q_net.q_net
+        layers = list(policy.q_net.q_net)
     else:
-        *hidden, last = *policy.mlp_extractor.policy_net, policy.action_net
+        layers = [*policy.mlp_extractor.policy_net, policy.action_net]
+    *hidden, last = layers
     difference = nn.Linear(last.in_features, 1)
     difference.weight, difference.bias = (
         nn.Parameter((values[1:] - values[:1]).detach()) for values in (last.weight, last.bias)

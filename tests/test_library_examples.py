@@ -25,13 +25,12 @@ NEEDS = {
     "cleanrl_ppo.py": ("torch", "safetensors"),
     "ppo_send_recv.py": ("torch", "safetensors"),
     "policy_iteration.py": ("torch", "safetensors", "pyarrow"),
-    "ppo_credit.py": ("torch", "safetensors"),
     "torchrl_ppo.py": ("torchrl", "safetensors"),
     "rllib_ppo.py": ("ray", "torch", "safetensors"),
 }
 """The modules that each example imports beside ours."""
 
-FROM_IMITATION = ("maskable_ppo.py", "ppo_credit.py")
+FROM_IMITATION = ("maskable_ppo.py",)
 """Examples that show the imitation that they start from; the others start from random weights and show a rule."""
 
 
