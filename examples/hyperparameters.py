@@ -9,7 +9,7 @@ CORPUS = ",".join(
 """Training and validation modules, C and C++: what is learned on one language helps little on the other."""
 
 CLANGS, READY = 12, 4
-"""Compilers of a training with stable-baselines3, and the rows of its steps: those that are ready first."""
+"""Compilers of a training that waits for none of them, and the number of decisions at a time: the first ready ones."""
 
 CHECKPOINTS = 5
 """Checkpoints of a training; the best one on validation modules is kept."""
