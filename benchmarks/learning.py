@@ -3,9 +3,9 @@
     python -m benchmarks.learning [--only PATTERN] [--seeds 0,1,2]
 
 Each run is the command of an example, as a user starts it, on the machine of this program; it writes the change of its
-checkpoints on validation modules. The policy that it keeps is then evaluated once on `HELD_OUT`. Their labels and
-modules are in no training and no choice. The results are in docs/results/learning.json; the same command does only the
-runs that the file lacks.
+checkpoints on validation modules. The policy that it keeps is then evaluated once on each set of `HELD_OUT`. Their
+labels and modules are in no training and no choice. The results are in docs/results/learning.json; the same command
+does only the runs that the file lacks, and trains no model that is in the folder of the models.
 """
 
 from __future__ import annotations
@@ -27,13 +27,19 @@ from mlgo_gym.scheduling import SequentialRunner
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "learning.json"
 
-HELD_OUT = (
-    *("pymunk==7.3.1", "cmarkgfm==2025.10.22", "pyroaring==1.2.0", "marisa-trie==1.4.1", "annoy==1.17.3"),
-    *("python-crfsuite==0.9.12", "python-rapidjson==1.25", "cityhash==0.4.10", "editdistance==0.8.1"),
-    *("bitarray==3.12.3", "pyahocorasick==2.3.1", "regex==2026.11.15", "ecos==2.0.14", "datrie==0.8.3"),
-    *("pycosat==0.6.6", "fastcluster==1.3.0", "hnswlib==0.8.0", "levenshtein==0.27.5", "pyworld==0.3.5"),
-)
-"""Packages of the package index, C and C++, that no policy of this project was trained on."""
+HELD_OUT = {
+    "packages": (
+        *("pymunk==7.3.1", "cmarkgfm==2025.10.22", "pyroaring==1.2.0", "marisa-trie==1.4.1", "annoy==1.17.3"),
+        *("python-crfsuite==0.9.12", "python-rapidjson==1.25", "cityhash==0.4.10", "editdistance==0.8.1"),
+        *("bitarray==3.12.3", "pyahocorasick==2.3.1", "regex==2026.11.15", "ecos==2.0.14", "datrie==0.8.3"),
+        *("pycosat==0.6.6", "fastcluster==1.3.0", "hnswlib==0.8.0", "levenshtein==0.27.5", "pyworld==0.3.5"),
+    ),
+    "projects": (
+        *("quickjs==1.19.4", "tree-sitter==0.25.2", "cmarkgfm==2025.10.22", "libsass==0.23.0", "uvloop==0.22.1"),
+        "yajl==0.3.5",
+    ),
+}
+"""Packages of the package index, C and C++, that no policy of this project was trained on; cmark is in both sets."""
 
 
 class Method(NamedTuple):
@@ -49,7 +55,7 @@ class Method(NamedTuple):
     policy: str = "sb3:{}.zip"
 
 
-_CORPUS = runpy.run_path(str(ROOT / "examples" / "hyperparameters.py"))["CORPUS"]
+CORPUS = runpy.run_path(str(ROOT / "examples" / "hyperparameters.py"))["CORPUS"]
 
 METHODS = (
     *(
@@ -57,7 +63,7 @@ METHODS = (
             "PPO, credit, random weights",
             level,
             "100,000 decisions",
-            f"examples/sb3_ppo.py {_CORPUS.replace('Os', level)} 100000 {{model}} {{seed}}",
+            f"examples/sb3_ppo.py {CORPUS.replace('Os', level)} 100000 {{model}} {{seed}}",
         )
         for level in ("Os", "Oz")
     ),
@@ -66,14 +72,20 @@ METHODS = (
             f"policy iteration, {start}",
             level,
             "10 min on two cores",
-            f"examples/policy_iteration.py {_CORPUS.replace('Os', level)} 10 {{model}} {{seed}} {labels}",
+            f"examples/policy_iteration.py {CORPUS.replace('Os', level)} 10 {{model}} {{seed}} {labels}",
             "mlp:{}.safetensors",
         )
         for level in ("Os", "Oz")
         for start, labels in (("random weights", ""), ("from labels", level))
     ),
     *(
-        Method(f"{name} on labels", level, "60 s", f"examples/bandit.py {level} {name} {{model}} 60 {{seed}}")
+        Method(
+            f"{name} on labels",
+            level,
+            "60 s on one core",
+            f"examples/bandit.py {level} {name} {{model}} 60 {{seed}}",
+            "mlp:{}.safetensors",
+        )
         for level in ("Os", "Oz")
         for name in ("PPO", "DQN")
     ),
@@ -83,16 +95,12 @@ RULES = {"Os": ("threshold:5", "inline-os-fast", "inline-os"), "Oz": ("inline-oz
 """Policies that need no training, evaluated once on the same modules; their seed is 0."""
 
 _POINT = re.compile(r"([\d.]+) min, +([\d,]+) decisions: ([+-][\d.]+)%")
+_SECONDS = re.compile(r"^([\d.]+) CPU seconds$", re.MULTILINE)
 
 
-def held_out(level: str) -> str:
-    """Return the corpora of a level."""
-    return ",".join(f"pypi:{package}@{level}" for package in HELD_OUT)
-
-
-def measure(policy: str, level: str) -> dict[str, Any]:
-    """Return the statistics of a policy on the held-out modules with a decision."""
-    corpus = open_corpus(held_out(level))
+def measure(policy: str, level: str, held_out: str) -> dict[str, Any]:
+    """Return the statistics of a policy on the modules with a decision of a held-out set."""
+    corpus = open_corpus(",".join(f"pypi:{package}@{level}" for package in HELD_OUT[held_out]))
     result = evaluate("mlgo/Inline-v0", policies={"policy": policy}, corpus=corpus, execution=Execution(jobs=2))
     if result.failures:
         raise SystemExit(f"{policy}: {len(result.failures)} modules failed, first {result.failures[0]}")
@@ -102,45 +110,49 @@ def measure(policy: str, level: str) -> dict[str, Any]:
 def learn(work: Path, run: Run) -> dict[str, Any]:
     """Run an example or take a rule, and return its curve, its CPU seconds and its held-out statistics."""
     title, seed = run
-    level, _, name = title.partition(" ")
+    held_out, level, name = title.split(" ", 2)
     method = next((each for each in METHODS if (each.level, each.name) == (level, name)), None)
     if method is None:
-        return {"level": level, **measure(name, level)}
-    policy = method.policy.format(work / f"{re.sub(r'[^a-z0-9]+', '-', title.lower())}-{seed}")
+        return {"level": level, **measure(name, level, held_out)}
+    policy = method.policy.format(work / f"{re.sub(r'[^a-z0-9]+', '-', f'{level} {name}'.lower())}-{seed}")
     model = Path(policy.partition(":")[2])
-    model.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, *shlex.split(method.command.format(model=model, seed=seed))]
-    before = cpu_seconds()
-    printed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
-    seconds = cpu_seconds() - before
-    model.with_suffix(".log").write_text(printed)
+    log = model.with_suffix(".log")
+    if not log.exists():
+        model.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, *shlex.split(method.command.format(model=model, seed=seed))]
+        before = cpu_seconds()
+        printed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+        log.write_text(f"{printed}{cpu_seconds() - before:.1f} CPU seconds\n")
+    printed = log.read_text()
+    (seconds,) = _SECONDS.findall(printed)
     curve = [
         [float(minutes), int(decisions.replace(",", "")), float(change) / 100]
         for minutes, decisions, change in _POINT.findall(printed)
     ]
-    facts = {"level": level, "budget": method.budget, "cpu_seconds": seconds, "curve": curve}
-    return {**facts, **measure(policy, level)}
+    facts = {"level": level, "budget": method.budget, "cpu_seconds": float(seconds), "curve": curve}
+    return {**facts, **measure(policy, level, held_out)}
 
 
 def main() -> None:
     """Do the runs that the file of results lacks."""
     parser = command_line(__doc__)
-    parser.add_argument("--only", default="", help="pattern of levels and names, such as 'Os PPO'")
+    parser.add_argument("--only", default="", help="pattern of sets, levels and names, such as 'Os PPO'")
     parser.add_argument("--seeds", default="0,1,2", help="seeds, with commas between (default: 0,1,2)")
     parser.add_argument("--json", type=Path, default=RESULTS, help="file of the results")
     parser.add_argument("--work", type=Path, default=Path("runs/learning"), help="folder of the models")
     options = parser.parse_args()
     seeds = list(map(int, options.seeds.split(",")))
-    runs = [(f"{method.level} {method.name}", seed) for seed in seeds for method in METHODS]
-    runs += [(f"{level} {policy}", 0) for level, policies in RULES.items() for policy in policies if 0 in seeds]
+    named = [(f"{method.level} {method.name}", seed) for seed in seeds for method in METHODS]
+    named += [(f"{level} {policy}", 0) for level, policies in RULES.items() for policy in policies if 0 in seeds]
+    runs = [(f"{held_out} {title}", seed) for title, seed in named for held_out in HELD_OUT]
     runs = [(title, seed) for title, seed in runs if re.search(options.only, title)]
 
     def start(capacity: int) -> SequentialRunner[Run, dict[str, Any]]:
         del capacity
         return SequentialRunner(lambda run: learn(options.work.resolve(), run))
 
-    for found in complete_runs(options.json, {"held_out": list(HELD_OUT)}, ("title", "seed"), runs, start, 1):
-        print(f"{found['title']:32} seed {found['seed']}  {found['mean']:+8.2%}  {found['total']:+8.2%}")
+    for found in complete_runs(options.json, {"held_out": HELD_OUT}, ("title", "seed"), runs, start, 1):
+        print(f"{found['title']:42} seed {found['seed']}  {found['mean']:+8.2%}  {found['total']:+8.2%}")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@
     python -m benchmarks.reference write --work runs/reference
 
 `run` does the rows of `reference_rows.py` on the whole test split. The same command resumes an interrupted run. Results
-belong to the digest of a policy's file, so a changed bundled policy repeats only its rows. `write` writes the results
-to docs/results/benchmark.json; `make numbers` then writes them into the pages.
+belong to the digest of a policy's file, so a changed bundled policy repeats only its rows. `write` adds the results
+to docs/results/benchmark.json, in place of earlier ones; `make numbers` then writes them into the pages.
+
+`run --policy "my model=tflite:DIR"` evaluates a policy of your own in the same way, as a row of that name.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.measuring import command_line
+from benchmarks.measuring import command_line, cpu_seconds
 from benchmarks.reference_rows import ALL, BUNDLED, FAST, POLICIES, SEARCHES, TRAIN, Row, Search
-from benchmarks.reference_table import gather
+from benchmarks.reference_table import add_rows, gather, weights_of
 from mlgo_gym.cli.terminal import exit_on_signals
 from mlgo_gym.evaluation.protocol import ENVIRONMENT, SEARCH_BUDGETS, SEEDS, SPLIT, protocol_corpus, search_modules
 from mlgo_gym.make_env import make_environment
@@ -61,7 +63,8 @@ class Task:
     @property
     def model(self) -> Path:
         """File of the trained network."""
-        return self.work / self.level / f"{self.slug}.safetensors"
+        ending = self.row.ending if isinstance(self.row, Row) else ""
+        return self.work / self.level / f"{self.slug}{ending}"
 
     @property
     def policy(self) -> str:
@@ -123,14 +126,23 @@ class Task:
         return self.result.with_name(f"{self.result.name}.complete.json")
 
 
-def tasks(work: Path, levels: list[str], only: str) -> Iterator[Task]:
+def tasks(options: argparse.Namespace, levels: list[str], only: str) -> Iterator[Task]:
     """Yield the selected rows: the first seed of all, then the others; searches last."""
-    for rows in (POLICIES, SEARCHES):
+    pairs = (text.split("=", 1) for text in options.policy)
+    given = [Row(name, policy, budget=options.budget) for name, policy in pairs]
+    for rows in ((*POLICIES, *given), SEARCHES):
         for seed in SEEDS:
             for row in rows:
                 for level in row.levels:
                     if level in levels and seed < row.seeds and re.search(only, row.name):
-                        yield Task(row, level, seed, work)
+                        yield Task(row, level, seed, options.work)
+
+
+def named_policy(text: str) -> str:
+    """Return an argument NAME=POLICY, or raise a ValueError."""
+    if "=" not in text:
+        raise ValueError(text)
+    return text
 
 
 class TimeOverError(Exception):
@@ -140,18 +152,20 @@ class TimeOverError(Exception):
 def run(options: argparse.Namespace) -> None:
     """Do the rows that are not done."""
     end = time.monotonic() + 60 * options.minutes
-    remaining = [task for task in tasks(options.work, options.levels, options.only) if not _done(task)]
+    remaining = [task for task in tasks(options, options.levels, options.only) if not _done(task)]
     for number, task in enumerate(remaining):
         print(f"{len(remaining) - number} to do: -{task.level}, {task.row.name}, seed {task.seed}", flush=True)
         task.model.parent.mkdir(parents=True, exist_ok=True)
-        start = time.monotonic()
+        start = cpu_seconds()
         training = task.training(options.jobs)
         if training and not task.model.exists():
             _call(training, end)
-        trained = time.monotonic() - start
+        trained = cpu_seconds() - start
         measuring = task.measuring(options.jobs)
         _call(measuring, end)
-        facts = {"train": training, "command": measuring, "train_seconds": round(trained, 1)}
+        facts = {"train": training, "command": measuring, "train_cpu_seconds": round(trained, 1)}
+        if task.policy.startswith("mlp:"):
+            facts["weights"] = weights_of(Path(task.policy[4:]))
         task.complete.write_text(json.dumps(facts, indent=1) + "\n")
 
 
@@ -183,11 +197,12 @@ def _call(command: str, end: float) -> None:
 
 
 def write(options: argparse.Namespace) -> None:
-    """Write the results as JSON."""
-    found = [task for task in tasks(options.work, list(ALL), "") if _done(task)]
+    """Write the results as JSON; rows without results in the work folder stay as they are in the file."""
+    found = [task for task in tasks(options, list(ALL), "") if _done(task)]
     searched = {task.level: task.searched() for task in found if isinstance(task.row, Search)}
     data = gather([(task.row, task.level, task.seed, task.result, task.complete) for task in found], searched)
     data = json.loads(json.dumps(data).replace(f"{options.work}/", "runs/reference/"))
+    data = add_rows(json.loads(RESULTS.read_text()), data) if RESULTS.exists() else data
     RESULTS.write_text(json.dumps(data, indent=None, separators=(",", ":")) + "\n")
 
 
@@ -196,14 +211,18 @@ def main() -> None:
     parser = command_line(__doc__)
     actions = parser.add_subparsers(required=True)
     running = actions.add_parser("run", help="do the rows that are not done")
-    running.add_argument("--work", type=Path, default=Path("runs/reference"), help="folder of all results")
     running.add_argument("--jobs", type=int, default=2, help="number of processes (default: 2)")
     running.add_argument("--minutes", type=float, default=1e6, help="stop after this time; the same command resumes")
     running.add_argument("--only", default="", help="rows whose names match this regular expression")
     running.add_argument("--levels", nargs="+", choices=ALL, default=list(ALL))
     running.set_defaults(action=run)
     writing = actions.add_parser("write", help="write docs/results/benchmark.json")
-    writing.add_argument("--work", type=Path, default=Path("runs/reference"), help="folder of all results")
+    for each in (running, writing):
+        each.add_argument("--work", type=Path, default=Path("runs/reference"), help="folder of all results")
+        each.add_argument(
+            "--policy", type=named_policy, action="append", default=[], metavar="NAME=POLICY", help="a row of your own"
+        )
+        each.add_argument("--budget", default="", help="budget of training of these rows, in words")
     writing.set_defaults(action=write)
     options = parser.parse_args()
     options.work = options.work.absolute()

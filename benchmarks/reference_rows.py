@@ -29,6 +29,7 @@ class Row:
         seeds: number of seeds.
         levels: the levels.
         budget: budget of training, in words.
+        ending: ending of the file that `train` writes.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Row:
     seeds: int = 1
     levels: tuple[str, ...] = ALL
     budget: str = ""
+    ending: str = ".safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,6 @@ class Search:
     levels: tuple[str, ...] = ALL
 
 
-_PPO = "python examples/ppo_credit.py {corpus} 300 {model} {reward} {seed}"
 _EVOLVE = (
     "mlgo-gym train evolve {fast_file} --corpus {part} --generations 20 --directions 6 --best 3 --modules 6 "
     "--deviation 0.02 --step 0.001 --jobs {jobs} --output {model}"
@@ -82,8 +83,40 @@ POLICIES = (
         seeds=3,
         budget="48 compiles",
     ),
-    Row("PPO, the module's reward", "mlp:{model}", _PPO.replace("{reward}", "module"), 3, budget="300 compiles"),
-    Row("PPO, credit", "mlp:{model}", _PPO.replace("{reward}", "credit"), 3, budget="300 compiles"),
+    Row(
+        "PPO, credit, from random weights",
+        "sb3:{model}",
+        "python examples/sb3_ppo.py {corpus} 100000 {model} {seed}",
+        seeds=3,
+        budget="100,000 decisions",
+        ending=".zip",
+    ),
+    Row(
+        "policy iteration, from random weights",
+        "mlp:{model}",
+        "python examples/policy_iteration.py {corpus} 10 {model} {seed}",
+        seeds=3,
+        levels=("Os",),
+        budget="10 min on two cores",
+    ),
+    Row(
+        "policy iteration, from labels",
+        "mlp:{model}",
+        "python examples/policy_iteration.py {corpus} 10 {model} {seed} {level}",
+        seeds=3,
+        levels=("Oz",),
+        budget="10 min on two cores",
+    ),
+    *(
+        Row(
+            f"{name} on labels",
+            "mlp:{model}",
+            f"python examples/bandit.py {{level}} {name} {{model}} 60 {{seed}}",
+            seeds=3,
+            budget="60 s, no compile",
+        )
+        for name in ("PPO", "DQN")
+    ),
     Row("evolution from the bundled policy with clang's features", "mlp:{model}", _EVOLVE, budget="1,440 compiles"),
     Row(
         "CMA-ES from the bundled policy with clang's features",

@@ -14,6 +14,7 @@ from mlgo_gym.evaluation.intervals import estimates
 from mlgo_gym.evaluation.protocol import SEARCH_BUDGETS, VERSION
 from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.evaluation.summary import Change
+from mlgo_gym.policies.network import Network
 from mlgo_gym.search.search_result import SearchResult
 from mlgo_gym.storage.json_lines import read_json_lines
 
@@ -76,6 +77,33 @@ def gather(done: Iterable[Done], searched: Mapping[str, Sequence[str]]) -> dict[
     sizes_of_clang = {level: [baselines[level][name] for name in names[level]] for level in ALL}
     versions = {"protocol": VERSION, "mlgo_gym": __version__, "clang": clang}
     return {**versions, "modules": names, "clang_sizes": sizes_of_clang, "searched": searched, "rows": rows}
+
+
+def add_rows(known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Return earlier results with new rows, which replace earlier ones of the same level, method, seed and compiles.
+
+    Raises:
+        SystemExit: the modules or their sizes by plain clang differ.
+    """
+    joined = {**found, "modules": {}, "clang_sizes": {}}
+    for level in ALL:
+        new, old = ([each[key].get(level) for key in ("modules", "clang_sizes")] for each in (found, known))
+        if new[0] and old[0] and new != old:
+            raise SystemExit(f"expected the modules of the earlier rows at -{level}, got others; delete these rows")
+        joined["modules"][level], joined["clang_sizes"][level] = new if new[0] else old
+    keys = [tuple(row.get(name) for name in ("level", "name", "seed", "compiles")) for row in found["rows"]]
+    kept = [
+        row
+        for row in known["rows"]
+        if tuple(row.get(name) for name in ("level", "name", "seed", "compiles")) not in keys
+    ]
+    return {**joined, "searched": {**known["searched"], **found["searched"]}, "rows": [*kept, *found["rows"]]}
+
+
+def weights_of(file: Path) -> int:
+    """Return the number of weights and biases of a network's file."""
+    network = Network.load(file)
+    return sum(part.size for part in (*network.weights, *network.biases))
 
 
 def _smallest(candidates: Sequence[Sizes]) -> Sizes:

@@ -8,6 +8,9 @@ CORPUS = ",".join(
 )
 """Training and validation modules, C and C++: what is learned on one language helps little on the other."""
 
+CLANGS, READY = 12, 4
+"""Compilers of a training that waits for none of them, and the number of decisions at a time: the first ready ones."""
+
 CHECKPOINTS = 5
 """Checkpoints of a training; the best one on validation modules is kept."""
 
@@ -37,7 +40,7 @@ hyperparams: dict[str, dict[str, Any]] = {
         "gamma": 0.0,
         "gae_lambda": 0.0,
         "learning_rate": 1e-3,
-        "ent_coef": 0.003,
+        "ent_coef": 0.1,  # the logits stay small enough for a margin
         "policy_kwargs": {"net_arch": [64, 32]},
     },
     "mlgo/InlineBandit-v0 DQN": {
@@ -53,6 +56,8 @@ hyperparams: dict[str, dict[str, Any]] = {
         "exploration_final_eps": 0.5,  # both actions of every label should be seen
         "policy_kwargs": {"net_arch": [64, 32]},
     },
+    # What `bandit.py` does with the agents: margins are in logits, and in rewards.
+    "bandit": {"n_networks": 4, "margin": {"PPO": 3.0, "DQN": 0.4}},
     # Not a library's algorithm: `policy_iteration.py`.
     "policy iteration": {
         "n_jobs": 2,  # processes that compile

@@ -1,4 +1,4 @@
-"""PPO that waits for no slow module: 16 clangs, and the eight that are ready first get their actions.
+"""PPO that waits for no slow module: 12 clangs, and the four that are ready first get their actions.
 
 In lock step every environment waits for the slowest. Here `recv()` returns the environments that are ready, in any
 order, and `send()` takes their actions. An update learns from whole episodes, from the credit of each decision. All
@@ -12,20 +12,20 @@ mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Os --split test --policy mlp:F
 import sys
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import torch
 from cleanrl_ppo import learn, mlp
-from hyperparameters import CHECKPOINTS, CORPUS, HIDDEN_FEATURES, hyperparams
+from hyperparameters import CHECKPOINTS, CLANGS, CORPUS, HIDDEN_FEATURES, READY, hyperparams
 from torch import distributions
 
-from mlgo_gym import BestCheckpoint, as_vector, evaluate, open_corpus
+from mlgo_gym import BestCheckpoint, evaluate, open_corpus
 from mlgo_gym.adapters.pytorch import read_sequential
-from mlgo_gym.wrappers import decision_rewards, fit_normalization
+from mlgo_gym.wrappers import decision_rewards, fit_normalization, vector
 
 SETTINGS = hyperparams["mlgo/Inline-v0"]
-NUM_ENVS, BATCH_SIZE = 2 * SETTINGS["n_envs"], SETTINGS["n_envs"]
 UPDATE_STEPS = SETTINGS["n_steps"] * SETTINGS["n_envs"]
 
 
@@ -52,17 +52,10 @@ def main(
     normalization = normalization.select([name for name in normalization.names if name not in HIDDEN_FEATURES])
 
     # In SameStep mode the observation that comes with an episode's end is the next episode's first.
-    envs = as_vector(
-        gym.make_vec(
-            "mlgo/Inline-v0",
-            num_envs=NUM_ENVS,
-            batch_size=BATCH_SIZE,
-            corpus=train,
-            autoreset_mode="SameStep",
-            credit=True,
-        )
+    options: dict[str, Any] = {"batch_size": READY, "autoreset_mode": "SameStep", "credit": True}
+    envs = vector.NormalizeFeatures(
+        gym.make_vec("mlgo/Inline-v0", num_envs=CLANGS, corpus=train, **options), normalization
     )
-    columns = normalization.columns(envs.feature_names)
 
     torch.manual_seed(int(seed))
     features = len(normalization.names)
@@ -71,7 +64,7 @@ def main(
     best = BestCheckpoint("mlgo/Inline-v0", valid, file)
     started = time.monotonic()
     update_steps = min(UPDATE_STEPS, int(steps))
-    running = [Episode() for _ in range(NUM_ENVS)]
+    running = [Episode() for _ in range(CLANGS)]
     envs.async_reset(seed=int(seed))
 
     updates = max(1, int(steps) // update_steps)
@@ -80,7 +73,7 @@ def main(
         # Act where a decision is ready, until enough episodes have ended.
         finished: list[tuple[Episode, torch.Tensor]] = []
         while sum(len(credit) for _, credit in finished) < update_steps:
-            raw, totals, terminated, truncated, info = envs.recv()
+            batch, totals, terminated, truncated, info = envs.recv()
             ready = info["env_id"]
             for row in np.flatnonzero(terminated | truncated).tolist():
                 last = {name: values[row] for name, values in info["final_info"].items()}
@@ -88,7 +81,7 @@ def main(
                     credit = decision_rewards(last, totals[row])
                     finished.append((running[ready[row]], torch.from_numpy(credit).float()))
                 running[ready[row]] = Episode()
-            observations = torch.from_numpy(normalization(raw[:, columns]))
+            observations = torch.from_numpy(batch)
             with torch.no_grad():
                 choice = distributions.Categorical(logits=actor(observations))
             actions = choice.sample()

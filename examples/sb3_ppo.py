@@ -10,31 +10,34 @@ mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Os --split test --policy sb3:F
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
-from hyperparameters import CHECKPOINTS, CORPUS, HIDDEN_FEATURES, hyperparams
+import torch
+from hyperparameters import CHECKPOINTS, CLANGS, CORPUS, HIDDEN_FEATURES, READY, hyperparams
 from stable_baselines3 import PPO
-from stable_baselines3.common.vec_env import VecMonitor
 
 from mlgo_gym import BestCheckpoint, evaluate, open_corpus
 from mlgo_gym.adapters.sb3 import CreditAdvantages, VecEnvAdapter, save_sb3
 from mlgo_gym.wrappers import fit_normalization, vector
 
 SETTINGS = dict(hyperparams["mlgo/Inline-v0"])
-STEPS, ENVS = int(SETTINGS.pop("n_timesteps")), int(SETTINGS.pop("n_envs"))
+STEPS, ROLLOUT = int(SETTINGS.pop("n_timesteps")), int(SETTINGS.pop("n_envs")) * int(SETTINGS.pop("n_steps"))
 
 
 def main(corpus: str = CORPUS, steps: str = str(STEPS), file: str = "sb3_ppo.zip", seed: str = "0") -> None:
     """Train for a number of decisions, and print a table of the best checkpoint, a rule, and clang."""
+    torch.set_num_threads(1)  # the network is too small for more
     modules = open_corpus(corpus)
     train, valid, test = (modules.split(part) for part in ("fit", "valid", "test"))
     with gym.make("mlgo/Inline-v0", corpus=train) as env:
         normalization = fit_normalization(env, observations=min(20_000, int(steps)))
     normalization = normalization.select([name for name in normalization.names if name not in HIDDEN_FEATURES])
-    envs = gym.make_vec("mlgo/Inline-v0", num_envs=ENVS, corpus=train, autoreset_mode="SameStep", credit=True)
-    normalized = VecMonitor(VecEnvAdapter(vector.NormalizeFeatures(envs, normalization)))
-    settings = {**SETTINGS, "n_steps": min(int(SETTINGS["n_steps"]), max(2, int(steps) // ENVS))}
-    agent = PPO(env=normalized, **settings, seed=int(seed), device="cpu", tensorboard_log="runs/tensorboard")
+    options: dict[str, Any] = {"batch_size": READY, "autoreset_mode": "SameStep", "credit": True}
+    envs = gym.make_vec("mlgo/Inline-v0", num_envs=CLANGS, corpus=train, **options)
+    env = VecEnvAdapter(vector.NormalizeFeatures(envs, normalization))
+    settings = {**SETTINGS, "n_steps": max(2, min(ROLLOUT, int(steps)) // READY)}
+    agent = PPO(env=env, **settings, seed=int(seed), device="cpu", tensorboard_log="runs/tensorboard")
 
     best = BestCheckpoint("mlgo/Inline-v0", valid, file)
     last, started = Path(file).with_suffix(".last.zip"), time.monotonic()

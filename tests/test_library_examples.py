@@ -25,13 +25,12 @@ NEEDS = {
     "cleanrl_ppo.py": ("torch", "safetensors"),
     "ppo_send_recv.py": ("torch", "safetensors"),
     "policy_iteration.py": ("torch", "safetensors", "pyarrow"),
-    "ppo_credit.py": ("torch", "safetensors"),
     "torchrl_ppo.py": ("torchrl", "safetensors"),
     "rllib_ppo.py": ("ray", "torch", "safetensors"),
 }
 """The modules that each example imports beside ours."""
 
-FROM_IMITATION = ("maskable_ppo.py", "ppo_credit.py")
+FROM_IMITATION = ("maskable_ppo.py",)
 """Examples that show the imitation that they start from; the others start from random weights and show a rule."""
 
 
@@ -111,10 +110,10 @@ def test_the_bandit_example_learns_from_labels_and_is_judged_by_clang(
 ) -> None:
     if importlib.util.find_spec("stable_baselines3") is None:
         pytest.skip("stable_baselines3 is not installed")
-    command = [sys.executable, str(EXAMPLES / "bandit.py"), "Oz", algorithm, "model.zip", "2", "0", str(small)]
+    command = [sys.executable, str(EXAMPLES / "bandit.py"), "Oz", algorithm, "m.safetensors", "4", "0", str(small)]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
-    assert re.match(r"[\d,]+ labels in 2 s\n", answer.stdout)
+    assert re.match(r"[\d,]+ labels in 4 s\n", answer.stdout)
     assert re.search(r"^trained +4 ", answer.stdout, re.MULTILINE)
 
 

@@ -68,8 +68,6 @@ def learning() -> Iterator[list[str]]:
 
 
 _LEARNING = (
-    ("Oz", "ppo", "PPO, the module's reward"),
-    ("Oz", "ppo-credit", "PPO, credit"),
     ("Oz", "clone", "behaviour cloning without clang's choice"),
     ("Os", "clone", "behaviour cloning without clang's choice"),
     ("Oz", "evolution", "evolution from `inline-oz-fast`"),

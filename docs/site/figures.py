@@ -252,7 +252,7 @@ def learning(theme: Theme) -> Figure:
     panels = picture.subplots(1, len(_LEARNING), sharey=True)
     data = values.read(values.RESULTS / "learning.json")
     for axes, (name, title) in zip(panels, _LEARNING.items(), strict=True):
-        runs = [run for run in data["runs"] if run["title"] == name]
+        runs = [run for run in data["runs"] if run["title"] == f"packages {name}"]
         for run, colour, mark in zip(runs, (theme.blue, theme.orange, GREEN), "os^", strict=True):
             minutes = [point[0] for point in run["curve"]]
             changes = [100 * point[2] for point in run["curve"]]
@@ -274,6 +274,32 @@ _LEARNING = {
     "Oz policy iteration, from labels": "the same, from labels",
 }
 """Names of the trainings, and their titles."""
+
+
+def bandit_return(theme: Theme) -> Figure:
+    """Return the compiled change of policies over their return on labels, a panel for each level."""
+    picture = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    levels = values.read(values.RESULTS / "bandit_return.json")["levels"]
+    for axes, found in zip(picture.subplots(1, len(levels)), levels, strict=True):
+        for kind, mark, colour in (("rule", "o", theme.blue), ("network", "s", theme.orange), ("PPO", "^", GREEN)):
+            rows = [row for row in found["policies"] if _kind(row["policy"]) == kind]
+            points = [(row["return"], 100 * row["change"]) for row in rows]
+            axes.plot(*zip(*points, strict=True), mark, ms=6, color=colour, label=_KINDS[kind])
+        axes.axhline(0, color=theme.ink, lw=0.8)
+        title = f"-{found['level']}, rank correlation {found['correlation_of_policies']:.2f}"
+        axes.set(title=title, xlabel="mean return on labels")
+        percentages(axes.yaxis)
+    picture.axes[0].set(ylabel="compiled code size")
+    picture.axes[0].legend(loc="upper right")
+    return picture
+
+
+_KINDS = {"rule": "rules", "network": "bundled networks", "PPO": "checkpoints of PPO"}
+"""Kinds of the policies of `bandit_return`, and their names."""
+
+
+def _kind(policy: str) -> str:
+    return "PPO" if policy.startswith("PPO") else "network" if policy.startswith("inline-") else "rule"
 
 
 def run_time(theme: Theme) -> Figure:
@@ -392,6 +418,7 @@ FIGURES: dict[str, Callable[[Theme], Figure | str]] = {
     "forest": forest,
     "cost": cost,
     "learning": learning,
+    "bandit_return": bandit_return,
     "run_time": run_time,
     "shipping": shipping,
     "calls": calls,

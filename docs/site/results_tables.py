@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from benchmarks.reference_table import weights_of
 from docs.site import values
 from docs.site.values import percent, source, value
 from mlgo_gym.evaluation.intervals import estimates
@@ -18,8 +19,11 @@ NAMES = {
     "best-threshold": "best threshold per module (oracle)",
     "default": "`default`: clang's own choices",
     "clone": "behaviour cloning of clang",
-    "ppo": "PPO, reward of the module",
-    "ppo-credit": "PPO, credit",
+    "ppo-labels": "PPO on labels",
+    "dqn-labels": "DQN on labels",
+    "ppo-credit": "PPO, credit, from random weights",
+    "policy-iteration": "policy iteration, from random weights",
+    "policy-iteration-labels": "policy iteration, from labels",
     "evolution": "evolution from `inline-oz-fast`",
     "bundles": "bundles",
     "bundles-from-policy": "bundles, from the bundled policy",
@@ -43,18 +47,32 @@ def name_of(method: str) -> str:
 
 def policies(level: str) -> Iterator[list[str]]:
     """Yield the rows of the benchmark that are no searches, the smallest code first."""
-    yield ["method", "geometric mean", "95 % interval", "total", "smaller", "larger", "training, seeds"]
+    heading = ["method", "compiles", "geometric mean", "95 % interval", "total", "smaller", "larger", "weights"]
+    yield [*heading, "training, seeds"]
     found = value(f"benchmark.{level}").items()
     rows = [
         (each["mean"], name, each)
         for name, each in found
         if each["modules"] > value(f"benchmark.{level}.mcts-10.modules")
     ]
-    trained = {values.method(row): row["budget"] for row in _rows(level) if row.get("budget")}
+    facts = {values.method(row): row for row in _rows(level)}
     for _, name, each in sorted(rows, key=lambda row: row[:2]):
-        training = f"{trained[name]}, 1" if name in trained else f"{each['seeds']} seeds" if each["seeds"] > 1 else ""
+        row = facts[name]
+        minutes = f", {row['train_cpu_seconds'] / 60:.0f} CPU minutes" if row.get("train_cpu_seconds") else ""
+        training = f"{row['budget']}{minutes}, {each['seeds']}" if row.get("budget") else ""
+        if not training and each["seeds"] > 1:
+            training = f"{each['seeds']} seeds"
         counts = [f"{each[key]:.0f}" for key in ("smaller", "larger")]
-        yield [name_of(name), percent(each["mean"]), each["interval"], percent(each["total"]), *counts, training]
+        title = name_of(name) if row["name"] in values.METHODS or "of" in row else row["name"]
+        cells = [percent(each["mean"]), each["interval"], percent(each["total"]), *counts]
+        yield [title, str(row.get("of", 1)), *cells, _weights(name, row), training]
+
+
+def _weights(name: str, row: Mapping[str, Any]) -> str:
+    """Return the number of weights of a row's network; empty without one."""
+    file = values.NETWORKS / f"{name}.safetensors"
+    count = weights_of(file) if file.exists() else row.get("weights")
+    return f"{count:,}" if count else ""
 
 
 def searches() -> Iterator[list[str]]:
@@ -213,8 +231,8 @@ def _cost_after(result: Mapping[str, Any], compiles: int) -> float:
     return float(min([result["baseline"], *costs]))
 
 
-def learning() -> Iterator[list[str]]:
-    """Yield the examples of reinforcement learning and the policies beside them, on held-out projects."""
+def learning(held_out: str) -> Iterator[list[str]]:
+    """Yield the examples of reinforcement learning and the policies beside them, on a set of held-out projects."""
     yield [
         "level",
         "policy",
@@ -227,7 +245,7 @@ def learning() -> Iterator[list[str]]:
         "total",
         "larger",
     ]
-    for name, each in sorted(source("learning").items(), key=lambda item: (item[0][:2], item[1]["mean"])):
+    for name, each in sorted(source(held_out).items(), key=lambda item: (item[0][:2], item[1]["mean"])):
         level, _, title = name.partition(" ")
         title = title if each["budget"] else f"`{title}`"
         training = [each["budget"], f"{each['cpu-minutes']:.1f}", str(each["seeds"])] if each["budget"] else [""] * 3
@@ -265,7 +283,8 @@ TABLES: dict[str, Callable[[], Iterator[list[str]]]] = {
         for path in sorted(values.NETWORKS.glob("*.json"))
         for part, rows in (("policies", card_policies), ("projects", card_projects), ("larger", card_larger))
     },
-    "learning.held_out": learning,
+    "learning.held_out": partial(learning, "learning"),
+    "learning.projects": partial(learning, "learning-projects"),
     "run_time.held_out": partial(run_time, "held-out"),
     "performance.throughput": throughput,
     "performance.forks": forks,

@@ -41,8 +41,11 @@ METHODS = {
     "always": "always",
     "random": "random",
     "behaviour cloning of clang without its choice as a feature": "clone",
-    "PPO, the module's reward": "ppo",
-    "PPO, credit": "ppo-credit",
+    "PPO on labels": "ppo-labels",
+    "DQN on labels": "dqn-labels",
+    "PPO, credit, from random weights": "ppo-credit",
+    "policy iteration, from random weights": "policy-iteration",
+    "policy iteration, from labels": "policy-iteration-labels",
     "evolution from the bundled policy with clang's features": "evolution",
     "best of these thresholds for each module, or clang (oracle)": "best-threshold",
     "search: greedy": "greedy",
@@ -223,11 +226,13 @@ def figures(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def learning() -> dict[str, Any]:
-    """Return the figures of the examples of reinforcement learning: level and method, figure."""
+def learning(held_out: str) -> dict[str, Any]:
+    """Return the figures of the examples of reinforcement learning on a held-out set: level and method, figure."""
     seeds: dict[str, list[dict[str, Any]]] = {}
     for run in read(RESULTS / "learning.json")["runs"]:
-        seeds.setdefault(run["title"], []).append(run)
+        name, _, title = run["title"].partition(" ")
+        if name == held_out:
+            seeds.setdefault(title, []).append(run)
     return {
         title: {
             **figures(runs),
@@ -337,7 +342,8 @@ SOURCES: dict[str, Callable[[], Any]] = {
     "builds": builds,
     "card": cards,
     "datasets": datasets,
-    "learning": learning,
+    "learning": partial(learning, "packages"),
+    "learning-projects": partial(learning, "projects"),
     "protocol": protocol,
     "run-time": run_time,
 }

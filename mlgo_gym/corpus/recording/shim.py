@@ -32,6 +32,7 @@ _COMPILE_ONLY = frozenset(
     -emit-pch c-header c++-header -xc-header -xc++-header
     """.split()  # noqa: SIM905 - a word list
 )
+_CXX_STANDARDS = ("-std=c++", "-std=gnu++")
 _HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".hxx", ".H", ".pch", ".gch")
 
 
@@ -52,6 +53,9 @@ def main(argv: Sequence[str]) -> int:
         compiler_path, *arguments = arguments
         linker = compiler = [compiler_path]
         mode = "c++" if "++" in os.path.basename(compiler_path) else "c"
+    if mode == "c" and any(word.endswith(".c") for word in arguments) and "-x" not in arguments:
+        # GCC ignores a C++ standard for C with a warning, and builds of Python packages pass one; clang refuses it.
+        arguments = [word for word in arguments if not word.startswith(_CXX_STANDARDS)]
     expanded = _expand(arguments, os.getcwd())
     inputs = [word for word in expanded if not word.startswith("-")]
     only_headers = all(word.endswith(_HEADER_SUFFIXES) for word in inputs)

@@ -136,6 +136,11 @@ def test_bitcode_compiles_to_the_code_of_its_source(
     assert executable_sections(again)
 
 
+def test_a_standard_of_cxx_is_ignored_for_c(project: Path, toolchain: Toolchain) -> None:
+    found = record(project, "cc -std=gnu++0x -c lib/sum.c; c++ -std=c++17 -c count.cpp", toolchain)
+    assert found.modules == ("count.o", "sum.o")
+
+
 @pytest.mark.parametrize(
     "flags",
     [
