@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from mlgo_clang.compiler import FAILED, become, say
+from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, say
 from mlgo_clang.counters import count
 from mlgo_clang.header import ProtocolError
 from mlgo_clang.interactive import EVICTION, INLINING, InteractiveCompile, Interrupted, die_by
@@ -25,29 +25,58 @@ if TYPE_CHECKING:
     """The advisors of one compile, and the number of decisions if it is known."""
 
 
-class _Job:
-    """One source to compile to one object; `command` compiles it by clang alone."""
+class Job:
+    """One source to compile to one object.
 
-    __slots__ = ("command", "compiler", "invocation", "output", "rest", "settings")
+    Args:
+        settings: the settings.
+        invocation: the meaning of the command line.
+        compiler: the words that start the compiler.
+        rest: its arguments.
+        dialect: the compiler's command line.
+        clang: the words that start the clang that builds native code; by default the compiler.
+
+    Attributes:
+        command: the command line by which the compiler compiles alone.
+        output: the object; empty for a compiler that writes other files.
+    """
+
+    __slots__ = ("clang", "command", "compiler", "dialect", "invocation", "output", "rest", "settings")
 
     def __init__(
-        self, settings: Settings, invocation: Invocation, compiler: Sequence[str], rest: Sequence[str]
+        self,
+        settings: Settings,
+        invocation: Invocation,
+        compiler: Sequence[str],
+        rest: Sequence[str],
+        dialect: Dialect = CLANG,
+        clang: Sequence[str] = (),
     ) -> None:
         self.settings = settings
         self.invocation = invocation
         self.compiler = compiler
         self.rest = rest
+        self.dialect = dialect
+        self.clang = clang or compiler
         self.command = [*compiler, *rest]
-        # Without `-o` clang writes the object to the current folder.
-        self.output = invocation.output or f"{os.path.splitext(os.path.basename(invocation.source))[0]}.o"
+        self.output = invocation.output
+        if not self.output and dialect is CLANG:
+            # Without `-o` clang writes the object to the current folder.
+            self.output = f"{os.path.splitext(os.path.basename(invocation.source))[0]}.o"
+
+    def bitcode(self) -> bytes:
+        """Return the module of the source before any optimisation; raise `PolicyError` if it does not compile."""
+        from mlgo_clang.programs import front_end_bitcode
+
+        return front_end_bitcode(self.compiler, self.rest)
 
 
-def compile_advised(settings: Settings, invocation: Invocation, compiler: Sequence[str], rest: Sequence[str]) -> int:
-    """Compile one source to one object with the policies of the settings, and return clang's exit status."""
+def compile_advised(job: Job) -> int:
+    """Compile one source to one object with the policies of the settings, and return the compiler's exit status."""
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
-        # Inherited from the parent; the kernel would discard clang's exit status.
+        # Inherited from the parent; the kernel would discard the compiler's exit status.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    job = _Job(settings, invocation, compiler, rest)
+    settings = job.settings
     if settings.recipes and (status := _compile_by_recipe(job)) is not None:
         return status
     if settings.decides_nothing:
@@ -65,14 +94,14 @@ def compile_advised(settings: Settings, invocation: Invocation, compiler: Sequen
     return _compile_alone(job, problem)
 
 
-def _compile_by_recipe(job: _Job) -> int | None:
+def _compile_by_recipe(job: Job) -> int | None:
     """Compile with the decisions of the module's recipe; return None if there is none that fits."""
-    from mlgo_clang.programs import front_end_bitcode, run_program
+    from mlgo_clang.programs import run_program
     from mlgo_clang.recipes import digest_of, mark_used, read_recipe
 
     settings = job.settings
     try:
-        bitcode = front_end_bitcode(job.compiler, job.rest)
+        bitcode = job.bitcode()
         digest = digest_of(bitcode)
         recipe = read_recipe(settings.recipes, digest)
         if recipe is None and settings.search:
@@ -99,7 +128,7 @@ def _compile_by_recipe(job: _Job) -> int | None:
     return None
 
 
-def _start_of_search(job: _Job) -> str:
+def _start_of_search(job: Job) -> str:
     """Return the policy with which a search starts, as `mlgo-gym` takes it."""
     policy = next((policy for policy in job.settings.policies if policy != "default"), "default")
     if policy == "default" or inlining_rule(policy) is not None:
@@ -107,7 +136,7 @@ def _start_of_search(job: _Job) -> str:
     return f"mlp:{network_file(policy, job.invocation.level)}"
 
 
-def _compile_by_policies(job: _Job) -> str:
+def _compile_by_policies(job: Job) -> str:
     """Compile with the policies, and return the problem; after a problem there is neither output nor an object."""
     candidates = [_candidate(job, policy) for policy in job.settings.policies]
     problem = _run(job, candidates[0]) if len(candidates) == 1 else _compile_smallest(job, candidates)
@@ -116,38 +145,40 @@ def _compile_by_policies(job: _Job) -> str:
     return problem
 
 
-def _candidate(job: _Job, policy: str) -> Candidate:
+def _candidate(job: Job, policy: str) -> Candidate:
     level, eviction = job.invocation.level, job.settings.eviction_policy
     advisors: list[Advisor] = []
     decisions = None
     if policy != "default":
         bind = inlining_rule(policy)
         if bind is None:
-            network = NativeNetwork(network_file(policy, level), job.compiler)
+            network = NativeNetwork(network_file(policy, level), job.clang)
             bind = network.bind
             if network.callee_features:
                 recipe = _decisions_in_advance(job, network.path)
                 bind, decisions = recipe.bind, len(recipe.decisions)
         advisors.append((INLINING, bind))
     if eviction != "default":
-        advisors.append((EVICTION, eviction_policy(eviction, level, job.compiler)))
+        advisors.append((EVICTION, eviction_policy(eviction, level, job.clang)))
         decisions = None
     return advisors, decisions
 
 
-def _decisions_in_advance(job: _Job, network: str) -> Recipe:
+def _decisions_in_advance(job: Job, network: str) -> Recipe:
     """Return all decisions of a network with callee features, which another process makes on the source's module.
 
     Clang names the callee of a call only in text beside the channel, and a build would see that text.
     """
-    from mlgo_clang.programs import front_end_bitcode, run_program
+    from mlgo_clang.programs import run_program
     from mlgo_clang.recipes import Recipe
 
-    bitcode = front_end_bitcode(job.compiler, job.rest)
-    return Recipe(run_program("policy_decisions", [job.settings.clang, f"mlp:{network}", *job.command], bitcode))
+    if job.dialect is not CLANG:
+        raise PolicyError(f"{network} uses callee features, which mlgo-rustc does not have; use a -fast policy")
+    arguments = [job.settings.clang, f"mlp:{network}", *job.command]
+    return Recipe(run_program("policy_decisions", arguments, job.bitcode()))
 
 
-def _compile_smallest(job: _Job, candidates: Sequence[Candidate]) -> str:
+def _compile_smallest(job: Job, candidates: Sequence[Candidate]) -> str:
     """Compile with each candidate, keep the object with the fewest bytes of instructions, and return the problem."""
     from mlgo_clang.object_size import text_size
 
@@ -167,7 +198,7 @@ def _compile_smallest(job: _Job, candidates: Sequence[Candidate]) -> str:
     return ""
 
 
-def _run(job: _Job, candidate: Candidate, warnings: bytearray | None = None) -> str:
+def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> str:
     """Run clang and return the problem; another number of decisions than expected is one.
 
     Clang's standard error goes to this process's, or into `warnings`.
@@ -177,15 +208,16 @@ def _run(job: _Job, candidate: Candidate, warnings: bytearray | None = None) -> 
     buffered = warnings is not None or not os.isatty(2)
     stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2
     try:
-        # After a crash clang compiles alone, so no reproducer is needed.
-        compiler = [*job.compiler, "-fno-crash-diagnostics"]
-        run = InteractiveCompile(compiler, job.rest, advisors, stderr, job.settings.timeout)
+        # After a crash the compiler compiles alone, so no reproducer is needed.
+        compiler = [*job.compiler, *job.dialect.without_reports]
+        timeout, option = job.settings.timeout, job.dialect.llvm_option
+        run = InteractiveCompile(compiler, job.rest, advisors, stderr, timeout, option)
         if run.status != 0:
-            return f"clang exited with status {run.status} while a policy decided"
+            return f"{job.dialect.name} exited with status {run.status} while a policy decided"
         if decisions not in (None, run.decisions):
             return f"expected {decisions} requests, got {run.decisions}"
-        if not os.path.exists(job.output):
-            return "clang succeeded without writing an object"
+        if job.output and not os.path.exists(job.output):
+            return f"{job.dialect.name} succeeded without writing an object"
         if buffered:
             os.lseek(stderr, 0, os.SEEK_SET)
             while data := os.read(stderr, 1 << 16):
@@ -204,22 +236,24 @@ def _write_all(descriptor: int, data: bytes | bytearray) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def _compile_alone(job: _Job, problem: str) -> int:
+def _compile_alone(job: Job, problem: str) -> int:
     command = job.command
     pid = os.posix_spawn(command[0], command, os.environ, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ])
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if status < 0:
         return die_by(-status)
     if status != 0:
-        # Clang has reported the error, which is the source's or the machine's.
+        # The compiler has reported the error, which is the source's or the machine's.
         return status
+    name = job.dialect.name
     if job.settings.strict:
         try:
-            os.unlink(job.output)
+            if job.output:
+                os.unlink(job.output)
         except OSError as error:
-            say(f"the object cannot be removed: {error}")
-        say(f"error: {job.invocation.source}: {problem}")
+            say(f"the object cannot be removed: {error}", job.dialect)
+        say(f"error: {job.invocation.source}: {problem}", job.dialect)
         return FAILED
-    say(f"warning: {job.invocation.source} is compiled by clang alone: {problem}")
-    count("compiled by clang alone", f"because {problem.splitlines()[0][:200]}")
+    say(f"warning: {job.invocation.source} is compiled by {name} alone: {problem}", job.dialect)
+    count(f"compiled by {name} alone", f"because {problem.splitlines()[0][:200]}")
     return 0

@@ -15,6 +15,27 @@ FAILED = 1
 """Exit status of a compile that failed."""
 
 
+class Dialect:
+    """The command line of a compiler with LLVM.
+
+    Attributes:
+        name: the compiler's name in messages.
+        llvm_option: the word before an option of LLVM, and the beginning of the next word.
+        without_reports: options by which the compiler reports no crash.
+    """
+
+    __slots__ = ("llvm_option", "name", "without_reports")
+
+    def __init__(self, name: str, llvm_option: tuple[str, str], without_reports: tuple[str, ...]) -> None:
+        self.name = name
+        self.llvm_option = llvm_option
+        self.without_reports = without_reports
+
+
+CLANG = Dialect("clang", ("-mllvm", ""), ("-fno-crash-diagnostics",))
+RUSTC = Dialect("rustc", ("-C", "llvm-args="), ())
+
+
 class NoCompilerError(Exception):
     """The underlying clang does not exist."""
 
@@ -33,7 +54,7 @@ def compiler_command(clang: str, mode: str) -> list[str]:
         NoCompilerError: there is no such program.
     """
     if clang != "bundled":
-        found = _which(clang)
+        found = which(clang)
         if found is None:
             raise NoCompilerError(f"expected a clang 17 or newer, got {clang!r}, which is no program; name another")
         return [found] if mode == "gcc" else [found, f"--driver-mode={mode}"]
@@ -48,7 +69,8 @@ def compiler_command(clang: str, mode: str) -> list[str]:
     return [*words, f"-resource-dir={library}"]
 
 
-def _which(program: str) -> str | None:
+def which(program: str) -> str | None:
+    """Return the path of a program that is a path or a name on `PATH`; None if there is none."""
     if os.sep in program:
         path = os.path.abspath(os.path.expanduser(program))
         return path if os.access(path, os.X_OK) else None
@@ -71,6 +93,6 @@ def become(command: Sequence[str]) -> NoReturn:
         sys.exit(FAILED)
 
 
-def say(message: str) -> None:
-    """Write a message of `mlgo-clang` to standard error."""
-    print(f"mlgo-clang: {message}", file=sys.stderr, flush=True)  # noqa: T201 - a compiler's messages
+def say(message: str, dialect: Dialect = CLANG) -> None:
+    """Write a message of `mlgo-clang` or `mlgo-rustc` to standard error."""
+    print(f"mlgo-{dialect.name}: {message}", file=sys.stderr, flush=True)  # noqa: T201 - a compiler's messages

@@ -37,9 +37,9 @@ def run(mode: str, arguments: Sequence[str]) -> int:
     if invocation.reason or invocation.level not in settings.levels:
         count("left to clang")
         become(command)
-    from mlgo_clang.advised import compile_advised
+    from mlgo_clang.advised import Job, compile_advised
 
-    return compile_advised(settings, invocation, compiler, rest)
+    return compile_advised(Job(settings, invocation, compiler, rest))
 
 
 def _show_version(settings: Settings, command: Sequence[str]) -> int:

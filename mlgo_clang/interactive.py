@@ -7,6 +7,7 @@ import select
 import signal
 import sys
 
+from mlgo_clang.compiler import CLANG
 from mlgo_clang.folders import make_scratch
 from mlgo_clang.header import ProtocolError, read_header
 
@@ -157,6 +158,7 @@ class InteractiveCompile:
         advisors: the advisors that request decisions.
         stderr: the descriptor that becomes clang's standard error.
         timeout: seconds without a sign of life after which clang is stopped.
+        llvm_option: the word before an option of LLVM, and the beginning of the next word.
 
     Raises:
         ProtocolError: clang does not follow the protocol, or gave no sign of life. It is stopped.
@@ -169,7 +171,13 @@ class InteractiveCompile:
     """
 
     def __init__(
-        self, compiler: Sequence[str], rest: Sequence[str], advisors: Sequence[Advisor], stderr: int, timeout: float
+        self,
+        compiler: Sequence[str],
+        rest: Sequence[str],
+        advisors: Sequence[Advisor],
+        stderr: int,
+        timeout: float,
+        llvm_option: tuple[str, str] = CLANG.llvm_option,
     ) -> None:
         self.status = -1
         self.decisions = 0
@@ -187,12 +195,13 @@ class InteractiveCompile:
                 channels.append(channel)
                 channel.open()
                 for option in switches:
-                    options += ("-mllvm", option + channel.base if option.endswith("=") else option)
+                    before, start = llvm_option
+                    options += (before, start + option + channel.base * option.endswith("="))
             guard += os.pipe()
             withheld += os.pipe()
             os.set_inheritable(guard[0], True)
             # This process may be killed before clang is guarded. So one word waits in a pipe until then. Without it the
-            # next `-mllvm` is the value of the one before, and clang exits because of an unknown argument.
+            # next `-mllvm` (or `-C` of rustc) is the value of the one before, and the compiler refuses its arguments.
             word = "".join(options[1:2])
             if word:
                 # Named by the process id: a wrapper around clang may pass no descriptors on.

@@ -21,6 +21,9 @@ _VALUES = {
     "timeout": "MLGO_TIMEOUT",
 }
 
+VARIABLES = (*_VALUES.values(), "MLGO_STRICT")
+"""The environment variables of all settings."""
+
 BY_LEVEL = "inline-fast"
 """The default policy: the bundled fast network of the level, `inline-os-fast` at -Os and `inline-oz-fast` at -Oz."""
 

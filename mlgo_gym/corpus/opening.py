@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, dataset_names, fetched_names, find_dataset
+from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, RUST, dataset_names, fetched_names, find_dataset, rust_names
 from mlgo_gym.corpus.datasets.dataset import (
     REPORT_FILE,
     dataset_folder,
@@ -46,6 +46,7 @@ def open_corpus(
         spec: one of the following, or several joined with commas; modules are then named `CORPUS/NAME`.
 
             - `builtin`; a dataset of the catalogue, fetched on first use; or `catalogue`, all of them; or `programs`.
+            - `rust-FAMILY`, a family of Rust crates; or `rust`, all of them. They need cargo.
             - `pypi:NAME==VERSION`, the C and C++ of a source distribution.
             - `csmith:SEED` or `csmith:SEED:COUNT`, random programs.
             - the path of a folder with `corpus_description.json` or with any `.bc` files, or of one `.bc` file. A text
@@ -124,6 +125,8 @@ def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[st
     name, _, level = text.partition("@")
     if name == CATALOGUE:
         return _open_catalogue(dataset_names(), level, toolchain).named(text)
+    if name == RUST:
+        return _open_catalogue(rust_names(), level, toolchain).named(text)
     if name == "builtin":
         return builtin_corpus(toolchain, optimize=level or DEFAULT_LEVEL)
     if name.startswith("csmith:"):
@@ -139,15 +142,15 @@ def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[st
         name = name.removeprefix(_DATASET)
         folder = fetch_dataset(name, optimize=level or DEFAULT_LEVEL, toolchain=toolchain)
         _warn_if_incomplete(folder)
-        # Each folder of the runnable programs is a project.
-        project = None if name == PROGRAMS else name.removeprefix("pypi:").partition("==")[0]
+        # Each folder of the runnable programs is a project, and so is each crate.
+        project = None if name == PROGRAMS or name in rust_names() else name.removeprefix("pypi:").partition("==")[0]
         return Corpus(text, FolderModules(folder, flags=flags), path=folder, origin=project)
     if text and path.exists():
         return _open_path(path, flags)
     raise CorpusError(
         f"there is no corpus {text!r}; give a folder with corpus_description.json, a folder of .bc files, a .bc file, "
-        f"pypi:NAME==VERSION, csmith:SEED, or one of: {', '.join(['builtin', CATALOGUE, *fetched_names()])}; a level "
-        f"such as @Os may follow a name, and then one of {', '.join(f':{part}' for part in PARTS)}"
+        f"pypi:NAME==VERSION, csmith:SEED, or one of: {', '.join(['builtin', CATALOGUE, RUST, *fetched_names()])}; a "
+        f"level such as @Os may follow a name, and then one of {', '.join(f':{part}' for part in PARTS)}"
     )
 
 

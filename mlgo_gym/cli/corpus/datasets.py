@@ -13,7 +13,7 @@ from mlgo_gym.cli.corpus.record import print_failures
 from mlgo_gym.cli.options import ClangOption, JobsOption, LevelOption
 from mlgo_gym.cli.output import FAILED, JsonOption, SafeConsole, echo, print_json
 from mlgo_gym.cli.progress import progress_over
-from mlgo_gym.corpus.datasets.catalogue import dataset_names, find_dataset
+from mlgo_gym.corpus.datasets.catalogue import RUST, dataset_names, find_dataset, rust_names
 from mlgo_gym.corpus.datasets.catalogue_page import cached_reports, page
 from mlgo_gym.corpus.datasets.dataset import DatasetReport, dataset_folder, fetch_dataset, missing_parts, read_report
 from mlgo_gym.corpus.datasets.pins import write_pins
@@ -24,7 +24,9 @@ from mlgo_gym.storage.cache import write_atomically
 
 
 def fetch(
-    names: Annotated[list[str] | None, typer.Argument(help="Datasets, or pypi:NAME==VERSION.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Datasets, pypi:NAME==VERSION, or rust for all crates.")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Fetch every dataset of the catalogue.")] = False,
     optimize: LevelOption = "Oz",
     jobs: JobsOption = None,
@@ -36,9 +38,12 @@ def fetch(
     Complete datasets in the cache are not compiled again. Exit status 1: a dataset could not be made, or one of its
     sources does not compile; the rest is kept.
     """
-    requested = [*(names or []), *(dataset_names() if every else [])]
+    requested = [each for name in names or [] for each in (rust_names() if name == RUST else [name])]
+    requested += dataset_names() if every else []
     if not requested:
-        raise CorpusError(f"expected pypi:NAME==VERSION, --all or a dataset of {', '.join(dataset_names())}, got none")
+        raise CorpusError(
+            f"expected pypi:NAME==VERSION, --all, {RUST} or a dataset of {', '.join(dataset_names())}, got none"
+        )
     toolchain = find_toolchain(clang)
     messages = SafeConsole(stderr=True, highlight=False)
     reports, problems = [], []

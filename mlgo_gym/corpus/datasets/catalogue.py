@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
@@ -14,7 +15,11 @@ from mlgo_gym.errors import CorpusError
 PROGRAMS = "programs"
 """Name of the dataset of runnable programs; it is no part of the catalogue, whose projects it contains again."""
 
+RUST = "rust"
+"""Name of all datasets of Rust crates, each of which is `rust-FAMILY`; they are no part of the catalogue."""
+
 _FOLDER = Path(__file__).parent / "descriptions"
+_CRATES = Path(__file__).parent / "rust"
 _PROGRAMS = Path(__file__).parent / "programs"
 
 
@@ -62,6 +67,8 @@ class Dataset:
         folder: target folder of the own source distribution; by default the root.
         programs: content of `programs.toml` in the corpus, or an empty text.
         target: target of its compiles; an empty text for `PORTABLE_TARGET`.
+        crates: Rust crates that are its modules; cargo fetches and builds them. The digest of the archive is that of
+            their checksums.
     """
 
     name: str
@@ -76,6 +83,7 @@ class Dataset:
     folder: str = ""
     programs: str = ""
     target: str = ""
+    crates: tuple[Archive, ...] = ()
 
     @property
     def recipe(self) -> list[object]:
@@ -84,7 +92,12 @@ class Dataset:
         rest = [sorted(mapping.items()) for mapping in (self.exclude, self.files, self.amalgamations)]
         archives = {"": self.archive, **self.needs}
         pins = [[folder, *astuple(archive)] for folder, archive in sorted(archives.items())]
-        return [pins, parts, *rest, *filter(None, (self.folder, self.programs, self.target))]
+        return [
+            pins,
+            parts,
+            *rest,
+            *filter(None, (self.folder, self.programs, self.target, [*map(astuple, self.crates)])),
+        ]
 
 
 def dataset_names() -> list[str]:
@@ -92,9 +105,14 @@ def dataset_names() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.json"))
 
 
+def rust_names() -> list[str]:
+    """Return the names of the datasets of Rust crates, sorted."""
+    return sorted(f"{RUST}-{path.stem}" for path in _CRATES.glob("*.json"))
+
+
 def fetched_names() -> list[str]:
-    """Return the names that can be fetched: all datasets of the catalogue, and the runnable programs."""
-    return sorted([*dataset_names(), PROGRAMS])
+    """Return the names that can be fetched: datasets of the catalogue and of Rust crates, and the runnable programs."""
+    return sorted([*dataset_names(), *rust_names(), PROGRAMS])
 
 
 @lru_cache
@@ -104,6 +122,8 @@ def find_dataset(name: str) -> Dataset:
     if name not in fetched_names():
         raise CorpusError(f"expected a dataset of {', '.join(fetched_names())}, got {name!r}")
     try:
+        if name in rust_names():
+            return _family(name)
         dataset = _parse(name, json.loads(path.read_bytes()))
         return _with_drivers(dataset) if name == PROGRAMS else dataset
     except (ValueError, TypeError) as error:
@@ -116,6 +136,15 @@ def _parse(name: str, entry: dict[str, Any]) -> Dataset:
     archive = Archive(entry.pop("package"), entry.pop("version"), entry.pop("sha256"))
     needs = {folder: Archive(**pin) for folder, pin in entry.pop("needs", {}).items()}
     return Dataset(name=name, archive=archive, parts=parts, files=files, needs=needs, **entry)
+
+
+def _family(name: str) -> Dataset:
+    """Return the dataset of a family of Rust crates, with version and checksum of each as in a `Cargo.lock`."""
+    entry = json.loads((_CRATES / f"{name.removeprefix(f'{RUST}-')}.json").read_bytes())
+    crates = tuple(Archive(crate, version, checksum) for crate, (version, checksum) in entry["crates"].items())
+    digest = hashlib.sha256("".join(crate.sha256 for crate in crates).encode()).hexdigest()
+    archive = Archive(name, digest[:8], digest)
+    return Dataset(name, archive, entry["licence"], entry["summary"], crates=crates)
 
 
 def _with_drivers(dataset: Dataset) -> Dataset:

@@ -18,6 +18,8 @@ from typing import Any
 from mlgo_gym.corpus.commands.driver import PORTABLE_TARGET
 from mlgo_gym.corpus.commands.shim_compiles import record_compile
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, fetched_names, find_dataset
+from mlgo_gym.corpus.datasets.crates import record_crates, rustc_version
+from mlgo_gym.corpus.datasets.fetch import SourceArchive
 from mlgo_gym.corpus.datasets.package_build import record_package
 from mlgo_gym.corpus.datasets.pins import missing_files, wrong_digest
 from mlgo_gym.corpus.datasets.sources import compile_commands, fetch_archives, unpack_sources
@@ -44,7 +46,7 @@ class DatasetReport:
         folder: corpus folder.
         modules: number of modules.
         lines: source lines of the modules; each source counts once.
-        languages: number of modules per language, `C` and `C++`.
+        languages: number of modules per language: `C`, `C++`, `Rust`.
         failures: sources that do not compile.
         seconds: wall time to unpack, compile and record, without the download.
         cpu_seconds: CPU time of the compilers.
@@ -78,8 +80,8 @@ def fetch_dataset(
     with the numbers of compiled and of all sources.
 
     Args:
-        name: name in the catalogue; or `pypi:NAME==VERSION` for a source distribution with C or C++, which is built as
-            pip builds it, in its own environment.
+        name: name in the catalogue; or `rust-FAMILY`, whose crates cargo fetches and builds; or `pypi:NAME==VERSION`
+            for a source distribution with C or C++, which is built as pip builds it, in its own environment.
         optimize: recorded optimisation level, one of `LEVELS`.
         toolchain: the clang; by default `find_toolchain()`.
         jobs: number of concurrent compilers; by default one per CPU.
@@ -140,7 +142,8 @@ def missing_in_folder(folder: Path | None) -> list[str]:
 
 def dataset_folder(dataset: Dataset, optimize: str, toolchain: Toolchain) -> Path:
     """Return the folder of a dataset in the cache."""
-    key = key_of(_REVISION, dataset.recipe, toolchain.version_text, toolchain.bundled)[:8]
+    front_end = [rustc_version()] if dataset.crates else []
+    key = key_of(_REVISION, dataset.recipe, toolchain.version_text, toolchain.bundled, *front_end)[:8]
     level = f"{optimize}-clang-{toolchain.version_text}-{key}"
     return cache_directory() / "datasets" / f"{dataset.name}-{dataset.archive.version}" / level
 
@@ -170,14 +173,13 @@ def _make(
     jobs: int,
     progress: Callable[[int, int], object] | None,
 ) -> None:
-    archives = fetch_archives(dataset)
-    archive = archives[""]
+    archives = {} if dataset.crates else fetch_archives(dataset)
+    archive = archives[""] if archives else SourceArchive(Path("Cargo.lock"), dataset.archive.sha256)
     started, cpu_started = time.monotonic(), _cpu_seconds()
     work = folder.parent / f".{folder.name}.work"
     shutil.rmtree(work, ignore_errors=True)  # of a killed process
     work.mkdir()
     try:
-        source = unpack_sources(dataset, archives, work / "source")
         metadata = {
             "project": dataset.name,
             "version": dataset.archive.version,
@@ -185,7 +187,10 @@ def _make(
             "archive": archive.path.name,
             "archive_sha256": archive.sha256,
         }
-        if dataset.parts:
+        source = work if dataset.crates else unpack_sources(dataset, archives, work / "source")
+        if dataset.crates:
+            recording = record_crates(dataset, work, optimize, toolchain, metadata)
+        elif dataset.parts:
             recording = _record_parts(dataset, source, work / "corpus", optimize, toolchain, metadata, jobs, progress)
         else:
             recording = record_package(dataset, source, work, optimize, toolchain, metadata)

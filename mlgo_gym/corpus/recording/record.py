@@ -12,7 +12,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +55,7 @@ def record_build(
     native: bool = False,
     intercept_paths: bool = True,
     keep_interrupted: bool = True,
+    crates: Collection[str] | None = None,
 ) -> Recording:
     """Run a build and write a corpus of its compiles.
 
@@ -93,6 +94,7 @@ def record_build(
             preloaded into its programs (Linux). They run unchanged.
         keep_interrupted: whether an interrupted build leaves a corpus. If not, the signal is raised again once the
             build has ended.
+        crates: names of the Rust packages to record; by default all.
 
     Raises:
         NothingCompiledError: no compile was seen.
@@ -105,6 +107,7 @@ def record_build(
     with Recorder(toolchain, optimize, root or folder, target=NATIVE if native else None, probes=probes) as recorder:
         variables = {**os.environ, **build_environment(toolchain, native=native), **(environment or {})}
         recorder.settings["shims"] = str(_shims(toolchain, native=native))
+        recorder.settings["crates"] = None if crates is None else sorted(crates)
         # cargo knows the level then, and its later builds are not affected.
         variables["CARGO_PROFILE_RELEASE_OPT_LEVEL"] = recorder.settings["rust_level"]
         variables[shim.SETTINGS_VARIABLE] = str(recorder.write_settings())

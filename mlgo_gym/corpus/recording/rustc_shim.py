@@ -60,11 +60,14 @@ def _record(settings: dict[str, Any], compiles: Any, program: str, crate: Any) -
         return
     folder = os.getcwd()
     source = os.path.join(folder, crate.source)
+    package = os.environ.get("CARGO_PKG_NAME", crate.name)
     reason = None
     if crate.runs_in_the_compiler:
         reason = "a build script or a procedural macro"
     elif crate.level == "0":
         reason = "a crate without optimisation (build with --release)"
+    elif settings["crates"] is not None and package not in settings["crates"]:
+        reason = "a crate that is not in the dataset"
     if reason is not None:
         compiles.write_record(settings, "skipped.json", {"source": source, "reason": reason})
         return
@@ -74,7 +77,6 @@ def _record(settings: dict[str, Any], compiles: Any, program: str, crate: Any) -
     status, stderr = compiles.run_front_end(command, folder)
     if status == 0:
         digest, lines = _read_sources(listing, folder)
-        package = os.environ.get("CARGO_PKG_NAME", crate.name)
         kind = "bin/" if crate.types == {"bin"} else ""
         content = {
             "source": source,
