@@ -9,20 +9,22 @@ from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, say
 from mlgo_clang.counters import count
 from mlgo_clang.header import ProtocolError
 from mlgo_clang.interactive import EVICTION, INLINING, InteractiveCompile, Interrupted, die_by
-from mlgo_clang.policies import NativeNetwork, eviction_policy, inlining_rule, network_file
+from mlgo_clang.policies import eviction_policy, inlining_rule, network_file
 from mlgo_clang.programs import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mlgo_clang.interactive import Advisor
+    from mlgo_clang.interactive import Advisor, Bind
     from mlgo_clang.invocation import Invocation
+    from mlgo_clang.native import NativeNetwork
     from mlgo_clang.recipes import Recipe
     from mlgo_clang.settings import Settings
+    from mlgo_clang.two_steps import TwoSteps
 
-    Candidate = tuple[list[Advisor], int | None]
-    """The advisors of one compile, and the number of decisions if it is known."""
+    Candidate = tuple[list[Advisor], int | None, NativeNetwork | None]
+    """The advisors of one compile, the number of decisions if it is known, and the network that needs two steps."""
 
 
 class Job:
@@ -41,7 +43,7 @@ class Job:
         output: the object; empty for a compiler that writes other files.
     """
 
-    __slots__ = ("clang", "command", "compiler", "dialect", "invocation", "output", "rest", "settings")
+    __slots__ = ("_steps", "clang", "command", "compiler", "dialect", "invocation", "output", "rest", "settings")
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class Job:
         self.dialect = dialect
         self.clang = clang or compiler
         self.command = [*compiler, *rest]
+        self._steps: TwoSteps | None = None
         self.output = invocation.output
         if not self.output and dialect is CLANG:
             # Without `-o` clang writes the object to the current folder.
@@ -69,6 +72,14 @@ class Job:
         from mlgo_clang.programs import front_end_bitcode
 
         return front_end_bitcode(self.compiler, self.rest)
+
+    def two_steps(self) -> TwoSteps:
+        """Return the steps of the compile; the front end runs once for all policies."""
+        if self._steps is None:
+            from mlgo_clang.two_steps import TwoSteps
+
+            self._steps = TwoSteps(self.compiler, self.rest, self.settings.timeout)
+        return self._steps
 
 
 def compile_advised(job: Job) -> int:
@@ -116,7 +127,7 @@ def _compile_by_recipe(job: Job) -> int | None:
         if not recipe.decisions:
             count("compiled by a recipe")
             become(job.command)
-        problem = _run(job, ([(INLINING, recipe.bind)], len(recipe.decisions)))
+        problem = _run(job, ([(INLINING, recipe.bind)], len(recipe.decisions), None))
     except (PolicyError, ProtocolError, OSError) as error:
         problem = str(error)
     except Interrupted as interrupted:
@@ -149,33 +160,48 @@ def _candidate(job: Job, policy: str) -> Candidate:
     level, eviction = job.invocation.level, job.settings.eviction_policy
     advisors: list[Advisor] = []
     decisions = None
+    two_steps = None
     if policy != "default":
+        switches: Sequence[str] = INLINING
         bind = inlining_rule(policy)
         if bind is None:
+            from mlgo_clang.native import NativeNetwork
+
             network = NativeNetwork(network_file(policy, level), job.clang)
             bind = network.bind
             if network.callee_features:
-                recipe = _decisions_in_advance(job, network.path)
-                bind, decisions = recipe.bind, len(recipe.decisions)
-        advisors.append((INLINING, bind))
+                if job.dialect is not CLANG:
+                    raise PolicyError(
+                        f"{network.path} uses callee features, which mlgo-rustc lacks; use a -fast policy"
+                    )
+                steps = job.two_steps()
+                switches = steps.switches
+                if steps.exact:
+                    two_steps = network
+                else:
+                    switches = INLINING
+                    bind, decisions = _decisions_in_advance(steps, network)
+        advisors.append((switches, bind))
     if eviction != "default":
         advisors.append((EVICTION, eviction_policy(eviction, level, job.clang)))
         decisions = None
-    return advisors, decisions
+    return advisors, decisions, two_steps
 
 
-def _decisions_in_advance(job: Job, network: str) -> Recipe:
-    """Return all decisions of a network with callee features, which another process makes on the source's module.
+def _decisions_in_advance(steps: TwoSteps, network: NativeNetwork) -> tuple[Bind, int]:
+    """Return a function that repeats the decisions of another compile in two steps, and their number."""
+    run, _ = steps.compile(network, [(steps.switches, network.bind)], os.devnull)
+    if run.status != 0:
+        raise PolicyError(f"clang exited with status {run.status} while a policy decided in advance")
+    recipe = _decisions_of(run)
+    return recipe.bind, len(recipe.decisions)
 
-    Clang names the callee of a call only in text beside the channel, and a build would see that text.
-    """
-    from mlgo_clang.programs import run_program
+
+def _decisions_of(run: InteractiveCompile) -> Recipe:
+    from mlgo_clang.native import NativeServer
     from mlgo_clang.recipes import Recipe
 
-    if job.dialect is not CLANG:
-        raise PolicyError(f"{network} uses callee features, which mlgo-rustc does not have; use a -fast policy")
-    arguments = [job.settings.clang, f"mlp:{network}", *job.command]
-    return Recipe(run_program("policy_decisions", arguments, job.bitcode()))
+    return Recipe("".join(server.answers for server in run.servers[:1] if isinstance(server, NativeServer)))
 
 
 def _compile_smallest(job: Job, candidates: Sequence[Candidate]) -> str:
@@ -203,7 +229,19 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
 
     Clang's standard error goes to this process's, or into `warnings`.
     """
-    advisors, decisions = candidate
+    advisors, decisions, network = candidate
+    if network is not None:
+        steps = job.two_steps()
+        run, printed = steps.compile(network, advisors)
+        if problem := _problem(job, run, None):
+            return problem
+        if not printed:
+            _pass_on(steps.warnings, warnings)
+            return ""
+        # A message about the code that clang makes names a line of the source only in a compile in one step.
+        recipe = _decisions_of(run)
+        decisions = len(recipe.decisions) if len(advisors) == 1 else None
+        return _run(job, ([(INLINING, recipe.bind), *advisors[1:]], decisions, None), warnings)
     # A terminal shows messages at once; a buffer can be discarded.
     buffered = warnings is not None or not os.isatty(2)
     stderr = os.memfd_create("mlgo-clang", os.MFD_CLOEXEC) if buffered else 2
@@ -211,24 +249,32 @@ def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> s
         # After a crash the compiler compiles alone, so no reproducer is needed.
         compiler = [*job.compiler, *job.dialect.without_reports]
         timeout, option = job.settings.timeout, job.dialect.llvm_option
-        run = InteractiveCompile(compiler, job.rest, advisors, stderr, timeout, option)
-        if run.status != 0:
-            return f"{job.dialect.name} exited with status {run.status} while a policy decided"
-        if decisions not in (None, run.decisions):
-            return f"expected {decisions} requests, got {run.decisions}"
-        if job.output and not os.path.exists(job.output):
-            return f"{job.dialect.name} succeeded without writing an object"
-        if buffered:
-            os.lseek(stderr, 0, os.SEEK_SET)
-            while data := os.read(stderr, 1 << 16):
-                if warnings is None:
-                    _write_all(2, data)
-                else:
-                    warnings += data
+        run = InteractiveCompile(compiler, job.rest, advisors, stderr, timeout, llvm_option=option)
+        problem = _problem(job, run, decisions)
+        if buffered and not problem:
+            _pass_on(os.pread(stderr, os.fstat(stderr).st_size, 0), warnings)
     finally:
         if buffered:
             os.close(stderr)
+    return problem
+
+
+def _problem(job: Job, run: InteractiveCompile, decisions: int | None) -> str:
+    if run.status != 0:
+        return f"{job.dialect.name} exited with status {run.status} while a policy decided"
+    if decisions not in (None, run.decisions):
+        return f"expected {decisions} requests, got {run.decisions}"
+    if job.output and not os.path.exists(job.output):
+        return f"{job.dialect.name} succeeded without writing an object"
     return ""
+
+
+def _pass_on(printed: bytes, warnings: bytearray | None) -> None:
+    """Write what clang printed to standard error, or keep it."""
+    if warnings is None:
+        _write_all(2, printed)
+    else:
+        warnings += printed
 
 
 def _write_all(descriptor: int, data: bytes | bytearray) -> None:

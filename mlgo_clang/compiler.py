@@ -81,6 +81,25 @@ def which(program: str) -> str | None:
     return None
 
 
+_NO_LINK = frozenset(("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "-###", "--version", "-v"))
+
+
+def missing_linker(command: Sequence[str]) -> str:
+    """Return the linker that a command of clang needs and cannot find; empty if it needs none or finds it.
+
+    Clang itself reports only that a program could not be started.
+    """
+    multiarch = getattr(sys.implementation, "_multiarch", "")
+    if not _NO_LINK.isdisjoint(command) or which("ld") or which(f"{multiarch}-ld"):
+        return ""
+    import subprocess
+
+    shown = subprocess.run([*command, "-###"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60)
+    lines = [line for line in shown.stderr.decode(errors="replace").splitlines() if line.startswith(' "')]
+    program = lines[-1].split('"')[1] if lines else ""
+    return "" if shown.returncode != 0 or which(program) else program
+
+
 def become(command: Sequence[str]) -> NoReturn:
     """Replace this process by clang, so that the caller deals with clang itself."""
     # Python ignores these signals, and clang would inherit that.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
-from mlgo_clang.compiler import FAILED, NoCompilerError, become, compiler_command, say
+from mlgo_clang.compiler import FAILED, NoCompilerError, become, compiler_command, missing_linker, say
 from mlgo_clang.counters import count
 from mlgo_clang.invocation import read_invocation
 from mlgo_clang.settings import BY_LEVEL, UsageError, split_arguments
@@ -13,6 +14,7 @@ from mlgo_clang.settings import BY_LEVEL, UsageError, split_arguments
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
     from mlgo_clang.settings import Settings
 
@@ -30,20 +32,30 @@ def run(mode: str, arguments: Sequence[str]) -> int:
         return FAILED
     command = [*compiler, *rest]
     if settings.uses_clang_alone:
-        become(command)
+        _leave_to_clang(command)
     if "--version" in rest:
         return _show_version(settings, command)
     invocation = read_invocation(rest)
     if invocation.reason or invocation.level not in settings.levels:
         count("left to clang")
-        become(command)
+        _leave_to_clang(command)
     from mlgo_clang.advised import Job, compile_advised
 
     return compile_advised(Job(settings, invocation, compiler, rest))
 
 
+def _leave_to_clang(command: Sequence[str]) -> NoReturn:
+    linker = missing_linker(command)
+    if linker:
+        say(f"error: expected the linker {linker} on PATH, got none; install it, for instance with binutils or lld")
+        sys.exit(FAILED)
+    become(command)
+
+
 def _show_version(settings: Settings, command: Sequence[str]) -> int:
     """Print clang's version and a line for each policy, by which tools that cache objects tell policies apart."""
+    # A reader such as `head` may end first, which ends a program without a traceback.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     status = os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(command[0], list(command), os.environ), 0)[1])
     policies = [("inlining", policy) for policy in settings.policies]
     if settings.eviction_policy != "default":

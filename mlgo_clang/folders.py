@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 
+_PREFIX = "mlgo-gym-"
+UNKNOWN_HOST = "unknown"
+"""Name of a host whose process ids cannot be told from those of others."""
+
 
 def cache_folder() -> str:
     """Return the cache folder: `$MLGO_CACHE`, or `mlgo-gym` in the user's cache folder."""
@@ -23,9 +27,36 @@ def make_scratch() -> str:
     parent = "/dev/shm"  # noqa: S108 - only this user can read the folder in it
     if not os.access(parent, os.W_OK | os.X_OK):
         parent = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - as above
-    folder = f"{parent}/mlgo-gym-{os.getpid()}-{host_id()}-{os.urandom(8).hex()}"
+    host = host_id()
+    _sweep(parent, host)
+    folder = f"{parent}/{_PREFIX}{os.getpid()}-{host}-{os.urandom(8).hex()}"
     os.mkdir(folder, 0o700)
     return folder
+
+
+def _sweep(parent: str, host: str) -> None:
+    """Remove the folders of killed processes; another process may do the same."""
+    if host == UNKNOWN_HOST:
+        return
+    for name in os.listdir(parent):
+        pid, _, rest = name.removeprefix(_PREFIX).partition("-")
+        ours = name.startswith(_PREFIX) and pid.isdigit() and rest.startswith(f"{host}-")
+        if ours and not os.path.exists(f"/proc/{pid}"):
+            remove_folder(os.path.join(parent, name))
+
+
+def remove_folder(folder: str) -> None:
+    """Remove a folder with what it contains; what cannot be removed stays."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    remove_folder(entry.path)
+                else:
+                    os.unlink(entry.path)
+        os.rmdir(folder)
+    except OSError:
+        return
 
 
 def host_id() -> str:
@@ -35,4 +66,4 @@ def host_id() -> str:
             # Short, because some folders become paths of sockets.
             return f"{file.read(8)}{os.stat('/proc/self/ns/pid').st_ino & 0xFFFF:04x}"
     except OSError:
-        return "unknown"
+        return UNKNOWN_HOST

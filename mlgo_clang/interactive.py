@@ -8,8 +8,9 @@ import signal
 import sys
 
 from mlgo_clang.compiler import CLANG
-from mlgo_clang.folders import make_scratch
+from mlgo_clang.folders import make_scratch, remove_folder
 from mlgo_clang.header import ProtocolError, read_header
+from mlgo_clang.servers import ChannelServer, RuleServer, silence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,15 +18,18 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from mlgo_clang.header import Header
+    from mlgo_clang.servers import Decide
 
-    Decide = Callable[[bytes, int], int]
-    """Takes a buffer and the offset of an observation in it, and returns the advice."""
-    Bind = Callable[[Header], Decide]
-    """Takes the header of a channel and returns the function that decides."""
+    Bind = Callable[[Header], Decide | ChannelServer]
+    """Takes the header of a channel and returns the function that decides, or who serves the whole channel."""
     Advisor = tuple[Sequence[str], Bind]
-    """The `-mllvm` options of an advisor, of which the one that ends in `=` takes the channel; and who decides."""
+    """The `-mllvm` options of an advisor, of which those that end in `=` take the channel's base; and who decides."""
 
 INLINING = ("-enable-ml-inliner=release", "-inliner-interactive-channel-base=", "-inliner-interactive-include-default")
+PRINTING = ("-print-before=inline",)
+"""Options that print the code that the inliner visits, to standard error."""
+PRINTING_FILES = (*PRINTING, "-ir-dump-directory=")
+"""The same, to files in a folder named as the base of the channel; clang has the option since version 18."""
 EVICTION = ("-regalloc-enable-advisor=release", "-regalloc-evict-interactive-channel-base=")
 
 _STOP_SECONDS = 10.0
@@ -48,12 +52,16 @@ class _Signals:
 
     Attributes:
         numbers: the signals; one that this process ignores, as under nohup, clang ignores too.
+        wake: a descriptor that is readable after a signal.
         raising: whether a signal raises at once. An attribute, because Python runs handlers at calls.
     """
 
     def __init__(self) -> None:
         self.raising = False
         self._kept = 0
+        # Native code does not run handlers. It waits for this pipe, too.
+        self.wake, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._wake_before = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         self.numbers = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
         self._before = {number: signal.signal(number, self._handle) for number in self.numbers}
 
@@ -70,17 +78,19 @@ class _Signals:
     def close(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wake_before)
+        os.close(self.wake)
+        os.close(self._wake_write)
 
 
 class _Channel:
-    def __init__(self, base: str, bind: Bind) -> None:
+    def __init__(self, base: str, bind: Bind, *, prints: bool) -> None:
         self.base = base
         self.bind = bind
-        self.advice = self.log = -1
+        self.advice = self.log = self.folder = -1
         self.data = b""
-        self.decide: Decide | None = None
-        self.size = 0
-        self.decisions = 0
+        self.prints = prints
+        self.server: ChannelServer | None = None
 
     def open(self) -> None:
         os.mkfifo(f"{self.base}.in", 0o600)
@@ -88,45 +98,27 @@ class _Channel:
         # With O_RDWR there is a reader from the start: a blocking open would wait for clang.
         self.advice = os.open(f"{self.base}.in", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self.log = os.open(f"{self.base}.out", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if self.prints:
+            os.mkdir(self.base, 0o700)
+            self.folder = os.open(self.base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
-    def serve(self) -> bool:
-        """Read what clang has written, and decide; return whether clang can still write."""
+    def serve(self, others: Sequence[int], milliseconds: int, messages: int) -> bool:
+        """Answer what clang has written; return whether it can still write."""
+        if self.server is not None:
+            return self.server.serve(others, milliseconds)
         try:
-            new = os.read(self.log, 1 << 16)
+            self.data += os.read(self.log, 1 << 16)
         except BlockingIOError:
             return True
-        if not new:
-            return self.decide is None
-        data = self.data + new if self.data else new
-        position = 0
-        while (newline := data.find(b"\n", position)) >= 0:
-            if self.decide is None:
-                header = read_header(data[position:newline])
-                self.decide = self.bind(header)
-                self.size = header.size
-                position = newline + 1
-                self.remove_names()
-                continue
-            if data.startswith(b'{"context"', position):
-                position = newline + 1
-                continue
-            end = newline + 1 + self.size
-            if len(data) <= end:
-                break
-            if not data.startswith(b'{"observation"', position) or data[end] != 10:
-                raise ProtocolError(
-                    f"expected an observation of {self.size} bytes and a newline, got "
-                    f"{data[position : position + 100]!r}"
-                )
-            advice = self.decide(data, newline + 1)
-            try:
-                os.write(self.advice, advice.to_bytes(8, "little", signed=True))
-            except BlockingIOError:
-                raise ProtocolError("clang requests decisions without reading the advice") from None
-            self.decisions += 1
-            position = end + 1
-        self.data = data[position:]
-        if self.decide is None and len(self.data) > _LONGEST_HEADER:
+        line, newline, rest = self.data.partition(b"\n")
+        if newline:
+            header = read_header(line)
+            decide = self.bind(header)
+            self.server = decide if isinstance(decide, ChannelServer) else RuleServer(header.size, decide)
+            self.remove_names()
+            self.server.start(self.log, self.advice, rest, messages, self.folder)
+            return self.server.serve(others, milliseconds)
+        if len(self.data) > _LONGEST_HEADER:
             raise ProtocolError(f"expected a header of at most {_LONGEST_HEADER} bytes, got a longer line")
         return True
 
@@ -143,10 +135,14 @@ class _Channel:
             return
 
     def close(self) -> None:
-        for descriptor in (self.advice, self.log):
+        for descriptor in (self.advice, self.log, self.folder):
             if descriptor >= 0:
                 os.close(descriptor)
-        self.advice = self.log = -1
+        if self.folder >= 0:
+            # Code that clang printed after the last decision.
+            remove_folder(self.base)
+        self.advice = self.log = self.folder = -1
+        self.remove_names()
 
 
 class InteractiveCompile:
@@ -156,8 +152,9 @@ class InteractiveCompile:
         compiler: the words that start clang.
         rest: its arguments without the channels.
         advisors: the advisors that request decisions.
-        stderr: the descriptor that becomes clang's standard error.
+        stderr: the descriptor that becomes clang's standard error; a file if a policy uses callee features.
         timeout: seconds without a sign of life after which clang is stopped.
+        streams: descriptors that become clang's standard input and output; negative ones are inherited.
         llvm_option: the word before an option of LLVM, and the beginning of the next word.
 
     Raises:
@@ -167,7 +164,7 @@ class InteractiveCompile:
 
     Attributes:
         status: clang's exit status, negative for the number of a signal.
-        decisions: number of decisions made.
+        servers: who decided, for each advisor that requested decisions.
     """
 
     def __init__(
@@ -177,10 +174,11 @@ class InteractiveCompile:
         advisors: Sequence[Advisor],
         stderr: int,
         timeout: float,
+        streams: tuple[int, int] = (-1, -1),
         llvm_option: tuple[str, str] = CLANG.llvm_option,
     ) -> None:
         self.status = -1
-        self.decisions = 0
+        self.servers: list[ChannelServer] = []
         channels: list[_Channel] = []
         guard: list[int] = []
         withheld: list[int] = []
@@ -191,7 +189,7 @@ class InteractiveCompile:
             scratch = make_scratch()
             options: list[str] = []
             for number, (switches, bind) in enumerate(advisors):
-                channel = _Channel(f"{scratch}/{number}", bind)
+                channel = _Channel(f"{scratch}/{number}", bind, prints=PRINTING_FILES[-1] in switches)
                 channels.append(channel)
                 channel.open()
                 for option in switches:
@@ -212,7 +210,11 @@ class InteractiveCompile:
                 words[0],
                 words,
                 os.environ,
-                file_actions=[(os.POSIX_SPAWN_DUP2, stderr, 2)] if stderr != 2 else [],
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, descriptor, number)
+                    for number, descriptor in enumerate((*streams, stderr))
+                    if descriptor not in (-1, number)
+                ],
                 setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, *signals.numbers],
             )
             _guard(pid, guard[0])
@@ -220,7 +222,7 @@ class InteractiveCompile:
             _write_withheld(withheld.pop(), word)
             signals.raising = True
             signals.raise_kept()
-            _serve_until_exit(pid, channels, timeout)
+            _serve_until_exit(pid, channels, timeout, signals.wake, stderr)
             signals.raising = False
             self.status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             pid = 0
@@ -229,7 +231,7 @@ class InteractiveCompile:
             if pid:
                 _stop(pid)
             for channel in channels:
-                self.decisions += channel.decisions
+                self.servers += [channel.server] if channel.server is not None else []
                 channel.remove_names()
                 channel.close()
             for descriptor in (*guard, *withheld):
@@ -239,24 +241,31 @@ class InteractiveCompile:
             signals.close()
             signals.raise_kept()
 
+    @property
+    def decisions(self) -> int:
+        """Number of decisions made."""
+        return sum(server.decisions for server in self.servers)
 
-def _serve_until_exit(pid: int, channels: Sequence[_Channel], timeout: float) -> None:
+
+def _serve_until_exit(pid: int, channels: Sequence[_Channel], timeout: float, wake: int, messages: int) -> None:
     pidfd = os.pidfd_open(pid)
     try:
         poll = select.poll()
-        poll.register(pidfd, select.POLLIN)
+        for descriptor in (pidfd, wake):
+            poll.register(descriptor, select.POLLIN)
         by_descriptor = {channel.log: channel for channel in channels}
         for descriptor in by_descriptor:
             poll.register(descriptor, select.POLLIN)
+        milliseconds = int(timeout * 1000)
         while True:
-            ready = [descriptor for descriptor, _ in poll.poll(timeout * 1000)]
+            ready = [descriptor for descriptor, _ in poll.poll(milliseconds)]
             if not ready:
-                raise ProtocolError(
-                    f"clang gave no sign of life for {timeout:g} s while a policy decided; raise --mlgo-timeout"
-                )
+                raise silence(milliseconds)
             for descriptor in ready:
                 channel = by_descriptor.get(descriptor)
-                if channel is not None and not channel.serve():
+                # The server of a single channel can wait for everything that this loop waits for.
+                waits = len(by_descriptor) == 1
+                if channel is not None and not channel.serve((pidfd, wake), milliseconds if waits else 0, messages):
                     poll.unregister(descriptor)
                     del by_descriptor[descriptor]
             if pidfd in ready:

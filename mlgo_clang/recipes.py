@@ -14,7 +14,7 @@ from mlgo_clang.programs import PolicyError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mlgo_clang.header import Header
-    from mlgo_clang.interactive import Decide
+    from mlgo_clang.servers import Decide
 
 FIRST_LINE = "mlgo-gym recipe 1"
 SUFFIX = ".recipe"

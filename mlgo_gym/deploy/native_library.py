@@ -6,8 +6,10 @@
 |---|---|
 | `mlgo_inputs` | names of the features, separated by blanks |
 | `mlgo_choices` | length of the mask for a network with more than two outputs, as for evictions; 0 for 0 or 1 |
-| `mlgo_callee_features` | 1 if the network uses callee features, else 0 |
+| `mlgo_callee_features` | names of the callee features, separated by blanks; empty if the network uses none |
 | `mlgo_decide` | the decision about an observation, given the offset of each input; a complement means a `float` |
+| `mlgo_channel…` | functions that answer a whole channel |
+| `mlgo_prediction…` | functions that compute callee features |
 
 Floats are made finite as an environment makes them.
 """
@@ -22,7 +24,8 @@ from mlgo_gym.deploy.decision_code import network_decision_code
 from mlgo_gym.deploy.network_code import FLAGS, fill_template, forward_pass
 from mlgo_gym.deploy.program import exit_status_of, output_of
 from mlgo_gym.policies.network import Network
-from mlgo_gym.session.protocol.callee_features import uses_callee_features
+from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES, uses_callee_features
+from mlgo_gym.session.protocol.callee_prediction import callee_prediction_code
 from mlgo_gym.storage.temporary_folders import process_folder
 
 _ACTION_MASK = "action_mask["
@@ -37,8 +40,9 @@ def _library_code(network: Network, name: str) -> str:
         "POLICY": forward_pass(network) if choices else network_decision_code(name, network).code,
         "INPUTS": " ".join([*inputs, *(["mask"] if choices else [])]),
         "CHOICES": str(choices),
-        "CALLEE_FEATURES": str(int(uses_callee_features(network.features))),
+        "CALLEE_FEATURES": " ".join(CALLEE_FEATURES if uses_callee_features(network.features) else ()),
         "COUNT": str(len(inputs)),
+        "CHANNEL": callee_prediction_code() + fill_template("channel.c", {}),
     }
     return fill_template("native_library.c", values)
 

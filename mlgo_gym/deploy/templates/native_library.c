@@ -1,7 +1,7 @@
 @POLICY@
 const char *const mlgo_inputs = "@INPUTS@";
 const int mlgo_choices = @CHOICES@;
-const int mlgo_callee_features = @CALLEE_FEATURES@;
+const char *const mlgo_callee_features = "@CALLEE_FEATURES@";
 
 long long mlgo_decide(const char *data, long long start, const int *offsets) {
   const float bound = 9007199254740992.0f; // 2^53, as in observations of an environment
@@ -34,3 +34,4 @@ long long mlgo_decide(const char *data, long long start, const int *offsets) {
   return best;
 #endif
 }
+@CHANNEL@

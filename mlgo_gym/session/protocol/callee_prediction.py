@@ -12,6 +12,7 @@ import copy
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 
 import numpy as np
 
@@ -30,6 +31,11 @@ from mlgo_gym.session.protocol.inline_contexts import InlineContexts, callee_nam
 _BLOCKS = "callee_basic_block_count"
 _USERS = "callee_users"
 _FUNCTIONS = "node_count"
+
+
+def callee_prediction_code() -> str:
+    """Return C that computes the same features, for code that cannot use this module."""
+    return (files("mlgo_gym.session.protocol") / "callee_prediction.c").read_text(encoding="utf-8")
 
 
 class CalleePrediction:

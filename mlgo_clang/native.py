@@ -1,0 +1,178 @@
+"""Networks as native code, which also reads the rest of a channel and computes callee features."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+from mlgo_clang.folders import cache_folder
+from mlgo_clang.header import ProtocolError, Tensor
+from mlgo_clang.programs import PolicyError, run_program
+from mlgo_clang.servers import ChannelServer, silence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mlgo_clang.header import Header
+
+NATIVE_VERSION = 4
+"""Version of the native code; change it with `mlgo_gym.deploy.native_library`, and cached code is built anew."""
+
+_SOURCES = ("callee_basic_block_count", "callee_users", "node_count")
+"""Features of clang that callee features are computed from."""
+
+_QUIET, _OTHERS, _ENDED = range(3)
+_PROBLEMS = (
+    "clang requests decisions without reading the advice",
+    "expected an observation and a newline from clang, got other bytes",
+    "expected clang to print functions before inlining, got none; use a policy without callee features",
+    "the channel or the text that clang prints cannot be read",
+)
+"""Problems of a channel, in the order of the states in `channel.c`."""
+
+
+class NativeNetwork:
+    """A network as native code, built once and kept in the cache folder.
+
+    Args:
+        path: the network's file.
+        compiler: the words that start the clang that builds the code.
+
+    Raises:
+        PolicyError: the file is no network, or its code cannot be built or loaded.
+
+    Attributes:
+        callee_features: names of the callee features, in order; empty if the network uses none.
+        library: the loaded code.
+        path: as given.
+    """
+
+    __slots__ = ("callee_features", "library", "path")
+
+    def __init__(self, path: str, compiler: Sequence[str]) -> None:
+        self.path = path
+        status = os.stat(path)
+        name = "-".join(f"{part:x}" for part in (NATIVE_VERSION, status.st_dev, status.st_ino, status.st_size))
+        library = os.path.join(cache_folder(), "mlgo-clang", f"{name}-{status.st_mtime_ns:x}.so")
+        if not os.path.isfile(library):
+            run_program("native_library", [path, library, *compiler])
+        try:
+            self.library = ctypes.CDLL(library)
+        except OSError as error:
+            raise PolicyError(f"the native code of {path} cannot be loaded: {error}; remove {library}") from error
+        self.callee_features = tuple(self._words("mlgo_callee_features"))
+
+    def _words(self, symbol: str) -> list[str]:
+        return (ctypes.c_char_p.in_dll(self.library, symbol).value or b"").decode().split()
+
+    def bind(self, header: Header) -> NativeServer:
+        """Return the server of a channel.
+
+        Raises:
+            PolicyError: clang lacks a feature, or requests another kind of decision.
+        """
+        choices = ctypes.c_int32.in_dll(self.library, "mlgo_choices").value
+        mask = header.tensors.get("mask")
+        if choices != (mask.count if mask is not None else 0):
+            raise PolicyError(
+                f"expected a network that chooses {f'one of {mask.count}' if mask is not None else '0 or 1'}, got "
+                f"{self.path}, which chooses {f'one of {choices}' if choices else '0 or 1'}; use a network for "
+                f"{'evictions' if mask is not None else 'inlining'}"
+            )
+        tensors = dict(header.tensors)
+        for number, name in enumerate(self.callee_features):
+            tensors[name] = Tensor(header.size + 4 * number, 1, "float")
+        inputs = [_offset(tensors, name) for name in self._words("mlgo_inputs")]
+        sources = [_offset(header.tensors, name) for name in _SOURCES] if self.callee_features else []
+        return NativeServer(self.library, header, inputs, sources)
+
+    def other_messages(self, printed: bytes) -> bytes:
+        """Return standard error of a clang that requested nothing, without the output that callee features need."""
+        native = self.library
+        native.mlgo_prediction_start.restype = ctypes.c_void_p
+        native.mlgo_prediction_others.restype = ctypes.c_int64
+        prediction = ctypes.c_void_p(native.mlgo_prediction_start(None, 0, 0, 0, 0))
+        native.mlgo_prediction_read(prediction, printed, ctypes.c_int64(len(printed)))
+        text = ctypes.c_void_p()
+        return ctypes.string_at(text, native.mlgo_prediction_others(prediction, ctypes.byref(text)))
+
+
+def _offset(tensors: Mapping[str, Tensor], name: str) -> int:
+    """Return the offset of an input, `NAME` or `NAME[COLUMN]`, in an observation; its complement for a float."""
+    feature, _, column = name.partition("[")
+    tensor = tensors.get(feature)
+    number = int(column.removesuffix("]") or 0)
+    if tensor is None or tensor.type not in ("int64_t", "float") or number >= tensor.count:
+        raise PolicyError(
+            f"the network needs the feature {name}, and this clang has {', '.join(tensors)}; use the clang "
+            "that the network was trained with"
+        )
+    if tensor.type == "float":
+        return ~(tensor.offset + number * 4)
+    return tensor.offset + number * 8
+
+
+class NativeServer(ChannelServer):
+    """Native code that answers the observations of a channel.
+
+    Args:
+        library: the code of the network.
+        header: the header of the channel.
+        inputs: offsets of the network's inputs.
+        sources: offsets of the features that callee features are computed from; empty without callee features.
+    """
+
+    def __init__(self, library: ctypes.CDLL, header: Header, inputs: Sequence[int], sources: Sequence[int]) -> None:
+        self._library = library
+        self._header = header
+        self._inputs = (ctypes.c_int32 * len(inputs))(*inputs)
+        self._sources = sources
+        self._channel = ctypes.c_void_p()
+
+    def start(self, log: int, advice: int, data: bytes, messages: int, folder: int) -> None:
+        """Start to serve a channel."""
+        native = self._library
+        native.mlgo_channel.restype = native.mlgo_prediction_start.restype = ctypes.c_void_p
+        size, length = ctypes.c_int64(self._header.size), ctypes.c_int64(len(data))
+        self._channel.value = native.mlgo_channel(log, advice, size, self._inputs, data, length)
+        if self._sources:
+            offsets = [tensor.offset for tensor in self._header.tensors.values()]
+            table = (ctypes.c_int32 * len(offsets))(*offsets)
+            prediction = ctypes.c_void_p(native.mlgo_prediction_start(table, len(offsets), *self._sources))
+            if not native.mlgo_channel_predict(self._channel, prediction, messages, folder):
+                raise OSError("the folder of the code that clang prints cannot be read")
+
+    def serve(self, others: Sequence[int], milliseconds: int) -> bool:
+        """Answer until clang closes the channel, another descriptor is readable, or nothing happens for some time."""
+        table = (ctypes.c_int32 * len(others))(*others)
+        status = self._library.mlgo_channel_serve(self._channel, table, len(others), milliseconds)
+        if status == _QUIET and milliseconds:
+            raise silence(milliseconds)
+        if status > _ENDED:
+            raise ProtocolError(_PROBLEMS[status - _ENDED - 1])
+        return bool(status != _ENDED)
+
+    @property
+    def decisions(self) -> int:
+        """Number of decisions so far."""
+        return self._text("mlgo_channel_answers")[1]
+
+    @property
+    def answers(self) -> str:
+        """A `0` or `1` for each decision so far."""
+        return ctypes.string_at(*self._text("mlgo_channel_answers")).decode()
+
+    def other_messages(self) -> bytes:
+        """Return standard error without the output that callee features need; clang has exited."""
+        text, length = self._text("mlgo_channel_others")
+        if length < 0:
+            raise OSError("the standard error of clang cannot be read")
+        return ctypes.string_at(text, length)
+
+    def _text(self, function: str) -> tuple[ctypes.c_void_p, int]:
+        found = getattr(self._library, function)
+        found.restype = ctypes.c_int64
+        text = ctypes.c_void_p()
+        length = found(self._channel, ctypes.byref(text)) if self._channel else 0
+        return text, length
