@@ -180,7 +180,9 @@ class Setup:
 
     def plan(self, module: Module) -> CompilerCoroutine[Compilation]:
         """Run `compilation()` as a coroutine."""
-        full = plan(module, self.toolchain, self._flags, self.options.compile_options.limits)
+        full = plan(
+            module, self.toolchain, self._flags, self.options.compile_options.limits, target=self.options.target
+        )
         if not self.options.preoptimizes(self.task):
             return full
         optimized = yield from preoptimize(full)

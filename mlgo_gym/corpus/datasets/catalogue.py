@@ -61,7 +61,7 @@ class Dataset:
         needs: further source distributions by target folder, such as libraries whose headers are used.
         folder: target folder of the own source distribution; by default the root.
         programs: content of `programs.toml` in the corpus, or an empty text.
-        target: target of its compiles; an empty text for `PORTABLE_TARGET`.
+        target: target of its compiles, as for `driver_options()`; an empty text for `PORTABLE_TARGET`.
     """
 
     name: str

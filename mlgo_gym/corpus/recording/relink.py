@@ -79,7 +79,7 @@ def relink(
     with temporary_folder() as scratch:
         files = [place(each, f"{number}-{Path(each.named).name}") for number, each in enumerate(link.inputs)]
         words = _without_side_outputs(_with_files(link, map(str, files)))
-        linker = linker_command(toolchain, link.driver, native=link.native)
+        linker = linker_command(toolchain, link.driver, link.target)
         run([*linker, *words, "-o", str(output.absolute())], scratch, "the linker")
 
 
