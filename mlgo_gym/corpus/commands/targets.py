@@ -1,4 +1,4 @@
-"""The targets that corpora are compiled for: driver flags, the C library's headers, and how their programs run."""
+"""The targets that corpora are compiled for: driver flags, and the headers of the C library."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ class Target:
             addresses; that for Linux is position-independent.
         zig: words after `zig cc -target`: the triple and the CPU for which the compiler's wheel has a C library.
         headers: folder of the wheel with the C library's headers for this target, and the one with its kernel's.
-        emulator: program that runs its programs on another machine; empty for WebAssembly.
     """
 
     name: str
     flags: tuple[str, ...]
     zig: tuple[str, ...]
     headers: tuple[str, str]
-    emulator: str = ""
 
     @property
     def triple(self) -> str:
@@ -65,42 +63,36 @@ TARGETS = {
             ("--target=x86_64-unknown-linux-musl", "-march=x86-64", "-mtune=generic", "-fPIC"),
             ("x86_64-linux-musl",),
             ("x86_64-linux-musl", "x86-linux-any"),
-            "qemu-x86_64",
         ),
         Target(
             "aarch64-linux",
             ("--target=aarch64-unknown-linux-musl", "-march=armv8-a", "-fPIC"),
             ("aarch64-linux-musl",),
             ("aarch64-linux-musl", "aarch64-linux-any"),
-            "qemu-aarch64",
         ),
         Target(
             "riscv64gc",
             ("--target=riscv64-unknown-linux-musl", "-march=rv64gc", "-mabi=lp64d", "-fPIC"),
             ("riscv64-linux-musl",),
             ("riscv64-linux-musl", "riscv-linux-any"),
-            "qemu-riscv64",
         ),
         Target(
             "riscv32imc",
-            ("--target=riscv32-unknown-linux-musl", "-march=rv32imc", "-mabi=ilp32"),
-            ("riscv32-linux-musl", "-mcpu=generic_rv32+m+c"),
+            ("--target=riscv32-unknown-linux-musl", "-march=rv32imc", "-mabi=ilp32", "-fno-pic"),
+            ("riscv32-linux-musl", "-mcpu=generic_rv32+m+a+c"),  # the C library needs atomics
             ("riscv32-linux-musl", "riscv-linux-any"),
-            "qemu-riscv32",
         ),
         Target(
             "thumbv7em",
-            ("--target=thumbv7em-unknown-linux-musleabi", "-mcpu=cortex-m4", "-mfloat-abi=soft"),
+            ("--target=thumbv7em-unknown-linux-musleabi", "-mcpu=cortex-m4", "-mfloat-abi=soft", "-fno-pic"),
             ("thumb-linux-musleabi", "-mcpu=cortex_m4"),
             ("arm-linux-musl", "arm-linux-any"),
-            "qemu-arm",
         ),
         Target(
             "thumbv6m",
-            ("--target=thumbv6m-unknown-linux-musleabi", "-mcpu=cortex-m0", "-mfloat-abi=soft"),
+            ("--target=thumbv6m-unknown-linux-musleabi", "-mcpu=cortex-m0", "-mfloat-abi=soft", "-fno-pic"),
             ("thumb-linux-musleabi", "-mcpu=cortex_m4"),  # the C library has no code for a Cortex-M0
             ("arm-linux-musl", "arm-linux-any"),
-            "qemu-arm",
         ),
         Target(
             "wasm32-wasi",
@@ -111,6 +103,11 @@ TARGETS = {
     )
 }
 """The targets by name. `thumbv7em` is a Cortex-M4, `thumbv6m` a Cortex-M0, both with software floating point."""
+
+
+def target_of_triple(triple: str) -> Target | None:
+    """Return the target with a triple, as `-cc1` has it; None if there is none."""
+    return next((target for target in TARGETS.values() if target.triple == triple), None)
 
 
 def find_target(name: str) -> Target:

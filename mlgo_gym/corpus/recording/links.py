@@ -105,7 +105,7 @@ def read_links(folder: Path) -> tuple[Link, ...]:
     except FileNotFoundError:
         return ()
     try:
-        links = tuple(_link(entry, content["target"]) for entry in content["links"])
+        links = tuple(_link(entry, content.get("target")) for entry in content["links"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorpusError(f"{path}: expected a list of link steps: {error!r}; record the build again") from error
     for link in links:
