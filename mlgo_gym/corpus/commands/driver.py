@@ -206,6 +206,11 @@ def linker_command(toolchain: Toolchain, mode: str, target: str | None = None) -
     return [*zig, "-target", *words, "-fno-sanitize=undefined"]  # which zig adds without -O
 
 
+def linker_overrides(target: str | None) -> list[str]:
+    """Return the words after a link's arguments: the target of a cross build counts, not that in the arguments."""
+    return ["-target", *TARGETS[target].zig] if target in TARGETS else []
+
+
 def _multiarch_headers() -> list[str]:
     """Return options that find `<x86_64-linux-gnu/python3.12/pyconfig.h>`, which Debian's Python.h includes.
 

@@ -50,15 +50,14 @@ def builtin_folder(toolchain: Toolchain, optimize: str, target: str = DEFAULT_TA
     """Return the folder of the builtin corpus in the cache; raise `CorpusError` for an unknown level or target."""
     if optimize not in LEVELS:
         raise CorpusError(f"expected a level of {', '.join(LEVELS)} for the builtin corpus, got {optimize!r}")
-    chosen = find_target(target)
-    digests = [(_name(source), _digest(source)) for source in (*_sources(chosen), *_program_files())]
-    flags = portable_flags(chosen)
+    digests = [(_name(source), _digest(source)) for source in (*_sources(), *_program_files())]
+    flags = portable_flags(find_target(target))
     key = key_of(_REVISION, toolchain.identity, optimize, digests, flags, sorted(_BY_LANGUAGE.items()))
     return cache_directory() / "builtin" / f"{toolchain.version_text}-{optimize}-{key[:16]}"
 
 
 def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Target) -> None:
-    sources = _sources(target)
+    sources = _sources()
     driver_flags = {
         language: [*portable_flags(target), f"-{optimize}", *flags, *libc_include_flags(toolchain, target)]
         for language, flags in _BY_LANGUAGE.items()
@@ -103,9 +102,8 @@ def _check_level(bitcode: Path, name: str, optimize: str) -> None:
         )
 
 
-def _sources(target: Target) -> list[Path]:
-    found = sorted(path for path in PROGRAMS.glob("*/*") if path.suffix in _LANGUAGES)
-    return [path for path in found if target.has_int128 or b"__int128" not in path.read_bytes()]
+def _sources() -> list[Path]:
+    return sorted(path for path in PROGRAMS.glob("*/*") if path.suffix in _LANGUAGES)
 
 
 def _program_files() -> list[Path]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO
 
-from mlgo_gym.corpus.commands.driver import driver_options, linker_command
+from mlgo_gym.corpus.commands.driver import driver_options, linker_command, linker_overrides
 from mlgo_gym.corpus.recording import rustc_shim, shim
 from mlgo_gym.corpus.recording.path_interception import PATH_SHIM, preload_variables
 from mlgo_gym.corpus.recording.recorder import Recorder, Recording, check_output
@@ -229,7 +229,7 @@ def _launchers(toolchain: Toolchain, target: str | None) -> dict[str, str]:
             names[program.name] = "c++" if "++" in match[1] else "c"
     scripts = {mode: _shim_script(toolchain, mode, target) for mode in _NAMES}
     launchers = {name: scripts[mode] for name, mode in names.items()}
-    launchers[PATH_SHIM] = _python_script("by-path", ([], [], []))
+    launchers[PATH_SHIM] = _python_script("by-path", ([], [], [], []))
     launchers[RUSTC_WRAPPER] = _script(_python(rustc_shim))
     if rustc := shutil.which("rustc"):
         launchers["rustc"] = _script([*_python(rustc_shim), rustc])
@@ -243,7 +243,8 @@ def _shim_script(toolchain: Toolchain, mode: str, target: str | None) -> str:
     driver = f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}"
     before, after = driver_options(toolchain, target)
     linker = linker_command(toolchain, mode, target)
-    return _python_script(mode, (linker, [*toolchain.command, driver, *before], after))
+    groups = (linker, linker_overrides(target), [*toolchain.command, driver, *before], after)
+    return _python_script(mode, groups)
 
 
 def _python_script(mode: str, groups: Sequence[Sequence[str]]) -> str:
