@@ -1,6 +1,7 @@
 """Runs programs with known output that were compiled under random policies; prints the outcomes per environment.
 
     python -m benchmarks.correctness --policies 50 --output runs/correctness
+    python -m benchmarks.correctness --target thumbv7em --environments mlgo/Inline-v0     # in an emulator
 
 The programs are those of the corpora `builtin` and `programs`, which have a digest of their output.
 Each is compiled under random policies for each environment, linked, and run. A policy takes clang's own choice except
@@ -30,13 +31,15 @@ import mlgo_gym
 from benchmarks.measuring import Table, command_line, cpu_seconds
 from mlgo_gym import open_corpus
 from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.reproducer import WRONG, keep_crash, keep_reproducer
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.programs import Program, link_program, read_programs
 from mlgo_gym.programs.counters import run_program
-from mlgo_gym.programs.measurement import check_output
+from mlgo_gym.programs.emulators import find_emulator
+from mlgo_gym.programs.measurement import check_output, program_target
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 from mlgo_gym.tasks.action import read_action
 from mlgo_gym.tasks.task import Task
@@ -84,6 +87,10 @@ class Runs:
     def __init__(self, program: Program, corpus: str, scratch: Path, reproducers: Path) -> None:
         self._program = program
         self._corpus = open_corpus(corpus)
+        assert self._corpus.path is not None
+        target = program_target(program, self._corpus.path)
+        self._emulator = None if target is None else find_emulator(target)
+        self._target = DEFAULT_TARGET if target is None else target.name
         self._scratch = scratch
         self._reproducers = reproducers
         self._plain: dict[str, bytes] = {}
@@ -107,7 +114,8 @@ class Runs:
         for run in self._program.runs:
             try:
                 with tempfile.TemporaryDirectory() as folder:
-                    count = run_program([str(executable), *run.arguments], Path(folder))
+                    words = [str(executable), *run.arguments]
+                    count = run_program(words, Path(folder), timeout=TIMEOUT, emulator=self._emulator)
                 check_output(self._program, run, count.output)
             except MlgoError as error:
                 return str(error)
@@ -152,8 +160,9 @@ class Runs:
             return {"outcome": "correct", **counts}
         for name, compilation in compilations.items():
             if self.problem({**plain, name: objects[name]}):
-                words = [f"PYTHONPATH={ROOT}", sys.executable, "-m", "benchmarks.correctness", "--check"]
-                test = ("env", *words, self._program.name, name, "{object}")
+                words = [f"PYTHONPATH={ROOT}", sys.executable, "-m", "benchmarks.correctness"]
+                options = ["--target", self._target, "--check", self._program.name, name, "{object}"]
+                test = ("env", *words, *options)
                 folder = keep_reproducer(
                     self._reproducers,
                     compilation,
@@ -167,10 +176,10 @@ class Runs:
         return {"outcome": "wrong with several objects", "problem": problem, **counts}
 
 
-def find_programs(names: Sequence[str] = ()) -> dict[str, tuple[str, Program]]:
-    """Return the named programs, by default all, each with the name of its corpus."""
+def find_programs(target: str, names: Sequence[str] = ()) -> dict[str, tuple[str, Program]]:
+    """Return the named programs for a target, by default all, each with the name of its corpus."""
     found: dict[str, tuple[str, Program]] = {}
-    for corpus in CORPORA:
+    for corpus in (f"{name}@Oz@{target}" for name in CORPORA):
         if not names or not found.keys() >= set(names):  # the second corpus is a download
             found |= {each.name: (corpus, each) for each in read_programs(open_corpus(corpus))}
     unknown = [name for name in names if name not in found]
@@ -179,9 +188,9 @@ def find_programs(names: Sequence[str] = ()) -> dict[str, tuple[str, Program]]:
     return {name: found[name] for name in names or found}
 
 
-def check(name: str, module: str, file: Path, scratch: Path) -> int:
+def check(target: str, name: str, module: str, file: Path, scratch: Path) -> int:
     """Return 1 if a program fails with one object and plain clang's others; reproducers call this."""
-    corpus, program = find_programs([name])[name]
+    corpus, program = find_programs(target, [name])[name]
     runs = Runs(program, corpus, scratch, Path())
     env = make("mlgo/Inline-v0", corpus)
     objects = {**runs.plain(env), module: file.read_bytes()}
@@ -253,6 +262,7 @@ def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("--programs", nargs="+", metavar="PROGRAM", help="names of programs (default: all)")
     parser.add_argument("--environments", nargs="+", default=list(mlgo_gym.ENVIRONMENTS), metavar="ID")
+    parser.add_argument("--target", default=DEFAULT_TARGET, help=f"target of the programs (default: {DEFAULT_TARGET})")
     parser.add_argument("--policies", type=int, default=50, help="random policies per program (default: 50)")
     parser.add_argument("--output", type=Path, default=Path("runs/correctness"), help="folder of the results")
     names = ("PROGRAM", "MODULE", "OBJECT")
@@ -261,8 +271,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="mlgo-gym-correctness-") as scratch:
         if options.check:
             program, module, file = options.check
-            sys.exit(check(program, module, Path(file), Path(scratch)))
-        chosen = find_programs(options.programs or ())
+            sys.exit(check(options.target, program, module, Path(file), Path(scratch)))
+        chosen = find_programs(options.target, options.programs or ())
         sys.exit(run_all(chosen, options.environments, options.policies, options.output, Path(scratch)))
 
 

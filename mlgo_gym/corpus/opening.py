@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
+from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET
 from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, RUST, dataset_names, fetched_names, find_dataset, rust_names
 from mlgo_gym.corpus.datasets.dataset import (
     REPORT_FILE,
@@ -53,8 +54,9 @@ def open_corpus(
               with a slash or the suffix `.bc` that exists is always a path.
             - a `Corpus`, which is returned unchanged.
 
-            Names take an optimisation level, as in `zstd@Os`. All take a part of `Corpus.split()`, as in
-            `zstd@Os:train`, or of the split by project, as in `catalogue:test-projects`.
+            Names take an optimisation level, as in `zstd@Os`, and then one of `TARGETS`, as in `zstd@Oz@thumbv7em`.
+            All take a part of `Corpus.split()`, as in `zstd@Os:train`, or of the split by project, as in
+            `catalogue:test-projects`.
         toolchain: the clang that compiles sources to bitcode; by default `find_toolchain()`.
         flags: flags for modules without recorded ones; without them their `Module.flags` is None.
         trust_flags: whether recorded flags are run unchecked; otherwise only allowed ones, see SECURITY.md.
@@ -122,15 +124,15 @@ def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[st
         base, part, projects = divided.groups(default="")
         corpus = _open_part(base, cast("Part", part), "project" if projects else "module", toolchain, flags)
         return corpus.named(f"{corpus.name}:{part}{projects}")
-    name, _, level = text.partition("@")
+    name, suffix, optimize, target = _divide(text)
     if name == CATALOGUE:
-        return _open_catalogue(dataset_names(), level, toolchain).named(text)
+        return _open_catalogue(dataset_names(), suffix, toolchain).named(text)
     if name == RUST:
-        return _open_catalogue(rust_names(), level, toolchain).named(text)
+        return _open_catalogue(rust_names(), suffix, toolchain).named(text)
     if name == "builtin":
-        return builtin_corpus(toolchain, optimize=level or DEFAULT_LEVEL)
+        return builtin_corpus(toolchain, optimize=optimize, target=target)
     if name.startswith("csmith:"):
-        return csmith_corpus(name.removeprefix("csmith:"), toolchain, optimize=level or DEFAULT_LEVEL)
+        return csmith_corpus(name.removeprefix("csmith:"), toolchain, optimize=optimize, target=target)
     if name.startswith(("pypi:", _DATASET)) or name in fetched_names():
         if name in fetched_names() and (path / DESCRIPTION_FILE).exists():
             warnings.warn(
@@ -140,7 +142,7 @@ def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[st
                 stacklevel=4,
             )
         name = name.removeprefix(_DATASET)
-        folder = fetch_dataset(name, optimize=level or DEFAULT_LEVEL, toolchain=toolchain)
+        folder = fetch_dataset(name, optimize=optimize, target=target, toolchain=toolchain)
         _warn_if_incomplete(folder)
         # Each folder of the runnable programs is a project, and so is each crate.
         project = None if name == PROGRAMS or name in rust_names() else name.removeprefix("pypi:").partition("==")[0]
@@ -150,23 +152,31 @@ def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[st
     raise CorpusError(
         f"there is no corpus {text!r}; give a folder with corpus_description.json, a folder of .bc files, a .bc file, "
         f"pypi:NAME==VERSION, csmith:SEED, or one of: {', '.join(['builtin', CATALOGUE, RUST, *fetched_names()])}; a "
-        f"level such as @Os may follow a name, and then one of {', '.join(f':{part}' for part in PARTS)}"
+        f"level such as @Os may follow a name, then a target such as @Os@thumbv7em, and then one of "
+        f"{', '.join(f':{part}' for part in PARTS)}"
     )
 
 
 def _open_part(
     base: str, part: Part, by: Literal["module", "project"], toolchain: Toolchain, flags: Sequence[str] | None
 ) -> Corpus:
-    name, _, level = base.partition("@")
+    name, suffix, _, _ = _divide(base)
     if name == CATALOGUE and by == "project":
         # Datasets of the other parts are not fetched.
         names = [name for name in dataset_names() if is_part(name, part)]
-        return _open_catalogue(names, level, toolchain).named(base)
+        return _open_catalogue(names, suffix, toolchain).named(base)
     return _open(base, toolchain, flags).split(part, by=by)
 
 
-def _open_catalogue(names: Sequence[str], level: str, toolchain: Toolchain) -> Corpus:
-    return join_corpora([_open(f"{name}@{level}" if level else name, toolchain, None) for name in names])
+def _divide(text: str) -> tuple[str, str, str, str]:
+    """Return the name in a specification, all that follows it from the first `@` on, and the level and the target."""
+    name, *rest = text.split("@", 2)
+    optimize, target = [*rest, "", ""][:2]
+    return name, text[len(name) :], optimize or DEFAULT_LEVEL, target or DEFAULT_TARGET
+
+
+def _open_catalogue(names: Sequence[str], suffix: str, toolchain: Toolchain) -> Corpus:
+    return join_corpora([_open(f"{name}{suffix}", toolchain, None) for name in names])
 
 
 def _warn_if_incomplete(folder: Path) -> None:

@@ -123,6 +123,11 @@ class EnvironmentOptions:
         """Modules to compile: `"builtin"`, a dataset's name, a folder, a `.bc` file, a part of one such as
         `"zstd:train"`, several joined by commas (see `mlgo_gym.open_corpus`), or a `Corpus`.""",
     )
+    target: str | None = option(
+        None,
+        """Target of modules without recorded flags, one of `TARGETS` such as `"thumbv7em"`. Named corpora have a
+        target in their name, as in `"zstd@Oz@thumbv7em"`. Default: the triple in the bitcode.""",
+    )
     clang: str | None = option(
         None, "Compiler: a path or a name on `PATH`, version 17 or newer. Default: `$MLGO_CLANG`, else the bundled one."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from mlgo_gym.attribution.inline_compile import InlineCompile, inline_compile_coroutine
@@ -18,7 +19,7 @@ from mlgo_gym.episode.options import EnvironmentOptions
 from mlgo_gym.episode.preoptimization import preoptimize, verify
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.episode.project_costs import ProjectCost, project_costs
-from mlgo_gym.errors import ToolchainError
+from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS, OLDEST_CLANG
 from mlgo_gym.llvm.disassembly import load_capstone
@@ -179,8 +180,20 @@ class Setup:
         return self._references[key]
 
     def plan(self, module: Module) -> CompilerCoroutine[Compilation]:
-        """Run `compilation()` as a coroutine."""
-        full = plan(module, self.toolchain, self._flags, self.options.compile_options.limits)
+        """Run `compilation()` as a coroutine.
+
+        Raises:
+            MlgoError: the task decides about registers, and the module is WebAssembly, which has none.
+        """
+        full = plan(
+            module, self.toolchain, self._flags, self.options.compile_options.limits, target=self.options.target
+        )
+        triple = dict(pairwise(full.flags)).get("-triple", "")
+        if self.task.after_optimization and triple.startswith("wasm"):
+            raise MlgoError(
+                f"expected a target with registers for {self.task.name}, got {triple} of module {module.name!r}; "
+                "use mlgo/Inline-v0"
+            )
         if not self.options.preoptimizes(self.task):
             return full
         optimized = yield from preoptimize(full)

@@ -12,7 +12,7 @@ from mlgo_gym.evaluation.intervals import Estimate, estimates
 from mlgo_gym.evaluation.number_format import change, percent
 from mlgo_gym.evaluation.summary import Change
 from mlgo_gym.evaluation.table import Table
-from mlgo_gym.programs import Counter, find_counter, link_program, measure_program, read_programs
+from mlgo_gym.programs import Counter, link_program, measure_program, program_counter, read_programs
 from mlgo_gym.programs.measurement import modules_of
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
@@ -62,7 +62,7 @@ def run_programs(evaluated: EvaluatedPolicies, *, trust: bool = False) -> Iterat
     programs = read_programs(env.corpus, trust=trust)
     folder = env.corpus.path
     assert folder is not None, "read_programs() needs it"
-    counter = find_counter()
+    counter = program_counter(programs[0], folder)
     for policy in (PLAIN, *evaluated.settings.policies):
         with temporary_folder() as scratch:
             objects = PolicyObjects(evaluated, policy, scratch)

@@ -14,6 +14,7 @@ import numpy as np
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.object_file import ElfFile, read_elf
 from mlgo_gym.llvm.relocations import Place, Relocation
+from mlgo_gym.llvm.wasm_file import MAGIC
 
 FREQUENCY_FLAGS = ("-fbasic-block-address-map", "-mllvm", "-pgo-analysis-map=func-entry-count,bb-freq")
 """The `-cc1` arguments with which clang writes block frequencies and entry counts."""
@@ -61,11 +62,13 @@ class FunctionBlocks(NamedTuple):
 
 
 def has_block_frequencies(data: bytes) -> bool:
-    """Return whether an object has block frequencies.
+    """Return whether an object has block frequencies; WebAssembly has none.
 
     Raises:
-        MlgoError: `data` is not a whole ELF file.
+        MlgoError: `data` is not a whole object file.
     """
+    if data[:4] == MAGIC:
+        return False
     elf = read_elf(data)
     # The features follow the version; their low byte is the first in every version.
     return any(len(raw) > 1 and raw[1] & _FREQUENCIES for raw in map(elf.contents, map_sections(elf)))

@@ -1,4 +1,4 @@
-"""The bytes of every function of an ELF object, by the sizes of its symbols."""
+"""The bytes of every function of an object, by its symbols."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import numpy as np
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.object_file import read_elf
 from mlgo_gym.llvm.symbol_table import SymbolTable, read_symbol_table
+from mlgo_gym.llvm.wasm_file import MAGIC, WasmFile, read_wasm
 
 _EM_ARM = 40
+_STRIPPED = "expected an object with a symbol table, got a stripped one; compile it without stripping"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +49,23 @@ class FunctionSizes:
 
 
 def function_sizes(data: bytes) -> FunctionSizes:
-    """Measure every function of an ELF object file, 32 or 64 bits, either byte order.
+    """Measure every function of an object file: ELF of 32 or 64 bits in either byte order, or WebAssembly.
 
-    A function is a symbol of type `STT_FUNC` or `STT_GNU_IFUNC` with a size, in an executable section (elf(5)). Where
-    the ranges of two of them meet, the bytes that they share belong to the one that begins first, the longer first.
+    A function of WebAssembly is an entry of the code section with a symbol. A function of ELF is a symbol of type
+    `STT_FUNC` or `STT_GNU_IFUNC` with a size, in an executable section (elf(5)). Where the ranges of two of them meet,
+    the bytes that they share belong to the one that begins first, the longer first.
 
     Raises:
-        MlgoError: `data` is not a whole ELF file, or has code and no symbols: it was stripped.
+        MlgoError: `data` is not a whole object file, or has code and no symbols: it was stripped.
     """
+    if data[:4] == MAGIC:
+        return _wasm_function_sizes(read_wasm(data))
     elf = read_elf(data)
     text = sum(elf.sections["size"][elf.executable].tolist())
     table = read_symbol_table(elf)
     if table is None:
         if text:
-            raise MlgoError("expected an object with a symbol table, got a stripped one; compile it without stripping")
+            raise MlgoError(_STRIPPED)
         return FunctionSizes({}, {}, 0, 0)
     names, sections, starts, sizes = _function_symbols(table)
     # By place, the longer first, and names in order where all of it is the same.
@@ -81,6 +86,17 @@ def function_sizes(data: bytes) -> FunctionSizes:
     # A name that is one function's own is no other's alias.
     aliases = {name: target for name, target in aliases.items() if name not in functions}
     return FunctionSizes(functions, aliases, text - sum(functions.values()), text)
+
+
+def _wasm_function_sizes(wasm: WasmFile) -> FunctionSizes:
+    named = [(sorted(names), size) for names, size in wasm.functions if names]
+    if wasm.functions and not named:
+        raise MlgoError(_STRIPPED)
+    functions: dict[str, int] = {}
+    for (first, *_), size in named:
+        functions[first] = functions.get(first, 0) + size
+    aliases = {name: first for (first, *others), _ in named for name in others if name not in functions}
+    return FunctionSizes(functions, aliases, wasm.code - sum(functions.values()), wasm.code)
 
 
 def size_changes(before: FunctionSizes, after: FunctionSizes) -> dict[str, int]:

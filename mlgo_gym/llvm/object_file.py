@@ -1,4 +1,4 @@
-"""Sections of an ELF object and their sizes: 32 or 64 bits, either byte order."""
+"""Sizes of an object file, and the sections of an ELF object: 32 or 64 bits, either byte order."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.wasm_file import MAGIC, read_wasm
 
 SHT_SYMTAB, SHT_RELA, SHT_NOBITS, SHT_SYMTAB_SHNDX = 2, 4, 8, 18
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR = 1, 2, 4
@@ -111,9 +112,11 @@ class ObjectSizes:
     """The sizes of an object file, in bytes.
 
     Attributes:
-        text: the sum of its executable sections (`SHF_EXECINSTR`): the instructions.
-        llvm_size: the first column of `llvm-size`: allocated sections that are not written to, which also counts
-            read-only data and unwind tables (llvm/tools/llvm-size/llvm-size.cpp, Berkeley format).
+        text: the instructions: the sum of the executable sections of ELF (`SHF_EXECINSTR`), or the contents of the
+            code section of WebAssembly, without imports, data and names.
+        llvm_size: the first column of `llvm-size` (llvm/tools/llvm-size/llvm-size.cpp, Berkeley format): for ELF the
+            allocated sections that are not written to, which also counts read-only data and unwind tables; for
+            WebAssembly the code section.
         object: the whole file.
     """
 
@@ -123,11 +126,14 @@ class ObjectSizes:
 
 
 def object_sizes(data: bytes) -> ObjectSizes:
-    """Measure an ELF object file, 32 or 64 bits, either byte order.
+    """Measure an object file: ELF of 32 or 64 bits in either byte order, or WebAssembly.
 
     Raises:
-        MlgoError: `data` is not a whole ELF file.
+        MlgoError: `data` is not a whole object file.
     """
+    if data[:4] == MAGIC:
+        wasm = read_wasm(data)
+        return ObjectSizes(wasm.code, wasm.code, wasm.size)
     elf = read_elf(data)
     flags, sizes = elf.sections["flags"], elf.sections["size"]
     code = elf.executable

@@ -2,7 +2,7 @@
 
 from mlgo_gym.programs.counters import Count, Counter, find_counter
 from mlgo_gym.programs.description import PROGRAMS_FILE, Program, Run, read_programs
-from mlgo_gym.programs.measurement import ProgramMeasurement, link_program, measure_program
+from mlgo_gym.programs.measurement import ProgramMeasurement, link_program, measure_program, program_counter
 from mlgo_gym.programs.module_programs import ExecutedInstructions, ModulePrograms
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "find_counter",
     "link_program",
     "measure_program",
+    "program_counter",
     "read_programs",
 ]

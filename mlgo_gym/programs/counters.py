@@ -1,4 +1,7 @@
-"""Counters of executed instructions: the hardware's where the kernel allows it, else valgrind's cachegrind."""
+"""Counters of executed instructions: the hardware's where the kernel allows it, else valgrind's cachegrind.
+
+Programs of another machine run in an emulator, which counts too.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,14 @@ from typing import Literal
 
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.toolchain import bundled_command
+from mlgo_gym.programs.emulators import Emulator
 from mlgo_gym.session.process.bounded_run import run_bounded
 from mlgo_gym.session.process.limits import Limits
 from mlgo_gym.storage.cache import cache_directory, write_atomically
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
-Counter = Literal["hardware", "cachegrind"]
-"""Counter of instructions. Counts of the two differ a little; results name theirs."""
+Counter = Literal["hardware", "cachegrind", "qemu", "wasmtime"]
+"""Counter of instructions. Counts of the first two differ a little; results name theirs."""
 
 PROGRAM_TARGET = f"{platform.machine()}-linux-musl"
 """Target of programs: this machine, with the C library of the bundled compiler in the program."""
@@ -45,7 +49,7 @@ class Count:
         instructions: executed instructions in user mode; None where only time and memory were measured.
         seconds: wall time of the program, without a counter that slows it down.
         memory: maximum resident memory in bytes.
-        functions: instructions by symbol; empty with the hardware counter, which counts the whole program.
+        functions: instructions by symbol; empty except with cachegrind, since the others count the whole program.
     """
 
     output: bytes
@@ -79,20 +83,30 @@ def has_hardware_counter() -> bool:
             return False
 
 
-def run_program(command: Sequence[str], folder: Path, *, timeout: float = TIMEOUT) -> Count:
+def run_program(
+    command: Sequence[str], folder: Path, *, timeout: float = TIMEOUT, emulator: Emulator | None = None
+) -> Count:
     """Run a program in a folder, the only one where it may write; measure time, memory and, if possible, instructions.
+
+    With an emulator, time and memory are those of the emulator.
 
     Raises:
         MlgoError: it does not end in time, ends with another exit status than 0, or is ended by a signal.
     """
-    report = folder / ".count"
-    output = _run([str(_launcher()), str(report), *command], folder, timeout)
+    report, emulated = folder / ".count", folder / ".emulated"
+    words = list(command) if emulator is None else emulator.command(command, emulated)
+    # Emulators reserve more addresses than they use.
+    memory = _MEMORY if emulator is None else None
+    output = _run([str(_launcher()), str(report), *words], folder, timeout, memory)
     status, instructions, nanoseconds, kibibytes = map(int, report.read_text().split())
     report.unlink()
     if status:
         code = os.waitstatus_to_exitcode(status)
         ending = f"exit status {code}" if code >= 0 else f"signal {-code}"
         raise MlgoError(f"expected exit status 0 of {Path(command[0]).name}, got {ending}; the program is wrong")
+    if emulator is not None:
+        instructions = int(emulated.read_text())
+        emulated.unlink()
     return Count(output, instructions if instructions >= 0 else None, nanoseconds / 1e9, kibibytes << 10)
 
 
@@ -110,7 +124,7 @@ def count_program(command: Sequence[str], folder: Path, counter: Counter, *, tim
     options = ["--tool=cachegrind", "--cache-sim=no", "--vgdb=no", "--demangle=no", "--quiet"]
     # Valgrind writes temporary files, and may write in this folder alone.
     words = ["env", f"TMPDIR={folder}", "valgrind", *options, f"--cachegrind-out-file={profile}", *command]
-    output = _run(words, folder, timeout * CACHEGRIND_FACTOR)
+    output = _run(words, folder, timeout * CACHEGRIND_FACTOR, _MEMORY)
     if output != plain.output:
         raise MlgoError(f"expected the same output of {Path(command[0]).name} twice, got two; remove what varies")
     functions = read_cachegrind(profile.read_text(errors="replace"))
@@ -130,14 +144,14 @@ def read_cachegrind(text: str) -> dict[str, int]:
     return counts
 
 
-def _run(command: Sequence[str], folder: Path, timeout: float) -> bytes:
+def _run(command: Sequence[str], folder: Path, timeout: float, memory: float | None) -> bytes:
     name = Path(command[0]).name
     answer = run_bounded(
         command,
         writable=(folder,),
         folder=folder,
         timeout=timeout,
-        limits=Limits(memory=_MEMORY, cpu=timeout),
+        limits=Limits(memory=memory, cpu=timeout),
         name=name,
         errors="surrogateescape",
     )

@@ -7,15 +7,19 @@ import shutil
 from collections import Counter as Sums
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
+from mlgo_gym.corpus.commands.targets import Target, target_of_triple
+from mlgo_gym.corpus.modules.description import read_command
 from mlgo_gym.corpus.recording.links import read_links
 from mlgo_gym.corpus.recording.relink import relink
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from mlgo_gym.programs.counters import PROGRAM_TARGET, Counter, count_program
+from mlgo_gym.programs.counters import PROGRAM_TARGET, TIMEOUT, Counter, count_program, find_counter, run_program
 from mlgo_gym.programs.description import Program, Run
+from mlgo_gym.programs.emulators import EMULATION_FACTOR, find_emulator
 from mlgo_gym.session.process.bounded_run import run_bounded
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
@@ -49,6 +53,30 @@ def modules_of(program: Program, corpus: Path) -> tuple[str, ...]:
     raise CorpusError(f"program {program.name}: expected the output of a recorded link, got {program.link!r}")
 
 
+def program_target(program: Program, corpus: Path) -> Target | None:
+    """Return the target of a program, by the flags of its first module; None for another one than `TARGETS`."""
+    flags = read_command(corpus / f"{modules_of(program, corpus)[0]}.cmd")
+    return target_of_triple(dict(pairwise(flags)).get("-triple", ""))
+
+
+def program_counter(program: Program, corpus: Path, *, by_function: bool = False) -> Counter:
+    """Return the counter of a program: that of this machine, or that of the emulator of its target.
+
+    Raises:
+        MlgoError: nothing counts its instructions, or those of each function.
+    """
+    target = program_target(program, corpus)
+    emulator = None if target is None else find_emulator(target)
+    if emulator is None:
+        return find_counter(by_function=by_function)
+    if by_function:
+        raise MlgoError(
+            f"expected programs of this machine to count the instructions of functions, got {program.name} in "
+            f"{emulator.counter}; omit credit"
+        )
+    return emulator.counter
+
+
 def link_program(
     program: Program, corpus: Path, objects: Mapping[str, Path], output: Path, toolchain: Toolchain
 ) -> None:
@@ -70,7 +98,8 @@ def link_program(
                 relink(link, corpus, objects, libraries[link.output], toolchain, libraries=libraries, trust_flags=True)
         raise CorpusError(f"program {program.name}: expected the output of a recorded link, got {program.link!r}")
     linker = bundled_command("c++" if program.language == "c++" else "cc")
-    target = ["-target", PROGRAM_TARGET, "-fno-sanitize=undefined"]
+    chosen = program_target(program, corpus)
+    target = ["-target", *([PROGRAM_TARGET] if chosen is None else chosen.zig), "-fno-sanitize=undefined"]
     files = [str(objects[name]) for name in program.modules]
     if program.driver is not None:
         driver = output.with_name(f"{output.name}-driver.o")
@@ -89,18 +118,24 @@ def _build(command: Sequence[str], program: Program) -> None:
 def measure_program(
     program: Program, corpus: Path, objects: Mapping[str, Path], executable: Path, counter: Counter
 ) -> ProgramMeasurement:
-    """Run a linked program and measure it; every run has a working folder of its own.
+    """Run a linked program, in an emulator if need be, and measure it; every run has a working folder of its own.
 
     Raises:
         MlgoError: a run fails, takes too long, or prints another output than expected.
     """
     instructions, seconds, memory = 0, 0.0, 0
     functions: Sums[str] = Sums()
+    target = program_target(program, corpus)
+    emulator = None if target is None else find_emulator(target)
     for run in program.runs:
         with temporary_folder() as folder:
             for file in run.files:
                 shutil.copyfile(corpus / file, folder / Path(file).name)
-            count = count_program([str(executable.absolute()), *run.arguments], folder, counter)
+            command = [str(executable.absolute()), *run.arguments]
+            if emulator is None:
+                count = count_program(command, folder, counter)
+            else:
+                count = run_program(command, folder, timeout=TIMEOUT * EMULATION_FACTOR, emulator=emulator)
         check_output(program, run, count.output)
         instructions += count.instructions or 0
         seconds += count.seconds

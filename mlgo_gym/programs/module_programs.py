@@ -13,9 +13,9 @@ from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.programs.counters import Counter, find_counter
+from mlgo_gym.programs.counters import Counter
 from mlgo_gym.programs.description import Program, read_programs
-from mlgo_gym.programs.measurement import link_program, measure_program, modules_of
+from mlgo_gym.programs.measurement import link_program, measure_program, modules_of, program_counter
 from mlgo_gym.storage.cache import JsonCache, key_of
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
@@ -49,6 +49,7 @@ class ModulePrograms:
 
     Raises:
         CorpusError: The corpus describes no programs, or they are not trusted.
+        MlgoError: Nothing counts their instructions.
     """
 
     unit = 1
@@ -62,7 +63,9 @@ class ModulePrograms:
         self._toolchain = toolchain
         self._plain = plain
         self._programs: dict[str, list[tuple[Program, tuple[str, ...]]]] = {}
-        for program in read_programs(corpus, trust=trust):
+        programs = read_programs(corpus, trust=trust)
+        program_counter(programs[0], self._folder)
+        for program in programs:
             modules = modules_of(program, self._folder)
             for module in modules:
                 self._programs.setdefault(module, []).append((program, modules))
@@ -87,7 +90,6 @@ class ModulePrograms:
             CompilerError: of kind `program`: a program cannot be linked, fails, or prints another output than expected.
             MlgoError: The module belongs to no program, or valgrind is missing.
         """
-        counter = find_counter(by_function=by_function)
         if module not in self._programs:
             raise MlgoError(
                 f"expected a module of a program in {self._folder}, got {module!r}; choose another metric than "
@@ -95,6 +97,7 @@ class ModulePrograms:
             )
         total, functions = 0, collections.Counter[str]()
         for program, modules in self._programs[module]:
+            counter = program_counter(program, self._folder, by_function=by_function)
             try:
                 found = self._count(program, modules, module, object_bytes, counter)
             except CompilerError:

@@ -147,6 +147,12 @@ def _bitcode(data: bytes) -> None:
     assert facts.functions >= max(facts.minsize, facts.optsize, facts.optnone) >= 0
 
 
+def _wasm(data: bytes) -> None:
+    sizes = function_sizes(data)
+    assert sum(sizes.functions.values()) + sizes.unnamed == sizes.text == object_sizes(data).text
+    assert min([sizes.unnamed, *sizes.functions.values()]) >= 0
+
+
 def _elf(data: bytes) -> None:
     sizes = object_sizes(data)
     assert sizes.object == len(data)
@@ -263,6 +269,7 @@ FORMATS = {
         Format("channel-header", read_header, seeds.headers, JSON_TOKENS, longest=2048),
         Format("bitcode", _bitcode, seeds.bitcode, (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")),
         Format("elf", _elf, seeds.objects, (b"\xff" * 8, b"\x02\0\0\0", b"\x12\0\0\0", b"\xff\xff")),
+        Format("wasm", _wasm, seeds.webassembly, (b"\x80\x80\x80\x80\0", b"\xff\xff\xff\xff\x0f", b"\x07linking")),
         Format("optimisation-record", _record, seeds.records, (b"--- !Missed\nPass: regalloc\n", b"nan", b"inf")),
         Format("optimisation-remarks", lambda data: read_allocation_remarks(data.decode(errors="replace")),
                seeds.remarks, (b"nan", b"inf", b"1e999", b" spills ", b" total spills cost ")),

@@ -97,6 +97,12 @@ def objects() -> list[bytes]:
     return [_compiled("functions.c", f"--target={triple}", "-ffunction-sections") for triple in triples]
 
 
+def webassembly() -> list[bytes]:
+    """Return objects of WebAssembly."""
+    flags = ("--target=wasm32-unknown-wasip1", "-fno-PIC")
+    return [_compiled(source, *flags) for source in ("leaf.c", "calls.c")]
+
+
 def embedded() -> list[bytes]:
     """Return objects with bitcode in a section of theirs, plain and compressed."""
     return [_compiled("calls.c", "-Xclang", "-fembed-bitcode=all"), compressed_object(1 << 20)]

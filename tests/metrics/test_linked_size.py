@@ -77,8 +77,11 @@ def unlinked(build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def end(corpus: Path, metric: str, action: int, module: str = "a.o", **options: Any) -> dict[str, Any]:
-    with InlineEnv(corpus=str(corpus), metric=metric, **options) as env:
-        return play(env, module, action)
+    env = InlineEnv(corpus=str(corpus), metric=metric, **options)
+    with env:
+        info = play(env, module, action)
+    assert info
+    return info
 
 
 def test_the_linked_metric_is_the_size_of_the_files_linked_again(build: Path) -> None:

@@ -39,5 +39,5 @@ def test_recipes_have_one_format() -> None:
 @pytest.mark.parametrize("mode", ["gcc", "g++"])
 def test_a_native_recording_uses_the_same_command(mode: str, toolchain: Toolchain, clang: dict[str, list[str]]) -> None:
     language = "c++" if mode == "g++" else "c"
-    assert linker_command(toolchain, language, native=True) == clang[mode]
+    assert linker_command(toolchain, language, NATIVE) == clang[mode]
     assert [word for word in clang["gcc"] if word.startswith("-")] == driver_options(toolchain, NATIVE)[0]

@@ -13,6 +13,7 @@ from mlgo_gym.cli.corpus.record import print_failures
 from mlgo_gym.cli.options import ClangOption, JobsOption, LevelOption
 from mlgo_gym.cli.output import FAILED, JsonOption, SafeConsole, echo, print_json
 from mlgo_gym.cli.progress import progress_over
+from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, TARGETS
 from mlgo_gym.corpus.datasets.catalogue import RUST, dataset_names, find_dataset, rust_names
 from mlgo_gym.corpus.datasets.catalogue_page import cached_reports, page
 from mlgo_gym.corpus.datasets.dataset import DatasetReport, dataset_folder, fetch_dataset, missing_parts, read_report
@@ -29,6 +30,7 @@ def fetch(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Fetch every dataset of the catalogue.")] = False,
     optimize: LevelOption = "Oz",
+    target: Annotated[str, typer.Option(help=f"Target of the modules: {', '.join(TARGETS)}.")] = DEFAULT_TARGET,
     jobs: JobsOption = None,
     clang: ClangOption = None,
     as_json: JsonOption = False,
@@ -50,7 +52,9 @@ def fetch(
     for name in dict.fromkeys(requested):
         try:
             with progress_over(None, name) as progress:
-                folder = fetch_dataset(name, optimize=optimize, toolchain=toolchain, jobs=jobs, progress=progress.at)
+                folder = fetch_dataset(
+                    name, optimize=optimize, target=target, toolchain=toolchain, jobs=jobs, progress=progress.at
+                )
             reports.append(read_report(name, folder))
         except CorpusError as error:  # noqa: PERF203 - one iteration is a dataset
             problems.append(error)

@@ -12,6 +12,8 @@ from rich.console import Console
 from mlgo_gym.cli.options import ClangOption, JobsOption, LevelOption, NewCorpusOption, TrustFlagsOption
 from mlgo_gym.cli.output import FAILED, JsonOption, SafeConsole, echo, show
 from mlgo_gym.cli.progress import progress_over
+from mlgo_gym.corpus.commands.driver import NATIVE
+from mlgo_gym.corpus.commands.targets import TARGETS, find_target
 from mlgo_gym.corpus.recording.link_library import MESSAGE, build_libraries, library_is_built
 from mlgo_gym.corpus.recording.links import LINKS_FILE
 from mlgo_gym.corpus.recording.path_interception import is_gcc
@@ -29,9 +31,13 @@ def record(
     root: Annotated[
         Path | None, typer.Option(help="Folder that module names are relative to. Default: the working directory.")
     ] = None,
-    native: Annotated[
-        bool, typer.Option(help="Record the result of mlgo-clang, for its recipes; valid on this machine only.")
-    ] = False,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Target of a cross build: {', '.join(TARGETS)}. With 'native' the corpus has the result of "
+            "mlgo-clang, for its recipes; valid on this machine only. Default: that of the build."
+        ),
+    ] = None,
     probes: Annotated[
         bool, typer.Option(help="Also record feature tests of configure, CMake, Meson and the like.")
     ] = False,
@@ -50,6 +56,8 @@ def record(
     recorded.
     """
     toolchain = find_toolchain(clang)
+    if target not in (None, NATIVE):
+        find_target(target)
     if toolchain.bundled and not library_is_built():
         echo(f"mlgo-gym: {MESSAGE}", err=True)
     recording = record_build(
@@ -59,7 +67,7 @@ def record(
         toolchain=toolchain,
         root=root,
         probes=probes,
-        native=native,
+        target=target,
         intercept_paths=intercept_paths,
     )
     console = SafeConsole(stderr=True, highlight=False)

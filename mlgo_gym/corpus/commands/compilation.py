@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +14,7 @@ from mlgo_gym.corpus.commands.allowed import check_arguments, refused_argument
 from mlgo_gym.corpus.commands.driver import cc1_line
 from mlgo_gym.corpus.commands.flags import edit_flags
 from mlgo_gym.corpus.commands.shim_compiles import drop_options
+from mlgo_gym.corpus.commands.targets import find_target
 from mlgo_gym.corpus.module import Module, missing_bitcode
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
@@ -76,10 +78,16 @@ class Compilation:
 
 
 def plan(
-    module: Module, toolchain: Toolchain, extra_flags: Sequence[str] = (), limits: Limits = DEFAULT_LIMITS
+    module: Module,
+    toolchain: Toolchain,
+    extra_flags: Sequence[str] = (),
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    target: str | None = None,
 ) -> Compilation:
     """Return the compile of a module: its flags, expanded by clang's driver if necessary, `extra_flags`, the input.
 
+    A module without recorded flags is compiled for the target, one of `TARGETS`; by default for its own triple.
     google/ml-compiler-opt puts additions after the input, which only matters for another `-x` or ThinLTO index. The
     `extra_flags` are `-cc1` arguments that are not checked.
 
@@ -90,7 +98,7 @@ def plan(
     """
     if not module.bitcode.is_file():
         raise missing_bitcode(module.bitcode)
-    recorded = module.flags or default_flags(module)
+    recorded = module.flags or default_flags(module, target)
     if _UNSPECIFIED in recorded:
         raise CorpusError(
             f"module {module.name!r}: expected flags, got {_UNSPECIFIED}; write the flags of the original link to "
@@ -122,13 +130,30 @@ def without_embedding(flags: tuple[str, ...]) -> tuple[str, ...]:
     return flags
 
 
-def default_flags(module: Module) -> tuple[str, ...]:
+def default_flags(module: Module, target: str | None = None) -> tuple[str, ...]:
     """Return the flags for a module without recorded flags, by the attributes of most of its functions.
 
     -Oz for `minsize` or a module without functions, -Os for `optsize`, -O0 for `optnone`, else -O2.
+
+    Raises:
+        CorpusError: the bitcode is of another architecture than the target, or there is no such target.
     """
     facts = _facts(module.bitcode, module.bitcode.stat().st_mtime_ns)
-    return (_LEVELS.get(facts.prevailing_level, "-Oz"), "-fPIC")
+    level = _LEVELS.get(facts.prevailing_level, "-Oz")
+    if target is None:
+        return (level,) if facts.triple.startswith("wasm") else (level, "-fPIC")
+    chosen = find_target(target)
+    if facts.triple and not _is_same_architecture(facts.triple, chosen.triple):
+        raise CorpusError(
+            f"module {module.name!r}: expected bitcode for {target}, got {facts.triple}; choose another target"
+        )
+    return (*chosen.flags, level)
+
+
+def _is_same_architecture(triple: str, other: str) -> bool:
+    """Return whether bitcode of one triple can be compiled for another one; Arm and Thumb are the same."""
+    first, second = (re.sub(r"^(?:arm|thumb)(?!64)\w*", "arm", each.partition("-")[0]) for each in (triple, other))
+    return first == second
 
 
 @lru_cache(maxsize=65536)

@@ -18,17 +18,16 @@ from pathlib import Path
 
 from mlgo_gym.corpus.commands.flags import arity
 from mlgo_gym.corpus.commands.shim_compiles import cc1_lines
+from mlgo_gym.corpus.commands.targets import TARGETS, Target
 from mlgo_gym.errors import CorpusError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, bundled_folder
 from mlgo_gym.session.process.bounded_run import run_bounded
 from mlgo_gym.storage.cache import cache_directory
 
-PORTABLE_FLAGS = (
-    "--no-default-config", "--target=x86_64-unknown-linux-musl", "-march=x86-64", "-mtune=generic", "-fPIC",
+_PORTABLE_FLAGS = (
     "-fomit-frame-pointer", "-fno-stack-protector", "-fcf-protection=none", "-U_FORTIFY_SOURCE", "-fno-ident",
     "-nostdlibinc", "-w",
 )  # fmt: skip
-"""Driver flags that do not depend on the machine or on a distribution's defaults."""
 
 RUST_FLAGS = (
     "--no-default-config", "-fPIC", "-ffunction-sections", "-fdata-sections", "-fomit-frame-pointer",
@@ -61,7 +60,6 @@ _DROPPED_JOINED = (
     "-fsanitize-ignorelist=", "-fsanitize-system-ignorelist=", "-fprofile-list=", "-fxray-always-instrument=",
     "-fxray-never-instrument=", "-fxray-attr-list=", "-frandomize-layout-seed-file=",
 )  # fmt: skip
-_LIBC_HEADERS = ("x86_64-linux-musl", "generic-musl", "x86_64-linux-any", "any-linux-any")
 
 
 def cc1_line(toolchain: Toolchain, arguments: Sequence[str]) -> list[str]:
@@ -92,12 +90,18 @@ def code_generation_flags(line: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def libc_include_flags(toolchain: Toolchain) -> list[str]:
+def portable_flags(target: Target) -> tuple[str, ...]:
+    """Return driver flags that do not depend on the machine or on a distribution's defaults."""
+    return ("--no-default-config", *target.flags, *_PORTABLE_FLAGS)
+
+
+def libc_include_flags(toolchain: Toolchain, target: Target) -> list[str]:
     """Return driver flags for the libc headers of the compiler wheel, and for clang's own of the bundled clang."""
     library = bundled_folder() / "lib"
-    headers = [library / "libc" / "include" / part for part in _LIBC_HEADERS]
+    headers = [library / "libc" / "include" / part for part in target.header_folders]
     if toolchain.bundled:
-        headers.append(library / "include")
+        # The C library of WASI takes types from clang's headers.
+        headers.insert(0 if target.is_webassembly else len(headers), library / "include")
     return [word for folder in headers for word in ("-isystem", str(folder))]
 
 
@@ -153,15 +157,16 @@ def driver_options(toolchain: Toolchain, target: str | None = None) -> tuple[lis
 
     The driver is `zig clang`, which takes every flag of upstream's clang. Only `zig cc` and `zig c++` know the bundled
     headers of libc and libc++, so their command lines are read for them. The target of the bundled compiler is
-    `bundled_target()` by default; with `NATIVE` it uses the machine's headers.
+    `bundled_target()` by default: a name of `TARGETS`, a triple that zig knows, or `NATIVE`, with which it uses the
+    machine's headers.
     """
     if not toolchain.bundled:
-        return [], []
+        return list(TARGETS[target].flags) if target in TARGETS else [], []
     if target == NATIVE:
         return _native_options(), []
     after = ["-nostdinc", *([] if target else _multiarch_headers())]
     target = target or bundled_target()
-    for_c, for_cxx = (_zig_options(toolchain, target, mode) for mode in ("cc", "c++"))
+    for_c, for_cxx = (_zig_options(toolchain, zig_target(target), mode) for mode in ("cc", "c++"))
     headers: list[str] = []
     for language, options in (("-c-isystem", for_c), ("-cxx-isystem", for_cxx)):
         for option, value in options:
@@ -170,7 +175,13 @@ def driver_options(toolchain: Toolchain, target: str | None = None) -> tuple[lis
         if option == "-D" and value.startswith(("_LIBCPP", "_LIBCXX", "__GLIBC")):
             headers += [option, value]
     words = [word for header in headers for word in ("-Xclang", header)]
-    return ["--no-default-config", f"--target={target.partition('.')[0]}"], [*after, *words]
+    flags = TARGETS[target].flags if target in TARGETS else (f"--target={target.partition('.')[0]}",)
+    return ["--no-default-config", *flags], [*after, *words]
+
+
+def zig_target(target: str) -> list[str]:
+    """Return the words after `zig cc -target` for a name of `TARGETS` or a triple."""
+    return list(TARGETS[target].zig) if target in TARGETS else [target]
 
 
 def _native_options() -> list[str]:
@@ -179,17 +190,25 @@ def _native_options() -> list[str]:
     return [*([f"--target={target}"] if target else []), f"-resource-dir={bundled_folder() / 'lib'}"]
 
 
-def linker_command(toolchain: Toolchain, mode: str, *, native: bool = False) -> list[str]:
+def linker_command(toolchain: Toolchain, mode: str, target: str | None = None) -> list[str]:
     """Return the driver command that links C or C++ (mode `c` or `c++`); the bundled clang links through `zig cc`.
 
-    With `native`, the bundled clang links with this machine's libraries and linker.
+    The target is as for `driver_options()`. With `NATIVE` the bundled clang links with this machine's libraries and
+    linker.
     """
     if not toolchain.bundled:
-        return [*toolchain.command, f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}"]
-    if native:
+        options = driver_options(toolchain, target)[0]
+        return [*toolchain.command, f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}", *options]
+    if target == NATIVE:
         return [*toolchain.command, *(["--driver-mode=g++"] if mode == "c++" else []), *_native_options()]
     zig = bundled_command("c++" if mode == "c++" else "cc")
-    return [*zig, "-target", bundled_target(), "-fno-sanitize=undefined"]  # which zig adds without -O
+    words = zig_target(target or bundled_target())
+    return [*zig, "-target", *words, "-fno-sanitize=undefined"]  # which zig adds without -O
+
+
+def linker_overrides(target: str | None) -> list[str]:
+    """Return the words after a link's arguments: the target of a cross build counts, not that in the arguments."""
+    return ["-target", *TARGETS[target].zig] if target in TARGETS else []
 
 
 def _multiarch_headers() -> list[str]:
@@ -207,9 +226,9 @@ def _multiarch_headers() -> list[str]:
     return ["-idirafter", str(folder)]
 
 
-def _zig_options(toolchain: Toolchain, target: str, mode: str) -> list[tuple[str, str]]:
+def _zig_options(toolchain: Toolchain, target: Sequence[str], mode: str) -> list[tuple[str, str]]:
     """Return each word of the `-cc1` line of `zig cc` or `zig c++`, paired with the next word."""
     zig, command = bundled_command(mode)
     with tempfile.NamedTemporaryFile(suffix=".c" if mode == "cc" else ".cpp") as source:
-        line = cc1_line(replace(toolchain, command=(zig,)), [command, "-target", target, "-c", source.name])
+        line = cc1_line(replace(toolchain, command=(zig,)), [command, "-target", *target, "-c", source.name])
     return list(pairwise(line))

@@ -66,7 +66,7 @@ class Dataset:
         needs: further source distributions by target folder, such as libraries whose headers are used.
         folder: target folder of the own source distribution; by default the root.
         programs: content of `programs.toml` in the corpus, or an empty text.
-        target: target of its compiles; an empty text for `PORTABLE_TARGET`.
+        target: target of its compiles, as for `driver_options()`; an empty text for `PORTABLE_TARGET`.
         crates: Rust crates that are its modules; cargo fetches and builds them. The digest of the archive is that of
             their checksums.
     """

@@ -11,12 +11,13 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from mlgo_gym.corpus.commands.driver import PORTABLE_TARGET
 from mlgo_gym.corpus.commands.shim_compiles import record_compile
+from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, find_target
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, fetched_names, find_dataset
 from mlgo_gym.corpus.datasets.crates import record_crates, rustc_version
 from mlgo_gym.corpus.datasets.fetch import SourceArchive
@@ -70,6 +71,7 @@ def fetch_dataset(
     name: str,
     *,
     optimize: str = "Oz",
+    target: str = DEFAULT_TARGET,
     toolchain: Toolchain | None = None,
     jobs: int | None = None,
     progress: Callable[[int, int], object] | None = None,
@@ -83,18 +85,22 @@ def fetch_dataset(
         name: name in the catalogue; or `rust-FAMILY`, whose crates cargo fetches and builds; or `pypi:NAME==VERSION`
             for a source distribution with C or C++, which is built as pip builds it, in its own environment.
         optimize: recorded optimisation level, one of `LEVELS`.
+        target: target of the modules, one of `TARGETS`. Sources for another machine do not compile, and are in
+            `read_report()`.
         toolchain: the clang; by default `find_toolchain()`.
         jobs: number of concurrent compilers; by default one per CPU.
 
     Raises:
         UnreachableError: the package index does not answer.
-        CorpusError: there is no such dataset or level, it cannot be fetched, or nothing compiles. Other sources that do
-            not compile are in `read_report()`.
+        CorpusError: there is no such dataset, level or target, it cannot be fetched, or nothing compiles. Other
+            sources that do not compile are in `read_report()`.
     """
     if optimize not in LEVELS:
         raise CorpusError(f"expected a level of {', '.join(LEVELS)} for datasets, got {optimize!r}")
     toolchain = toolchain or find_toolchain()
     dataset = _from_index(name) if name.startswith("pypi:") else find_dataset(name)
+    if target != DEFAULT_TARGET:
+        dataset = replace(dataset, target=find_target(target).name)
     folder = dataset_folder(dataset, optimize, toolchain)
     if not missing_parts(dataset, folder):
         return folder

@@ -57,6 +57,7 @@ def record_package(
             optimize=optimize,
             toolchain=toolchain,
             folder=source,
+            target=dataset.target or None,
             metadata=metadata,
             log=log,
             keep_interrupted=False,  # the modules of half a build are no dataset

@@ -37,10 +37,10 @@ class Pins:
 
 
 def find_pins(dataset: Dataset) -> Pins | None:
-    """Return the pins of a dataset, or None if there are none for its sources."""
+    """Return the pins of a dataset, or None if there are none for its sources and its target."""
     path = _FOLDER / f"{dataset.name}.json"
     content = json.loads(path.read_bytes()) if path.is_file() else {}
-    if content.get("archive") != dataset.archive.sha256:
+    if content.get("archive") != dataset.archive.sha256 or dataset.target:
         return None
     return Pins(tuple(" ".join(content["modules"]).split()), content["clang"], content["digests"])
 

@@ -8,7 +8,8 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mlgo_gym.corpus.commands.driver import PORTABLE_FLAGS, compile_to_bitcode, libc_include_flags, recorded_flags
+from mlgo_gym.corpus.commands.driver import compile_to_bitcode, libc_include_flags, portable_flags, recorded_flags
+from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, Target, find_target
 from mlgo_gym.corpus.modules.corpus import DEFAULT_LEVEL, Corpus
 from mlgo_gym.corpus.modules.description import DESCRIPTION_FILE, write_command, write_description, write_metadata
 from mlgo_gym.corpus.modules.folder import FolderModules
@@ -25,34 +26,40 @@ _LANGUAGES = {".c": "C", ".cpp": "C++"}
 _BY_LANGUAGE = {"C": ("-std=c11",), "C++": ("-std=c++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti")}
 
 
-def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL) -> Corpus:
-    """Return the builtin corpus at a level of `LEVELS`; compiled on first use in about two seconds.
+def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL, target: str = DEFAULT_TARGET) -> Corpus:
+    """Return the builtin corpus at a level of `LEVELS` for a target; compiled on first use in about two seconds.
 
     Modules are named after their sources, such as `c/json`; the folder is the project.
     """
-    folder = builtin_folder(toolchain, optimize)
+    folder = builtin_folder(toolchain, optimize, target)
     if not (folder / DESCRIPTION_FILE).exists():
         with locked(folder):
             if not (folder / DESCRIPTION_FILE).exists():
                 with complete_folder(folder) as staging:
-                    _compile_all(staging, toolchain, optimize)
-    name = "builtin" if optimize == DEFAULT_LEVEL else f"builtin@{optimize}"
-    return Corpus(name, FolderModules(folder), path=folder)
+                    _compile_all(staging, toolchain, optimize, find_target(target))
+    return Corpus(corpus_name("builtin", optimize, target), FolderModules(folder), path=folder)
 
 
-def builtin_folder(toolchain: Toolchain, optimize: str) -> Path:
-    """Return the folder of the builtin corpus in the cache; raise `CorpusError` for an unknown level."""
+def corpus_name(name: str, optimize: str, target: str) -> str:
+    """Return the name of a corpus with its level and its target, where these are not the default ones."""
+    parts = [optimize] if target == DEFAULT_TARGET else [optimize, target]
+    return name if parts == [DEFAULT_LEVEL] else "@".join([name, *parts])
+
+
+def builtin_folder(toolchain: Toolchain, optimize: str, target: str = DEFAULT_TARGET) -> Path:
+    """Return the folder of the builtin corpus in the cache; raise `CorpusError` for an unknown level or target."""
     if optimize not in LEVELS:
         raise CorpusError(f"expected a level of {', '.join(LEVELS)} for the builtin corpus, got {optimize!r}")
     digests = [(_name(source), _digest(source)) for source in (*_sources(), *_program_files())]
-    key = key_of(_REVISION, toolchain.identity, optimize, digests, PORTABLE_FLAGS, sorted(_BY_LANGUAGE.items()))
+    flags = portable_flags(find_target(target))
+    key = key_of(_REVISION, toolchain.identity, optimize, digests, flags, sorted(_BY_LANGUAGE.items()))
     return cache_directory() / "builtin" / f"{toolchain.version_text}-{optimize}-{key[:16]}"
 
 
-def _compile_all(folder: Path, toolchain: Toolchain, optimize: str) -> None:
+def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Target) -> None:
     sources = _sources()
     driver_flags = {
-        language: [*PORTABLE_FLAGS, f"-{optimize}", *flags, *libc_include_flags(toolchain)]
+        language: [*portable_flags(target), f"-{optimize}", *flags, *libc_include_flags(toolchain, target)]
         for language, flags in _BY_LANGUAGE.items()
     }
     flags = {language: recorded_flags(language.lower(), driver_flags[language], toolchain) for language in _BY_LANGUAGE}

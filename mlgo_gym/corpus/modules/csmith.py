@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import overload
 
-from mlgo_gym.corpus.commands.driver import PORTABLE_FLAGS, compile_to_bitcode, libc_include_flags, recorded_flags
+from mlgo_gym.corpus.commands.driver import compile_to_bitcode, libc_include_flags, portable_flags, recorded_flags
+from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, find_target
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.description import read_command, read_metadata, write_command, write_metadata
@@ -28,7 +29,7 @@ _MAX_SEED = 2**32 - 1
 _TIMEOUT = 60
 
 
-def csmith_corpus(spec: str, toolchain: Toolchain, *, optimize: str = "Oz") -> Corpus:
+def csmith_corpus(spec: str, toolchain: Toolchain, *, optimize: str = "Oz", target: str = DEFAULT_TARGET) -> Corpus:
     """Return random programs for `SEED:COUNT`, or infinitely many for `SEED`; module `n` has the seed SEED + n.
 
     Raises `CorpusError` for malformed numbers, or if csmith or its headers are not installed.
@@ -40,7 +41,7 @@ def csmith_corpus(spec: str, toolchain: Toolchain, *, optimize: str = "Oz") -> C
         raise CorpusError(f"expected csmith:SEED or csmith:SEED:COUNT with numbers, got csmith:{spec}") from None
     if not 0 <= seed <= _MAX_SEED or not 1 <= count <= INFINITE:
         raise CorpusError(f"expected a csmith seed of 0 to {_MAX_SEED} and a count ≥ 1, got csmith:{spec}")
-    programs = _Programs(seed, count, toolchain, optimize)
+    programs = _Programs(seed, count, toolchain, optimize, target)
     return Corpus(f"csmith:{spec}", programs, origin="csmith")
 
 
@@ -67,10 +68,11 @@ class _Seeds(Sequence[str]):
 
 
 class _Programs:
-    def __init__(self, seed: int, count: int, toolchain: Toolchain, optimize: str) -> None:
+    def __init__(self, seed: int, count: int, toolchain: Toolchain, optimize: str, target: str) -> None:
         self.names: Sequence[str] = _Seeds(seed, count)
         self._toolchain = toolchain
         self._optimize = optimize
+        self._target = find_target(target)
         program = shutil.which("csmith")
         if program is None:
             raise CorpusError(
@@ -95,14 +97,15 @@ class _Programs:
     @cached_property
     def _flags(self) -> list[str]:
         headers = ["-isystem", str(self._headers)]
-        return [*PORTABLE_FLAGS, f"-{self._optimize}", "-std=c11", *libc_include_flags(self._toolchain), *headers]
+        libc = libc_include_flags(self._toolchain, self._target)
+        return [*portable_flags(self._target), f"-{self._optimize}", "-std=c11", *libc, *headers]
 
     @cached_property
     def _folder(self) -> Path:
         # csmith leaves a file in its working directory.
         with temporary_folder() as scratch:
             answer = run_bounded([self._program, "--version"], writable=(scratch,), folder=scratch, timeout=_TIMEOUT)
-        key = key_of(self._toolchain.identity, answer.stdout, self._optimize, PORTABLE_FLAGS)
+        key = key_of(self._toolchain.identity, answer.stdout, self._optimize, portable_flags(self._target))
         folder = cache_directory() / "csmith" / f"{self._toolchain.version_text}-{self._optimize}-{key[:16]}"
         if not (folder / "flags.cmd").exists():
             write_command(folder / "flags.cmd", recorded_flags("c", self._flags, self._toolchain))

@@ -75,7 +75,7 @@ class Link:
         output_named: part of that argument.
         lto: `thin` or `full` if the build optimised at this link, else None.
         inputs: files that arguments name, in order.
-        native: whether the bundled clang linked with the machine's libraries and linker.
+        target: target of the bundled clang, as for `driver_options()`.
     """
 
     output: str
@@ -86,7 +86,7 @@ class Link:
     output_named: str
     lto: str | None
     inputs: tuple[LinkInput, ...]
-    native: bool = False
+    target: str | None = None
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def read_links(folder: Path) -> tuple[Link, ...]:
     except FileNotFoundError:
         return ()
     try:
-        links = tuple(_link(entry, native=bool(content.get("native"))) for entry in content["links"])
+        links = tuple(_link(entry, content.get("target")) for entry in content["links"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorpusError(f"{path}: expected a list of link steps: {error!r}; record the build again") from error
     for link in links:
@@ -115,7 +115,7 @@ def read_links(folder: Path) -> tuple[Link, ...]:
     return links
 
 
-def _link(entry: dict[str, Any], *, native: bool) -> Link:
+def _link(entry: dict[str, Any], target: str | None) -> Link:
     inputs = tuple(
         LinkInput(**{**each, "parts": tuple(LinkPart(**part) for part in each["parts"])}) for each in entry["inputs"]
     )
@@ -132,7 +132,7 @@ def _link(entry: dict[str, Any], *, native: bool) -> Link:
         output_named=output["named"],
         lto=entry["lto"],
         inputs=inputs,
-        native=native,
+        target=target,
     )
     for record in (link, *inputs, *(part for each in inputs for part in each.parts)):
         check_values(record)
@@ -164,18 +164,18 @@ class LinkWriter:
         elif record["object_sha256"] is not None:
             self._by_digest.setdefault(record["object_sha256"], name)
 
-    def write(self, links: Sequence[dict[str, Any]], *, native: bool) -> int:
+    def write(self, links: Sequence[dict[str, Any]], target: str | None) -> int:
         """Write `links.json` and return the number of its links.
 
-        `links` are results of `shim_links.describe_link()`, in the order in which the links ended. With `native` the
-        bundled clang linked with this machine's libraries and linker.
+        `links` are results of `shim_links.describe_link()`, in the order in which the links ended. The target is that
+        of `Link`.
         """
         last = {link["output"]["path"]: link for link in links}
         outputs = {link["output"]["sha256"]: self._relative(path) for path, link in last.items()}
         entries = [self._link(link, outputs) for link in links if last[link["output"]["path"]] is link]
         kept = [entry for entry in entries if entry is not None]
         if kept:
-            content = json.dumps({"native": native, "links": kept}, indent=1) + "\n"
+            content = json.dumps({"target": target, "links": kept}, indent=1) + "\n"
             write_atomically(self._corpus / LINKS_FILE, content.encode())
         return len(kept)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO
 
-from mlgo_gym.corpus.commands.driver import NATIVE, driver_options, linker_command
+from mlgo_gym.corpus.commands.driver import driver_options, linker_command, linker_overrides
 from mlgo_gym.corpus.recording import rustc_shim, shim
 from mlgo_gym.corpus.recording.path_interception import PATH_SHIM, preload_variables
 from mlgo_gym.corpus.recording.recorder import Recorder, Recording, check_output
@@ -52,7 +52,7 @@ def record_build(
     metadata: Mapping[str, object] | None = None,
     log: Path | None = None,
     probes: bool = False,
-    native: bool = False,
+    target: str | None = None,
     intercept_paths: bool = True,
     keep_interrupted: bool = True,
     crates: Collection[str] | None = None,
@@ -88,8 +88,10 @@ def record_build(
         metadata: facts to add to every module: `project`, `licence`, ….
         log: file for the output of the build; by default it goes to standard output and error.
         probes: whether to record feature tests of configure, CMake, Meson and the like.
-        native: whether to record the result of `mlgo-clang` for the same command lines, so that its builds find recipes
-            for the modules: with this machine's headers and linker, and `__FILE__` as in the build.
+        target: one of `TARGETS`, for a build that runs on this machine and makes programs of another; or `NATIVE`, to
+            record the result of `mlgo-clang` for the same command lines, so that its builds find recipes for the
+            modules: with this machine's headers and linker, and `__FILE__` as in the build. By default the target is
+            that of the build, with the bundled headers for `bundled_target()`.
         intercept_paths: whether to record compilers that the build calls by path too, through a library that is
             preloaded into its programs (Linux). They run unchanged.
         keep_interrupted: whether an interrupted build leaves a corpus. If not, the signal is raised again once the
@@ -104,15 +106,15 @@ def record_build(
     check_output(output)
     toolchain = toolchain or find_toolchain()
     folder = (folder or Path.cwd()).resolve()
-    with Recorder(toolchain, optimize, root or folder, target=NATIVE if native else None, probes=probes) as recorder:
-        variables = {**os.environ, **build_environment(toolchain, native=native), **(environment or {})}
-        recorder.settings["shims"] = str(_shims(toolchain, native=native))
+    with Recorder(toolchain, optimize, root or folder, target=target, probes=probes) as recorder:
+        variables = {**os.environ, **build_environment(toolchain, target), **(environment or {})}
+        recorder.settings["shims"] = str(_shims(toolchain, target))
         recorder.settings["crates"] = None if crates is None else sorted(crates)
         # cargo knows the level then, and its later builds are not affected.
         variables["CARGO_PROFILE_RELEASE_OPT_LEVEL"] = recorder.settings["rust_level"]
         variables[shim.SETTINGS_VARIABLE] = str(recorder.write_settings())
         if intercept_paths:
-            variables |= preload_variables(_shims(toolchain, native=native), variables)
+            variables |= preload_variables(_shims(toolchain, target), variables)
         start = time.time() - _CLOCK_STEP
         try:
             with nullcontext(None) if log is None else log.open("wb") as out:
@@ -179,9 +181,9 @@ def _terminations_raised() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def build_environment(toolchain: Toolchain, *, native: bool = False) -> dict[str, str]:
+def build_environment(toolchain: Toolchain, target: str | None = None) -> dict[str, str]:
     """Return the environment variables that replace the compilers of a build by a toolchain's shims."""
-    shims = _shims(toolchain, native=native)
+    shims = _shims(toolchain, target)
     variables = {
         "PATH": f"{shims}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "CC": _word(shims / "cc"),
@@ -200,9 +202,9 @@ def _word(program: Path) -> str:
     return program.name if any(character.isspace() for character in str(program)) else str(program)
 
 
-def _shims(toolchain: Toolchain, *, native: bool) -> Path:
+def _shims(toolchain: Toolchain, target: str | None) -> Path:
     """Return the folder of a toolchain's shims, kept for configured build folders, which remember their compiler."""
-    launchers = _launchers(toolchain, native=native)
+    launchers = _launchers(toolchain, target)
     folder = cache_directory() / "shims" / key_of(sorted(launchers.items()))[:16]
     if folder.is_dir():
         return folder
@@ -219,7 +221,7 @@ def _shims(toolchain: Toolchain, *, native: bool) -> Path:
     return folder
 
 
-def _launchers(toolchain: Toolchain, *, native: bool) -> dict[str, str]:
+def _launchers(toolchain: Toolchain, target: str | None) -> dict[str, str]:
     triple = sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu"
     names = {name: mode for mode, group in _NAMES.items() for name in group}
     names |= {f"{triple}-{name}": mode for name, mode in names.items() if name in ("gcc", "g++", "clang", "clang++")}
@@ -228,9 +230,9 @@ def _launchers(toolchain: Toolchain, *, native: bool) -> dict[str, str]:
         match = _COMPILER_NAME.fullmatch(program.name)
         if match:
             names[program.name] = "c++" if "++" in match[1] else "c"
-    scripts = {mode: _shim_script(toolchain, mode, native=native) for mode in _NAMES}
+    scripts = {mode: _shim_script(toolchain, mode, target) for mode in _NAMES}
     launchers = {name: scripts[mode] for name, mode in names.items()}
-    launchers[PATH_SHIM] = _python_script("by-path", ([], [], []))
+    launchers[PATH_SHIM] = _python_script("by-path", ([], [], [], []))
     launchers[RUSTC_WRAPPER] = _script(_python(rustc_shim))
     if rustc := shutil.which("rustc"):
         launchers["rustc"] = _script([*_python(rustc_shim), rustc])
@@ -240,11 +242,12 @@ def _launchers(toolchain: Toolchain, *, native: bool) -> dict[str, str]:
     return launchers
 
 
-def _shim_script(toolchain: Toolchain, mode: str, *, native: bool) -> str:
+def _shim_script(toolchain: Toolchain, mode: str, target: str | None) -> str:
     driver = f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}"
-    before, after = driver_options(toolchain, NATIVE if native else None)
-    linker = linker_command(toolchain, mode, native=native)
-    return _python_script(mode, (linker, [*toolchain.command, driver, *before], after))
+    before, after = driver_options(toolchain, target)
+    linker = linker_command(toolchain, mode, target)
+    groups = (linker, linker_overrides(target), [*toolchain.command, driver, *before], after)
+    return _python_script(mode, groups)
 
 
 def _python_script(mode: str, groups: Sequence[Sequence[str]]) -> str:

@@ -127,9 +127,9 @@ class Recorder:
             (self._folder / name).mkdir()
         before, after = driver_options(toolchain, target)
         level = [f"-{optimize}", "-w", "-g0", "-fno-lto", "-fintegrated-as"]
-        self._native = target == NATIVE
+        self._target = target
         folders = [self._root, *([bundled_folder()] if toolchain.bundled else [])]
-        maps = () if self._native else (f"-fmacro-prefix-map={folder}/=" for folder in folders)
+        maps = () if target == NATIVE else (f"-fmacro-prefix-map={folder}/=" for folder in folders)
         self.settings: dict[str, Any] = {
             "clang": list(toolchain.command),
             "before": before,
@@ -190,7 +190,7 @@ class Recorder:
                 else:
                     records.failures.append(RecordFailure(self._relative(record["source"]), problem))
             write_description(staging, kept)
-            written = links.write(records.links, native=self._native)
+            written = links.write(records.links, self._target)
         return Recording(
             corpus=output,
             modules=tuple(kept),

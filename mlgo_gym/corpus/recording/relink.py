@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from mlgo_gym.corpus.commands.driver import linker_command
+from mlgo_gym.corpus.commands.driver import linker_command, linker_overrides
 from mlgo_gym.corpus.commands.shim_compiles import drop_options
 from mlgo_gym.corpus.recording.links import Link, LinkInput, LinkPart
 from mlgo_gym.errors import CorpusError, UntrustedError
@@ -79,8 +79,8 @@ def relink(
     with temporary_folder() as scratch:
         files = [place(each, f"{number}-{Path(each.named).name}") for number, each in enumerate(link.inputs)]
         words = _without_side_outputs(_with_files(link, map(str, files)))
-        linker = linker_command(toolchain, link.driver, native=link.native)
-        run([*linker, *words, "-o", str(output.absolute())], scratch, "the linker")
+        linker = linker_command(toolchain, link.driver, link.target)
+        run([*linker, *words, *linker_overrides(link.target), "-o", str(output.absolute())], scratch, "the linker")
 
 
 def check_link_arguments(link: Link) -> None:

@@ -40,14 +40,15 @@ def main(argv: Sequence[str]) -> int:
     """Compile or link, and record the call if `$MLGO_RECORD` is set.
 
     Args:
-        argv: default language of the driver (`c` or `c++`); then three groups of words, each after its length: command
-            of the linker driver, command of the compiler, and options after the build's arguments; then the build's
-            arguments. For compilers that were called by path: `by-path`, three empty groups, the compiler, arguments.
+        argv: default language of the driver (`c` or `c++`); then four groups of words, each after its length: command
+            of the linker driver, its options after the build's arguments, command of the compiler, and its options
+            after them; then the build's arguments. For compilers that were called by path: `by-path`, four empty
+            groups, the compiler, arguments.
 
     Returns:
         Exit status of the real compiler, also if recording fails.
     """
-    mode, linker, compiler, after, arguments = _groups(argv)
+    mode, linker, linker_after, compiler, after, arguments = _groups(argv)
     compiler_path = None
     if mode == "by-path":
         compiler_path, *arguments = arguments
@@ -60,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
     inputs = [word for word in expanded if not word.startswith("-")]
     only_headers = all(word.endswith(_HEADER_SUFFIXES) for word in inputs)
     links = not _COMPILE_ONLY.intersection(expanded) and not only_headers
-    command = [*linker, *arguments] if links else [*compiler, *arguments, *after]
+    command = [*linker, *arguments, *linker_after] if links else [*compiler, *arguments, *after]
     # Compilers that the real compiler starts are not recorded again.
     settings_path = os.environ.pop(SETTINGS_VARIABLE, None)
     if not settings_path or not ((links and inputs) or any(map(_may_name_source, expanded))):
@@ -88,13 +89,13 @@ def main(argv: Sequence[str]) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _groups(argv: Sequence[str]) -> tuple[str, list[str], list[str], list[str], list[str]]:
+def _groups(argv: Sequence[str]) -> tuple[str, list[str], list[str], list[str], list[str], list[str]]:
     words, position = [], 1
-    for _ in range(3):
+    for _ in range(4):
         start = position + 1
         position = start + int(argv[position])
         words.append(list(argv[start:position]))
-    return argv[0], words[0], words[1], words[2], list(argv[position:])
+    return argv[0], words[0], words[1], words[2], words[3], list(argv[position:])
 
 
 def _load(relative: str) -> Any:

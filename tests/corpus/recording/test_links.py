@@ -13,6 +13,7 @@ import pytest
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.programs import front_end_bitcode
 from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.corpus.commands.driver import NATIVE
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.links import LINKS_FILE, Link, read_links
 from mlgo_gym.corpus.recording.record import record_build
@@ -206,11 +207,11 @@ def test_a_native_recording_equals_a_build_with_mlgo_clang(project: Path, toolch
     source.write_text("#include <assert.h>\nint f(int x) { assert(x); return x + 7; }\n")
     output = project.parent / "corpus"
     script = f"$CC -Os -g -Wall -ffunction-sections -c {source} main.c; $CC -shared -fPIC f.o -o libf.so"
-    record_build(["sh", "-ec", script], output, optimize="Os", toolchain=toolchain, folder=project, native=True)
+    record_build(["sh", "-ec", script], output, optimize="Os", toolchain=toolchain, folder=project, target=NATIVE)
     flags = ["-Os", "-g", "-Wall", "-ffunction-sections", "-MD", "-c", str(source)]
     bitcode = front_end_bitcode(compiler_command("bundled", "gcc"), flags)
     assert (output / "f.o.bc").read_bytes() == bitcode
     (link,) = read_links(output)
-    assert link.native
+    assert link.target == NATIVE
     relink(link, output, {"f.o": project / "f.o"}, project / "again.so", toolchain)
     assert (project / "again.so").read_bytes() == (project / "libf.so").read_bytes()

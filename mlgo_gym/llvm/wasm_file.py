@@ -1,0 +1,149 @@
+"""Code and functions of a WebAssembly file, an object of clang or a linked module.
+
+The format is that of the WebAssembly core specification, section 5.5; names of an object's functions are those of its
+symbol table (WebAssembly/tool-conventions, Linking.md), and of a linked module those of its `name` section.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mlgo_gym.errors import MlgoError
+
+MAGIC = b"\0asm"
+"""First bytes of a WebAssembly file."""
+
+_CUSTOM, _IMPORT, _CODE = 0, 2, 10
+_SYMBOL_TABLE, _FUNCTION_NAMES = 8, 1
+_SYMBOL_FUNCTION, _SYMBOL_DATA, _SYMBOL_SECTION = 0, 1, 3
+_UNDEFINED, _EXPLICIT_NAME = 0x10, 0x40
+
+
+@dataclass(frozen=True, slots=True)
+class WasmFile:
+    """A WebAssembly file, as far as its code goes.
+
+    Attributes:
+        size: bytes of the whole file.
+        code: bytes of the contents of the code section.
+        functions: names and bytes of each function in the code section, in order: its body and the length before it.
+            Several names are aliases, and a function may have none.
+    """
+
+    size: int
+    code: int
+    functions: tuple[tuple[tuple[str, ...], int], ...]
+
+
+class _Reader:
+    """Reads the numbers and strings of a part of a file."""
+
+    def __init__(self, data: bytes, start: int, end: int) -> None:
+        self._data, self.at, self.end = data, start, end
+
+    def byte(self) -> int:
+        self.skip(1)
+        return self._data[self.at - 1]
+
+    def number(self) -> int:
+        """Return an unsigned number of at most 32 bits in LEB128."""
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise MlgoError(f"a WebAssembly file has a number of more than 5 bytes at {self.at}: it is damaged")
+
+    def text(self) -> str:
+        length = self.number()
+        self.skip(length)
+        return self._data[self.at - length : self.at].decode(errors="surrogateescape")
+
+    def skip(self, size: int) -> None:
+        self.at += size
+        if self.at > self.end:
+            raise MlgoError(f"a WebAssembly file of {len(self._data)} bytes is cut off: a part ends at {self.end}")
+
+    def parts(self) -> Iterator[tuple[int, _Reader]]:
+        """Yield the number and the contents of each section, or of each subsection."""
+        while self.at < self.end:
+            kind, size = self.byte(), self.number()
+            start = self.at
+            self.skip(size)
+            yield kind, _Reader(self._data, start, self.at)
+
+
+def read_wasm(data: bytes) -> WasmFile:
+    """Read the code section of a WebAssembly file, and the names of its functions.
+
+    Raises:
+        MlgoError: `data` is not a whole WebAssembly file.
+    """
+    if len(data) < 8 or data[:4] != MAGIC:
+        raise MlgoError(f"expected a WebAssembly file, got {len(data)} bytes that begin with {data[:4]!r}")
+    imported, code, sizes = 0, 0, list[int]()
+    symbols, names = list[tuple[int, str]](), list[tuple[int, str]]()
+    for kind, section in _Reader(data, 8, len(data)).parts():
+        if kind == _IMPORT:
+            imported = sum(_is_function_import(section) for _ in range(section.number()))
+        elif kind == _CODE:
+            code = section.end - section.at
+            sizes = [_body_size(section) for _ in range(section.number())]
+        elif kind == _CUSTOM:
+            title = section.text()
+            if title == "linking":
+                section.number()  # version
+                symbols = [pair for part, table in section.parts() if part == _SYMBOL_TABLE for pair in _symbols(table)]
+            elif title == "name":
+                names = [
+                    (table.number(), table.text())
+                    for part, table in section.parts()
+                    if part == _FUNCTION_NAMES
+                    for _ in range(table.number())
+                ]
+    by_index: dict[int, list[str]] = {}
+    for index, name in symbols or names:
+        by_index.setdefault(index, []).append(name)
+    functions = tuple((tuple(by_index.get(index, ())), size) for index, size in enumerate(sizes, start=imported))
+    return WasmFile(len(data), code, functions)
+
+
+def _is_function_import(section: _Reader) -> bool:
+    section.text()  # module
+    section.text()  # name
+    kind = section.byte()
+    if kind in (1, 2):  # table, memory
+        section.skip(kind == 1)
+        has_maximum = section.byte() & 1
+        for _ in range(1 + has_maximum):
+            section.number()
+    elif kind == 3:  # global
+        section.skip(2)
+    else:  # function, tag
+        section.skip(kind == 4)
+        section.number()
+    return kind == 0
+
+
+def _body_size(section: _Reader) -> int:
+    start = section.at
+    section.skip(section.number())
+    return section.at - start
+
+
+def _symbols(table: _Reader) -> Iterator[tuple[int, str]]:
+    """Yield the index and the name of each defined function in a symbol table."""
+    for _ in range(table.number()):
+        kind, flags = table.byte(), table.number()
+        if kind == _SYMBOL_DATA:
+            table.text()
+            for _ in range(0 if flags & _UNDEFINED else 3):  # segment, offset, size
+                table.number()
+            continue
+        index = table.number()
+        has_name = kind != _SYMBOL_SECTION and (not flags & _UNDEFINED or flags & _EXPLICIT_NAME)
+        name = table.text() if has_name else ""
+        if kind == _SYMBOL_FUNCTION and not flags & _UNDEFINED:
+            yield index, name

@@ -1,0 +1,68 @@
+"""Programs of other machines in emulators: output, counts and failures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, TARGETS
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.toolchain import bundled_command
+from mlgo_gym.programs.counters import run_program
+from mlgo_gym.programs.emulators import Emulator, find_emulator
+from mlgo_gym.session.process.bounded_run import run_bounded
+
+SOURCE = """
+static int length(const char *text) { int n = 0; while (text[n]) n++; return n; }
+int main(int count, char **words) {
+  volatile unsigned sum = 0;
+  for (int i = 0; i < 1000 * length(words[1]); i++) sum += i;
+  return length(words[1]) == 9;
+}
+"""
+
+
+def emulator(name: str) -> Emulator:
+    """Return the emulator of a target, or skip the test."""
+    try:
+        found = find_emulator(TARGETS[name])
+    except MlgoError as error:
+        pytest.skip(str(error))
+    if found is None:
+        pytest.skip("this machine runs the programs itself")
+    return found
+
+
+@pytest.mark.slow  # the first link for a target compiles its C library
+@pytest.mark.parametrize("name", [name for name in TARGETS if name != DEFAULT_TARGET])
+def test_counts_are_equal_in_two_runs_and_grow_with_the_work(name: str, tmp_path: Path) -> None:
+    machine = emulator(name)
+    source, program, folder = tmp_path / "program.c", tmp_path / "program", tmp_path / "folder"
+    source.write_text(SOURCE)
+    folder.mkdir()
+    options = ["-target", *TARGETS[name].zig, "-static", "-O1", str(source), "-o", str(program)]
+    built = run_bounded([*bundled_command("cc"), *options], writable=None, name="the bundled compiler")
+    assert built.returncode == 0, built.stderr
+    small, again, large = (
+        run_program([str(program), word], folder, timeout=60, emulator=machine).instructions or 0
+        for word in ("a", "a", "aaaa")
+    )
+    assert small == again
+    assert 3000 * 2 < large - small < 3000 * 40
+    with pytest.raises(MlgoError, match=r"expected exit status 0 of .*, got exit status 1; the program is wrong"):
+        run_program([str(program), "aaaaaaaaa"], folder, timeout=60, emulator=machine)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_missing_emulator_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(
+        MlgoError, match="expected qemu-arm on PATH for programs of thumbv7em, got none; install the package qemu"
+    ):
+        find_emulator(TARGETS["thumbv7em"])
+
+
+def test_this_machine_needs_no_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    assert find_emulator(TARGETS[DEFAULT_TARGET]) is None
