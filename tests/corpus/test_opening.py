@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus import opening
+from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET
 from mlgo_gym.corpus.modules.description import write_command, write_description
 from mlgo_gym.corpus.modules.sampling import PARTS, is_test
 from mlgo_gym.corpus.opening import open_corpus
@@ -140,13 +141,13 @@ def test_only_the_projects_of_the_part_are_fetched(
 ) -> None:
     fetched = []
 
-    def fetch(name: str, *, optimize: str, toolchain: Toolchain) -> Path:
-        fetched.append((name, optimize))
+    def fetch(name: str, *, optimize: str, target: str, toolchain: Toolchain) -> Path:
+        fetched.append((name, optimize, target))
         return folder
 
     monkeypatch.setattr(opening, "fetch_dataset", fetch)
     corpus = open_corpus("catalogue@Os:test-projects", toolchain=toolchain)
-    assert fetched == [("lightgbm", "Os"), ("zstd", "Os")]
+    assert fetched == [("lightgbm", "Os", DEFAULT_TARGET), ("zstd", "Os", DEFAULT_TARGET)]
     assert corpus.name == "catalogue@Os:test-projects"
     assert [*corpus.names[:2]] == ["lightgbm@Os/lib/a.o", "lightgbm@Os/lib/b.o"]
     assert corpus.project("zstd@Os/main.o") == "zstd"

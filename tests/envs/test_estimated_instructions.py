@@ -172,7 +172,7 @@ def test_the_credit_of_a_single_flip_is_its_effect() -> None:
 
 
 def test_credit_of_both_inlining_and_allocation_is_in_bytes(varied: str) -> None:
-    with pytest.raises(MlgoError, match=r"expected the metric of credit=True as 'text' or instructions, got 'estim"):
+    with pytest.raises(MlgoError, match=r"metric of credit=True as 'text', instructions or a linked size, got 'estim"):
         make("mlgo/Joint-v0", corpus=varied, credit=True)
 
 
@@ -224,7 +224,7 @@ def test_weights_add_the_relative_rewards() -> None:
         ({"metric": {"text": -1}}, r"got \{'text': -1\}"),
         ({"metric": {"size": 1}}, r"got \{'size': 1\}"),
         ({"metric": WEIGHTS, "reward": "log"}, "expected reward='relative' with weights in metric, got 'log'"),
-        ({"metric": {**WEIGHTS, "object": 1}, "credit": True}, "expected the metric of credit=True as 'text' or instr"),
+        ({"metric": {**WEIGHTS, "object": 1}, "credit": True}, "expected the metric of credit=True as 'text', instr"),
     ],
 )
 def test_impossible_weights_are_one_clear_line(arguments: dict[str, Any], message: str) -> None:
