@@ -65,8 +65,10 @@ BUILDS = {
         _cmake("-DBUILD_SHARED_LIBS=ON -DLEVELDB_BUILD_TESTS=OFF -DLEVELDB_BUILD_BENCHMARKS=OFF"),
     ),
     "libebml": LinkedBuild("libebml_1.4.4.orig.tar.xz", _cmake("-DBUILD_SHARED_LIBS=ON")),
-    "libsass": LinkedBuild("libsass==0.23.0", _WHEEL),
-    "marisa-trie": LinkedBuild("marisa-trie==1.2.1", _WHEEL),
+    "libsass": LinkedBuild(
+        "libsass==0.23.0",
+        f"CXXFLAGS='{SECTIONS}' CFLAGS='{SECTIONS}' LDFLAGS={GC} make -C libsass BUILD=shared lib/libsass.so",
+    ),
     "muparser": LinkedBuild("muparser_2.3.3.orig.tar.gz", _cmake("-DENABLE_OPENMP=OFF -DENABLE_SAMPLES=ON")),
     "pcre2": LinkedBuild(
         "pcre2_10.42.orig.tar.gz", _cmake("-DPCRE2_BUILD_TESTS=OFF -DPCRE2_BUILD_PCRE2GREP=ON -DPCRE2_SUPPORT_JIT=OFF")
@@ -79,7 +81,7 @@ BUILDS = {
     ),
 }
 
-IN_CATALOGUE = frozenset({"box2d", "jsonnet", "marisa-trie"})
+IN_CATALOGUE = frozenset({"box2d", "jsonnet"})
 """Builds of projects with modules in the catalogue: its training split contains other modules of them."""
 
 
