@@ -1,6 +1,6 @@
 """Real builds with link steps: sources, commands, and their recording as corpora.
 
-    apt-get source --download-only yaml-cpp leveldb muparser libjsoncpp box2d uchardet graphite2 libebml
+    apt-get source --download-only yaml-cpp leveldb muparser libjsoncpp box2d pcre2 uchardet graphite2 libebml
     python -m benchmarks.linked_builds --sources sources --work builds --level Oz
 
 Debian's archives are read from `--sources`; the package index serves the others by version. Each build becomes the
@@ -21,7 +21,7 @@ from benchmarks.measuring import command_line
 from mlgo_gym.corpus.datasets.dataset import fetch_dataset
 from mlgo_gym.corpus.datasets.fetch import fetch_source
 from mlgo_gym.corpus.recording.record import record_build
-from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 SECTIONS = "-ffunction-sections -fdata-sections"
 GC = "-Wl,--gc-sections"
@@ -65,9 +65,14 @@ BUILDS = {
         _cmake("-DBUILD_SHARED_LIBS=ON -DLEVELDB_BUILD_TESTS=OFF -DLEVELDB_BUILD_BENCHMARKS=OFF"),
     ),
     "libebml": LinkedBuild("libebml_1.4.4.orig.tar.xz", _cmake("-DBUILD_SHARED_LIBS=ON")),
-    "libsass": LinkedBuild("libsass==0.23.0", _WHEEL),
-    "marisa-trie": LinkedBuild("marisa-trie==1.2.1", _WHEEL),
+    "libsass": LinkedBuild(
+        "libsass==0.23.0",
+        f"CXXFLAGS='{SECTIONS}' CFLAGS='{SECTIONS}' LDFLAGS={GC} make -C libsass BUILD=shared lib/libsass.so",
+    ),
     "muparser": LinkedBuild("muparser_2.3.3.orig.tar.gz", _cmake("-DENABLE_OPENMP=OFF -DENABLE_SAMPLES=ON")),
+    "pcre2": LinkedBuild(
+        "pcre2_10.42.orig.tar.gz", _cmake("-DPCRE2_BUILD_TESTS=OFF -DPCRE2_BUILD_PCRE2GREP=ON -DPCRE2_SUPPORT_JIT=OFF")
+    ),
     "pymunk": LinkedBuild("pypi:pymunk==7.3.1"),
     "python-crfsuite": LinkedBuild("pypi:python-crfsuite==0.9.12"),
     "uchardet": LinkedBuild("uchardet_0.0.7.orig.tar.xz", _cmake("-DBUILD_STATIC=OFF")),
@@ -76,16 +81,16 @@ BUILDS = {
     ),
 }
 
-IN_CATALOGUE = frozenset({"box2d", "jsonnet", "marisa-trie"})
+IN_CATALOGUE = frozenset({"box2d", "jsonnet"})
 """Builds of projects with modules in the catalogue: its training split contains other modules of them."""
 
 
-def record(name: str, sources: Path, output: Path, level: str) -> None:
+def record(name: str, sources: Path, output: Path, level: str, toolchain: Toolchain) -> None:
     """Unpack the sources of a build, and record it as a corpus at a level."""
     build = BUILDS[name]
     if build.source.startswith("pypi:"):
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.symlink_to(fetch_dataset(build.source, optimize=level, toolchain=find_toolchain()))
+        output.symlink_to(fetch_dataset(build.source, optimize=level, toolchain=toolchain))
         return
     package, is_indexed, version = build.source.partition("==")
     archive = fetch_source(package, version).path if is_indexed else sources / build.source
@@ -97,7 +102,9 @@ def record(name: str, sources: Path, output: Path, level: str) -> None:
         shutil.rmtree(partial, ignore_errors=True)
         partial.parent.mkdir(parents=True, exist_ok=True)
         log = partial.with_suffix(".log")
-        recorded = record_build(["sh", "-c", build.command], partial, optimize=level, folder=folder, log=log)
+        recorded = record_build(
+            ["sh", "-c", build.command], partial, optimize=level, toolchain=toolchain, folder=folder, log=log
+        )
     print(f"{name} -{level}: {len(recorded.modules)} modules, {recorded.links} links, exit status {recorded.status}")
     if recorded.status == 0:
         partial.rename(output)
@@ -110,11 +117,13 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder of the corpora")
     parser.add_argument("--level", default="Oz", help="level of the corpora")
     parser.add_argument("--only", nargs="+", default=list(BUILDS), choices=list(BUILDS), help="builds to record")
+    parser.add_argument("--clang", help="another clang than the bundled one")
     options = parser.parse_args()
+    toolchain = find_toolchain(options.clang)
     for name in options.only:
         output = options.work / options.level / name
         if not output.exists():
-            record(name, options.sources, output, options.level)
+            record(name, options.sources, output, options.level, toolchain)
 
 
 if __name__ == "__main__":

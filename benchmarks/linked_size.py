@@ -171,6 +171,7 @@ def main() -> None:
             kind: agreement(builds, kind) for kind in ("objects", ESTIMATE, WITHOUT_LINKS)
         }
         results[options.level]["in_catalogue"] = sorted(IN_CATALOGUE & builds.keys())
+        results[options.level]["modules"] = sum(rows[PLAIN]["modules"] for rows in builds.values())
         write_json(options.output, results)
     print(json.dumps(results[options.level]["agreement"], indent=1))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import Any
 
 from benchmarks import exactness
 from docs.site import values
@@ -67,6 +68,41 @@ def learning() -> Iterator[list[str]]:
         yield [title, f"-{level}", mean, found["interval"], total, f"{found['larger']:.0f}"]
 
 
+def linked_agreement() -> Iterator[list[str]]:
+    """Yield the rows of predictions of the linked size against links."""
+    yield [
+        "prediction of the change",
+        "builds × policies",
+        "rank correlation",
+        "median ratio",
+        "within a factor of 2",
+        "same sign",
+    ]
+    for key, title in (
+        ("objects", "sum of the objects"),
+        ("estimate-without-links", "`estimated-linked`, without link steps"),
+        ("estimate", "`estimated-linked`"),
+    ):
+        found = values.value(f"linked-size.oz.agreement.{key}")
+        shares = (f"{100 * found[share]:.0f} %" for share in ("within", "sign"))
+        yield [title, str(found["pairs"]), f"{found['rank']:.2f}", f"{found['ratio']:.2f}", *shares]
+
+
+def link_modes() -> Iterator[list[str]]:
+    """Yield the rows of linked sizes by mode of the link and place of the policy."""
+    builds = ("muparser", "uchardet", "pcre2")
+    yield ["link", "policy in", *builds]
+    rows = {build: {(row["mode"], row["place"]): row for row in _modes(build)} for build in builds}
+    titles = {"gc": "`--gc-sections`", "icf": "`--icf=all`", "thin": "ThinLTO", "full": "full LTO"}
+    for mode, place in rows[builds[0]]:
+        yield [titles[mode], place, *(values.percent(rows[build][mode, place]["change"]) for build in builds)]
+
+
+def _modes(build: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = values.source("link-modes")[build]
+    return [row for row in found if row["policy"] == "inline-oz"]
+
+
 _LEARNING = (
     ("Oz", "clone", "behaviour cloning without clang's choice"),
     ("Os", "clone", "behaviour cloning without clang's choice"),
@@ -89,4 +125,6 @@ TABLES = {
     "credit.agreement": credit_agreement,
     "negative.learning": learning,
     "statistics.intervals": policy_intervals,
+    "statistics.linked": linked_agreement,
+    "ship.link_modes": link_modes,
 }

@@ -10,7 +10,7 @@ from mlgo_gym.corpus.recording.links import Link
 from mlgo_gym.errors import MlgoError
 
 SECTIONS = ("-ffunction-sections", "-fdata-sections")
-"""Flags of compiles for linkers that drop or fold single functions."""
+"""Flags of compiles in all modes but `recorded`: linkers drop and fold functions with sections of their own."""
 
 COMPILE, LINK, BOTH = "compile", "link", "both"
 """Places where a policy decides with link time optimisation: before the link, in the link, or in both."""
@@ -24,13 +24,11 @@ class LinkMode:
         name: Name in options and tables.
         arguments: Driver arguments to add.
         lto: `thin` or `full` for link time optimisation; None for that of the recorded link.
-        sections: Whether each function has a section of its own.
     """
 
     name: str
     arguments: tuple[str, ...] = ()
     lto: str | None = None
-    sections: bool = False
 
     def lto_of(self, link: Link) -> str | None:
         """Return the kind of link time optimisation of a link, or None."""
@@ -49,8 +47,8 @@ LINK_MODES = {
     mode.name: mode
     for mode in (
         RECORDED,
-        LinkMode("gc", (_GC,), sections=True),
-        LinkMode("icf", ("-fuse-ld=lld", _GC, "-Wl,--icf=all"), sections=True),
+        LinkMode("gc", (_GC,)),
+        LinkMode("icf", ("-fuse-ld=lld", _GC, "-Wl,--icf=all")),
         LinkMode("thin", ("-flto=thin", "-fuse-ld=lld", _GC), "thin"),
         LinkMode("full", ("-flto=full", "-fuse-ld=lld", _GC), "full"),
     )

@@ -113,7 +113,7 @@ class _RepeatedLinks:
 
     def size(self, link: Link, mode: LinkMode, plugin: Path | None, policy: str, place: str) -> LinkedSize:
         """Return the size of a file that is linked again."""
-        lto, flags = mode.lto_of(link), SECTIONS if mode.sections else ()
+        lto, flags = mode.lto_of(link), () if mode is RECORDED else SECTIONS
         text, linked, error = 0, 0, None
         output = self._folder / str(len(self._libraries))
         try:

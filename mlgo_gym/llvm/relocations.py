@@ -12,7 +12,8 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.object_file import SHT_RELA
 from mlgo_gym.llvm.symbol_table import SymbolTable
 
-_RELA = np.dtype([("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")])
+RELA = np.dtype([("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")])
+"""An entry of a table of relocations with addends (elf(5)), 64 bits, little-endian."""
 
 Place = tuple[int, int]
 """A section and an offset in it, in bytes."""
@@ -45,7 +46,7 @@ def read_relocations(table: SymbolTable) -> dict[int, list[Relocation]]:
     sections = table.elf.sections
     values = table.symbols["value"].astype(np.int64)
     for index in np.flatnonzero(sections["type"] == SHT_RELA).tolist():
-        entries = table.elf.table(index, _RELA)
+        entries = table.elf.table(index, RELA)
         symbols = (entries["info"] >> 32).astype(np.int64)
         if len(symbols) and symbols.max() >= len(values):
             raise MlgoError(

@@ -2,8 +2,9 @@
 
 A linker keeps one copy of each shared function (COMDAT), so each of n copies counts 1/n of its bytes. The copies are
 those of plain clang's objects; a function that plain clang drops everywhere counts by the modules that define it before
-optimisation. All other functions count fully. The sum over the modules of a build estimates its linked files, if one
-policy compiles all of them.
+optimisation. All other functions count fully. A shared library has a stub for each function that it calls by name, and
+each of n callers counts 1/n of it. The sum over the modules of a build estimates its linked files, if one policy
+compiles all of them.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.recording.links import Link
 from mlgo_gym.llvm.bitcode import shared_definitions
 from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
+from mlgo_gym.llvm.linked_symbols import STUB_BYTES, linked_symbols
 from mlgo_gym.llvm.object_file import read_elf
-from mlgo_gym.llvm.shared_functions import shared_functions
 from mlgo_gym.llvm.symbol_table import read_symbol_table
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.metrics.linked_size import BuildLinks
@@ -37,11 +38,13 @@ class LinkedTogether:
         copies: Number of plain objects with each shared function.
         definitions: Number of modules that define each shared function before optimisation.
         dropped: Functions of plain objects that are not in the linked file.
+        callers: Number of plain objects that call each function by name; None if calls need no stub.
     """
 
     copies: Counter[str]
     definitions: Counter[str]
     dropped: frozenset[str]
+    callers: Counter[str] | None
 
     def share(self, function: str, *, is_shared: bool) -> float:
         """Return the share of the copies of a function that survives."""
@@ -50,6 +53,12 @@ class LinkedTogether:
         if not is_shared and not self.copies[function]:
             return 1.0
         return 1.0 / (self.copies[function] or self.definitions[function] or 1)
+
+    def stub_share(self, function: str) -> float:
+        """Return the share of the stub of a called function that one caller counts."""
+        if self.callers is None:
+            return 0.0
+        return 1.0 / (self.callers[function] or self.definitions[function] or 1)
 
 
 class EstimatedLinkedSize:
@@ -105,16 +114,17 @@ class EstimatedLinkedSize:
 
     def _group(self, key: object, modules: Sequence[str], link: Link | None) -> LinkedTogether:
         if key not in self._together:
-            copies: Counter[str] = Counter()
-            definitions: Counter[str] = Counter()
+            copies, definitions, callers = (Counter[str]() for _ in range(3))
             names: set[str] = set()
             for name in modules:
-                found = self._plain.functions(name)
-                names.update(found)
-                copies.update(function for function, is_shared in found.items() if is_shared)
+                functions, symbols = self._plain.symbols(name)
+                names.update(functions)
+                copies.update(symbols.shared)
+                callers.update(symbols.called)
                 definitions.update(shared_definitions(self._corpus.whole().module(name).bitcode))
             dropped = frozenset[str]() if link is None else self._dropped(link, names)
-            self._together[key] = LinkedTogether(copies, definitions, dropped)
+            has_stubs = link is not None and _calls_by_name(link)
+            self._together[key] = LinkedTogether(copies, definitions, dropped, callers if has_stubs else None)
         return self._together[key]
 
     def _dropped(self, link: Link, names: set[str]) -> frozenset[str]:
@@ -137,17 +147,28 @@ class EstimatedLinkedSize:
         return self.functions(module, object_bytes).text / self.unit
 
     def functions(self, module: str, object_bytes: bytes | None = None) -> FunctionSizes:
-        """Return the estimated bytes of each function, in thousandths.
+        """Return the estimated bytes of each function and of the stubs for calls of it, in thousandths.
 
         Raises:
             CompilerError: A plain compile or a plain link fails.
         """
         data = self._plain.object(module) if object_bytes is None else object_bytes
-        sizes, shared = function_sizes(data), shared_functions(data)
+        sizes, symbols = function_sizes(data), linked_symbols(data)
         groups = self.linked_together(module)
         estimated = {
-            name: round(self.unit * size * sum(group.share(name, is_shared=name in shared) for group in groups))
+            name: round(self.unit * size * sum(group.share(name, is_shared=name in symbols.shared) for group in groups))
             for name, size in sizes.functions.items()
         }
+        for name in symbols.called:
+            stub = round(self.unit * STUB_BYTES * sum(group.stub_share(name) for group in groups))
+            if stub:
+                function = sizes.name(name) or name
+                estimated[function] = estimated.get(function, 0) + stub
         unnamed = self.unit * sizes.unnamed * len(groups)
         return FunctionSizes(estimated, sizes.aliases, unnamed, sum(estimated.values()) + unnamed)
+
+
+def _calls_by_name(link: Link) -> bool:
+    """Return whether a link makes a shared library whose calls of its own functions can be replaced."""
+    binding = ("-Bsymbolic", "--version-script", "--dynamic-list")
+    return "-shared" in link.arguments and not any(word in argument for argument in link.arguments for word in binding)

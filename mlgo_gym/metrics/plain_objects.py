@@ -1,4 +1,4 @@
-"""The objects of modules by plain clang, and the functions in them that other objects may define too."""
+"""The objects of modules by plain clang, and their symbols."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.llvm.function_sizes import function_sizes
-from mlgo_gym.llvm.shared_functions import shared_functions
+from mlgo_gym.llvm.linked_symbols import LinkedSymbols, linked_symbols
 from mlgo_gym.storage.cache import JsonCache
 
-_memory = JsonCache("functions")
+_memory = JsonCache("symbols")
 
 
 class PlainObjects:
@@ -36,17 +36,23 @@ class PlainObjects:
                 self._objects[module] = session.finish(self._timeout).object_bytes
         return self._objects[module]
 
-    def functions(self, module: str) -> dict[str, bool]:
-        """Return the functions of a module's object by all their names, and whether each is shared; kept on disk.
+    def symbols(self, module: str) -> tuple[frozenset[str], LinkedSymbols]:
+        """Return the functions of a module's object by all their names, and its symbols; kept on disk.
 
         Raises:
             CompilerError: The compile fails.
         """
-        key = self.compilation(module).key("functions")
-        found = _memory.get(key)
-        if found is None:
+        key = self.compilation(module).key("symbols")
+        known = _memory.get(key)
+        if known is None:
             data = self.object(module)
-            sizes, shared = function_sizes(data), shared_functions(data)
-            found = {name: name in shared for name in (*sizes.functions, *sizes.aliases)}
-            _memory.put(key, found)
-        return found
+            sizes, symbols = function_sizes(data), linked_symbols(data)
+            groups = {
+                "functions": {*sizes.functions, *sizes.aliases},
+                "shared": symbols.shared,
+                "called": symbols.called,
+            }
+            known = {name: sorted(group) for name, group in groups.items()}
+            _memory.put(key, known)
+        functions, shared, called = (frozenset[str](known[name]) for name in ("functions", "shared", "called"))
+        return functions, LinkedSymbols(shared, called)

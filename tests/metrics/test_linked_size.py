@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.bitcode import shared_definitions
-from mlgo_gym.llvm.shared_functions import shared_functions
+from mlgo_gym.llvm.linked_symbols import STUB_BYTES, linked_symbols
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.metrics.estimated_linked_size import EstimatedLinkedSize
 from mlgo_gym.policies import load_policy
@@ -98,13 +99,13 @@ def test_a_shared_function_counts_by_the_share_of_its_copies(unlinked: Path) -> 
         cost = env.setup.project_costs["estimated-linked"]
         assert isinstance(cost, EstimatedLinkedSize)
         data = env.setup.plain_objects.object("a.o")
-        assert shared_functions(data) == {SHARED}
+        symbols = linked_symbols(data)
+        assert symbols.shared == {SHARED}
+        assert symbols.called <= {SHARED}
         (project,) = cost.linked_together("a.o")
         assert project.copies == {SHARED: 2}
         functions = cost.functions("a.o")
-        whole = env.setup.plain_objects.functions("a.o")
-        assert whole[SHARED]
-        assert not whole["_Z6unusedi"]
+        assert project.callers is None
         info = play(env, "a.o", 0)
         half = functions.functions[SHARED] / cost.unit
         assert info["baseline_estimated-linked"] == info["baseline_text"] - half
@@ -119,6 +120,13 @@ def test_the_estimate_knows_what_a_recorded_link_drops(build: Path, unlinked: Pa
         assert "_Z6unusedi" in program.dropped
         assert "_Z6unusedi" not in library.dropped
         estimated = sum(cost.cost(name) for name in ("a.o", "b.o", "main.o"))
+        # `main` calls both functions, and the library its own functions through stubs.
+        assert program.callers is None
+        assert library.callers is not None
+        for name in linked_symbols(env.setup.plain_objects.object("a.o")).called:
+            without = replace(library, callers=None)
+            assert library.stub_share(name) > without.stub_share(name) == 0
+            assert cost.functions("a.o").functions[name] >= cost.unit * STUB_BYTES / 2
     linked = end(build, "linked", 0)["baseline_linked"]
     # Start files of the C library and padding are not in any module.
     assert estimated == pytest.approx(linked, rel=0.6)
