@@ -16,6 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from mlgo_gym import ENVIRONMENTS, __version__
+from mlgo_gym.cli.doctor_rust import find_rustc, flag_problems
 from mlgo_gym.cli.output import FAILED, JsonOption, show
 from mlgo_gym.errors import MlgoError
 
@@ -50,12 +51,14 @@ def examine(clang: str | None = None) -> dict[str, Any]:
     from mlgo_gym.session.process.confinement import confinement_support
     from mlgo_gym.session.snapshot_support import snapshot_support
 
-    problems: Problems = []
+    problems: Problems = list(flag_problems())
+    clang_findings = _clang(clang, problems)
     findings = {
         "mlgo_gym": __version__,
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "clang": _clang(clang, problems),
+        "clang": clang_findings,
+        "rustc": find_rustc(int(clang_findings["version"].partition(".")[0]) if "version" in clang_findings else None),
         "snapshots": dict(zip(("possible", "reason"), snapshot_support(), strict=True)),
         "confinement": dict(zip(("possible", "reason"), confinement_support(), strict=True)),
         "instruction_counter": _counter(),
@@ -196,6 +199,7 @@ def _lines(findings: dict[str, Any]) -> list[str]:
         for name, advisor in clang["advisors"].items():
             status = f"supported, {advisor['features']} features" if "features" in advisor else "not supported"
             lines.append(f"  {name:<10} {status}")
+    lines.append(_rustc_line(findings["rustc"]))
     for name in ("snapshots", "confinement", "instruction_counter"):
         found = findings[name]
         state = "possible" if found["possible"] else "not possible"
@@ -214,3 +218,8 @@ def _lines(findings: dict[str, Any]) -> list[str]:
     count = len(findings["problems"])
     lines.append(f"{count} problem{'s' * (count != 1)}" if count else "no problems")
     return lines
+
+
+def _rustc_line(found: dict[str, Any]) -> str:
+    version = f" {found['version']} (LLVM {found['llvm']})" if "version" in found else ""
+    return f"rustc{version}: {'; '.join(found[key] for key in ('path', 'reason') if key in found)}"

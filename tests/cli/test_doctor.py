@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import mlgo_gym
-from mlgo_gym.cli import doctor
+from mlgo_gym.cli import doctor, doctor_rust
 from mlgo_gym.cli.application import application
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import clang_argument
@@ -127,3 +127,46 @@ def test_a_package_of_another_version_is_a_problem(monkeypatch: pytest.MonkeyPat
     [problem] = problems
     assert problem["problem"].startswith("expected numpy>=1000, got ")
     assert problem["remedy"] == "pip install 'numpy>=1000'"
+
+
+def test_a_flag_without_a_model_is_a_problem_wherever_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables, the configuration of the project above the folder, and that of the user are read."""
+    flag = "-Cllvm-args=-enable-ml-inliner=release"
+    home, inner = tmp_path / "home", tmp_path / "project" / "crate"
+    for folder in (home, inner, tmp_path / "project" / ".cargo"):
+        folder.mkdir(parents=True)
+    (home / "config.toml").write_text(f'[build]\nrustflags = ["{flag}"]\n')
+    (tmp_path / "project" / ".cargo" / "config").write_text(f'[build]\nrustflags = ["{flag}"]\n')
+    environment = {"RUSTFLAGS": flag, "CXXFLAGS": "-O2", "CARGO_HOME": str(home), "OTHER": flag}
+    places = [str(tmp_path / "project" / ".cargo" / "config"), str(home / "config.toml")]
+    assert list(doctor_rust.misleading_places(environment, inner)) == ["RUSTFLAGS", *places]
+    monkeypatch.setenv("RUSTFLAGS", flag)
+    monkeypatch.chdir(tmp_path)
+    (problem,) = doctor.examine("bundled")["problems"]
+    assert problem["problem"].startswith(
+        "RUSTFLAGS contains -enable-ml-inliner=release, and a released compiler has no"
+    )
+    monkeypatch.setenv("RUSTFLAGS", f"{flag} -Cllvm-args=-inliner-interactive-channel-base=base")
+    assert doctor.examine("bundled")["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("version", "found"),
+    [
+        ("release: 1.63.0\nLLVM version: 14.0.5", "expected LLVM 17 or newer; run rustup update"),
+        ("release: 1.99.0\nLLVM version: 24.0.0", "clang 22 cannot read its bitcode; choose a newer clang for corpora"),
+        ("nothing", "prints no version; install a toolchain with rustup"),
+        ("release: 1.95.0\nLLVM version: 22.1.2", None),
+    ],
+)
+def test_a_rustc_that_cannot_be_used_has_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, found: str | None
+) -> None:
+    (tmp_path / "rustc").write_text(f"#!/bin/sh\necho '{version}'\n")
+    (tmp_path / "rustc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert doctor_rust.find_rustc(22).get("reason") == found
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert doctor_rust.find_rustc(22) == {"reason": "not installed, needed for crates only"}
