@@ -56,7 +56,7 @@ hyperparams: dict[str, dict[str, Any]] = {
         "exploration_final_eps": 0.5,  # both actions of every label should be seen
         "policy_kwargs": {"net_arch": [64, 32]},
     },
-    # What `bandit.py` does with the agents: margins are in logits, and in rewards.
+    # `bandit.py` takes the mean of several agents; margins are in logits for PPO, and in rewards for DQN.
     "bandit": {"n_networks": 4, "margin": {"PPO": 3.0, "DQN": 0.4}},
     # Not a library's algorithm: `policy_iteration.py`.
     "policy iteration": {

@@ -14,6 +14,7 @@ import mlgo_gym
 WITHOUT = {
     "mlgo_gym/corpus/recording/record.py": "the user's own build, which Ctrl-C and SIGTERM end",
     "mlgo_gym/corpus/recording/shim.py": "a compile of the user's own build, which nothing but the build limits",
+    "mlgo_gym/corpus/recording/rustc_shim.py": "likewise",
     "mlgo_gym/corpus/commands/shim_compiles.py": "likewise",
     "mlgo_gym/session/process/bounded_run.py": "it is what limits",
     "mlgo_gym/session/process/process.py": "likewise",
@@ -22,6 +23,7 @@ WITHOUT = {
     "mlgo_clang/compiler.py": "it becomes the compiler of the user's own build",
     "mlgo_clang/driver.py": "clang prints its version",
     "mlgo_clang/interactive.py": "a compile of the user's own build, which nothing but the build limits",
+    "mlgo_clang/rustc.py": "a compile of the user's own build, which nothing but the build limits",
     "mlgo_clang/programs.py": "the front end of the user's own build, and programs of ours, whose compiles are limited",
 }
 STARTERS = {

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from mlgo_gym.session.process.bounded_run import run_bounded
 
 OLDEST_LLVM = 17
 _VARIABLES = re.compile(r"(?:CARGO_(?:ENCODED_|BUILD_|TARGET_\w+_))?RUSTFLAGS|C(?:PP|XX)?FLAGS")
@@ -25,7 +26,7 @@ def find_rustc(newest_llvm: int | None) -> dict[str, Any]:
     path = shutil.which("rustc")
     if path is None:
         return {"reason": "not installed, needed for crates only"}
-    text = subprocess.run([path, "-vV"], capture_output=True, text=True, check=False).stdout
+    text = run_bounded([path, "-vV"], writable=None, timeout=60, name="rustc").stdout
     version, llvm = (re.search(rf"^{key}: (\S+)", text, re.MULTILINE) for key in ("release", "LLVM version"))
     if version is None or llvm is None:
         return {"path": path, "reason": "prints no version; install a toolchain with rustup"}

@@ -74,7 +74,7 @@ _SHARED = (
     InfoKey(LINKED, END, "float", "the linked files with the module, in bytes of executable sections", _WITH_LINKED),
     InfoKey(f"baseline_{LINKED}", END, "float", "the same with the objects of plain clang alone", _WITH_LINKED),
     InfoKey(ESTIMATED_LINKED, END, "float", "`text` that survives a link, by an estimate", _WITH_ESTIMATED_LINKED),
-    InfoKey(f"baseline_{ESTIMATED_LINKED}", END, "float", "the same of a plain compile", _WITH_ESTIMATED_LINKED),
+    InfoKey(f"baseline_{ESTIMATED_LINKED}", END, "float", "that estimate of a plain compile", _WITH_ESTIMATED_LINKED),
     InfoKey(WEIGHTED, END, "float", "`1` minus the weighted sum of the relative reductions", _WITH_WEIGHTS),
     InfoKey(f"baseline_{WEIGHTED}", END, "float", "`1`", _WITH_WEIGHTS),
     InfoKey("reduction", END, "float", "`1 - cost / baseline` of the metric: 0.02 is 2 % less"),

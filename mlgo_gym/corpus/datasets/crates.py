@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -15,6 +14,7 @@ from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.session.process.bounded_run import run_bounded
 from mlgo_gym.storage.cache import cache_directory
 
 _LOG_TAIL = 2000
@@ -29,7 +29,7 @@ def rustc_version() -> str:
     """Return the version of rustc and of its LLVM, on which the bitcode of crates depends; empty without rustc."""
     if shutil.which("rustc") is None:
         return ""
-    return subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=False).stdout
+    return run_bounded(["rustc", "-vV"], writable=None, timeout=60, name="rustc").stdout
 
 
 def record_crates(
