@@ -80,7 +80,7 @@ def as_rustc(folder: Path, packages: Sequence[str], rustc: str, arguments: list[
         rest = [*kept, f"--emit=obj={scratch}/crate.o"]
         with Path(os.devnull).open("wb") as null:
             run = InteractiveCompile(
-                [rustc], rest, [(INLINING, own_choices)], null.fileno(), _TIMEOUT, RUSTC.llvm_option
+                [rustc], rest, [(INLINING, own_choices)], null.fileno(), _TIMEOUT, llvm_option=RUSTC.llvm_option
             )
         answered = Path(scratch, "crate.o").read_bytes() if run.status == 0 else b""
     name = f"{package}-{crate.name}-{crate.level}"
@@ -146,8 +146,8 @@ def collected(work: Path) -> list[dict[str, Any]]:
 def main() -> None:
     """Run the program."""
     if sys.argv[1:2] == ["--as-rustc"]:
-        folder, packages, rustc, *arguments = sys.argv[2:]
-        sys.exit(as_rustc(Path(folder), packages.split(","), rustc, arguments))
+        folder, packages, rustc, *words = sys.argv[2:]
+        sys.exit(as_rustc(Path(folder), packages.split(","), rustc, words))
     parser = command_line(__doc__)
     parser.add_argument("datasets", nargs="*", help="names of families; without one the results are only collected")
     parser.add_argument("--optimize", default="Oz", choices=("Oz", "Os"), help="level")

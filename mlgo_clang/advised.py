@@ -170,10 +170,6 @@ def _candidate(job: Job, policy: str) -> Candidate:
             network = NativeNetwork(network_file(policy, level), job.clang)
             bind = network.bind
             if network.callee_features:
-                if job.dialect is not CLANG:
-                    raise PolicyError(
-                        f"{network.path} uses callee features, which mlgo-rustc lacks; use a -fast policy"
-                    )
                 steps = job.two_steps()
                 switches = steps.switches
                 if steps.exact:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from mlgo_clang.advised import Job
     from mlgo_clang.settings import Settings
+    from mlgo_clang.two_steps import TwoSteps
 
 _ADVISORS = ("-enable-ml-inliner", "-regalloc-enable-")
 _OTHER_WORK = frozenset(("-C:linker-plugin-lto", "-C:incremental", "-C:save-temps", "-C:no-prepopulate-passes"))
@@ -55,9 +57,14 @@ def run(arguments: Sequence[str]) -> int:
 def _compile(settings: Settings, program: Sequence[str], rest: list[str], crate: Any, values: dict[str, str]) -> int:
     from mlgo_clang.advised import Job, compile_advised
 
-    class Crate(Job):
+    class CrateJob(Job):
         def bitcode(self) -> bytes:
             return _front_end_bitcode(self.compiler, crate)
+
+        def two_steps(self) -> TwoSteps:
+            if self._steps is None:
+                self._steps = _two_steps_of_clang(self, crate)
+            return self._steps
 
     if values.get("-C:codegen-units") != "1":
         # The options of LLVM belong to the process, and codegen units are its threads.
@@ -75,7 +82,7 @@ def _compile(settings: Settings, program: Sequence[str], rest: list[str], crate:
         say(f"error: {error}", RUSTC)
         return FAILED
     invocation = Invocation(crate.source, "", crate.level, "")
-    status = compile_advised(Crate(settings, invocation, program, rest, RUSTC, clang))
+    status = compile_advised(CrateJob(settings, invocation, program, rest, RUSTC, clang))
     if status == 0:
         _note_settings(crate, values)
     return status
@@ -152,6 +159,24 @@ def _front_end_bitcode(program: Sequence[str], crate: Any) -> bytes:
             raise PolicyError("the front end does not compile the crate")
         with open(bitcode, "rb") as file:
             return file.read()
+
+
+def _two_steps_of_clang(job: Job, crate: Any) -> TwoSteps:
+    """Return a compile of a crate's bitcode by clang, which makes the decisions of rustc and names the callees."""
+    from mlgo_clang.two_steps import TwoSteps
+
+    bitcode = os.memfd_create("mlgo-rustc-bitcode", os.MFD_CLOEXEC)
+    with open(bitcode, "wb") as file:
+        file.write(job.bitcode())
+        file.flush()
+        flags = [*_rustc_arguments().flags_of_level(crate.level), *crate.driver_flags()]
+        named = [value for name, value, _ in crate.options if name == "--target"]
+        target = [f"--target={named[-1]}"] if named and not named[-1].endswith(".json") else []
+        source = f"/proc/{os.getpid()}/fd/{bitcode}"
+        steps = TwoSteps(job.clang, [*target, *flags, "-c", "-x", "ir", source, "-o", os.devnull], job.settings.timeout)
+    # rustc itself compiles with the decisions.
+    steps.exact = False
+    return steps
 
 
 def _run_alone(command: list[str], crate: Any, values: dict[str, str]) -> int:

@@ -66,6 +66,18 @@ def test_a_policy_decides_for_a_crate(source: Path) -> None:
 
 
 @needs_rust
+def test_a_policy_with_callee_features_decides_in_advance(source: Path) -> None:
+    """Clang makes the decisions on the crate's bitcode, and rustc requests as many."""
+    before = counted("compiled by rustc alone")
+    assert compile_library(source, *ONE_UNIT, MLGO_POLICY="inline-oz-fast").returncode == 0
+    fast = (source / "shapes.o").read_bytes()
+    result = compile_library(source, *ONE_UNIT, MLGO_POLICY="inline-oz")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert counted("compiled by rustc alone") == before
+    assert (source / "shapes.o").read_bytes() != fast
+
+
+@needs_rust
 def test_other_levels_are_left_to_rustc(source: Path) -> None:
     before = counted("compiled with a policy")
     assert compile_library(source, "-Copt-level=2", MLGO_POLICY="never").returncode == 0
@@ -140,7 +152,7 @@ def test_other_work_is_left_to_rustc_with_the_reason(source: Path, options: list
 
 
 @needs_rust
-@pytest.mark.parametrize("policy", ["no-such-policy", "mlp:/nowhere", "threshold:many", "inline-oz"])
+@pytest.mark.parametrize("policy", ["no-such-policy", "mlp:/nowhere", "threshold:many"])
 def test_a_policy_that_cannot_decide_leaves_the_crate_to_rustc(source: Path, policy: str) -> None:
     """One line is printed, and a strict compile fails."""
     before = counted("compiled by rustc alone")

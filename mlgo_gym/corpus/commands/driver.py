@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from mlgo_gym.corpus.commands.flags import arity
+from mlgo_gym.corpus.commands.rustc_arguments import flags_of_level
 from mlgo_gym.corpus.commands.shim_compiles import cc1_lines
 from mlgo_gym.corpus.commands.targets import TARGETS, Target
 from mlgo_gym.errors import CorpusError, ToolchainError
@@ -28,13 +29,6 @@ _PORTABLE_FLAGS = (
     "-fomit-frame-pointer", "-fno-stack-protector", "-fcf-protection=none", "-U_FORTIFY_SOURCE", "-fno-ident",
     "-nostdlibinc", "-w",
 )  # fmt: skip
-
-RUST_FLAGS = (
-    "--no-default-config", "-fPIC", "-ffunction-sections", "-fdata-sections", "-fomit-frame-pointer",
-    "-Xclang", "-fmerge-functions", "-mllvm", "-mergefunc-use-aliases", "-mllvm", "-trap-unreachable",
-    "-mllvm", "-no-trap-after-noreturn", "-Wa,-mrelax-relocations=no", "-w",
-)  # fmt: skip
-"""Driver flags with which clang compiles bitcode of rustc to rustc's own instructions."""
 
 _DROPPED = frozenset(
     """
@@ -124,17 +118,13 @@ def recorded_flags(language: str, flags: Sequence[str], toolchain: Toolchain) ->
 def rust_flags(toolchain: Toolchain, triple: str, optimize: str, options: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the `-cc1` flags with which clang compiles bitcode of rustc as rustc itself does.
 
-    The differences from C are those of rustc_codegen_llvm: it merges functions by aliases, ends unreachable code with a
-    trap, and neither vectorises nor unrolls loops for size.
-
     Args:
         toolchain: the clang.
         triple: target of the bitcode.
         optimize: the level, one of `Oz`, `Os`, `O2`, `O3`.
         options: driver flags of `Crate.driver_flags()`.
     """
-    for_size = ("-fno-vectorize", "-fno-slp-vectorize", "-fno-unroll-loops") if optimize in ("Oz", "Os") else ()
-    flags = [f"--target={triple}", f"-{optimize}", *RUST_FLAGS, *for_size, *options]
+    flags = [f"--target={triple}", *flags_of_level(optimize[1:]), *options]
     return code_generation_flags(cc1_line(toolchain, [*flags, "-c", "-x", "ir", os.devnull, "-o", "output"]))
 
 

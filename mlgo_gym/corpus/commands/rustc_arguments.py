@@ -30,6 +30,12 @@ _DROPPED = frozenset(
     -C:split-debuginfo -C:no-prepopulate-passes -C:llvm-args
     """.split()  # noqa: SIM905 - likewise
 )
+_CLANG_FLAGS = (
+    "--no-default-config", "-fPIC", "-ffunction-sections", "-fdata-sections", "-fomit-frame-pointer",
+    "-Xclang", "-fmerge-functions", "-mllvm", "-mergefunc-use-aliases", "-mllvm", "-trap-unreachable",
+    "-mllvm", "-no-trap-after-noreturn", "-Wa,-mrelax-relocations=no", "-w",
+)  # fmt: skip
+_FOR_SIZE = ("-fno-vectorize", "-fno-slp-vectorize", "-fno-unroll-loops")
 _POSITIONS = {"static": "-fno-pic", "dynamic-no-pic": "-mdynamic-no-pic", "pie": "-fPIE"}
 
 Option = tuple[str, str, list[str]]
@@ -128,6 +134,15 @@ class Crate:
 
 def _is_kept(name: str, value: str) -> bool:
     return name not in _DROPPED and not (name == "-C:target-cpu" and value == "native")
+
+
+def flags_of_level(level: str) -> list[str]:
+    """Return the driver flags with which clang compiles bitcode of rustc to the instructions of rustc.
+
+    The differences from C are those of rustc_codegen_llvm: it merges functions by aliases, ends unreachable code with a
+    trap, and neither vectorises nor unrolls loops for size. `level` is a value of `-C opt-level=`.
+    """
+    return [f"-O{level}", *_CLANG_FLAGS, *(_FOR_SIZE if level in ("s", "z") else ())]
 
 
 def read_sources(text: str) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
 from elftools.elf.elffile import ELFFile
 
-import mlgo_gym
 from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.commands.rustc_arguments import Crate, read_sources
 from mlgo_gym.corpus.modules.description import read_metadata
@@ -19,6 +19,8 @@ from mlgo_gym.errors import NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.rust import SHAPES, needs_rust, write_workspace
+
+ENVIRONMENTS = ("mlgo/Inline-v0", "mlgo/RegAllocEvict-v0", "mlgo/RegAllocPriority-v0")
 
 CARGO = ["cargo", "build", "--release", "--offline", "--quiet"]
 
@@ -81,15 +83,17 @@ def test_a_module_has_the_instructions_of_rustc(tmp_path: Path, toolchain: Toolc
 @needs_rust
 def test_the_environments_take_a_recorded_crate(workspace: Path, toolchain: Toolchain) -> None:
     build = record(workspace, CARGO, toolchain)
-    for name in ("mlgo/Inline-v0", "mlgo/RegallocEvict-v0"):
-        with mlgo_gym.make(name, corpus=build.corpus) as env:
-            _, info = env.reset(seed=1)
-            assert info["module"] in build.modules
-            ended = False
-            while not ended:
-                *_, terminated, truncated, info = env.step(env.action_space.sample(info.get("action_mask")))
-                ended = terminated or truncated
-            assert "error" not in info
+    for name in ENVIRONMENTS:
+        env = gym.make(name, corpus=build.corpus)
+        _, info = env.reset(seed=1)
+        assert info["module"] in build.modules
+        ended = False
+        while not ended:
+            mask = info.get("action_mask")
+            *_, terminated, truncated, info = env.step(env.action_space.sample(mask))
+            ended = terminated or truncated
+        assert "error" not in info
+        env.close()
 
 
 @needs_rust
