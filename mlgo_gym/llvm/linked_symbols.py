@@ -1,4 +1,4 @@
-"""What a linker does with the symbols of an ELF object: which functions it merges, and which calls get a stub."""
+"""Symbols of an ELF object as a linker treats them: functions that it merges, and calls that get a stub."""
 
 from __future__ import annotations
 
