@@ -14,7 +14,7 @@ import json
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.storage.cache import write_atomically
 
-POLICIES = ("threshold:5", "threshold:0", "never", "inline-oz-fast", "inline-oz")
+POLICIES = ("threshold:0", "never", "inline-oz-fast", "inline-oz")
+BUNDLED = ("inline-oz-fast", "inline-oz")
 ESTIMATE, WITHOUT_LINKS = "estimate", "estimate without links"
 
 
@@ -112,7 +113,7 @@ def change(rows: Mapping[str, Any], policy: str, kind: str) -> float:
     return after - before
 
 
-def agreement(builds: Mapping[str, Mapping[str, Any]], kind: str) -> dict[str, float]:
+def agreement(builds: Mapping[str, Mapping[str, Any]], kind: str, policies: Collection[str]) -> dict[str, float]:
     """Return how well a size predicts the relative change of the linked files, over builds and policies.
 
     Returns:
@@ -124,7 +125,7 @@ def agreement(builds: Mapping[str, Mapping[str, Any]], kind: str) -> dict[str, f
     for rows in builds.values():
         base = sum(rows[PLAIN]["linked"].values())
         for policy in rows:
-            if policy != PLAIN:
+            if policy in policies:
                 pair = change(rows, policy, kind), change(rows, policy, "linked")
                 predicted.append(pair[0] / base)
                 measured.append(pair[1] / base)
@@ -167,9 +168,10 @@ def main() -> None:
                 before = [rows[PLAIN]["objects"], rows[PLAIN][ESTIMATE], sum(rows[PLAIN]["linked"].values())]
                 cells = [change(rows, policy, kind) / size for kind, size in zip(kinds, before, strict=True)]
                 table.row(name, policy, *cells)
-        results[options.level]["agreement"] = {
-            kind: agreement(builds, kind) for kind in ("objects", ESTIMATE, WITHOUT_LINKS)
-        }
+        for group, chosen in (("all", set(options.policies)), ("bundled", set(options.policies).intersection(BUNDLED))):
+            results[options.level].setdefault("agreement", {})[group] = {
+                kind: agreement(builds, kind, chosen) for kind in ("objects", ESTIMATE, WITHOUT_LINKS)
+            }
         results[options.level]["in_catalogue"] = sorted(IN_CATALOGUE & builds.keys())
         results[options.level]["modules"] = sum(rows[PLAIN]["modules"] for rows in builds.values())
         write_json(options.output, results)

@@ -70,32 +70,29 @@ def learning() -> Iterator[list[str]]:
 
 def linked_agreement() -> Iterator[list[str]]:
     """Yield the rows of predictions of the linked size against links."""
-    yield [
-        "prediction of the change",
-        "builds × policies",
-        "rank correlation",
-        "median ratio",
-        "within a factor of 2",
-        "same sign",
-    ]
-    for key, title in (
-        ("objects", "sum of the objects"),
-        ("estimate-without-links", "`estimated-linked`, without link steps"),
-        ("estimate", "`estimated-linked`"),
-    ):
-        found = values.value(f"linked-size.oz.agreement.{key}")
-        shares = (f"{100 * found[share]:.0f} %" for share in ("within", "sign"))
-        yield [title, str(found["pairs"]), f"{found['rank']:.2f}", f"{found['ratio']:.2f}", *shares]
+    agreement = values.value("linked-size.oz.agreement")
+    groups = ("all", "all policies"), ("bundled", "bundled policies")
+    columns = ("rank", "rank correlation"), ("ratio", "median ratio"), ("within", "within a factor of 2")
+    yield ["prediction", *(f"{column}, {group}" for _, group in groups for _, column in columns)]
+    titles = {
+        "objects": "sum of the objects",
+        "estimate without links": "`estimated-linked`, without link steps",
+        "estimate": "`estimated-linked`",
+    }
+    for kind, title in titles.items():
+        found = [agreement[group][kind] for group, _ in groups]
+        cells = ((f"{each['rank']:.2f}", f"{each['ratio']:.2f}", f"{100 * each['within']:.0f} %") for each in found)
+        yield [title, *(cell for row in cells for cell in row)]
 
 
 def link_modes() -> Iterator[list[str]]:
-    """Yield the rows of linked sizes by mode of the link and place of the policy."""
+    """Yield the rows of linked sizes by mode of the link, with the places of the policy in a cell."""
     builds = ("muparser", "uchardet", "pcre2")
-    yield ["link", "policy in", *builds]
-    rows = {build: {(row["mode"], row["place"]): row for row in _modes(build)} for build in builds}
+    yield ["link", *builds]
     titles = {"gc": "`--gc-sections`", "icf": "`--icf=all`", "thin": "ThinLTO", "full": "full LTO"}
-    for mode, place in rows[builds[0]]:
-        yield [titles[mode], place, *(values.percent(rows[build][mode, place]["change"]) for build in builds)]
+    for mode, title in titles.items():
+        rows = [[row for row in _modes(build) if row["mode"] == mode] for build in builds]
+        yield [title, *(" / ".join(values.percent(row["change"]) for row in each) for each in rows)]
 
 
 def _modes(build: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Symbols of an ELF object in a link: functions that the linker merges, and calls that get a stub."""
+"""Symbols of an ELF object as a linker treats them: functions that it merges, and calls that get a stub."""
 
 from __future__ import annotations
 
