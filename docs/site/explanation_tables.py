@@ -98,7 +98,13 @@ def linked_builds() -> Iterator[list[str]]:
             linked = [sum(build[policy]["linked"].values()) - sum(build[PLAIN]["linked"].values()) for build in rows]
             cells = (f"{objects:,}", f"{sum(linked):,}", f"{100 * sum(linked) / objects:.0f} %")
             larger = sum(change > 0 for change in linked)
-            yield [f"`{policy}`", f"-{level}", str(len(rows)), *(each.replace("-", "−") for each in cells), str(larger)]
+            yield [
+                f"`{policy}`",
+                f"-{level}",
+                str(len(rows)),
+                *(each.replace("-", "\N{MINUS SIGN}") for each in cells),
+                str(larger),
+            ]
 
 
 def link_modes() -> Iterator[list[str]]:
