@@ -33,7 +33,7 @@ from mlgo_gym.policies.loading import policy_identity
 from mlgo_gym.storage.cache import write_atomically
 
 POLICIES = ("threshold:0", "never", "inline-oz-fast", "inline-oz")
-BUNDLED = ("inline-oz-fast", "inline-oz")
+BUNDLED = ("inline-oz-fast", "inline-oz", "inline-os-fast", "inline-os")
 ESTIMATE, WITHOUT_LINKS = "estimate", "estimate without links"
 
 

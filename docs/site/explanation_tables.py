@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks import exactness
 from docs.site import values
+from mlgo_gym.evaluation.compiled_objects import PLAIN
 
 
 def own_choices() -> Iterator[list[str]]:
@@ -85,6 +86,27 @@ def linked_agreement() -> Iterator[list[str]]:
         yield [title, *(cell for row in cells for cell in row)]
 
 
+def linked_builds() -> Iterator[list[str]]:
+    """Yield the rows of policies on whole builds, without the build in which the C++ library itself shrinks."""
+    yield ["policy", "level", "builds", "object bytes", "linked bytes", "share that is left", "builds made larger"]
+    chosen = ("Oz", ("inline-oz", "inline-oz-fast")), ("Os", ("inline-os", "inline-os-fast", "threshold:5"))
+    for level, policies in chosen:
+        builds = values.value(f"linked-size.{level.lower()}")["builds"]
+        rows = [build for name, build in builds.items() if name != _SHRINKS_LIBRARY]
+        for policy in policies:
+            objects = sum(build[policy]["objects"] - build[PLAIN]["objects"] for build in rows)
+            linked = [sum(build[policy]["linked"].values()) - sum(build[PLAIN]["linked"].values()) for build in rows]
+            cells = (f"{objects:,}", f"{sum(linked):,}", f"{100 * sum(linked) / objects:.0f} %")
+            larger = sum(change > 0 for change in linked)
+            yield [
+                f"`{policy}`",
+                f"-{level}",
+                str(len(rows)),
+                *(each.replace("-", "\N{MINUS SIGN}") for each in cells),
+                str(larger),
+            ]
+
+
 def link_modes() -> Iterator[list[str]]:
     """Yield the rows of linked sizes by mode of the link, with the places of the policy in a cell."""
     builds = ("muparser", "uchardet", "pcre2")
@@ -99,6 +121,8 @@ def _modes(build: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = values.source("link-modes")[build]
     return [row for row in found if row["policy"] == "inline-oz"]
 
+
+_SHRINKS_LIBRARY = "graphite2"
 
 _LEARNING = (
     ("Oz", "clone", "behaviour cloning without clang's choice"),
@@ -124,4 +148,5 @@ TABLES = {
     "statistics.intervals": policy_intervals,
     "statistics.linked": linked_agreement,
     "ship.link_modes": link_modes,
+    "bundled.linked": linked_builds,
 }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from mlgo_gym.cli.application import application
 from mlgo_gym.deploy.link_plugins import build_link_plugins, llvm_of
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation
@@ -33,6 +36,18 @@ def test_unused_functions_leave_the_file(tmp_path: Path, toolchain: Toolchain) -
     assert [cells[1] for cells in linked_table(rows).rows[:4]] == [
         "program", "program (gc)", "program (thin)", "program (full)",
     ]  # fmt: skip
+
+
+def test_the_command_evaluates_by_the_linked_size_and_links_again(tmp_path: Path, toolchain: Toolchain) -> None:
+    corpus = record(tmp_path, "$CC main.o libcalls.a -o program", toolchain)
+    arguments = ["evaluate", "mlgo/Inline-v0", "--corpus", str(corpus), "--policy", "always", "--json"]
+    arguments += ["--metric", "estimated-linked", "--link-as", "gc,thin"]
+    result = CliRunner().invoke(application, arguments)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["configuration"]["metric"] == "estimated-linked"
+    assert [row["mode"] for row in found["links"]] == ["gc", "thin"] * 2
+    assert "loads no plugin" in result.stderr
 
 
 def test_an_unknown_mode_is_named(tmp_path: Path, toolchain: Toolchain) -> None:
