@@ -143,6 +143,41 @@ def collected(work: Path) -> list[dict[str, Any]]:
     return [result for result in results if "equal" in result]
 
 
+def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Print a line for each level, and return its numbers and the crates that differ."""
+    content: dict[str, Any] = {}
+    for level in sorted({result["level"] for result in results}):
+        of_level = [result for result in results if result["level"] == level]
+        text, clang_text, decisions = (
+            sum(result[key] for result in of_level) for key in ("text", "clang_text", "decisions")
+        )
+        own = sum(result["own_choices_give_the_bytes_of_rustc"] for result in of_level)
+        equal = sum(result["equal"] for result in of_level)
+        different = [
+            {key: result[key] for key in ("package", "version", "text", "clang_text")}
+            for result in of_level
+            if not result["equal"]
+        ]
+        content[level.lower()] = {
+            "families": len({result["dataset"] for result in of_level}),
+            "crates": len(of_level),
+            "decisions": decisions,
+            "own_choices": own,
+            "clang": equal,
+            "text": text,
+            "clang_text": clang_text,
+            "total": clang_text / text - 1,
+            "different": different,
+        }
+        print(
+            f"-{level}: {len(of_level)} crates, {decisions:,} decisions; own choices give rustc's bytes for {own}; "
+            f"clang gives the code of rustc for {equal}, {clang_text:,} against {text:,} bytes in total"
+        )
+        for each in different:
+            print(f"  {each['package']} {each['version']}: {each['text']:,} {each['clang_text']:,}")
+    return content
+
+
 def main() -> None:
     """Run the program."""
     if sys.argv[1:2] == ["--as-rustc"]:
@@ -156,21 +191,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in arguments.datasets:
         measure(name, arguments.optimize, arguments.work)
-    results = collected(arguments.work)
-    for level in sorted({result["level"] for result in results}):
-        of_level = [result for result in results if result["level"] == level]
-        equal = [result for result in of_level if result["equal"]]
-        text, clang_text = (sum(result[key] for result in of_level) for key in ("text", "clang_text"))
-        own = sum(result["own_choices_give_the_bytes_of_rustc"] for result in of_level)
-        print(
-            f"-{level}: {len(of_level)} crates, {sum(result['decisions'] for result in of_level):,} decisions; own "
-            f"choices give the bytes of rustc for {own}; clang gives the code of rustc for {len(equal)}, "
-            f"{clang_text:,} against {text:,} bytes in total"
-        )
-        for result in of_level:
-            if not result["equal"] or not result["own_choices_give_the_bytes_of_rustc"]:
-                print(f"  {result['package']} {result['version']}: {result['text']:,} {result['clang_text']:,}")
-    write_json(arguments.output, results)
+    write_json(arguments.output, summary(collected(arguments.work)))
 
 
 if __name__ == "__main__":

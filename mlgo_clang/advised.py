@@ -73,6 +73,10 @@ class Job:
 
         return front_end_bitcode(self.compiler, self.rest)
 
+    def explain(self, problem: str) -> str:
+        """Return the problem of a compile with a policy, or the reason for it."""
+        return problem
+
     def two_steps(self) -> TwoSteps:
         """Return the steps of the compile; the front end runs once for all policies."""
         if self._steps is None:
@@ -287,6 +291,7 @@ def _compile_alone(job: Job, problem: str) -> int:
     if status != 0:
         # The compiler has reported the error, which is the source's or the machine's.
         return status
+    problem = job.explain(problem)
     name = job.dialect.name
     if job.settings.strict:
         try:

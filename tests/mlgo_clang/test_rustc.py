@@ -168,6 +168,20 @@ def test_a_policy_that_cannot_decide_leaves_the_crate_to_rustc(source: Path, pol
 
 
 @needs_rust
+def test_an_old_rustc_is_named_as_the_reason(source: Path) -> None:
+    old = source.parent / "rustc"
+    cases = "-vV) echo 'LLVM version: 14.0.6';;\n*/proc/*) exit 1;;\n*) exec rustc \"$@\";;"
+    old.write_text(f'#!/bin/sh\ncase "$*" in\n{cases}\nesac\n')
+    old.chmod(0o755)
+    result = compile_library(source, *ONE_UNIT, MLGO_POLICY="never", MLGO_RUSTC=str(old))
+    assert result.returncode == 0
+    assert result.stderr == (
+        "mlgo-rustc: warning: shapes.rs is compiled by rustc alone: expected a rustc with LLVM 17 or newer, got LLVM "
+        "14; run rustup update\n"
+    )
+
+
+@needs_rust
 def test_an_error_of_the_source_is_that_of_rustc(source: Path) -> None:
     (source / "shapes.rs").write_text("pub fn f() -> u8 { nonsense }\n")
     plain = compile_library(source, *ONE_UNIT, program="rustc")

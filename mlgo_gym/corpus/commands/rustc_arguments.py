@@ -20,7 +20,7 @@ _TAKE_A_VALUE = frozenset(
     """.split()  # noqa: SIM905 - a word list
 )
 _JOINED = ("-L", "-l", "-A", "-W", "-D", "-F", "-C", "-Z", "-o")
-_NO_CODE = frozenset({"--print", "--explain", "-V", "--version", "-h", "--help", "-vV", "--test"})
+_NO_CODE = frozenset({"--print", "--explain", "-V", "--version", "-h", "--help", "-vV"})
 _CODE = frozenset({"link", "obj"})
 
 _DROPPED = frozenset(
@@ -82,11 +82,12 @@ class Crate:
         types: its kinds: `bin`, `lib`, `proc-macro`, ….
         level: the optimisation level as in `-C opt-level=`.
         emits_code: whether rustc writes an object, a library or a program.
+        is_test: whether it is compiled as a program of its tests.
         output: the folder of its outputs and the suffix of their names, which tell two builds of a crate apart.
         options: the options in order.
     """
 
-    __slots__ = ("emits_code", "level", "name", "options", "output", "source", "types")
+    __slots__ = ("emits_code", "is_test", "level", "name", "options", "output", "source", "types")
 
     def __init__(self, arguments: Sequence[str], folder: str = "") -> None:
         self.options = list(split_options(arguments, folder))
@@ -99,6 +100,7 @@ class Crate:
         emitted = [value for name, value, _ in self.options if name == "--emit"]
         kinds = {part.partition("=")[0] for value in emitted for part in value.split(",")}
         self.emits_code = _NO_CODE.isdisjoint(values) and (not emitted or not kinds.isdisjoint(_CODE))
+        self.is_test = "--test" in values
         # The later one counts.
         levels = [value if name != "-O" else "3" for name, value, _ in self.options if name in ("-O", "-C:opt-level")]
         self.level = levels[-1] if levels else "0"

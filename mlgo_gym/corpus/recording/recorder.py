@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -31,6 +32,7 @@ from mlgo_gym.storage.temporary_folders import complete_folder, make_process_fol
 LEVELS = ("Oz", "Os", "O2", "O3")
 _LEVEL_BY_ATTRIBUTES = {"Oz": "Oz", "Os": "Os", "O2": "O1-O3", "O3": "O1-O3"}
 _LANGUAGES = {"c": "C", "c++": "C++", "rust": "Rust"}
+_PRODUCER = re.compile(r"LLVM(\d+)")
 _RUST_LEVELS = {"Oz": "z", "Os": "s", "O2": "2", "O3": "3"}
 
 
@@ -237,6 +239,12 @@ class Recorder:
     ) -> str | None:
         """Write the files of a module and return None, or return why it cannot be one."""
         facts = read_bitcode(record["bitcode"])
+        producer = _PRODUCER.match(facts.producer)
+        if producer is not None and int(producer[1]) > self._toolchain.version[0]:
+            return (
+                f"expected bitcode of LLVM {self._toolchain.version[0]} or older, got {facts.producer}; record with "
+                "--clang and a newer clang"
+            )
         if facts.prevailing_level not in ("no functions", _LEVEL_BY_ATTRIBUTES[self._optimize]):
             return (
                 f"expected -{self._optimize}, got the attributes of -{facts.prevailing_level}: of "

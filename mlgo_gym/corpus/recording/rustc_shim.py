@@ -64,6 +64,8 @@ def _record(settings: dict[str, Any], compiles: Any, program: str, crate: Any) -
     reason = None
     if crate.runs_in_the_compiler:
         reason = "a build script or a procedural macro"
+    elif crate.is_test:
+        reason = "a program of tests"
     elif crate.level == "0":
         reason = "a crate without optimisation (build with --release)"
     elif settings["crates"] is not None and package not in settings["crates"]:

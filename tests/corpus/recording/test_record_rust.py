@@ -127,7 +127,7 @@ def test_options_of_rustc_are_split_in_all_spellings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", ["--emit=metadata,dep-info a.rs", "--print=cfg a.rs", "--test a.rs", "-vV", "--emit metadata a.rs"]
+    "arguments", ["--emit=metadata,dep-info a.rs", "--print=cfg a.rs", "-vV", "--emit metadata a.rs"]
 )
 def test_a_check_or_a_query_emits_no_code(arguments: str) -> None:
     assert not Crate(arguments.split()).emits_code
