@@ -1,10 +1,11 @@
 """Compares the return of policies in `mlgo/InlineBandit-v0` with the code that they compile to.
 
-    python -m benchmarks.bandit_return [--seconds 20]
+    python -m benchmarks.bandit_return [--seconds 20] [--work FOLDER]
 
 The policies are rules, bundled networks and checkpoints of PPO that learned from the labels of the part `fit`. Their
 returns are means over the labels of the part `valid`; then clang compiles the modules of these labels with each policy.
-docs/results/bandit_return.json has returns and changes of all policies and modules, and rank correlations (Spearman).
+The same command resumes an interrupted run. docs/results/bandit_return.json has returns and changes of all policies and
+modules, and rank correlations (Spearman).
 """
 
 from __future__ import annotations
@@ -29,8 +30,14 @@ from mlgo_gym.training.labels import Labels
 from mlgo_gym.training.margin import Base
 
 RESULTS = ROOT / "docs" / "results" / "bandit_return.json"
-RULES = ("default", "never", "always", *(f"threshold:{limit}" for limit in (-20, 0, 5, 20, 50, 100)))
-CHECKPOINTS = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
+RULES = ("default", "never", "always", *(f"threshold:{limit}" for limit in (0, 5, 20, 50)))
+BYTES = 60_000
+"""Largest bitcode of a compiled module; larger ones would take most of the time."""
+
+_DIGITS = 16
+"""Digits of a digest in labels."""
+
+CHECKPOINTS = (0.02, 0.1, 0.3, 1.0)
 """Shares of the training at which the policy is kept."""
 
 
@@ -42,15 +49,15 @@ def checkpoints(level: str, seconds: float, folder: Path) -> dict[str, str]:
     from mlgo_gym.adapters.pytorch import read_sequential
 
     folder.mkdir(parents=True, exist_ok=True)
-    agent, normalization = make_agent("PPO", level, 0, split="fit")
-    start, found = time.process_time(), {}
-    for share in CHECKPOINTS:
-        end = start + share * seconds
-        agent.learn(10**9, callback=lambda *_, end=end: time.process_time() < end, reset_num_timesteps=False)
-        file = folder / f"{level}-{share}.safetensors"
-        read_sequential(preference(agent), normalization).save(file)
-        found[f"PPO, {agent.num_timesteps:,} labels"] = f"mlp:{file}"
-    return found
+    files = {f"PPO, {share * seconds:g} s": folder / f"{level}-{share}.safetensors" for share in CHECKPOINTS}
+    if not all(file.exists() for file in files.values()):
+        agent, normalization = make_agent("PPO", level, 0, split="fit")
+        start = time.process_time()
+        for share, file in zip(CHECKPOINTS, files.values(), strict=True):
+            end = start + share * seconds
+            agent.learn(10**9, callback=lambda *_, end=end: time.process_time() < end, reset_num_timesteps=False)
+            read_sequential(preference(agent), normalization).save(file)
+    return {name: f"mlp:{file}" for name, file in files.items()}
 
 
 def actions(policy: str, labels: Labels) -> npt.NDArray[np.int64]:
@@ -68,12 +75,12 @@ def compare(level: str, seconds: float, folder: Path) -> dict[str, Any]:
     """Return the returns of all policies of a level, their compiled changes, and the correlations."""
     labels = InlineBanditVectorEnv(labels=level, callee_features=True, split="valid").labels
     corpus = open_corpus(CORPUS.replace("Os", level))
-    digests = {module.name: training_digest(module) for module in corpus.split("valid")}
+    digests = {module.name: training_digest(module)[:_DIGITS] for module in corpus.split("valid")}
     labelled = set(labels.digests.tolist())
-    corpus = corpus.filter(names=[name for name, digest in digests.items() if digest in labelled])
+    corpus = corpus.filter(names=[name for name, digest in digests.items() if digest in labelled], bytes=(0, BYTES))
     bundled = {name: name for name in (f"inline-{level.lower()}-fast", f"inline-{level.lower()}")}
     policies = {name: name for name in RULES} | bundled | checkpoints(level, seconds, folder)
-    result = evaluate("mlgo/Inline-v0", policies=policies, corpus=corpus)
+    result = evaluate("mlgo/Inline-v0", policies=policies, corpus=corpus, output=folder / level)
     keeps = np.sign(labels.bytes) * labels.weights  # what keeping the call saves, and inlining it loses
     changes = labels.bytes * labels.share / labels.text
     clang = actions("default", labels)

@@ -94,14 +94,16 @@ METHODS = (
 RULES = {"Os": ("threshold:5", "inline-os-fast", "inline-os"), "Oz": ("inline-oz-fast", "inline-oz")}
 """Policies that need no training, evaluated once on the same modules; their seed is 0."""
 
+EXECUTION = Execution(jobs=2)
+
 _POINT = re.compile(r"([\d.]+) min, +([\d,]+) decisions: ([+-][\d.]+)%")
 _SECONDS = re.compile(r"^([\d.]+) CPU seconds$", re.MULTILINE)
 
 
-def measure(policy: str, level: str, held_out: str) -> dict[str, Any]:
-    """Return the statistics of a policy on the modules with a decision of a held-out set."""
+def measure(policy: str, level: str, held_out: str, output: Path) -> dict[str, Any]:
+    """Return the statistics of a policy on the modules of a held-out set that have a decision; `output` is kept."""
     corpus = open_corpus(",".join(f"pypi:{package}@{level}" for package in HELD_OUT[held_out]))
-    result = evaluate("mlgo/Inline-v0", policies={"policy": policy}, corpus=corpus, execution=Execution(jobs=2))
+    result = evaluate("mlgo/Inline-v0", policies={"policy": policy}, corpus=corpus, execution=EXECUTION, output=output)
     if result.failures:
         raise SystemExit(f"{policy}: {len(result.failures)} modules failed, first {result.failures[0]}")
     return facts_of(result.summaries()[0].changes[result.metrics[0]])
@@ -111,9 +113,10 @@ def learn(work: Path, run: Run) -> dict[str, Any]:
     """Run an example or take a rule, and return its curve, its CPU seconds and its held-out statistics."""
     title, seed = run
     held_out, level, name = title.split(" ", 2)
+    output = work / re.sub(r"[^a-z0-9]+", "-", f"{title} {seed}".lower())
     method = next((each for each in METHODS if (each.level, each.name) == (level, name)), None)
     if method is None:
-        return {"level": level, **measure(name, level, held_out)}
+        return {"level": level, **measure(name, level, held_out, output)}
     policy = method.policy.format(work / f"{re.sub(r'[^a-z0-9]+', '-', f'{level} {name}'.lower())}-{seed}")
     model = Path(policy.partition(":")[2])
     log = model.with_suffix(".log")
@@ -130,7 +133,7 @@ def learn(work: Path, run: Run) -> dict[str, Any]:
         for minutes, decisions, change in _POINT.findall(printed)
     ]
     facts = {"level": level, "budget": method.budget, "cpu_seconds": float(seconds), "curve": curve}
-    return {**facts, **measure(policy, level, held_out)}
+    return {**facts, **measure(policy, level, held_out, output)}
 
 
 def main() -> None:
