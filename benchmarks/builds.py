@@ -1,11 +1,15 @@
-"""Size, tests and CPU time of two real projects, built by plain clang and with bundled policies, recipes or plugins.
+"""Size, tests and CPU time of real projects, built by plain clang and with bundled policies, recipes or plugins.
 
     apt-get source --download-only pcre2 yaml-cpp; apt-get install googletest cmake make
-    python -m benchmarks.builds --pcre2 pcre2_10.42.orig.tar.gz --yaml-cpp yaml-cpp_0.7.0+dfsg.orig.tar.xz
+    pip download --no-deps --no-binary :all: libsass==0.23.0
+    python -m benchmarks.builds --pcre2 pcre2_10.42.orig.tar.gz --yaml-cpp yaml-cpp_0.7.0+dfsg.orig.tar.xz \
+        --libsass libsass-0.23.0.tar.gz
 
 Prints the bytes of the executable sections of all objects and of the linked programs, the outcome of the project's own
 tests, and the CPU time of `-j2` builds: the least of several, in turn. PCRE2 is C with Autotools and make, yaml-cpp is
-C++ with CMake. Each is configured once. With another clang, plugins of policies can be compared:
+C++ with CMake, libsass is C++ with make and without tests. Each is configured once. `--files 12` also times the
+compiles of the twelve files that plain clang compiles fastest, in turn with the other variants. With another clang,
+plugins of policies can be compared:
 
     python -m benchmarks.builds --yaml-cpp yaml-cpp_0.7.0+dfsg.orig.tar.xz --variants plain --clang clang-22 \
         --llvm-config llvm-config-22 --plugins inline-oz inline-oz-fast
@@ -22,7 +26,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -52,7 +56,7 @@ class Project:
         configure: configures it; `{source}`, `{cc}`, `{cxx}` and `{flags}` are filled in.
         build: builds the library and its programs.
         build_tests: builds the remaining parts of the tests.
-        test: runs its tests.
+        test: runs its tests; empty if it has none.
         clean: removes the build.
         objects: patterns of the objects of the library and the programs.
         programs: the linked programs.
@@ -92,6 +96,19 @@ PROJECTS = {
         "find . -name *.o -not -path ./test/* -delete",
         ("CMakeFiles/yaml-cpp.dir/**/*.o", "util/**/*.o"),
         ("util/parse", "util/read", "util/sandbox"),
+    ),
+    "libsass": Project(
+        "libsass",
+        "Oz",
+        "sh -c \"cp -r {source}/libsass/. . && printf '%s\\n' 'CC={cc}' 'CXX={cxx}' "
+        "'override CFLAGS={flags} -fPIC -Iinclude' 'override CXXFLAGS={flags} -std=c++11 -fPIC -Iinclude' "
+        "'override LDFLAGS={link}' 'include Makefile' > flags.mk\"",
+        "make -f flags.mk -j2 lib/libsass.so",
+        "true",
+        "",
+        "make -f flags.mk clean",
+        ("src/*.o",),
+        ("lib/libsass.so",),
     ),
 }
 
@@ -136,6 +153,7 @@ class Bench:
         self.build = self.folder / "build"
         self.cache = self.folder / "cache"
         self.recipes = self.folder / "recipes"
+        self.compiles = self.folder / "compiles"
         work.mkdir(parents=True, exist_ok=True)
         self.log = (work / f"{project.name}.log").open("ab")
         if not self.build.exists():
@@ -152,7 +170,9 @@ class Bench:
             (self.folder / "source/test/gtest-1.10.0").symlink_to(GOOGLETEST)
         for name, variable in (("cc", "BENCH_CC"), ("c++", "BENCH_CXX")):
             script = self.folder / name
-            script.write_text(f'#!/bin/sh\nexec ${variable} "$@"\n')
+            # Each compile can be repeated: a line has its folder and its words.
+            keep = f'printf "%s\\037" "$PWD" {variable} "$@" >> "$BENCH_LOG"; echo >> "$BENCH_LOG"'
+            script.write_text(f'#!/bin/sh\n[ -z "$BENCH_LOG" ] || {{ {keep}; }}\nexec ${variable} "$@"\n')
             script.chmod(0o755)
         self.build.mkdir()
         level = f"-{self.project.level}"
@@ -173,7 +193,13 @@ class Bench:
         elif variant in POLICIES:
             extra = {"MLGO_POLICY": POLICIES[variant].format(level=self.project.level.lower())}
         cc, cxx = map(shlex.join, commands)
-        variables = {"BENCH_CC": cc, "BENCH_CXX": cxx, "MLGO_CACHE": str(self.cache), "MLGO_CLANG": self.clang}
+        variables = {
+            "BENCH_LOG": str(self.compiles),
+            "BENCH_CC": cc,
+            "BENCH_CXX": cxx,
+            "MLGO_CACHE": str(self.cache),
+            "MLGO_CLANG": self.clang,
+        }
         return {**os.environ, **variables, **extra}
 
     def run(self, command: str, variant: str, search: int = 0, *, check: bool = True) -> tuple[int, float]:
@@ -204,9 +230,36 @@ class Bench:
         outcome.object_text = sum(object_sizes(path.read_bytes()).text for path in objects)
         outcome.programs = {name: object_sizes((self.build / name).read_bytes()).text for name in self.project.programs}
         outcome.counters = self.counters()
-        if tests:
+        if tests and self.project.test:
             self.run(self.project.build_tests, variant)
             outcome.tests = self.run(self.project.test, variant, check=False)[0] == 0
+
+    def file_seconds(self, variants: Sequence[str], number: int, rounds: int = 5) -> dict[str, dict[str, float]]:
+        """Return the CPU seconds of each variant for some files: those that plain clang compiles fastest.
+
+        Each figure is the least of several, in turn.
+        """
+        compiles: dict[str, list[str]] = {}
+        for line in self.compiles.read_text().splitlines():
+            words = line.split("\037")[:-1]
+            sources = [word for word in words if word.endswith((".c", ".cpp"))]
+            if "-c" in words and len(sources) == 1 and (self.build / words[0] / sources[0]).exists():
+                compiles[Path(sources[0]).name] = words
+        environments = {variant: self.environment(variant) for variant in variants}
+
+        def seconds(variant: str, words: Sequence[str]) -> float:
+            compiler = shlex.split(environments[variant][words[1]])
+            start = cpu_seconds()
+            command = [*compiler, *words[2:]]
+            subprocess.run(command, cwd=words[0], env=environments[variant], stderr=self.log, check=True)
+            return cpu_seconds() - start
+
+        plain = {name: seconds("plain", words) for name, words in compiles.items()}
+        found = {}
+        for name in sorted(plain, key=plain.__getitem__)[:number]:
+            times = [{variant: seconds(variant, compiles[name]) for variant in variants} for _ in range(rounds)]
+            found[name] = {variant: min(each[variant] for each in times) for variant in variants}
+        return found
 
     def counters(self) -> dict[str, int]:
         """Return and reset the counters of `mlgo-clang`."""
@@ -246,6 +299,7 @@ def measure_all(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
         "search": options.search,
         "search_seconds": first.seconds[0] if RECIPES in outcomes else None,
         "variants": {variant: vars(outcome) for variant, outcome in outcomes.items()},
+        "files": bench.file_seconds([name for name in outcomes if name != RECIPES], options.files),
     }
 
 
@@ -261,6 +315,12 @@ def show(title: str, row: Mapping[str, Any]) -> None:
         cells += [_cell(found["programs"][name], size) for name, size in plain["programs"].items()]
         tests = {True: "pass", False: "FAIL", None: "-"}[found["tests"]]
         table.row(variant, *cells, min(found["seconds"]) / min(plain["seconds"]), tests)
+    if row["files"]:
+        print("\nfastest files: CPU milliseconds of plain clang, and more of the others")
+        others = [variant for variant in variants if variant != RECIPES][1:]
+        table = Table({"": "<28", "plain": ">8.0f", **dict.fromkeys(others, ">+18.0f")})
+        for name, found in row["files"].items():
+            table.row(name, *[1000 * (found[other] - found["plain"] * (other != "plain")) for other in found])
 
 
 def _cell(value: int, plain: int) -> str:
@@ -278,6 +338,7 @@ def main() -> None:
     parser.add_argument("--search", type=int, default=10, help="compiles per module of a search (default: 10)")
     parser.add_argument("--search-jobs", type=int, default=2, help="searches at the same time (default: 2)")
     parser.add_argument("--rounds", type=int, default=2, help="timed builds per variant (default: 2)")
+    parser.add_argument("--files", type=int, default=0, help="files whose compiles are timed (default: 0)")
     parser.add_argument("--clang", default="bundled", help="the compiler of all builds")
     parser.add_argument("--plugins", nargs="+", default=[], metavar="POLICY", help="also build with their plugins")
     parser.add_argument("--llvm-config", default="llvm-config", help="the compiler's llvm-config, for plugins")
