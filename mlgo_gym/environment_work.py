@@ -10,7 +10,7 @@ from typing import Any, Generic
 
 from mlgo_gym.corpus.modules.remote_modules import CorpusOutline, pack_module
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import ToolchainError
+from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.model_files import pack_policies
@@ -49,7 +49,11 @@ class RemoteEnvironment:
 
         Raises:
             CorpusError: The corpus is infinite.
+            MlgoError: The metric depends on other modules, which other machines do not have.
         """
+        if env.setup.project_costs:
+            metrics = ", ".join(env.setup.project_costs)
+            raise MlgoError(f"expected a metric of single modules for a cluster, got {metrics}; use --jobs, jobs=")
         kept = {name: value for name, value in arguments.items() if name not in ("corpus", "clang")}
         files = tuple(name for name in _FILE_ARGUMENTS if name in kept and Path(kept[name]).is_file())
         toolchain = env.toolchain

@@ -13,6 +13,7 @@ from mlgo_gym.corpus.modules.corpus import join_corpora
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.links import LINKS_FILE
 from mlgo_gym.corpus.recording.record import record_build
+from mlgo_gym.environment_work import RemoteEnvironment
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CorpusError, MlgoError
@@ -185,3 +186,12 @@ def test_what_has_no_links_has_no_linked_size(unlinked: Path) -> None:
         end(unlinked, "linked", 0)
     with pytest.raises(MlgoError, match="expected scope='module' with metric='linked', got 'function'"):
         end(unlinked, "linked", 0, scope="function")
+
+
+def test_other_machines_lack_the_modules_of_the_project(unlinked: Path) -> None:
+    arguments = {"metric": "estimated-linked"}
+    with (
+        InlineEnv(corpus=str(unlinked), **arguments) as env,
+        pytest.raises(MlgoError, match="expected a metric of single modules for a cluster, got estimated-linked"),
+    ):
+        RemoteEnvironment.of("mlgo/Inline-v0", arguments, env)
