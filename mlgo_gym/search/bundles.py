@@ -35,7 +35,7 @@ MAX_MOVES = 500
 """Maximum number of moves per compile."""
 
 _MAX_RETRIES = 2  # of a move that shares a function with others
-_MIN_COMPILES = 3  # remaining compiles to try another policy of the portfolio
+_MIN_COMPILES = 4  # remaining compiles to try another policy of the portfolio; two with new moves and one without follow
 _MAX_PAIRS = 8  # of calls, per caller and per callee
 
 
@@ -159,7 +159,7 @@ class BundleSearch:
         self._expected = self._expect(self.best)
         for trial, _ in self._restarts:
             self._expected.replace_worse_parts(override_all(trial))
-        if self._expects_improvement and not budget.is_spent:
+        if self._expects_improvement and budget.remaining > VERIFY_EVERY:
             self._verify()
 
     def _choose(self) -> list[Move]:
