@@ -35,7 +35,7 @@ MAX_MOVES = 500
 """Maximum number of moves per compile."""
 
 _MAX_RETRIES = 2  # of a move that shares a function with others
-_MIN_COMPILES = 4  # remaining compiles to try another policy of the portfolio; two with new moves and one without follow
+_MIN_COMPILES = 4  # remaining compiles to try another policy: two with new moves and one without follow
 _MAX_PAIRS = 8  # of calls, per caller and per callee
 
 
