@@ -30,6 +30,7 @@ from mlgo_gym.evaluation.running import ProgramResult, run_programs
 from mlgo_gym.evaluation.schedule import Schedule
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import policy_identity
+from mlgo_gym.programs import find_counter
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.storage.cache import key_of
 
@@ -118,6 +119,7 @@ class Evaluation:
             },
             split=split,
             limit=limit,
+            counter=None if env.setup.programs is None else find_counter(),
         )
 
     def _episodes(self) -> Iterable[EpisodeResult]:

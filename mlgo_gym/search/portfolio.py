@@ -17,7 +17,7 @@ from mlgo_gym.tasks.measurement import INSTRUCTIONS
 PORTFOLIO = ("default", "threshold:0", "inline-oz-fast", "inline-os-fast", "never")
 """The policies that a search tries, as a whole and function by function."""
 
-FAST_PORTFOLIO = ("default", "threshold:50", "inline-os-fast", "always")
+FAST_PORTFOLIO = ("default", "threshold:50", "threshold:400", "inline-os-fast", "always")
 """The same where executed instructions cost."""
 
 
