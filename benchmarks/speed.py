@@ -1,9 +1,7 @@
 """Search at -O2 or -O3 for fewer executed instructions; writes docs/results/speed.json.
 
-    python -m benchmarks.speed                    # held-out programs; a program with a result is not searched again
-    python -m benchmarks.speed --only lua,cmark   # these programs
-    python -m benchmarks.speed --level O3         # at another level
-    python -m benchmarks.speed --time             # the wall times, on a quiet machine
+    python -m benchmarks.speed --level O2   # held-out programs without a result; --only names others
+    python -m benchmarks.speed --time       # wall times, on a quiet machine
 
 The modules of a program that execute at least `LEAST_SHARE` of its instructions are searched by bundles at the same
 time. In each of the rounds every search delivers one object, and one run of the program, linked from all of them,
@@ -17,6 +15,7 @@ of pairs of runs, one with plain clang's objects and one with the found ones, in
 from __future__ import annotations
 
 import json
+import math
 import random
 import statistics
 import tempfile
@@ -37,8 +36,16 @@ from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.session_policy import SessionPolicy
-from mlgo_gym.programs import ExecutedInstructions, Program, link_program, measure_program, read_programs
+from mlgo_gym.programs import (
+    ExecutedInstructions,
+    Program,
+    ProgramMeasurement,
+    link_program,
+    measure_program,
+    read_programs,
+)
 from mlgo_gym.search import search_module
+from mlgo_gym.training.flip_labels import cpu_seconds
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "speed.json"
 
@@ -58,14 +65,11 @@ COLD_POLICY = "inline-os-fast"
 PAIRS = 41
 """Pairs of runs for the wall time."""
 
-Builds = dict[str, tuple[Path, dict[str, Any]]]
-"""Executable of a program with its size and instructions, by plain clang and with the found objects."""
-
 
 class Rounds:
     """Runs a program once for the objects that the searches of its modules deliver at the same time.
 
-    It has the place of `ModulePrograms` in the environment of each search.
+    The environment of each search has it instead of `ModulePrograms`.
 
     Args:
         env: An environment with the corpus.
@@ -106,7 +110,7 @@ class Rounds:
     ) -> ExecutedInstructions:
         """Wait for the objects of the other searches, and return the instructions of the module's functions.
 
-        The total is that of plain clang's program, with these functions in the place of the module's.
+        The total is that of plain clang's program, with the new counts of these functions.
         """
         if object_bytes is None:
             return self._of(module, self._plain_functions, self._symbols[module])
@@ -144,9 +148,7 @@ class Rounds:
             self._changed.notify_all()
 
     def _run(self) -> None:
-        with tempfile.TemporaryDirectory() as scratch:
-            _, found = build(self._env, self._program, self._objects, Path(scratch))
-        self._functions = found["functions"]
+        self._functions = count(self._env, self._program, self._objects).functions
 
 
 def _symbols(data: bytes) -> set[str]:
@@ -154,19 +156,24 @@ def _symbols(data: bytes) -> set[str]:
     return {*sizes.functions, *sizes.aliases}
 
 
-def build(
-    env: CompilerEnv, program: Program, objects: Mapping[str, bytes], folder: Path
-) -> tuple[Path, dict[str, Any]]:
-    """Link a program, check and count it; return the executable with its size and instructions."""
+def link(env: CompilerEnv, program: Program, objects: Mapping[str, bytes], folder: Path) -> dict[str, Path]:
+    """Link `program` in a folder, and return its object files by module."""
     assert env.corpus.path is not None
     files = {}
     for number, name in enumerate(program.modules):
         files[name] = folder / f"{number}.o"
         files[name].write_bytes(objects[name])
-    executable = folder / "program"
-    link_program(program, env.corpus.path, files, executable, env.toolchain)
-    found = measure_program(program, env.corpus.path, files, executable, "cachegrind")
-    return executable, {"size": found.size, "instructions": found.instructions, "functions": found.functions}
+    link_program(program, env.corpus.path, files, folder / "program", env.toolchain)
+    return files
+
+
+def count(env: CompilerEnv, program: Program, objects: Mapping[str, bytes]) -> ProgramMeasurement:
+    """Link a program, check its output and count its instructions."""
+    assert env.corpus.path is not None
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        files = link(env, program, objects, folder)
+        return measure_program(program, env.corpus.path, files, folder / "program", "cachegrind")
 
 
 def make(level: str, metric: str | Mapping[str, float] = "text") -> CompilerEnv:
@@ -228,33 +235,34 @@ def best_objects(env: CompilerEnv, program: Program, modules: Mapping[str, Mappi
     return objects
 
 
-def measure(env: CompilerEnv, program: Program, modules: Mapping[str, Mapping[str, Any]], folder: Path) -> Builds:
-    """Return the executable of a program, its size and its instructions, by plain clang and with the best objects."""
-    found = {}
-    for name in ("plain", "search"):
-        plain = {module: env.setup.plain_object(module) for module in program.modules}
-        objects = plain if name == "plain" else best_objects(env, program, modules)
-        (folder / name).mkdir()
-        found[name] = build(env, program, objects, folder / name)
-    return found
-
-
-def time_ratios(program: Program, env: CompilerEnv, builds: Builds, seed: int) -> dict[str, Any]:
-    """Return the wall time of the found program against plain clang's: the median of pairs, with its interval."""
+def time_ratios(
+    program: Program, env: CompilerEnv, builds: Mapping[str, Mapping[str, bytes]], seed: int
+) -> dict[str, Any]:
+    """Return wall time and CPU time of the found program against plain clang's: medians of pairs, with intervals."""
     path = env.corpus.path
     assert path is not None
     order = random.Random(seed)
-    ratios = []
-    for _ in range(PAIRS):
-        names = ["plain", "search"]
-        order.shuffle(names)
-        seconds = {name: wall_time(program, path, builds[name][0]) for name in names}
-        ratios.append(seconds["search"] / seconds["plain"])
-    # The interval of a median by ranks, at 95 %: PAIRS / 2 ± 0.98 √PAIRS.
-    ratios.sort()
+    ratios: dict[str, list[float]] = {"time": [], "cpu": []}
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, objects in builds.items():
+            Path(scratch, name).mkdir()
+            link(env, program, objects, Path(scratch, name))
+        for _ in range(PAIRS):
+            seconds = {}
+            for name in order.sample(list(builds), len(builds)):
+                before = cpu_seconds()
+                wall = wall_time(program, path, Path(scratch, name, "program"))
+                seconds[name] = {"time": wall, "cpu": cpu_seconds() - before}
+            for kind, values in ratios.items():
+                values.append(seconds["search"][kind] / seconds["plain"][kind])
+    # The interval of a median at 95 % by ranks.
     rank = int(PAIRS / 2 - 0.98 * PAIRS**0.5)
-    low, high = ratios[rank], ratios[-1 - rank]
-    return {"time_ratio": round(statistics.median(ratios), 4), "interval": [round(low, 4), round(high, 4)]}
+    found: dict[str, Any] = {}
+    for kind, values in ratios.items():
+        values.sort()
+        found[f"{kind}_ratio"] = round(statistics.median(values), 4)
+        found[f"{kind}_interval"] = [round(values[rank], 4), round(values[-1 - rank], 4)]
+    return found
 
 
 def summary(programs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -266,10 +274,10 @@ def summary(programs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         values = estimates(Change(pairs))
         for name, value in (("mean", values.mean), ("total", values.total)):
             found[f"{key} {name}"] = [value.value, *(value.interval or ())]
-    timed = tuple((each["time_ratio"], 1.0) for each in records if "time_ratio" in each)
-    if timed:
-        value = estimates(Change(timed)).mean
-        found["time mean"] = [value.value, *(value.interval or ())]
+    for kind in ("time", "cpu"):
+        logarithms = [math.log(each[f"{kind}_ratio"]) for each in records if f"{kind}_ratio" in each]
+        if logarithms:
+            found[f"{kind} mean"] = math.expm1(math.fsum(logarithms) / len(logarithms))
     return found
 
 
@@ -305,14 +313,15 @@ def main() -> None:
                 write_json(options.output, results)
             record = known[program.name]
             if "builds" not in record or options.time:
-                with tempfile.TemporaryDirectory() as scratch:
-                    builds = measure(env, program, record["modules"], Path(scratch))
-                    record["builds"] = {
-                        name: {key: found[key] for key in ("size", "instructions")}
-                        for name, (_, found) in builds.items()
-                    }
-                    if options.time:
-                        record |= time_ratios(program, env, builds, options.seed)
+                plain = {name: env.setup.plain_object(name) for name in program.modules}
+                builds = {"plain": plain, "search": best_objects(env, program, record["modules"])}
+            if "builds" not in record:
+                counted = {name: count(env, program, objects) for name, objects in builds.items()}
+                record["builds"] = {
+                    name: {"size": each.size, "instructions": each.instructions} for name, each in counted.items()
+                }
+            if options.time:
+                record |= time_ratios(program, env, builds, options.seed)
         except MlgoError as error:
             print(f"{program.name}: {error}", flush=True)
             continue
