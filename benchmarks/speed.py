@@ -20,6 +20,7 @@ import random
 import statistics
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,12 +33,11 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation.intervals import estimates
 from mlgo_gym.evaluation.summary import Change
-from mlgo_gym.llvm.function_sizes import function_sizes
+from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.session_policy import SessionPolicy
 from mlgo_gym.programs import (
-    ExecutedInstructions,
     Program,
     ProgramMeasurement,
     link_program,
@@ -81,14 +81,18 @@ class Rounds:
         total: Instructions of the program by plain clang.
     """
 
+    unit = 1
+    counts_calls = True
+
     def __init__(self, env: CompilerEnv, program: Program) -> None:
         self._env, self._program = env, program
         self.modules = frozenset(program.modules)
         self.searching: set[str] = set()
-        self._plain = {name: env.setup.plain_object(name) for name in program.modules}
+        self._plain = {name: env.setup.plain_objects.object(name) for name in program.modules}
         self._symbols = {name: _symbols(data) for name, data in self._plain.items()}
         self._objects = dict(self._plain)
         self._functions: Mapping[str, int] = {}
+        self._plain_functions: Mapping[str, int] = {}
         self._error: MlgoError | None = None
         self._changed = threading.Condition()
         self._delivered: set[str] = set()
@@ -101,28 +105,33 @@ class Rounds:
         """Return the share of a module in the instructions of the program by plain clang."""
         return sum(self._plain_functions.get(symbol, 0) for symbol in self._symbols[name]) / self.total
 
-    def count(
-        self,
-        module: str,
-        object_bytes: bytes | None = None,
-        *,
-        by_function: bool = False,  # noqa: ARG002 - the interface
-    ) -> ExecutedInstructions:
+    def cost(self, module: str, object_bytes: bytes | None = None) -> float:
+        """Return the total of `functions()`."""
+        return float(self.functions(module, object_bytes).text)
+
+    def functions(self, module: str, object_bytes: bytes | None = None) -> FunctionSizes:
         """Wait for the objects of the other searches, and return the instructions of the module's functions.
 
         The total is that of plain clang's program, with the new counts of these functions.
         """
-        if object_bytes is None:
-            return self._of(module, self._plain_functions, self._symbols[module])
-        with self._changed:
-            number = self._number
-            self._objects[module] = object_bytes
-            self._delivered.add(module)
-            self._run_if_complete()
-            self._changed.wait_for(lambda: self._number > number)
-            if self._error is not None:
-                raise CompilerError(str(self._error), kind="program")
-            return self._of(module, self._functions, _symbols(object_bytes) | self._symbols[module])
+        sizes = function_sizes(self._plain[module] if object_bytes is None else object_bytes)
+        counts: Mapping[str, int] = self._plain_functions
+        if object_bytes is not None:
+            with self._changed:
+                number = self._number
+                self._objects[module] = object_bytes
+                self._delivered.add(module)
+                self._run_if_complete()
+                self._changed.wait_for(lambda: self._number > number)
+                if self._error is not None:
+                    raise CompilerError(str(self._error), kind="program")
+                counts = self._functions
+        symbols = {*sizes.functions, *sizes.aliases} | self._symbols[module]
+        own: Counter[str] = Counter()
+        for symbol in symbols & counts.keys():
+            own[sizes.name(symbol) or symbol] += counts[symbol]
+        plain = sum(self._plain_functions.get(symbol, 0) for symbol in symbols)
+        return FunctionSizes(own, sizes.aliases, 0, self.total - plain + own.total())
 
     def leave(self, module: str, object_bytes: bytes) -> None:
         """End the search of a module; the other searches go on with this object of it."""
@@ -130,11 +139,6 @@ class Rounds:
             self._objects[module] = object_bytes
             self.searching.discard(module)
             self._run_if_complete()
-
-    def _of(self, module: str, functions: Mapping[str, int], symbols: set[str]) -> ExecutedInstructions:
-        own = {symbol: functions[symbol] for symbol in symbols if symbol in functions}
-        plain = sum(self._plain_functions.get(symbol, 0) for symbol in symbols | self._symbols[module])
-        return ExecutedInstructions(self.total - plain + sum(own.values()), own)
 
     def _run_if_complete(self) -> None:
         if self._delivered and self._delivered >= self.searching:
@@ -190,14 +194,14 @@ def search(level: str, program: Program, seed: int) -> dict[str, Any]:
     rounds = Rounds(env, program)
     shares = {name: rounds.share(name) for name in program.modules}
     names = [name for name, share in shares.items() if share >= LEAST_SHARE and env.decisions(env.corpus.module(name))]
-    sizes = {name: function_sizes(env.setup.plain_object(name)).text for name in program.modules}
+    sizes = {name: function_sizes(env.setup.plain_objects.object(name)).text for name in program.modules}
     rounds.searching = set(names)
 
     def search_one(name: str) -> dict[str, Any]:
         weight = SIZE_WEIGHT * sizes[name] / sum(sizes.values())
         own = make(level, {"instructions": 1.0, "text": weight})
-        own.setup.__dict__["programs"] = rounds
-        last = own.setup.plain_object(name)
+        own.setup.project_costs["instructions"] = rounds
+        last = own.setup.plain_objects.object(name)
         try:
             found = search_module(own, own.corpus.module(name), "bundles", compiles=COMPILES, seed=seed)
             actions = "".join(map(str, found.actions))
@@ -231,7 +235,7 @@ def best_objects(env: CompilerEnv, program: Program, modules: Mapping[str, Mappi
             compilation = env.compilation(env.corpus.module(name))
             objects[name] = run_inline_compile(compilation, env.task, choose, env.setup.timeout).object_bytes
         else:
-            objects[name] = env.setup.plain_object(name)
+            objects[name] = env.setup.plain_objects.object(name)
     return objects
 
 
@@ -313,7 +317,7 @@ def main() -> None:
                 write_json(options.output, results)
             record = known[program.name]
             if "builds" not in record or options.time:
-                plain = {name: env.setup.plain_object(name) for name in program.modules}
+                plain = {name: env.setup.plain_objects.object(name) for name in program.modules}
                 builds = {"plain": plain, "search": best_objects(env, program, record["modules"])}
             if "builds" not in record:
                 counted = {name: count(env, program, objects) for name, objects in builds.items()}

@@ -81,8 +81,8 @@ class FunctionCosts:
         known = (TEXT, ESTIMATED_INSTRUCTIONS, *PROJECT_METRICS)
         if not self._weights.keys() <= {*known}:
             raise MlgoError(
-                f"expected metrics that functions share, {', '.join(known)}, got {self._setup.options.metric!r}; choose "
-                "another metric"
+                f"expected metrics that functions share, {', '.join(known)}, got "
+                f"{self._setup.options.metric!r}; choose another metric"
             )
         by_metric = {metric: self._cost(metric, compiled) for metric in self._weights}
         if len(self._weights) == 1:
@@ -133,7 +133,7 @@ class FunctionCosts:
             functions = self._functions(metric, compiled)
             return CompileCost(functions.text / unit, functions)
         estimates = estimated_instructions(compiled.object_bytes)
-        total = sum(each.total for each in estimates.values())
+        total = math.fsum(each.total for each in estimates.values())
         parts = {name: round(each.total * unit) for name, each in estimates.items()}
         return CompileCost(total, FunctionSizes(parts, compiled.functions.aliases, 0, round(total * unit)))
 
