@@ -254,7 +254,7 @@ def learning(held_out: str) -> Iterator[list[str]]:
 
 
 BUILDS = (
-    *("O2", "Os", "Os threshold:5", "Os inline-os-fast", "Os inline-os"),
+    *("O2", "O2 search", "Os", "Os threshold:5", "Os inline-os-fast", "Os inline-os"),
     *("Oz", "Oz inline-oz-fast", "Oz inline-oz"),
 )
 """Builds of programs, in the order of the table."""
@@ -269,7 +269,8 @@ def run_time(group: str) -> Iterator[list[str]]:
         level, _, policy = build.partition(" ")
         figures = [percent(each[f"{key}-change"]) for key in ("size", "instructions", "time")]
         interval, own = (values.interval(each[f"{prefix}low"], each[f"{prefix}high"]) for prefix in ("", "own-"))
-        row = [f"-{level}" + (f", `{policy}`" if policy else ""), *figures[:2], interval, figures[2]]
+        shown = {"": "", "search": ", search"}.get(policy, f", `{policy}`")
+        row = [f"-{level}{shown}", *figures[:2], interval, figures[2]]
         worst = f"{each['worst']}, {percent(each['worst-change'])}"
         yield [*row, *([percent(each["own-instructions"]), own, worst] if policy else ["-", "-", "-"])]
 

@@ -251,20 +251,33 @@ def run_time() -> dict[str, Any]:
     level of the build.
     """
     groups: dict[str, list[dict[str, Any]]] = {"held-out": [], "other": [], "builtin": []}
+    found = read(RESULTS / "speed.json")["O2"]["programs"]
     for name, program in read(RESULTS / "run_time.json")["programs"].items():
         group = "builtin" if program["corpus"] == "builtin" else "held-out" if program["held_out"] else "other"
         groups[group].append({"name": name, **program})
+        if name in found:
+            program["builds"]["O2 search"] = _found(program["builds"]["O2"], found[name])
     every = [program for programs in groups.values() for program in programs]
     counting = sorted(program["counting"] for program in every)
     return {
         **{
-            group: {slug(build): _run_time(programs, build) for build in programs[0]["builds"]}
+            group: {
+                slug(build): _run_time([each for each in programs if build in each["builds"]], build)
+                for build in dict.fromkeys(build for each in programs for build in each["builds"])
+            }
             for group, programs in groups.items()
             if programs
         },
         "counting": {"median": counting[len(counting) // 2]},
         "programs": len(every),
     }
+
+
+def _found(plain: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the build of a search, which was compared with plain clang at its level."""
+    before, after = (record["builds"][name] for name in ("plain", "search"))
+    build = {key: plain[key] * after[key] / before[key] for key in ("size", "instructions")}
+    return {**build, "time_ratio": plain["time_ratio"] * record["time_ratio"]}
 
 
 def _run_time(programs: Sequence[Mapping[str, Any]], build: str) -> dict[str, Any]:

@@ -30,7 +30,8 @@ class CompileCost(NamedTuple):
     Attributes:
         cost: Cost by the environment's metric.
         functions: Cost of each function in place of its bytes, and of all in place of `text`, as integers: bytes,
-            instructions, thousandths of an estimated byte, or with weights billionths of the baseline.
+            instructions, thousandths of an estimated byte, or with weights or estimated instructions billionths of the
+            baseline.
     """
 
     cost: float
@@ -60,14 +61,15 @@ class FunctionCosts:
         self._setup = setup
         self._costs = setup.project_costs
         self._weights = setup.weights
-        self.counts_calls = any(cost.counts_calls for cost in self._costs.values())
-        self.unit = self._unit(setup.metric)
+        self._credits_calls = any(cost.counts_calls for cost in self._costs.values())
+        self.counts_calls = self._credits_calls or ESTIMATED_INSTRUCTIONS in self._weights
         self._module = compilation.module.name
         measured = measure_baseline(compilation, setup.timeout)
         project = {metric: cost.functions(self._module).text / cost.unit for metric, cost in self._costs.items()}
         measured = replace(measured, project=project)
         self._totals = {metric: setup.task.outcome(measured, metric) for metric in self._weights}
         self.baseline = 1.0 if len(self._weights) > 1 else self._totals[setup.metric]
+        self.unit = self._unit(setup.metric)
 
     def of(self, compiled: InlineCompile) -> CompileCost:
         """Return the cost of a compile of the module.
@@ -76,21 +78,22 @@ class FunctionCosts:
             CompilerError: Its program fails.
             MlgoError: The cost of a metric is not a sum over functions.
         """
-        if not self._weights.keys() <= {TEXT, *PROJECT_METRICS}:
+        known = (TEXT, ESTIMATED_INSTRUCTIONS, *PROJECT_METRICS)
+        if not self._weights.keys() <= {*known}:
             raise MlgoError(
-                f"expected metrics that functions share, {', '.join((TEXT, *PROJECT_METRICS))}, got "
+                f"expected metrics that functions share, {', '.join(known)}, got "
                 f"{self._setup.options.metric!r}; choose another metric"
             )
-        by_metric = {metric: self._functions(metric, compiled) for metric in self._weights}
+        by_metric = {metric: self._cost(metric, compiled) for metric in self._weights}
         if len(self._weights) == 1:
-            ((metric, functions),) = by_metric.items()
-            return CompileCost(functions.text / self._unit(metric), functions)
+            (found,) = by_metric.values()
+            return found
         costs: Counter[str] = Counter()
         saved = 0.0
         for metric, weight in self._weights.items():
             unit = _PARTS * weight / self._totals[metric] / self._unit(metric)
-            costs.update({name: round(value * unit) for name, value in by_metric[metric].functions.items()})
-            saved += weight * relative(by_metric[metric].text / self._unit(metric), self._totals[metric])
+            costs.update({name: round(value * unit) for name, value in by_metric[metric].functions.functions.items()})
+            saved += weight * relative(by_metric[metric].cost, self._totals[metric])
         total = round(_PARTS * (sum(self._weights.values()) - saved))
         return CompileCost(1.0 - saved, FunctionSizes(costs, compiled.functions.aliases, 0, total))
 
@@ -111,7 +114,7 @@ class FunctionCosts:
                 for name, value in values.items():
                     sums[name] += value * unit
             total += found.total * unit
-        return CostChanges(functions, total, self.counts_calls, costs)
+        return CostChanges(functions, total, self._credits_calls, costs)
 
     def _changes(self, metric: str, before: InlineCompile, after: InlineCompile) -> CostChanges:
         if metric == ESTIMATED_INSTRUCTIONS:
@@ -124,10 +127,22 @@ class FunctionCosts:
         sizes = {name: size / unit for name, size in costs[0].functions.items()}
         return CostChanges(changes, (costs[1].text - costs[0].text) / unit, before=sizes)
 
+    def _cost(self, metric: str, compiled: InlineCompile) -> CompileCost:
+        unit = self._unit(metric)
+        if metric != ESTIMATED_INSTRUCTIONS:
+            functions = self._functions(metric, compiled)
+            return CompileCost(functions.text / unit, functions)
+        estimates = estimated_instructions(compiled.object_bytes)
+        total = math.fsum(each.total for each in estimates.values())
+        parts = {name: round(each.total * unit) for name, each in estimates.items()}
+        return CompileCost(total, FunctionSizes(parts, compiled.functions.aliases, 0, round(total * unit)))
+
     def _functions(self, metric: str, compiled: InlineCompile) -> FunctionSizes:
         if metric == TEXT:
             return compiled.functions
         return self._costs[metric].functions(self._module, compiled.object_bytes)
 
-    def _unit(self, metric: str) -> int:
+    def _unit(self, metric: str) -> float:
+        if metric == ESTIMATED_INSTRUCTIONS:
+            return _PARTS / self._totals[metric]
         return self._costs[metric].unit if metric in self._costs else 1

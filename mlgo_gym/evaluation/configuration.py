@@ -44,6 +44,7 @@ class Configuration:
         policies: Identity of each policy, by name.
         split: Part of the corpus; None for all of it.
         limit: Number of modules that were drawn at random; None for all of them.
+        counter: Counter of executed instructions; None with metrics that count none.
     """
 
     environment: str
@@ -59,12 +60,13 @@ class Configuration:
     policies: Mapping[str, str]
     split: str | None = None
     limit: int | None = None
+    counter: str | None = None
 
     def differences(self, other: Configuration) -> list[str]:
         """Return the reasons why results under another configuration must not be added to these, one line each."""
         lines = [
             f"{name}: recorded {getattr(self, name)}, requested {getattr(other, name)}"
-            for name in ("environment", "arguments", "split", "clang", "seed")
+            for name in ("environment", "arguments", "split", "clang", "seed", "counter")
             if getattr(self, name) != getattr(other, name)
         ]
         if self.modules_digest != other.modules_digest:

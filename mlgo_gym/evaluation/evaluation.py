@@ -30,8 +30,10 @@ from mlgo_gym.evaluation.running import ProgramResult, run_programs
 from mlgo_gym.evaluation.schedule import Schedule
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import policy_identity
+from mlgo_gym.programs import ModulePrograms
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.storage.cache import key_of
+from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
 Policies = Sequence[str] | Mapping[str, str | Policy]
 """Specifications; or by name, specifications and policies."""
@@ -101,6 +103,7 @@ class Evaluation:
         self, modules: Sequence[Module], levels: dict[str, dict[str, int]], split: str | None, limit: int | None
     ) -> Configuration:
         env, settings = self.evaluated.env, self._settings
+        programs = env.setup.project_costs.get(INSTRUCTIONS)
         return Configuration(
             environment=settings.environment,
             arguments=_as_json(effective_arguments(settings.arguments)),
@@ -118,6 +121,7 @@ class Evaluation:
             },
             split=split,
             limit=limit,
+            counter=programs.counter if isinstance(programs, ModulePrograms) else None,
         )
 
     def _episodes(self) -> Iterable[EpisodeResult]:

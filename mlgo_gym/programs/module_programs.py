@@ -47,6 +47,9 @@ class ModulePrograms:
         plain: Returns the object of a module by plain clang.
         trust: Whether to run programs of a folder outside of the cache.
 
+    Attributes:
+        counter: Counter of the instructions of whole programs.
+
     Raises:
         CorpusError: The corpus describes no programs, or they are not trusted.
         MlgoError: Nothing counts their instructions.
@@ -64,7 +67,7 @@ class ModulePrograms:
         self._plain = plain
         self._programs: dict[str, list[tuple[Program, tuple[str, ...]]]] = {}
         programs = read_programs(corpus, trust=trust)
-        program_counter(programs[0], self._folder)
+        self.counter = program_counter(programs[0], self._folder)
         for program in programs:
             modules = modules_of(program, self._folder)
             for module in modules:

@@ -12,19 +12,20 @@ from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.search.search_space import SearchSpace
 from mlgo_gym.session.protocol.decision import Decision
-from mlgo_gym.tasks.measurement import INSTRUCTIONS
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, INSTRUCTIONS
 
 PORTFOLIO = ("default", "threshold:0", "inline-oz-fast", "inline-os-fast", "never")
 """The policies that a search tries, as a whole and function by function."""
 
-FAST_PORTFOLIO = ("default", "threshold:50", "inline-os-fast", "always")
-"""The same where executed instructions cost."""
+FAST_PORTFOLIO = ("default", "threshold:50", "threshold:400", "inline-os-fast", "always")
+"""The same where executed instructions cost, counted or estimated."""
 
 
 def load_portfolio(env: CompilerEnv, seed: int = 0) -> dict[str, Policy]:
     """Return the policies of the portfolio that fit an environment, by name; networks need the features of clang 19."""
     loaded = {}
-    for name in FAST_PORTFOLIO if INSTRUCTIONS in env.setup.weights else PORTFOLIO:
+    is_fast = not env.setup.weights.keys().isdisjoint((INSTRUCTIONS, ESTIMATED_INSTRUCTIONS))
+    for name in FAST_PORTFOLIO if is_fast else PORTFOLIO:
         with suppress(PolicyError):
             loaded[name] = load_policy(name, env, seed=seed)
     return loaded

@@ -13,10 +13,14 @@ import pytest
 import mlgo_gym
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.episode.baseline import measure_baseline
+from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import MissingExtraError, MlgoError, ToolchainError
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS
 from mlgo_gym.llvm.estimated_instructions import estimated_instructions
+from mlgo_gym.policies import load_policy
+from mlgo_gym.search import search_module
 from mlgo_gym.tasks.info_reference import info_keys
+from mlgo_gym.training.flip_labels import label_by_flips
 
 pytest.importorskip("capstone", reason="the extra run-time is not installed")
 
@@ -169,6 +173,24 @@ def test_the_credit_of_a_single_flip_is_its_effect() -> None:
     # A flip can change clang's own choices at later decisions, which then share its effect.
     assert sum(given == pytest.approx(effect, rel=1e-6) for given, effect in zip(shares, effects, strict=True)) >= 4
     env.close()
+
+
+@pytest.mark.parametrize("metric", [METRIC, {METRIC: 1.0, "text": 0.1}], ids=str)
+def test_bundles_search_the_least_estimate(metric: Any) -> None:
+    with InlineEnv(metric=metric) as env:
+        found = search_module(env, env.corpus.module("c/lz"), "bundles", compiles=8)
+    assert found.verified
+    assert found.cost < found.baseline
+
+
+def test_labels_are_the_effects_of_single_flips() -> None:
+    with InlineEnv(metric=METRIC) as env:
+        compilation = env.compilation(env.corpus.module("c/lz"))
+        costs, policy = FunctionCosts(env.setup, compilation), load_policy("default", env)
+        found = label_by_flips(compilation, env.task, policy, compiles=6, check=6, costs=costs)
+    assert sum(bool(label.bytes) for label in found.labels) > 5
+    # Costs are billionths of the baseline, which are rounded.
+    assert sum(label == pytest.approx(alone, abs=20) for label, alone in found.checked) >= 4
 
 
 def test_credit_of_both_inlining_and_allocation_is_in_bytes(varied: str) -> None:

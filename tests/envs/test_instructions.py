@@ -9,13 +9,13 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
-from mlgo_gym import open_corpus
+from mlgo_gym import evaluate, open_corpus
 from mlgo_gym.attribution.inline_compile import run_inline_compile
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
 from mlgo_gym.policies import load_policy
-from mlgo_gym.programs import ModulePrograms
+from mlgo_gym.programs import ModulePrograms, find_counter
 from mlgo_gym.search import search_module
 from mlgo_gym.training.flip_labels import label_by_flips
 from tests.programs.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus
@@ -117,6 +117,17 @@ def test_a_count_is_kept_on_disk(right: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("mlgo_gym.programs.module_programs.measure_program", None)
     with InlineEnv(corpus=str(right), metric=METRIC, compile_options=TRUST) as env:
         assert play(env, 1)[1][METRIC] == first
+
+
+@needs_valgrind
+def test_results_name_the_counter(right: Path) -> None:
+    found = evaluate(
+        "mlgo/Inline-v0",
+        policies={"never": "never"},
+        corpus=str(right),
+        env_kwargs={"metric": METRIC, "compile_options": TRUST},
+    )
+    assert found.configuration.counter == find_counter()
 
 
 @needs_valgrind
