@@ -75,7 +75,6 @@ def _rust() -> bytes:
 
 PROGRAMS: Mapping[str, Program] = {
     "pulldown-cmark": Program("0.9.2", "pulldown-cmark", ("<",), _markdown),
-    "sha1collisiondetection": Program("0.2.6", "sha1cdsum", (), _bytes),
     "xml-rs": Program("0.8.3", "xml-analyze", (), _xml),
     "hexyl": Program("0.8.0", "hexyl", ("--color=always",), _bytes),
     "cbindgen": Program("0.24.3", "cbindgen", ("--lang", "c"), _rust),
@@ -96,6 +95,8 @@ def sources(name: str, version: str, folder: Path) -> Path:
         each for each in json.loads(answer.stdout)["packages"] if (each["name"], each["version"]) == (name, version)
     ]
     shutil.copytree(Path(found[0]["manifest_path"]).parent, folder, dirs_exist_ok=True)
+    for name_of_toolchain in ("rust-toolchain", "rust-toolchain.toml"):
+        (folder / name_of_toolchain).unlink(missing_ok=True)
     manifest = folder / "Cargo.toml"
     text = re.sub(r"(?ms)^\[(?:dev-dependencies|\[bench\]|\[test\])[^\n]*\n.*?(?=^\[|\Z)", "", manifest.read_text())
     manifest.write_text(f"{text}\n[workspace]\n")
@@ -110,7 +111,7 @@ def build(folder: Path, program: Program, target: Path, policy: str | None) -> d
         wrapper = Path(sys.executable).parent / "mlgo-rustc"
         environment |= {"RUSTC_WRAPPER": str(wrapper), "MLGO_POLICY": policy, "MLGO_STRICT": "1"}
     started = cpu_seconds()
-    words = ["cargo", "build", "--release", "--all-features", "--bin", program.binary]
+    words = ["cargo", "build", "--release", "--bin", program.binary]
     answer = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise SystemExit(f"{program.binary} is not built: {answer.stderr[-2000:]}")
@@ -156,6 +157,7 @@ def main() -> None:
     """Run the program."""
     parser = command_line(__doc__)
     parser.add_argument("--policy", default="inline-oz", help="policy of mlgo-rustc")
+    parser.add_argument("--program", action="append", choices=PROGRAMS, help="program; repeatable; default: all")
     parser.add_argument("--work", type=Path, default=Path("runs/rust_programs"), help="folder for builds")
     parser.add_argument("--output", type=Path, required=True, help="JSON file; programs in it are not built again")
     arguments = parser.parse_args()
@@ -163,7 +165,8 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     rows = json.loads(arguments.output.read_bytes()) if arguments.output.exists() else []
     done = {(row["program"], row["policy"]) for row in rows}
-    for name, program in PROGRAMS.items():
+    for name in arguments.program or PROGRAMS:
+        program = PROGRAMS[name]
         if (name, arguments.policy) not in done:
             rows.append(measure(name, program, arguments.policy, work))
             write_json(arguments.output, rows)

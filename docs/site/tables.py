@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from docs.site import explanation_tables, results_tables, values
+from docs.site import explanation_tables, results_tables, rust_tables, values
 
 Rows = Iterable[Sequence[str]]
 
@@ -29,7 +29,8 @@ def written(rows: Callable[[], Iterator[list[str]]]) -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    name: partial(written, rows) for name, rows in (explanation_tables.TABLES | results_tables.TABLES).items()
+    name: partial(written, rows)
+    for name, rows in (explanation_tables.TABLES | results_tables.TABLES | rust_tables.TABLES).items()
 }
 
 

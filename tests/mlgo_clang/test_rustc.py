@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
+import gymnasium as gym
 import pytest
 
 from mlgo_clang.rustc import run as run_rustc
+from mlgo_gym.attribution.recipe import keep_recipe
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.corpus.recording.record import record_build
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.search.recipes import make_recipe
 from tests.mlgo_clang.conftest import counted
 from tests.mlgo_clang.test_interactive import abandoned
 from tests.rust import SHAPES, needs_rust, write_workspace
@@ -100,6 +108,29 @@ def test_a_build_of_cargo_follows_the_policy(workspace: Path) -> None:
     assert "Compiling" not in cargo(workspace, MLGO_POLICY="never").stderr
     assert "Compiling" in cargo(workspace, MLGO_POLICY="threshold:5").stderr
     assert program.read_bytes() != never
+
+
+@needs_rust
+def test_a_recipe_of_a_recorded_crate_fits_the_build(workspace: Path, tmp_path: Path) -> None:
+    """The build finds the module that the recording made, and rustc requests the decisions of the recipe."""
+    record_build(["cargo", "build", "--release", "--offline", "--quiet"], tmp_path / "corpus", folder=workspace)
+    corpus = open_corpus(tmp_path / "corpus")
+    module = next(module for module in corpus if module.name == "shapes/shapes.o")
+    env = gym.make("mlgo/Inline-v0", corpus=corpus)
+    env.reset(options={"module": module.name})
+    actions: list[int] = []
+    ended = False
+    while not ended:
+        actions.append(len(actions) % 2)
+        *_, ended, _, _ = env.step(actions[-1])
+    recipe = make_recipe(cast("CompilerEnv", env.unwrapped), module, tuple(actions), 1)
+    keep_recipe(recipe, tmp_path / "recipes", module.bitcode.read_bytes())
+    env.close()
+    shutil.rmtree(workspace / "target")
+    before = counted("compiled by a recipe")
+    result = cargo(workspace, MLGO_POLICY="default", MLGO_RECIPES=str(tmp_path / "recipes"))
+    assert result.returncode == 0
+    assert counted("compiled by a recipe") == before + 1
 
 
 @needs_rust

@@ -51,9 +51,9 @@ def record(
     """Run a build and record what it compiles as a corpus at the chosen level.
 
     The build is the command after `--`. It finds the chosen clang under the name of every common compiler, and in CC
-    and CXX. The bundled clang has headers of libc and libc++ and ignores libraries of the system; choose another clang
-    with --clang for a build that needs these. Exit status: the build's if it is not 0, else 1 if a source could not be
-    recorded.
+    and CXX. rustc compiles the crates of cargo itself, and each becomes a module too. The bundled clang has headers of
+    libc and libc++ and ignores libraries of the system; choose another clang with --clang for a build that needs these.
+    Exit status: the build's if it is not 0, else 1 if a source could not be recorded.
     """
     toolchain = find_toolchain(clang)
     if target not in (None, NATIVE):
