@@ -1,0 +1,82 @@
+"""Compares the decisions per second of stable-baselines3 in lock step and with the environments that are ready first.
+
+    python -m benchmarks.learner_throughput [--rounds 4]
+
+Both agents learn from credit, in turns of 1,024 decisions, so that both meet the same load of the machine. The first
+turn of each is not counted. The results are in docs/results/learner_throughput.json.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import torch
+from stable_baselines3 import PPO
+
+from benchmarks.learning import ROOT
+from benchmarks.measuring import Table, command_line, write_json
+from mlgo_gym import open_corpus
+from mlgo_gym.adapters.sb3 import CreditAdvantages, VecEnvAdapter
+from mlgo_gym.wrappers import Normalization, fit_normalization, vector
+
+CORPUS = "builtin@Os,lz4@Os,brotli@Os,box2d-py@Os"
+KINDS = {"lock step, 8 environments": (8, 8), "the first 4 of 12 environments": (12, 4)}
+TURN = 1024
+
+
+def make_agent(num_envs: int, batch_size: int, corpus: Any, normalization: Normalization) -> PPO:
+    """Return PPO with a rollout of a turn."""
+    options: dict[str, Any] = {"batch_size": batch_size, "autoreset_mode": "SameStep", "credit": True}
+    envs = gym.make_vec("mlgo/Inline-v0", num_envs=num_envs, corpus=corpus, **options)
+    env = VecEnvAdapter(vector.NormalizeFeatures(envs, normalization))
+    return PPO(
+        "MlpPolicy", env, n_steps=TURN // batch_size, batch_size=256, n_epochs=4, gamma=0.0, seed=0, device="cpu"
+    )
+
+
+def main() -> None:
+    """Measure, print a table and write the results."""
+    parser = command_line(__doc__)
+    parser.add_argument("--rounds", type=int, default=4, help="turns of each, the first included")
+    parser.add_argument("--json", type=Path, default=ROOT / "docs" / "results" / "learner_throughput.json")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    corpus = open_corpus(CORPUS).split("fit")
+    with gym.make("mlgo/Inline-v0", corpus=corpus) as env:
+        normalization = fit_normalization(env, observations=500)
+    agents = {name: make_agent(*sizes, corpus, normalization) for name, sizes in KINDS.items()}
+    rows = {name: {"decisions": 0, "seconds": 0.0, "python_cpu": 0.0, "clang_cpu": 0.0} for name in KINDS}
+    load = os.getloadavg()[0]
+    for number in range(options.rounds):
+        for name, agent in agents.items():
+            before = (time.monotonic(), *_cpu())
+            agent.learn(TURN, reset_num_timesteps=False, callback=CreditAdvantages())
+            spent = [after - start for after, start in zip((time.monotonic(), *_cpu()), before, strict=True)]
+            for key, value in zip(("decisions", "seconds", "python_cpu", "clang_cpu"), (TURN, *spent), strict=True):
+                rows[name][key] += value if number else 0
+    table = Table({"rows of a step": "<32", "decisions/s": ">12.0f", "ms CPU/decision": ">16.1f"})
+    for name, row in rows.items():
+        row["per_second"] = row["decisions"] / row["seconds"]
+        row["cpu_ms"] = 1000 * (row["python_cpu"] + row["clang_cpu"]) / row["decisions"]
+        table.row(name, row["per_second"], row["cpu_ms"])
+        env = agents[name].env
+        assert env is not None
+        env.close()
+    first, second = rows.values()
+    ratio = second["per_second"] / first["per_second"]
+    write_json(options.json, {"load": load, "cores": os.cpu_count(), "ratio": ratio, "rows": list(rows.values())})
+
+
+def _cpu() -> tuple[float, float]:
+    """Return the CPU seconds of this process and of the children that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return usages[0].ru_utime + usages[0].ru_stime, usages[1].ru_utime + usages[1].ru_stime
+
+
+if __name__ == "__main__":
+    main()
