@@ -27,6 +27,8 @@ from tests.rust import SHAPES, needs_rust, write_workspace
 WRAPPER = Path(sys.executable).parent / "mlgo-rustc"
 ONE_UNIT = ("-Copt-level=z", "-Ccodegen-units=1")
 
+pytestmark = pytest.mark.usefixtures("own_cache")  # other tests count their compiles, too
+
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
