@@ -202,6 +202,9 @@ def main() -> None:
                 continue
             section["programs"][program.name] = found
             section["summary"] = summary(section["programs"])
+            if options.profile:
+                known = results["programs"]
+                section["without"] = summary({name: known[name] for name in section["programs"] if name in known})
             options.output.write_text(json.dumps(results) + "\n")
             rows = found["policies"].items()
             changes = ", ".join(f"{name} {row['estimated']:+.3f} {row['counted']:+.3f}" for name, row in rows)
