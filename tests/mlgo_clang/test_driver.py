@@ -23,7 +23,7 @@ def test_a_missing_linker_is_named(run: Run, project: Path, monkeypatch: pytest.
 
 
 def test_the_version_may_be_read_in_part() -> None:
-    command = [DRIVERS["gcc"], "--version"]
+    command = [str(DRIVERS["gcc"]), "--version"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -99,7 +99,7 @@ def many_calls(project: Path) -> None:
 def started(project: Path, always: str) -> Iterator[subprocess.Popen[bytes]]:
     """A compile that takes many seconds, after the start of its back end."""
     many_calls(project)
-    command = [DRIVERS["gcc"], f"--mlgo-policy={always}", "--mlgo-strict", "-Oz", "-c", "calls.c"]
+    command = [str(DRIVERS["gcc"]), f"--mlgo-policy={always}", "--mlgo-strict", "-Oz", "-c", "calls.c"]
     with subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE) as process:
         try:
             wait_for(lambda: any("-print-before=inline" in command for command in clangs_on(project)))
