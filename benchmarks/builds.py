@@ -243,7 +243,8 @@ class Bench:
         for line in self.compiles.read_text().splitlines():
             words = line.split("\037")[:-1]
             sources = [word for word in words if word.endswith((".c", ".cpp"))]
-            if "-c" in words and len(sources) == 1 and (self.build / words[0] / sources[0]).exists():
+            folder = Path(words[0]) if words else Path()
+            if "-c" in words and len(sources) == 1 and folder.is_dir() and (folder / sources[0]).exists():
                 compiles[Path(sources[0]).name] = words
         environments = {variant: self.environment(variant) for variant in variants}
 
@@ -299,7 +300,9 @@ def measure_all(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
         "search": options.search,
         "search_seconds": first.seconds[0] if RECIPES in outcomes else None,
         "variants": {variant: vars(outcome) for variant, outcome in outcomes.items()},
-        "files": bench.file_seconds([name for name in outcomes if name != RECIPES], options.files),
+        "files": bench.file_seconds([name for name in outcomes if name != RECIPES], options.files)
+        if options.files
+        else {},
     }
 
 
