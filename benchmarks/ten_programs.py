@@ -27,8 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ten_projects import FLAGS, LINK, PROJECTS, Project
 from benchmarks.measuring import Table, command_line, cpu_seconds, write_json
+from benchmarks.ten_projects import FLAGS, LINK, PROJECTS, Project
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import parse
 from mlgo_gym.deploy.decision_code import decision_code
