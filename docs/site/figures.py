@@ -187,7 +187,7 @@ def forest(theme: Theme) -> Figure:
 BUILDS = {
     "builds.yaml-cpp-oz-clang-22.plugin-inline-oz": ("plugin, inline-oz", "o", 11),
     "builds.yaml-cpp-oz-clang-22.plugin-inline-oz-fast": ("plugin, inline-oz-fast", "o", 11),
-    "builds.yaml-cpp-oz-a-run-with-inline-oz.calls": ("wrapper, inline-oz", "s", 11),
+    "builds.yaml-cpp-oz-callee-features.callees": ("wrapper, inline-oz", "s", 11),
     "builds.yaml-cpp-oz-a-run-with-inline-oz.policy": ("wrapper, inline-oz-fast", "s", -11),
     "builds.yaml-cpp-oz.recipes": ("recipes", "^", 11),
 }
