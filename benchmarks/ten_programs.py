@@ -240,8 +240,8 @@ def fetch(project: Project, folder: Path) -> Path:
     return path
 
 
-def prepare_policies(work: Path, variants: Mapping[str, Variant], options: argparse.Namespace) -> None:
-    """Build the plugins of the variants, and the native code that the wrapper compiles once."""
+def prepare_plugins(work: Path, variants: Mapping[str, Variant], options: argparse.Namespace) -> None:
+    """Build the plugins of the variants."""
     for variant in variants.values():
         plugin = work / f"{variant.plugin}.so"
         if variant.plugin and not plugin.exists():
@@ -287,7 +287,7 @@ def main() -> None:
     chosen = {name: VARIANTS[name] for name in VARIANTS if name in options.variants.split(",")}
     work = options.work.absolute()
     work.mkdir(parents=True, exist_ok=True)
-    prepare_policies(work, chosen, options)
+    prepare_plugins(work, chosen, options)
     for project in PROJECTS:
         if options.only and project.name not in options.only.split(","):
             continue
