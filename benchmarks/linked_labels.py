@@ -6,7 +6,7 @@
 
 Prints how often the price changes the sign of a label, and the bytes that the flips which save object bytes save in
 links. Then it fits trees to the labels of all projects but one by each price, and adds up the linked bytes that their
-answers save in the project that was left out.
+answers save in the excluded project.
 """
 
 from __future__ import annotations
