@@ -107,6 +107,32 @@ def linked_builds() -> Iterator[list[str]]:
             ]
 
 
+def linked_searches() -> Iterator[list[str]]:
+    """Yield the rows of searches by object bytes and by the linked price."""
+    yield [
+        "build",
+        "objects, by `text`",
+        "linked, by `text`",
+        "objects, by `estimated-linked`",
+        "linked, by `estimated-linked`",
+    ]
+    builds = values.source("linked-search")["builds"]
+    sums: dict[tuple[str, str], int] = {}
+    for name, sizes in builds.items():
+        cells = []
+        for metric in ("text", "estimated-linked"):
+            for key in ("objects", "linked"):
+                change = sizes[metric][key] - sizes[PLAIN][key]
+                sums[metric, key] = sums.get((metric, key), 0) + change
+                cells.append(change)
+        yield [name, *map(_bytes, cells)]
+    yield ["all", *map(_bytes, sums.values())]
+
+
+def _bytes(change: int) -> str:
+    return f"{change:+,}".replace("-", "\N{MINUS SIGN}")
+
+
 def link_modes() -> Iterator[list[str]]:
     """Yield the rows of linked sizes by mode of the link, with the places of the policy in a cell."""
     builds = ("muparser", "uchardet", "pcre2")
@@ -149,4 +175,5 @@ TABLES = {
     "statistics.linked": linked_agreement,
     "ship.link_modes": link_modes,
     "bundled.linked": linked_builds,
+    "searches.linked": linked_searches,
 }
