@@ -20,7 +20,6 @@ enum { MLGO_CALLEE_FEATURES = 21, CONTEXT_NAMES = 16 };
 #define ARRAY(type) struct { type *at; int count, room; }
 #define ROOM(array, more) ((array).at = reserve((array).at, (array).count + (more), &(array).room, sizeof *(array).at))
 #define APPEND(array, ...) (ROOM(array, 1), (array).at[(array).count++] = (__VA_ARGS__))
-#define COPY(array) ((array).at = duplicate((array).at, (array).room, sizeof *(array).at))
 #define LITERAL(text) text, (int)sizeof(text) - 1
 
 static void *reserve(void *at, int needed, int *room, mlgo_size size) {
@@ -28,12 +27,6 @@ static void *reserve(void *at, int needed, int *room, mlgo_size size) {
   *room = needed + needed / 2 + 64;
   if (!(at = realloc(at, *room * size))) abort();
   return at;
-}
-
-static void *duplicate(const void *at, int room, mlgo_size size) {
-  int none = 0;
-  if (!room) return 0;
-  return memcpy(reserve(0, room, &none, size), at, room * size);
 }
 
 // A function or a context. The facts are those of the code that clang printed first; -1 means unknown.
