@@ -138,7 +138,8 @@ def test_a_back_end_that_is_killed(project: Path, started: subprocess.Popen[byte
     os.kill(int(children[0]), signal.SIGKILL)
     _, stderr = started.communicate()
     assert (started.returncode, b"clang exited with status -9" in stderr) == (1, True)
-    assert files(project) == ["calls.c"]
+    # A clang that is killed while it writes leaves its temporary file, also without a policy.
+    assert [name for name in files(project) if not name.endswith(".o.tmp")] == ["calls.c"]
 
 
 def test_two_builds_at_once_make_equal_objects(project: Path, always: str, own_cache: Path) -> None:

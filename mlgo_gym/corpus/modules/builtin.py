@@ -58,8 +58,10 @@ def builtin_folder(toolchain: Toolchain, optimize: str, target: str = DEFAULT_TA
 
 def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Target) -> None:
     sources = _sources()
+    # The sources are the same for each target, since their digests tell which policies were trained on them.
+    types = [] if target.has_int128 else ["-D__int128=_BitInt(128)"]
     driver_flags = {
-        language: [*portable_flags(target), f"-{optimize}", *flags, *libc_include_flags(toolchain, target)]
+        language: [*portable_flags(target), f"-{optimize}", *flags, *types, *libc_include_flags(toolchain, target)]
         for language, flags in _BY_LANGUAGE.items()
     }
     flags = {language: recorded_flags(language.lower(), driver_flags[language], toolchain) for language in _BY_LANGUAGE}

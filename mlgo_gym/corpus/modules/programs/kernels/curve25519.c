@@ -4,11 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __SIZEOF_INT128__
 __extension__ typedef unsigned __int128 u128;
-#else
-__extension__ typedef unsigned _BitInt(128) u128;
-#endif
 
 typedef uint64_t curve25519_field[5];
 typedef int32_t curve25519_field_10[10];
