@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 
 _PREFIX = "mlgo-gym-"
+_RANDOM = 16
+"""Random letters at the end of a folder's name; folders of the package have fewer."""
+
 UNKNOWN_HOST = "unknown"
 """Name of a host whose process ids cannot be told from those of others."""
 
@@ -29,18 +32,21 @@ def make_scratch() -> str:
         parent = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - as above
     host = host_id()
     _sweep(parent, host)
-    folder = f"{parent}/{_PREFIX}{os.getpid()}-{host}-{os.urandom(8).hex()}"
+    folder = f"{parent}/{_PREFIX}{os.getpid()}-{host}-{os.urandom(_RANDOM // 2).hex()}"
     os.mkdir(folder, 0o700)
     return folder
 
 
 def _sweep(parent: str, host: str) -> None:
-    """Remove the folders of killed processes; another process may do the same."""
+    """Remove the folders of killed processes of `mlgo-clang`; another process may do the same.
+
+    Those of the package stay: it finds compilers by them whose host was killed.
+    """
     if host == UNKNOWN_HOST:
         return
     for name in os.listdir(parent):
         pid, _, rest = name.removeprefix(_PREFIX).partition("-")
-        ours = name.startswith(_PREFIX) and pid.isdigit() and rest.startswith(f"{host}-")
+        ours = name.startswith(_PREFIX) and pid.isdigit() and rest[:-_RANDOM] == f"{host}-"
         if ours and not os.path.exists(f"/proc/{pid}"):
             remove_folder(os.path.join(parent, name))
 

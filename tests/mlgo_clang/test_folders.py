@@ -41,3 +41,15 @@ def test_a_native_recording_uses_the_same_command(mode: str, toolchain: Toolchai
     language = "c++" if mode == "g++" else "c"
     assert linker_command(toolchain, language, NATIVE) == clang[mode]
     assert [word for word in clang["gcc"] if word.startswith("-")] == driver_options(toolchain, NATIVE)[0]
+
+
+def test_folders_of_killed_hosts_of_the_package_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "host_id", lambda: "host")
+    parent = Path(folders.make_scratch())
+    dead = parent.parent / "mlgo-gym-99999999-host-abcdefgh", parent.parent / f"mlgo-gym-99999999-host-{'a' * 16}"
+    for folder in dead:
+        folder.mkdir()
+    Path(folders.make_scratch()).rmdir()
+    parent.rmdir()
+    assert [folder.exists() for folder in dead] == [True, False]
+    dead[0].rmdir()
