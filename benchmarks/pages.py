@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[1]
 
 ELSEWHERE = {
     "docs/how_to/many_machines.md": "needs a cluster; tests/scheduling runs on one with the RL libraries",
+    "docs/how_to/rust.md": "needs cargo and sources of crates; tests/mlgo_clang/test_rustc.py builds with them",
     "docs/tutorials/first_episode.md": "tests/test_tutorials.py runs it",
     "docs/tutorials/smaller_program.md": "needs the sources of yaml-cpp; benchmarks/tutorial.py runs it",
     "docs/tutorials/train_and_compare.md": "trains for minutes; tests/test_library_examples.py runs its programs",
@@ -68,6 +69,9 @@ SKIPPED = {
     ),
     "needs the extra `training`; tests/cli/test_train.py runs it": ("mlgo-gym train",),
     "writes pages of the repository; tests/test_documentation.py checks them": ("make numbers",),
+    "needs the linker script of a board; tests/corpus/commands/test_targets.py records cross builds": (
+        'make CC="mlgo-clang --mlgo-policy=inline-oz --target=thumbv7em',
+    ),
     "needs a system root of aarch64": ("mlgo-clang --target=aarch64", "clang-22 --target=aarch64"),
     "needs a build of LLVM with TensorFlow Lite or its headers": ("echo | clang ", "cmake … ", "clang -Oz -mllvm"),
 }
@@ -78,6 +82,7 @@ NEEDED = {
     r"\bcmake\b": ("cmake",),
     r"\bjq\b": ("jq",),
     r" --link$": ("ld",),
+    r"@thumbv7em .*--run$": ("qemu-arm",),
     r"\bexport tflite\b": ("import ai_edge_litert", "import flatbuffers"),
     r"\bonnx\b": ("import onnx", "import onnxruntime"),
 }
