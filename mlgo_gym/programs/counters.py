@@ -100,13 +100,13 @@ def run_program(
     output = _run([str(_launcher()), str(report), *words], folder, timeout, memory)
     status, instructions, nanoseconds, kibibytes = map(int, report.read_text().split())
     report.unlink()
+    if emulated.exists():
+        instructions = int(emulated.read_text())
+        emulated.unlink()
     if status:
         code = os.waitstatus_to_exitcode(status)
         ending = f"exit status {code}" if code >= 0 else f"signal {-code}"
         raise MlgoError(f"expected exit status 0 of {Path(command[0]).name}, got {ending}; the program is wrong")
-    if emulator is not None:
-        instructions = int(emulated.read_text())
-        emulated.unlink()
     return Count(output, instructions if instructions >= 0 else None, nanoseconds / 1e9, kibibytes << 10)
 
 
