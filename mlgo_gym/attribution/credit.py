@@ -133,7 +133,7 @@ def _growth_by(decision: InlineDecision) -> float:
     return growth if decision.answer else -growth
 
 
-def _unknown_growth(decision: InlineDecision) -> float:  # noqa: ARG001 - in the place of _growth_by()
+def _unknown_growth(decision: InlineDecision) -> float:  # noqa: ARG001 - the signature of _growth_by()
     return 0.0
 
 

@@ -5,7 +5,6 @@ Programs of another machine run in an emulator, which counts too.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import shutil
@@ -16,12 +15,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from mlgo_gym.errors import MlgoError, ToolchainError
-from mlgo_gym.llvm.toolchain import bundled_command
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.programs.built_program import built_program
 from mlgo_gym.programs.emulators import Emulator
 from mlgo_gym.session.process.bounded_run import run_bounded
 from mlgo_gym.session.process.limits import Limits
-from mlgo_gym.storage.cache import cache_directory, write_atomically
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
 Counter = Literal["hardware", "cachegrind", "qemu", "wasmtime"]
@@ -163,16 +161,4 @@ def _run(command: Sequence[str], folder: Path, timeout: float, memory: float | N
 @lru_cache(maxsize=1)
 def _launcher() -> Path:
     """Return the program that starts others; compiled once and cached."""
-    source = _SOURCE.read_bytes()
-    path = cache_directory() / "programs" / f"counter-{hashlib.sha256(source).hexdigest()[:16]}"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_folder() as folder:
-            built = folder / "counter"
-            options = ["-target", PROGRAM_TARGET, "-static", "-O1", str(_SOURCE), "-o", str(built)]
-            answer = run_bounded([*bundled_command("cc"), *options], writable=None, name="the bundled compiler")
-            if answer.returncode != 0:
-                raise ToolchainError(f"{_SOURCE.name} cannot be compiled: {answer.stderr.strip()[-2000:]}")
-            write_atomically(path, built.read_bytes())
-            path.chmod(0o755)
-    return path
+    return built_program(_SOURCE, "counter", ["-target", PROGRAM_TARGET, "-static", "-O1"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import sys
@@ -14,18 +13,17 @@ from typing import Literal
 
 from mlgo_gym.corpus.commands.driver import bundled_target
 from mlgo_gym.corpus.commands.targets import Target
-from mlgo_gym.errors import MlgoError, ToolchainError
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
-from mlgo_gym.llvm.toolchain import bundled_command
+from mlgo_gym.programs.built_program import built_program
 from mlgo_gym.session.process.bounded_run import run_bounded
-from mlgo_gym.storage.cache import cache_directory, write_atomically
-from mlgo_gym.storage.temporary_folders import temporary_folder
 
 EMULATION_FACTOR = 20
 """Largest slowdown by an emulator."""
 
 _PLUGIN = Path(__file__).with_name("instruction_counter.c")
-_ARCHITECTURES = {"thumbv7em": "arm", "thumbv6m": "arm", "i386": "i386", "x86_64": "x86_64"}
+_ARCHITECTURES = {"thumbv7em": "arm", "thumbv6m": "arm"}
+"""Architecture in the name of qemu, where the triple has another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +73,6 @@ def _plugin(qemu: str) -> Path:
     printed = run_bounded([qemu, "--version"], writable=None, timeout=60, name="qemu").stdout
     version = re.search(r"version (\d+)", printed)
     interface = 1 if version is not None and int(version[1]) < 9 else 2
-    source = _PLUGIN.read_bytes()
-    path = cache_directory() / "programs" / f"qemu-{interface}-{hashlib.sha256(source).hexdigest()[:16]}.so"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_folder() as folder:
-            built = folder / "plugin.so"
-            # qemu has the functions that the plugin calls.
-            options = ["-shared", "-fPIC", "-O2", "-Wl,-z,undefs", f"-DPLUGIN_VERSION={interface}", str(_PLUGIN)]
-            command = [*bundled_command("cc"), "-target", bundled_target(), *options, "-o", str(built)]
-            answer = run_bounded(command, writable=None, name="the bundled compiler")
-            if answer.returncode != 0:
-                raise ToolchainError(f"{_PLUGIN.name} cannot be compiled: {answer.stderr.strip()[-2000:]}")
-            write_atomically(path, built.read_bytes())
-    return path
+    # qemu has the functions that the plugin calls.
+    options = ["-shared", "-fPIC", "-O2", "-Wl,-z,undefs", f"-DPLUGIN_VERSION={interface}"]
+    return built_program(_PLUGIN, f"qemu-{interface}", ["-target", bundled_target(), *options], ".so")
