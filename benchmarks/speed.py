@@ -3,10 +3,12 @@
     python -m benchmarks.speed --level O2   # held-out programs without a result; --only names others
     python -m benchmarks.speed --time       # wall times, on a quiet machine
 
-The modules of a program that execute at least `LEAST_SHARE` of its instructions are searched by bundles at the same
-time. In each of the rounds every search delivers one object, and one run of the program, linked from all of them,
-counts the functions of each. So 50 compiles of each module take 50 runs of the program. The cost of a module is the sum
-of the instructions of its functions, with a small weight on its size. The other modules are compiled by `COLD_POLICY`.
+The modules of a program that execute at least `LEAST_SHARE` of its instructions are searched by bundles, those with
+`LARGE_SHARE` first, one after the other, and then all others at the same time. In each of the rounds every search
+delivers one object, and one run of the program, linked from all of them, counts the functions of each. So 50 compiles
+of each of many modules take 50 runs of the program. The cost of a module is the sum of the instructions of its
+functions, with a weight on its size. Functions of equal names and work that moves between modules disturb this sum. So
+an object that was found is only kept if the program is better with it. The other modules are compiled by `COLD_POLICY`.
 
 Then the program is linked from the best objects of all modules, checked by its output and counted. Wall times are those
 of pairs of runs, one with plain clang's objects and one with the found ones, in random order.
@@ -54,11 +56,14 @@ NO_SIZE_LIMIT = ("-mllvm", "-ml-advisor-size-increase-threshold=100")
 
 COMPILES = 50
 
-SIZE_WEIGHT = 0.02
+SIZE_WEIGHT = 0.1
 """Weight of the relative size of a program, beside 1 for its instructions."""
 
 LEAST_SHARE = 0.003
 """Smallest share of a program's instructions of a module that is searched."""
+
+LARGE_SHARE = 0.2
+"""Smallest share of a module that is searched alone."""
 
 COLD_POLICY = "inline-os-fast"
 
@@ -97,9 +102,9 @@ class Rounds:
         self._changed = threading.Condition()
         self._delivered: set[str] = set()
         self._number = 0
-        self._run()
+        plain = self._run()
         self.total = sum(self._functions.values())
-        self._plain_functions = self._functions
+        self._plain_functions, self._plain_size = self._functions, plain.size
 
     def share(self, name: str) -> float:
         """Return the share of a module in the instructions of the program by plain clang."""
@@ -151,8 +156,23 @@ class Rounds:
             self._number += 1
             self._changed.notify_all()
 
-    def _run(self) -> None:
-        self._functions = count(self._env, self._program, self._objects).functions
+    def keep_better(self, module: str) -> bool:
+        """Return whether the program is better with the module's last object; plain clang's replaces a worse one."""
+        found, best = self._objects[module], self._price()
+        self._objects[module] = self._plain[module]
+        if self._price() <= best:
+            return False
+        self._objects[module] = found
+        return True
+
+    def _price(self) -> float:
+        measured = self._run()
+        return sum(self._functions.values()) / self.total + SIZE_WEIGHT * measured.size / self._plain_size
+
+    def _run(self) -> ProgramMeasurement:
+        measured = count(self._env, self._program, self._objects)
+        self._functions = measured.functions
+        return measured
 
 
 def _symbols(data: bytes) -> set[str]:
@@ -195,7 +215,6 @@ def search(level: str, program: Program, seed: int) -> dict[str, Any]:
     shares = {name: rounds.share(name) for name in program.modules}
     names = [name for name, share in shares.items() if share >= LEAST_SHARE and env.decisions(env.corpus.module(name))]
     sizes = {name: function_sizes(env.setup.plain_objects.object(name)).text for name in program.modules}
-    rounds.searching = set(names)
 
     def search_one(name: str) -> dict[str, Any]:
         weight = SIZE_WEIGHT * sizes[name] / sum(sizes.values())
@@ -210,8 +229,15 @@ def search(level: str, program: Program, seed: int) -> dict[str, Any]:
             rounds.leave(name, last)
         return {"cost": round(found.cost, 6), "compiles": found.compiles, "actions": actions}
 
-    with ThreadPoolExecutor(max(len(names), 1)) as threads:
-        found = dict(zip(names, threads.map(search_one, names), strict=True))
+    groups = [[name] for name in names if shares[name] >= LARGE_SHARE]
+    groups.append([name for name in names if shares[name] < LARGE_SHARE])
+    found: dict[str, dict[str, Any]] = {}
+    for group in filter(None, groups):
+        rounds.searching = set(group)
+        with ThreadPoolExecutor(len(group)) as threads:
+            found |= zip(group, threads.map(search_one, group), strict=True)
+    for name in sorted(names, key=shares.__getitem__, reverse=True):
+        found[name]["kept"] = rounds.keep_better(name)
     return {name: {"share": round(share, 4), "found": found.get(name)} for name, share in shares.items()}
 
 
@@ -228,7 +254,7 @@ def best_objects(env: CompilerEnv, program: Program, modules: Mapping[str, Mappi
     objects = {}
     for name in program.modules:
         record = modules[name]
-        if record["found"] is not None:
+        if record["found"] is not None and record["found"]["kept"]:
             objects[name] = compiled(env, name, record["found"]["actions"])
         elif record["share"] < LEAST_SHARE:
             choose = SessionPolicy(env.task, policy, name)

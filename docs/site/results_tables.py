@@ -262,17 +262,18 @@ BUILDS = (
 
 def run_time(group: str) -> Iterator[list[str]]:
     """Yield size and run time of the programs of a group, a row for each build."""
-    heading = ["build", "size", "instructions", "95 % interval", "wall time"]
-    yield [*heading, "instructions, same level", "95 % interval", "worst program"]
+    yield ["build", "size", "instructions", "wall time", "instructions, same level", "worst program"]
     for build in BUILDS:
         each = source("run-time")[group][values.slug(build)]
         level, _, policy = build.partition(" ")
-        figures = [percent(each[f"{key}-change"]) for key in ("size", "instructions", "time")]
-        interval, own = (values.interval(each[f"{prefix}low"], each[f"{prefix}high"]) for prefix in ("", "own-"))
         shown = {"": "", "search": ", search"}.get(policy, f", `{policy}`")
-        row = [f"-{level}{shown}", *figures[:2], interval, figures[2]]
+        instructions, time, own = (
+            f"{percent(each[change])} {values.interval(each[f'{prefix}low'], each[f'{prefix}high'])}"
+            for change, prefix in (("instructions-change", ""), ("time-change", "time-"), ("own-instructions", "own-"))
+        )
         worst = f"{each['worst']}, {percent(each['worst-change'])}"
-        yield [*row, *([percent(each["own-instructions"]), own, worst] if policy else ["-", "-", "-"])]
+        row = [f"-{level}{shown}", percent(each["size-change"]), instructions, time]
+        yield [*row, *([own, worst] if policy else ["-", "-"])]
 
 
 TABLES: dict[str, Callable[[], Iterator[list[str]]]] = {

@@ -14,7 +14,6 @@ is neither a letter nor a digit. A number is an index into a list. A format of P
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
@@ -286,7 +285,9 @@ def _run_time(programs: Sequence[Mapping[str, Any]], build: str) -> dict[str, An
 
     level = build.partition(" ")[0]
     instructions, own = change_against("Oz", "instructions"), change_against(level, "instructions")
-    interval, own_interval = (estimates(each).mean for each in (instructions, own))
+    # The median ratio of each program, in millionths: `Change` adds 1 to each number.
+    time = Change(tuple((each["builds"][build]["time_ratio"] * 1e6, 1e6) for each in programs))
+    interval, time_interval, own_interval = (estimates(each).mean for each in (instructions, time, own))
     worst = max(zip(own.pairs, programs, strict=True), key=lambda pair: pair[0][0] / pair[0][1])
     return {
         "programs": len(programs),
@@ -294,7 +295,9 @@ def _run_time(programs: Sequence[Mapping[str, Any]], build: str) -> dict[str, An
         "instructions-change": instructions.mean,
         "low": interval.low,
         "high": interval.high,
-        "time-change": math.prod(each["builds"][build]["time_ratio"] for each in programs) ** (1 / len(programs)) - 1,
+        "time-change": time.mean,
+        "time-low": time_interval.low,
+        "time-high": time_interval.high,
         "own-size": change_against(level, "size").mean,
         "own-instructions": own.mean,
         "own-low": own_interval.low,
