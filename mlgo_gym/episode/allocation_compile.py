@@ -40,12 +40,14 @@ class AllocationCompile(NamedTuple):
         costs: Cost of one call of each function, by the environment's metric.
         entries: How often each function is called; 1 for metrics other than `estimated-instructions`.
         cost: Cost of the module.
+        measurement: Everything that was measured.
     """
 
     functions: Mapping[str, list[Eviction]]
     costs: Mapping[str, float]
     entries: Mapping[str, float]
     cost: float
+    measurement: Measurement
 
     @property
     def actions(self) -> tuple[int, ...]:
@@ -83,8 +85,7 @@ def run_allocation_compile(
     """
     task, metric = setup.task, setup.metric
     functions: dict[str, list[Eviction]] = defaultdict(list)
-    record = metric in task.function_metrics
-    with compilation.session(task.advisors, optimization_record=record) as session:
+    with compilation.session(task.advisors, optimization_record=task.optimization_record) as session:
         count = 0
         while (decision := session.wait(setup.timeout)) is not None:
             answer = choose(decision, count)
@@ -97,12 +98,12 @@ def run_allocation_compile(
             session.advise(advice)
             count += 1
         measurement = Measurement.of(session.finish(setup.timeout))
-    if record:
+    if metric in task.function_metrics:
         costs = {name: task.outcome(measurement, metric, name) for name in measurement.allocation}
-        return AllocationCompile(functions, costs, {}, task.outcome(measurement, metric))
+        return AllocationCompile(functions, costs, {}, task.outcome(measurement, metric), measurement)
     estimates = measurement.instructions or {}
     costs = {name: each.instructions for name, each in estimates.items()}
     entries = {name: each.entries for name, each in estimates.items()}
     # An object without functions has no frequencies.
     cost = math.fsum(each.total for each in estimates.values())
-    return AllocationCompile(functions, costs, entries, cost)
+    return AllocationCompile(functions, costs, entries, cost, measurement)

@@ -85,7 +85,9 @@ def ratio_policy(env: CompilerEnv, ratio: float) -> Policy:
     """
     check_advisor("ratio", env, EVICTION)
     if not ratio > 0:
-        raise PolicyError(f"expected ratio:NUMBER with a number > 0, got {ratio:g}; write for instance ratio:1.25")
+        raise PolicyError(
+            f"expected ratio:NUMBER with a number > 0, got ratio:{ratio:g}; write for instance ratio:1.25"
+        )
     columns = int(env.action_space.n)  # type: ignore[attr-defined]
     names = ("is_hint", "is_local", "nr_broken_hints", "nr_urgent", "use_def_density")
     find = feature_vector("ratio", env, [f"{name}[{column}]" for name in names for column in range(columns)])
