@@ -1,12 +1,15 @@
 """Policies and a search of evictions on held-out programs; writes docs/results/evictions.json.
 
-    python -m benchmarks.evictions --network evict.safetensors    # finished modules and programs are not repeated
-    python -m benchmarks.evictions --network evict.safetensors --parts modules
+    python -m benchmarks.evictions                    # finished modules and programs are not repeated
+    python -m benchmarks.evictions --parts modules    # without searches and executed instructions
 
 Modules: plain clang, clang's own choices by rule (`default`) and the policies compile each module of the held-out
 programs, and the price of each function is compared. "Best of two" keeps the cheaper of plain clang's and the policy's
 code of each function. A search of all functions at once (`mlgo-gym search --algorithm functions`) shows how much is
 left, on some of the modules.
+
+The network `docs/results/evictions.safetensors` is one of `mlgo-gym train imitation`; `network` in the results has the
+commands, the margins by validation modules, and the training modules.
 
 Programs: each is linked from the objects of plain clang and of each policy, and cachegrind counts its instructions. The
 summary has the rank correlation of the counts with the estimated instructions and with the spill cost, over all
@@ -234,16 +237,12 @@ def summary(results: Mapping[str, Any]) -> dict[str, Any]:
             }
         searched = results.get("searches", {}).get(level, {})
         if searched:
-            changes = np.array([each["change"] for each in searched.values()])
-            level_summary["search"] = row_of(
-                changes, np.ones(len(changes)), tuple(e["project"] for e in searched.values())
-            )
             kept = [records[name] for name in searched]
-            level_summary["network_where_searched"] = row_of(
-                np.array([each["policies"][NETWORK]["best_of_two"] for each in kept]),
-                np.array([each["price"] for each in kept]),
-                tuple(each["project"] for each in kept),
-            )
+            owners, their_prices = [each["project"] for each in kept], np.array([each["price"] for each in kept])
+            changes = np.array([each["change"] for each in searched.values()])
+            level_summary["search"] = row_of(changes * their_prices, their_prices, owners)
+            guarded = np.array([each["policies"][NETWORK]["best_of_two"] for each in kept])
+            level_summary["network_where_searched"] = row_of(guarded, their_prices, owners)
         found[level] = level_summary
     programs = results.get("programs", {})
     functions = np.array([row for each in programs.values() for name in POLICIES for row in each[name]["functions"]])
@@ -273,6 +272,7 @@ def row_of(changes: Any, prices: Any, projects: Sequence[str]) -> dict[str, Any]
     relative = changes / prices
     logarithms = np.log1p(relative)
     return {
+        "modules": len(relative),
         "geometric_mean": math.expm1(logarithms.mean()),
         "interval": interval_of_mean(logarithms, tuple(projects)),
         "total": float(changes.sum() / prices.sum()),
@@ -292,11 +292,12 @@ def interval_of_mean(logarithms: Any, projects: tuple[str, ...]) -> list[float] 
 def main() -> None:
     """Measure what the results lack, and print the summary."""
     parser = command_line(__doc__)
-    parser.add_argument("--network", type=Path, required=True, help="network of `mlgo-gym train imitation`")
+    parser.add_argument("--network", type=Path, default=RESULTS.with_suffix(".safetensors"), help="file of the network")
     parser.add_argument("--parts", default="modules,searches,programs", help="modules, searches, programs")
     parser.add_argument("--output", type=Path, default=RESULTS, help="path of the results")
     options = parser.parse_args()
     results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
+    results["compiles"] = COMPILES
     parts = options.parts.split(",")
     work = [measure_modules(level, options.network, results) for level in LEVELS if "modules" in parts]
     work += [measure_search(level, results) for level in LEVELS if "searches" in parts]
