@@ -69,6 +69,19 @@ METHODS = (
     ),
     *(
         Method(
+            f"PPO, credit, {library}",
+            "Os",
+            "100,000 decisions",
+            f"examples/{file}.py {CORPUS} 100000 {{model}} {{seed}}",
+            "mlp:{}.safetensors",
+        )
+        for library, file in (
+            *(("TorchRL", "torchrl_ppo"), ("RLlib", "rllib_ppo"), ("as CleanRL", "cleanrl_ppo")),
+            ("`send` and `recv`", "ppo_send_recv"),
+        )
+    ),
+    *(
+        Method(
             f"policy iteration, {start}",
             level,
             "10 min on two cores",

@@ -7,7 +7,7 @@ Each program is built by its own commands (benchmarks/ten_projects.py) in each v
 sections of the linked program, its size after strip, executed instructions of a fixed workload, and CPU time of the
 build. Every output must equal that of the first variant, and the programs' own tests must pass. Sources come from the
 package index and from Debian (`deb-src` lines in the sources of apt). Required are make, cmake, perl, tclsh,
-googletest, valgrind, and for the plugin clang-22 and llvm-22-dev.
+googletest, valgrind, and for the plugin clang-22 and llvm-22-dev. `benchmarks.build_cost` times builds alone.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ VARIANTS = {
     "plugin": Variant("Oz", plugin="inline-oz"),
     "Os plugin": Variant("Os", plugin="inline-os"),
     "wrapper": Variant("Oz", policy="inline-oz"),
-    "recipes 5": Variant("Oz", policy="inline-oz", compiles=5),
+    "Os wrapper": Variant("Os", policy="inline-os"),
     "recipes 10": Variant("Oz", policy="inline-oz", compiles=10),
     "recipes 50": Variant("Oz", policy="inline-oz", compiles=50),
 }
@@ -104,6 +104,10 @@ class Bench:
         work: Folder of all projects, with the downloaded sources.
         clang: The compiler, as for `mlgo-clang`.
         jobs: Number of concurrent jobs of a build.
+
+    Attributes:
+        compiles: File with a line for each command of the compilers: folder, name of the compiler, arguments.
+        project: The project.
     """
 
     def __init__(self, project: Project, work: Path, clang: str, jobs: int) -> None:
@@ -115,6 +119,7 @@ class Bench:
         self._build = self._folder / "build"
         self._cache = work / "cache"
         self._log = (work / f"{project.name}.log").open("ab")
+        self.compiles = self._folder / "compiles"
         if not (self._folder / "configured").exists():
             self._prepare(fetch(project, work / "sources"))
 
@@ -127,15 +132,18 @@ class Bench:
         unpacked.rename(self._folder / "source")
         shutil.copytree(SOURCES, self._folder / "driver")
         # Configured builds keep the names of their compilers; the level and the policy vary.
-        for name in ("cc", "cxx"):
+        for name in ("BENCH_CC", "BENCH_CXX"):
             script = self._folder / name
-            script.write_text(f'#!/bin/sh\nexec ${"BENCH_" + name.upper()} "$@" $BENCH_LEVEL\n')
+            # Each compile can be repeated: a line has its folder and its words.
+            record = f'printf "%s\\037" "$PWD" {name} "$@" >> "$BENCH_LOG"; echo >> "$BENCH_LOG"'
+            script.write_text(f'#!/bin/sh\n[ -z "$BENCH_LOG" ] || {{ {record}; }}\nexec ${name} "$@" $BENCH_LEVEL\n')
             script.chmod(0o755)
         self._build.mkdir()
         self._run(self.project.configure, VARIANTS["Oz"])
         (self._folder / "configured").touch()
 
-    def _environment(self, variant: Variant, search: int = 0) -> Mapping[str, str]:
+    def environment(self, variant: Variant, search: int = 0) -> Mapping[str, str]:
+        """Return the environment variables of a variant."""
         commands = [[*compiler_command(self._clang, mode)] for mode in ("gcc", "g++")]
         extra = {}
         if variant.plugin:
@@ -152,8 +160,9 @@ class Bench:
             "BENCH_CC": cc,
             "BENCH_CXX": cxx,
             "BENCH_LEVEL": f"-{variant.level}",
-            "CC": str(self._folder / "cc"),
-            "CXX": str(self._folder / "cxx"),
+            "BENCH_LOG": str(self.compiles),
+            "CC": str(self._folder / "BENCH_CC"),
+            "CXX": str(self._folder / "BENCH_CXX"),
             "FLAGS": FLAGS,
             "LINK": LINK,
             "JOBS": str(self._jobs),
@@ -167,7 +176,7 @@ class Bench:
         done = subprocess.run(
             ["bash", "-ec", command],
             cwd=self._build,
-            env=self._environment(variant, search),
+            env=self.environment(variant, search),
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
@@ -177,7 +186,7 @@ class Bench:
             raise SystemExit(f"{self.project.name}: {command[:80]!r} failed; {self._log.name} has its output")
         return done.returncode, cpu_seconds() - start
 
-    def _make(self, variant: Variant, search: int = 0) -> float:
+    def make(self, variant: Variant, search: int = 0) -> float:
         """Clean and build; return the CPU seconds of the build."""
         self._run(self.project.clean, variant)
         (self._build / self.project.program).unlink(missing_ok=True)
@@ -187,11 +196,11 @@ class Bench:
         """Build in a variant; return the results and the digest of each output."""
         search_seconds = None
         if variant.compiles:
-            search_seconds = self._make(variant, variant.compiles)
+            search_seconds = self.make(variant, variant.compiles)
         self._counters()
-        seconds = [self._make(variant)]
+        seconds = [self.make(variant)]
         counters = self._counters()
-        seconds += [self._make(variant) for _ in range(rounds - 1)]
+        seconds += [self.make(variant) for _ in range(rounds - 1)]
         program = self._build / self.project.program
         text = object_sizes(program.read_bytes()).text
         with tempfile.TemporaryDirectory() as scratch:
@@ -301,6 +310,8 @@ def main() -> None:
         bench = Bench(project, work, options.clang, options.jobs)
         for name in missing:
             outcome, digests = bench.measure(chosen[name], options.rounds, tests=not options.no_tests)
+            if name == next(iter(VARIANTS)):
+                row["outputs"] = digests
             expected = row.setdefault("outputs", digests)
             if digests != expected:
                 raise SystemExit(f"{project.name}, {name}: expected outputs {expected}, got {digests}")

@@ -11,6 +11,9 @@ CORPUS = ",".join(
 CLANGS, READY = 12, 4
 """Number of compilers of a training, and number of decisions in a step: those that are ready first."""
 
+MAX_DECISIONS = 512
+"""Decisions of an episode in TorchRL and RLlib; clang takes later ones, so that one module does not fill a batch."""
+
 CHECKPOINTS = 5
 """Checkpoints of a training; the best one on validation modules is kept."""
 

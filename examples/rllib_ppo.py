@@ -15,7 +15,7 @@ import gymnasium as gym
 import numpy as np
 import ray
 import torch
-from hyperparameters import CHECKPOINTS, CORPUS, HIDDEN_FEATURES, hyperparams
+from hyperparameters import CHECKPOINTS, CORPUS, HIDDEN_FEATURES, MAX_DECISIONS, hyperparams
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.tune.registry import register_env
@@ -35,7 +35,8 @@ REWARD_SCALE = 1000.0
 def make(config: dict[str, Any]) -> gym.Env[Any, Any]:
     """Return the environment, in whatever process this is: it fetches nothing, and opens the corpus by its name."""
     modules = open_corpus(config["corpus"]).split("fit")
-    env = CreditRewards(gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules, credit=True))
+    options: dict[str, Any] = {"credit": True, "max_decisions": MAX_DECISIONS}
+    env = CreditRewards(gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules, **options))
     return NormalizeFeatures(env, config["normalization"])
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import gymnasium as gym
 import torch
-from hyperparameters import CHECKPOINTS, CORPUS, HIDDEN_FEATURES, hyperparams
+from hyperparameters import CHECKPOINTS, CORPUS, HIDDEN_FEATURES, MAX_DECISIONS, hyperparams
 from tensordict.nn import TensorDictModule
 from torch import nn
 from torchrl.collectors import Collector
@@ -58,7 +58,8 @@ def main(
     torch.manual_seed(int(seed))
     torch.set_num_threads(1)  # the network is too small for more
     modules = open_corpus(corpus)
-    inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("fit"), credit=True)
+    options: dict[str, Any] = {"credit": True, "max_decisions": MAX_DECISIONS}
+    inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("fit"), **options)
     normalization = fit_normalization(inner, observations=min(20_000, int(steps)))
     normalization = normalization.select([name for name in normalization.names if name not in HIDDEN_FEATURES])
     kept = KeepRewards(CreditRewards(inner))
@@ -91,7 +92,8 @@ def main(
         with torch.no_grad():
             rows["advantage"] = rows["value_target"] - critic(rows)["state_value"]
         for _ in range(SETTINGS["n_epochs"]):
-            for part in torch.randperm(len(rows)).split(SETTINGS["batch_size"]):
+            # Nothing, if no episode ended within the batch.
+            for part in torch.randperm(len(rows)).split(SETTINGS["batch_size"]) if len(rows) else ():
                 losses = loss(rows[part])
                 sum(value for key, value in losses.items() if key.startswith("loss_")).backward()
                 nn.utils.clip_grad_norm_(loss.parameters(), 0.5)

@@ -10,7 +10,7 @@ import sys
 from mlgo_clang.compiler import CLANG
 from mlgo_clang.folders import make_scratch, remove_folder
 from mlgo_clang.header import ProtocolError, read_header
-from mlgo_clang.servers import ChannelServer, RuleServer, silence
+from mlgo_clang.servers import RuleServer, silence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from mlgo_clang.header import Header
-    from mlgo_clang.servers import Decide
+    from mlgo_clang.servers import ChannelServer, Decide
 
     Bind = Callable[[Header], Decide | ChannelServer]
     """Takes the header of a channel and returns the function that decides, or who serves the whole channel."""
@@ -114,7 +114,7 @@ class _Channel:
         if newline:
             header = read_header(line)
             decide = self.bind(header)
-            self.server = decide if isinstance(decide, ChannelServer) else RuleServer(header.size, decide)
+            self.server = RuleServer(header.size, decide) if callable(decide) else decide
             self.remove_names()
             self.server.start(self.log, self.advice, rest, messages, self.folder)
             return self.server.serve(others, milliseconds)

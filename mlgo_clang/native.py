@@ -8,7 +8,7 @@ import os
 from mlgo_clang.folders import cache_folder
 from mlgo_clang.header import ProtocolError, Tensor
 from mlgo_clang.programs import PolicyError, run_program
-from mlgo_clang.servers import ChannelServer, silence
+from mlgo_clang.servers import silence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _offset(tensors: Mapping[str, Tensor], name: str) -> int:
     return tensor.offset + number * 8
 
 
-class NativeServer(ChannelServer):
+class NativeServer:
     """Native code that answers the observations of a channel.
 
     Args:

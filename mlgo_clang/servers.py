@@ -9,40 +9,37 @@ from mlgo_clang.header import ProtocolError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Protocol
 
     Decide = Callable[[bytes, int], int]
     """Takes a buffer and the offset of an observation in it, and returns the advice."""
 
+    class ChannelServer(Protocol):
+        """Answers the observations of a channel."""
 
-class ChannelServer:
-    """Answers the observations of a channel."""
+        @property
+        def decisions(self) -> int:
+            """Number of decisions so far."""
 
-    @property
-    def decisions(self) -> int:
-        """Number of decisions so far."""
-        raise NotImplementedError
+        def start(self, log: int, advice: int, data: bytes, messages: int, folder: int) -> None:
+            """Start to serve a channel.
 
-    def start(self, log: int, advice: int, data: bytes, messages: int, folder: int) -> None:
-        """Start to serve a channel.
+            Args:
+                log: the descriptor from which to read observations.
+                advice: the descriptor to which to write advice.
+                data: the bytes after the header.
+                messages: the file of clang's standard error.
+                folder: the folder in which clang prints code; -1 if it prints to standard error.
+            """
 
-        Args:
-            log: the descriptor from which to read observations.
-            advice: the descriptor to which to write advice.
-            data: the bytes after the header.
-            messages: the file of clang's standard error.
-            folder: the folder in which clang prints code; -1 if it prints to standard error.
-        """
-        raise NotImplementedError
+        def serve(self, others: Sequence[int], milliseconds: int) -> bool:
+            """Answer what clang has written; return whether it can still write.
 
-    def serve(self, others: Sequence[int], milliseconds: int) -> bool:
-        """Answer what clang has written; return whether it can still write.
-
-        A server may wait for more, until one of the other descriptors is readable or nothing happens for some time.
-        """
-        raise NotImplementedError
+            A server may wait for more, until one of the other descriptors is readable or nothing happens for some time.
+            """
 
 
-class RuleServer(ChannelServer):
+class RuleServer:
     """Answers each observation by a function of Python.
 
     Args:

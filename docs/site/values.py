@@ -7,7 +7,8 @@ is neither a letter nor a digit. A number is an index into a list. A format of P
     benchmark.oz.inline-oz.cxx.mean     the same for modules of C++
     benchmark.oz.bundles-50.low:+.1%    lower end of the interval of a search with 50 compiles
     card.inline-oz.worse                the `test` part of a model card
-    builds.yaml-cpp-oz-clang-22.plugin-inline-oz.objects    bytes of all objects, against plain clang
+    ten-programs.builds.plugin.text     linked bytes of ten programs by the plugin, against plain clang at -Oz
+    build-cost.yaml-cpp-bundled.wrapper CPU time of a build with the wrapper, as a multiple of a plain build
     soak.tally.episodes                 any other source is docs/results/SOURCE.json as it is
 """
 
@@ -66,7 +67,16 @@ CXX_PARTS = ("builtin/cpp/", "snappy/quad_double/")
 
 CHANGES = {
     *("mean", "low", "high", "total", "geometric-mean", "overhead", "median-overhead", "change"),
-    *("objects", "cpu", "text-change", "most-larger", "size-change", "instructions-change", "time-change"),
+    *(
+        "text",
+        "file",
+        "instructions",
+        "text-change",
+        "most-larger",
+        "size-change",
+        "instructions-change",
+        "time-change",
+    ),
     *("own-size", "own-instructions", "own-low", "own-high", "worst-change"),
 }
 """Keys of relative changes, which are shown as percentages."""
@@ -312,27 +322,47 @@ def cards() -> dict[str, Any]:
     return {path.stem: read(path)["test"] for path in sorted(NETWORKS.glob("*.json"))}
 
 
-def builds() -> dict[str, Any]:
-    """Return the builds of docs/results/builds.json: changes of each variant against plain clang."""
+def ten_programs() -> dict[str, Any]:
+    """Return the ten programs: build, figure; changes are geometric means against plain clang at -Oz."""
+    programs = read(RESULTS / "ten_programs.json")
+    names = dict.fromkeys(name for row in programs.values() for name in row["variants"])
     return {
-        name: {variant: _build(build["variants"], variant) for variant in build["variants"]}
-        for name, build in read(RESULTS / "builds.json").items()
+        "programs": len(programs),
+        "never-trained": sum(not row["trained"] for row in programs.values()),
+        "builds": {slug(name): _program_build(programs, name) for name in names},
     }
 
 
-def _build(variants: Mapping[str, Any], name: str) -> dict[str, Any]:
-    ours, plain = variants[name], variants["plain"]
+def _program_build(programs: Mapping[str, Any], name: str) -> dict[str, Any]:
+    rows = [row for row in programs.values() if name in row["variants"]]
+
+    def change(key: str, *, trained: bool = True) -> Change:
+        chosen = (row["variants"] for row in rows if trained or not row["trained"])
+        return Change(tuple((row[name][key], row["Oz"][key]) for row in chosen))
+
+    seconds = [[min(row["variants"][each]["seconds"]) for each in (name, "Oz")] for row in rows]
     return {
-        "bytes": ours["object_text"],
-        "objects": ours["object_text"] / plain["object_text"] - 1,
-        "programs": {
-            Path(program).name: {"bytes": size, "change": size / plain["programs"][program] - 1}
-            for program, size in ours["programs"].items()
-        },
-        "seconds": min(ours["seconds"]),
-        "cpu": min(ours["seconds"]) / min(plain["seconds"]) - 1,
-        "ratio": min(ours["seconds"]) / min(plain["seconds"]),
+        "programs": len(rows),
+        **{key: change(key).mean for key in ("text", "file", "instructions")},
+        "text-change": change("text").total,
+        "never-trained-text": change("text", trained=False).total,
+        "larger": change("text").worse,
+        "ratio": sum(found for found, _ in seconds) / sum(plain for _, plain in seconds),
+        "tests": [tests for row in rows if (tests := row["variants"][name]["tests"]) is not None],
     }
+
+
+def build_cost() -> dict[str, Any]:
+    """Return CPU time as a multiple of a plain build, by build and variant, and milliseconds more of small files."""
+    record = read(RESULTS / "build_cost.json")
+    found = {"two-compiles": record["two_compiles"]}
+    for name, row in record["builds"].items():
+        plain, *others = row["seconds"]
+        found[name] = {other: min(row["seconds"][other]) / min(row["seconds"][plain]) for other in others}
+        more = sorted(1000 * (file[others[-1]] - file[plain]) for file in row["files"].values())
+        if more:
+            found[name] |= {"files": len(more), "median": more[len(more) // 2], "most": more[-1]}
+    return found
 
 
 def datasets() -> dict[str, Any]:
@@ -355,13 +385,14 @@ def protocol() -> dict[str, Any]:
 
 SOURCES: dict[str, Callable[[], Any]] = {
     "benchmark": benchmark,
-    "builds": builds,
+    "build-cost": build_cost,
     "card": cards,
     "datasets": datasets,
     "learning": partial(learning, "packages"),
     "learning-projects": partial(learning, "projects"),
     "protocol": protocol,
     "run-time": run_time,
+    "ten-programs": ten_programs,
 }
 
 
