@@ -59,6 +59,7 @@ def test_labels_of_other_kinds_are_told_apart() -> None:
     assert not rates_columns(replace(known, features=tuple(f"x{name}" for name in known.features)))
 
 
+@pytest.mark.libraries
 def test_the_network_prefers_what_costs_less_and_a_margin_is_added() -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("lightgbm", reason="LightGBM is not installed")
