@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mlgo_clang.header import Header
 
-NATIVE_VERSION = 4
+NATIVE_VERSION = 5
 """Version of the native code; change it with `mlgo_gym.deploy.native_library`, and cached code is built anew."""
 
 _SOURCES = ("callee_basic_block_count", "callee_users", "node_count")

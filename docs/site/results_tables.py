@@ -35,6 +35,11 @@ NAMES = {
 }
 """Names of methods; all others are policies, named as in a command."""
 
+EVICTION_LEVELS = ("O2", "Os")
+
+_EVICTIONS = {"default": "`default`", "ratio:1.25": "`ratio:1.25`", "network": "network"}
+_GUARDS = {"change": "", "best_of_two": ", best of two"}
+
 SEARCHES = ("bundles-from-policy", "bundles", "hill-climbing", "greedy", "random-search", "beam", "mcts")
 MAX_LARGER = 10
 """Number of modules in a card's table of larger ones."""
@@ -276,6 +281,32 @@ def run_time(group: str) -> Iterator[list[str]]:
         yield [*row, *([own, worst] if policy else ["-", "-"])]
 
 
+def evictions() -> Iterator[list[str]]:
+    """Yield the estimated instructions of held-out programs by the policies and the search of evictions."""
+    yield [
+        *("level", "decisions", "modules", "geometric mean", "95 % interval", "total", "smaller", "larger"),
+        "largest change",
+    ]
+    for level, found in value("evictions.summary").items():
+        if level not in EVICTION_LEVELS:
+            continue
+        rows = [
+            (f"{_EVICTIONS[name]}{_GUARDS[kind]}", found[name][kind])
+            for kind in _GUARDS
+            for name in _EVICTIONS
+            if name in found
+        ]
+        if "search" in found:
+            rows.append(("search, `functions`", found["search"]))
+        for title, row in rows:
+            low, high = (percent(end) for end in row["interval"])
+            numbers = [row[key] for key in ("modules", "better", "worse")]
+            yield [
+                *(f"-{level}", title, str(numbers[0]), percent(row["geometric_mean"]), f"[{low}, {high}]"),
+                *(percent(row["total"]), *map(str, numbers[1:]), percent(row["largest"])),
+            ]
+
+
 TABLES: dict[str, Callable[[], Iterator[list[str]]]] = {
     **{f"benchmark.{level}.policies": partial(policies, level) for level in LEVELS},
     "benchmark.searches": searches,
@@ -291,5 +322,6 @@ TABLES: dict[str, Callable[[], Iterator[list[str]]]] = {
     "performance.throughput": throughput,
     "performance.forks": forks,
     "searches.algorithms": algorithms,
+    "searches.evictions": evictions,
     "searches.from-policy": from_policy,
 }

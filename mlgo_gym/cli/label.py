@@ -47,9 +47,11 @@ def label(
     """Measure the cost of other actions for many decisions around a policy.
 
     Inlining: one compile flips many independent decisions, and a label is the
-    change in bytes, or in the metric. Other tasks: each label is a fork of the compile in which
-    one action differs. The same command resumes an interrupted run. Train on
-    the labels with `mlgo-gym train imitation`.
+    change in bytes, or in the metric. Evictions with --metric
+    estimated-instructions: one compile flips a decision of every function.
+    Other tasks: each label is a fork of the compile in which one action differs.
+    The same command resumes an interrupted run. Train on the labels with
+    `mlgo-gym train imitation`.
 
     Exit status 1: a module failed.
     """

@@ -23,12 +23,14 @@ def search(
     corpus: Annotated[
         str, typer.Option(help="builtin, a dataset, a folder or a .bc file; several with commas.")
     ] = "builtin",
-    algorithm: Annotated[str, typer.Option(help="greedy, random, hill_climb, beam, mcts or bundles.")] = "greedy",
+    algorithm: Annotated[
+        str, typer.Option(help="greedy, random, hill_climb, beam, mcts, bundles or functions.")
+    ] = "greedy",
     metric: MetricOption = None,
     compiles: Annotated[int | None, typer.Option(min=1, help="Maximum number of compiles per module.")] = 50,
     seconds: Annotated[float | None, typer.Option(help="Maximum time per module, in seconds.")] = None,
     module: Annotated[list[str] | None, typer.Option(help="Module to search; repeatable. Default: all.")] = None,
-    start: Annotated[str, typer.Option(help="Policy to start from; bundles only.")] = "default",
+    start: Annotated[str, typer.Option(help="Policy to start from; bundles and functions only.")] = "default",
     recipes: Annotated[Path | None, typer.Option(help="Folder for a recipe of each module that gets smaller.")] = None,
     execution: ExecutionOptions,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,

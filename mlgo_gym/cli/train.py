@@ -64,12 +64,15 @@ def imitation(
     Labels of inlining: boosted trees, distilled into a small network. With
     --validation the margin is chosen by compiles, with a network that is not
     trained on these modules; OUTPUT.margins keeps them, and the same command
-    resumes. Other labels: classification of the best action.
+    resumes. Labels of evictions by flips: the same trees, which rate each live
+    range against clang's own choice; --margin is in percent of the function's
+    cost. Other labels: classification of the best action.
     """
     from mlgo_gym.llvm.advisors import INLINING_DEFAULT
     from mlgo_gym.make_env import make_environment
     from mlgo_gym.training import Classification, MarginChoice, Pipeline, StoredLabels, read_labels
     from mlgo_gym.training.checkpoint_choice import MARGINS
+    from mlgo_gym.training.eviction_imitation import EvictionImitation, rates_columns
     from mlgo_gym.training.label_collector import drawn_modules
 
     if margin is not None and validation is not None:
@@ -77,6 +80,16 @@ def imitation(
     stored = StoredLabels(read_labels(labels))
     folder, options = output.with_suffix(".margins"), execution.execution()
     with training_monitor(output) as monitor:
+        if validation is None and rates_columns(stored.labels):
+            shape = trees.fit(1)
+            evictions = EvictionImitation(
+                shape.models, shape.trees, shape.network, margin or 0.0, trees.seed, options.jobs or 1
+            )
+            Pipeline(stored, evictions).run(output, monitor)
+            facts = monitor.results["network"][0]
+            text = f"{facts['columns']} tried columns of {facts['modules']} modules\nwrote {output}"
+            show(as_json, {"output": output, **facts}, text)
+            return
         if INLINING_DEFAULT not in stored.labels.features:
             if margin is not None or validation is not None:
                 raise MlgoError("expected labels of inlining with --margin or --validation, got others; omit it")

@@ -13,6 +13,7 @@ from mlgo_gym.deploy.network_graph import check_outputs
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies.bundled import bundled_file, or_use_fast
+from mlgo_gym.policies.eviction import decides_evictions
 from mlgo_gym.policies.network import Network
 from mlgo_gym.session.protocol.callee_features import uses_callee_features
 from mlgo_gym.storage.cache import write_atomically
@@ -54,6 +55,10 @@ def policy_network(policy: str, *, callee_features: bool = False) -> Network | N
     if colon and kind != "mlp":
         raise PolicyError(f"expected a rule, mlp:FILE or a bundled policy, got {policy!r}")
     network = Network.load(Path(file).expanduser() if colon else bundled_file(policy))
+    if decides_evictions(network):
+        raise PolicyError(
+            f"expected a policy of inlining, got {policy}; use it with `mlgo-clang --mlgo-evict={policy}`"
+        )
     if not callee_features and uses_callee_features(network.features):
         raise PolicyError(
             f"{policy} needs callee features, which LLVM does not compute; export it with `mlgo-gym export plugin`"

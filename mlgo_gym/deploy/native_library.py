@@ -23,6 +23,7 @@ from pathlib import Path
 from mlgo_gym.deploy.decision_code import network_decision_code
 from mlgo_gym.deploy.network_code import FLAGS, fill_template, forward_pass
 from mlgo_gym.deploy.program import exit_status_of, output_of
+from mlgo_gym.policies.eviction import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES, uses_callee_features
 from mlgo_gym.session.protocol.callee_prediction import callee_prediction_code
@@ -30,14 +31,42 @@ from mlgo_gym.storage.temporary_folders import process_folder
 
 _ACTION_MASK = "action_mask["
 
+EVICTION_COLUMNS = 33
+"""Columns of LLVM's eviction advisor: `MaxInterferences` and the candidate (lib/CodeGen/MLRegAllocEvictAdvisor.cpp)."""
+
+_RULE = {
+    "HINT": "is_hint",
+    "LOCAL": "is_local",
+    "BROKEN": "nr_broken_hints",
+    "URGENT": "nr_urgent",
+    "WEIGHT": "use_def_density",
+}
+"""Features of clang's own choice, by their names in `eviction.c`."""
+
+
+def eviction_code(network: Network) -> str:
+    """Return C that defines `mlgo_decide` for a network of `EvictionPolicy`."""
+    values = {name: str(COLUMN_FEATURES.index(feature)) for name, feature in _RULE.items()}
+    values |= {"FORWARD": forward_pass(network), "COLUMNS": str(EVICTION_COLUMNS), "EACH": str(len(COLUMN_FEATURES))}
+    return "#define MLGO_DECIDES\n" + fill_template("eviction.c", values)
+
 
 def _library_code(network: Network, name: str) -> str:
     inputs = [
         feature.removeprefix("action_") if feature.startswith(_ACTION_MASK) else feature for feature in network.features
     ]
     choices = network.outputs if network.outputs > 2 else 0
+    if decides_evictions(network):
+        choices = EVICTION_COLUMNS
+        inputs = [f"{feature}[{column}]" for column in range(choices) for feature in COLUMN_FEATURES]
+        inputs.append("progress")
+        policy = eviction_code(network)
+    elif choices:
+        policy = forward_pass(network)
+    else:
+        policy = network_decision_code(name, network).code
     values = {
-        "POLICY": forward_pass(network) if choices else network_decision_code(name, network).code,
+        "POLICY": policy,
         "INPUTS": " ".join([*inputs, *(["mask"] if choices else [])]),
         "CHOICES": str(choices),
         "CALLEE_FEATURES": " ".join(CALLEE_FEATURES if uses_callee_features(network.features) else ()),

@@ -20,11 +20,13 @@ from collections.abc import Sequence
 
 def default_eviction(
     mask: Sequence[int],
-    is_hint: Sequence[int],
-    is_local: Sequence[int],
+    is_hint: Sequence[float],
+    is_local: Sequence[float],
     broken_hints: Sequence[float],
     urgent: Sequence[float],
     weight: Sequence[float],
+    *,
+    ratio: float = 1.0,
 ) -> int:
     """Return the column that LLVM's own heuristic would choose.
 
@@ -39,10 +41,11 @@ def default_eviction(
         urgent: the feature `nr_urgent`, divided by its largest.
         weight: the feature `use_def_density`, which holds the largest spill weight, divided by its largest; NaN is an
             infinite one.
+        ratio: how heavy the live ranges to evict may be, relative to the candidate; 1 in LLVM.
     """
     candidate = len(mask) - 1
     may_decline = bool(mask[candidate])
-    limit = _weight(weight[candidate])
+    limit = _weight(weight[candidate]) * ratio
     best_column = candidate
     best_cost = (math.inf, math.inf)
     for column in range(candidate):

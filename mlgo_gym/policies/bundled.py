@@ -14,9 +14,11 @@ from pathlib import Path
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.policies.eviction import decides_evictions
 from mlgo_gym.policies.features import check_advisor, check_binary
-from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.mlp import network_policy
 from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.session.protocol.callee_features import uses_callee_features
 
 NETWORKS = Path(__file__).with_name("networks")
@@ -40,8 +42,8 @@ def or_use_fast(name: str) -> str:
     return f", or use {name}-fast" if f"{name}-fast" in bundled_policies() else ""
 
 
-def bundled_policy(env: CompilerEnv, name: str) -> MlpPolicy:
-    """Return a bundled policy for an inlining environment with observations of any form.
+def bundled_policy(env: CompilerEnv, name: str) -> Policy:
+    """Return a bundled policy for an environment with observations of any form.
 
     Raises:
         PolicyError: there is no such policy, the environment has other decisions, its compiler lacks features that the
@@ -51,10 +53,12 @@ def bundled_policy(env: CompilerEnv, name: str) -> MlpPolicy:
     if name.startswith("inline-"):
         check_advisor(name, env, INLINING)
         check_binary(name, env)
+    if decides_evictions(network):
+        return network_policy(env, network, name)
     missing = [feature for feature in network.features if feature not in env.feature_names]
     if missing and not uses_callee_features(missing):
         raise PolicyError(
             f"{name} needs the features {', '.join(missing)}, which clang {env.toolchain.version_text} does not "
             "compute; use the bundled clang, which the policy was trained with"
         )
-    return MlpPolicy(env, network, name, advice=or_use_fast(name))
+    return network_policy(env, network, name, advice=or_use_fast(name))

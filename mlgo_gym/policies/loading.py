@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,16 @@ from mlgo_gym.policies.bundled import bundled_file, bundled_policies, bundled_po
 from mlgo_gym.policies.model_files import MODEL_POLICIES, file_digest, is_model, load_model, model_file
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.policies.rules import RULES, threshold_policy
+from mlgo_gym.policies.rules import RULES, ratio_policy, threshold_policy
 from mlgo_gym.policies.sb3 import saved_features
 from mlgo_gym.policies.user_code import find_object, source_digest
 from mlgo_gym.session.protocol.callee_features import uses_callee_features
+
+_WITH_NUMBER: dict[str, tuple[Callable[[CompilerEnv, float], Policy], str]] = {
+    "threshold": (threshold_policy, "20"),
+    "ratio": (ratio_policy, "1.25"),
+}
+"""Rules with a number, and an example of it."""
 
 PLAIN_CLANG = "clang:"
 """Prefix of a plain clang with other flags, for instance `clang:-mllvm,-inline-threshold=20`; no policy decides."""
@@ -31,7 +37,8 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
 
     | specification | policy |
     |---|---|
-    | `default`, `random`, `never`, `always`, `threshold:NUMBER`, `first_legal`, `never_evict`, `size_order` | a rule |
+    | `default`, `random`, `never`, `always`, `threshold:NUMBER` | a rule |
+    | `first_legal`, `never_evict`, `ratio:NUMBER`, `size_order` | a rule of register allocation |
     | `inline-oz`, `inline-os`, `inline-oz-fast`, `inline-os-fast` | a bundled policy |
     | `mlp:FILE`, `sb3:FILE`, `onnx:FILE`, `tflite:DIR` | a model |
     | `package.module:Name`, `path/to/file.py:Name` | a user's policy, or a class or function that makes one |
@@ -51,11 +58,13 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
     if not isinstance(inner, CompilerEnv):
         raise PolicyError(f"expected an environment of mlgo-gym, got {type(inner).__name__}; make one with gym.make()")
     name, colon, argument = spec.partition(":")
-    if name == "threshold" and colon:
+    if name in _WITH_NUMBER and colon:
+        make, example = _WITH_NUMBER[name]
         try:
-            return threshold_policy(inner, float(argument))
+            number = float(argument)
         except ValueError:
-            raise PolicyError(f"expected threshold:NUMBER, got {spec!r}; write for instance threshold:20") from None
+            raise PolicyError(f"expected {name}:NUMBER, got {spec!r}; write for instance {name}:{example}") from None
+        return make(inner, number)
     if name in RULES or name in inner.task.policies:
         if colon:
             raise PolicyError(f"the policy {name!r} takes no argument, got {argument!r}; remove it")
@@ -109,7 +118,7 @@ def policy_identity(spec: str) -> str:
     if spec in bundled_policies():
         return f"{spec} {file_digest(bundled_file(spec))}"
     # Names without a colon are of this package, or of a task.
-    if spec.startswith(PLAIN_CLANG) or ":" not in spec or spec.partition(":")[0] in RULES:
+    if spec.startswith(PLAIN_CLANG) or ":" not in spec or spec.partition(":")[0] in {*RULES, *_WITH_NUMBER}:
         return spec
     return f"{spec} {file_digest(model_file(spec)) if is_model(spec) else source_digest(spec)}"
 

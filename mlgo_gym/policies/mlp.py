@@ -10,10 +10,11 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
+from mlgo_gym.policies.eviction import EvictionPolicy, decides_evictions
 from mlgo_gym.policies.features import chooser, feature_vector
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Floats
-from mlgo_gym.policies.protocol import row
+from mlgo_gym.policies.protocol import Policy, row
 
 
 class MlpPolicy:
@@ -61,10 +62,17 @@ class MlpPolicy:
         return self._network(np.stack([self._features(row(observations, number)) for number in range(count)]))
 
 
-def load_mlp(env: CompilerEnv, path: Path) -> MlpPolicy:
+def load_mlp(env: CompilerEnv, path: Path) -> Policy:
     """Return the policy of a network's file.
 
     Raises:
         PolicyError: the file is no network, or the network does not fit the environment.
     """
-    return MlpPolicy(env, Network.load(path), f"mlp:{path}")
+    return network_policy(env, Network.load(path), f"mlp:{path}")
+
+
+def network_policy(env: CompilerEnv, network: Network, name: str, *, advice: str = "") -> Policy:
+    """Return the policy of a network: an `EvictionPolicy` or an `MlpPolicy`; arguments as for `MlpPolicy`."""
+    if decides_evictions(network):
+        return EvictionPolicy(env, network, name)
+    return MlpPolicy(env, network, name, advice=advice)

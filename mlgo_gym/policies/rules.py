@@ -11,7 +11,9 @@ import gymnasium as gym
 import numpy as np
 
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import EVICTION, PRIORITY
+from mlgo_gym.llvm.eviction_rule import default_eviction
 from mlgo_gym.policies.features import check_advisor, check_binary, feature_vector, misfit
 from mlgo_gym.policies.protocol import Policy
 
@@ -74,6 +76,29 @@ def threshold_policy(env: CompilerEnv, threshold: float = 0.0) -> Policy:
     check_binary("threshold", env)
     cost = feature_vector("threshold", env, ["cost_estimate"])
     return Rule(lambda observation, _info: int(cost(observation)[0] < threshold))
+
+
+def ratio_policy(env: CompilerEnv, ratio: float) -> Policy:
+    """Evict by LLVM's own rule, but live ranges up to a multiple of the candidate's weight (> 0; 1 in LLVM).
+
+    Where all weights are 0 because one is infinite, it takes clang's own choice.
+    """
+    check_advisor("ratio", env, EVICTION)
+    if not ratio > 0:
+        raise PolicyError(
+            f"expected ratio:NUMBER with a number > 0, got ratio:{ratio:g}; write for instance ratio:1.25"
+        )
+    columns = int(env.action_space.n)  # type: ignore[attr-defined]
+    names = ("is_hint", "is_local", "nr_broken_hints", "nr_urgent", "use_def_density")
+    find = feature_vector("ratio", env, [f"{name}[{column}]" for name in names for column in range(columns)])
+
+    def decide(observation: Any, info: Mapping[str, Any]) -> Any:
+        features = find(observation).reshape(len(names), columns).tolist()
+        if not any(features[-1]):
+            return info["default_action"]
+        return default_eviction(info["action_mask"], *features, ratio=ratio)
+
+    return Rule(decide)
 
 
 def first_legal_policy(env: CompilerEnv, _seed: int) -> Policy:

@@ -51,7 +51,7 @@ class SessionPolicy:
 
 
 def decision_info(task: Task, decision: Decision, module: str, number: int) -> dict[str, Any]:
-    """Return the part of the info that policies read at an inlining decision; `number` is its index in the compile."""
+    """Return the part of the info that policies read at a decision; `number` is its index in the compile."""
     info: dict[str, Any] = {
         "module": module,
         "context": decision.context,
@@ -59,6 +59,8 @@ def decision_info(task: Task, decision: Decision, module: str, number: int) -> d
         "decision_index": number,
         "default_action": task.default_action(decision),
     }
+    if (mask := task.action_mask(decision)) is not None:
+        info["action_mask"] = mask
     if decision.callee is not None:
         info["callee"] = decision.callee
     return info

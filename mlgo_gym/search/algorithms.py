@@ -9,6 +9,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.search.bundles import bundles
+from mlgo_gym.search.functions import functions
 from mlgo_gym.search.local_search import hill_climb, random_search
 from mlgo_gym.search.look_ahead import beam, greedy
 from mlgo_gym.search.mcts import mcts
@@ -23,10 +24,11 @@ ALGORITHMS: dict[str, Callable[[SearchSpace, int], Leaf]] = {
     "beam": beam,
     "mcts": mcts,
     "bundles": bundles,
+    "functions": functions,
 }
 """The algorithms by name; each takes the space and a seed, and returns the best leaf within the budget."""
 
-WITH_POLICIES = ("bundles",)
+WITH_POLICIES = ("bundles", "functions")
 """Algorithms that start from the decisions of a policy, and combine those of a portfolio."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from mlgo_gym.attribution.inline_compile import CallSite, InlineCompile, InlineDecision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
+from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.search.search_space import SearchSpace
 from mlgo_gym.session.protocol.decision import Decision
@@ -21,11 +22,16 @@ FAST_PORTFOLIO = ("default", "threshold:50", "threshold:400", "inline-os-fast", 
 """The same where executed instructions cost, counted or estimated."""
 
 
+EVICTION_PORTFOLIO = ("ratio:2", "ratio:0.5", "ratio:1.25", "never_evict")
+"""The policies that a search of evictions tries, function by function."""
+
+
 def load_portfolio(env: CompilerEnv, seed: int = 0) -> dict[str, Policy]:
     """Return the policies of the portfolio that fit an environment, by name; networks need the features of clang 19."""
     loaded = {}
     is_fast = not env.setup.weights.keys().isdisjoint((INSTRUCTIONS, ESTIMATED_INSTRUCTIONS))
-    for name in FAST_PORTFOLIO if is_fast else PORTFOLIO:
+    inlining = FAST_PORTFOLIO if is_fast else PORTFOLIO
+    for name in EVICTION_PORTFOLIO if env.task.advisors == (EVICTION,) else inlining:
         with suppress(PolicyError):
             loaded[name] = load_policy(name, env, seed=seed)
     return loaded

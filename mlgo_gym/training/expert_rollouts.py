@@ -177,7 +177,7 @@ class ExpertRollouts:
         one = np.ones(len(actions))
         groups, modules, digest = (np.repeat(each, sizes) for each in (range(len(names)), names, digests))
         features = tuple(self.env.feature_names[column] for column in self.columns)
-        return Labels(features, observations, actions, costs, one, one, groups, modules, digest)
+        return Labels(features, observations, actions, costs, one, one, groups, modules, digest, actions, one)
 
     def _draw(self, chance: np.random.Generator) -> str:
         """Return the name of a module, by the weights of the environment."""

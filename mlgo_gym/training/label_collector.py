@@ -19,7 +19,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.environment_work import EnvironmentWork
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import policy_identity, with_callee_features
@@ -27,6 +27,8 @@ from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.observation_samples import check_flat
 from mlgo_gym.scheduling import Execution, FileStore, ItemQueue
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
+from mlgo_gym.training.eviction_flips import label_evictions
 from mlgo_gym.training.flip_labels import label_by_flips
 from mlgo_gym.training.labels import Labels, LabelStore, read_labels
 from mlgo_gym.training.look_ahead_labels import label_by_look_ahead
@@ -84,7 +86,7 @@ class Labelling:
                 f"expected an environment with discrete actions, got {self.environment} with {env.action_space}"
             )
         check_flat(env.observation_space)
-        if "scope" in arguments or not env.task.has_contexts:
+        if "scope" in arguments or not env.task.has_contexts or _flips_evictions(env):
             return env
         return make_environment(self.environment, {**arguments, "scope": "function", "corpus": env.corpus})
 
@@ -140,6 +142,9 @@ class Labelling:
         seconds = float("inf") if self.seconds is None else self.seconds
         limits: dict[str, Any] = {"compiles": self.compiles, "seconds": seconds, "seed": self.seed}
         try:
+            if _flips_evictions(env):
+                found = label_evictions(env, policy, name, **limits)
+                return _ModuleLabels(found.columns, found.counts)
             if env.task.advisors != (INLINING,):
                 return _ModuleLabels(*label_by_look_ahead(env, policy, name, **limits))
             compilation, timeout = env.compilation(env.corpus.module(name)), env.setup.timeout
@@ -150,6 +155,12 @@ class Labelling:
         except MlgoError as error:
             return str(error)
         return _ModuleLabels(labels.columns(env.task.headers[0].dtype), labels.counts())
+
+
+def _flips_evictions(env: CompilerEnv) -> bool:
+    """Return whether one compile labels an eviction of every function."""
+    whole = env.setup.options.scope == "module"
+    return whole and env.task.advisors == (EVICTION,) and env.metric == ESTIMATED_INSTRUCTIONS
 
 
 @dataclass(frozen=True, slots=True)

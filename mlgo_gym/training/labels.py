@@ -26,7 +26,7 @@ LABELS = FolderKind("labels", "labels.json", SUFFIX, 1, "mlgo-gym label")
 
 FACTS = (
     *("answer", "bytes", "costs", "text", "decisions", "module", "digest"),
-    *("project", "context", "visit", "position", "callee"),
+    *("project", "context", "visit", "position", "callee", "default", "price"),
 )
 """The columns that are not features. Labels of inlining have `bytes`, those of other decisions `costs`."""
 
@@ -51,6 +51,8 @@ class Labels:
         groups: Number of the module of each label, int64 of shape (labels,); each round counts separately.
         modules: Name of the module of each label.
         digests: `training_digest()` of the module of each label; empty if unknown.
+        defaults: Clang's own choice, int64 of shape (labels,); the policy's action if unknown.
+        prices: Cost of the function under the policy, of shape (labels,); that of the module if unknown.
     """
 
     features: tuple[str, ...]
@@ -62,6 +64,8 @@ class Labels:
     groups: npt.NDArray[np.int64]
     modules: npt.NDArray[np.str_]
     digests: npt.NDArray[np.str_]
+    defaults: npt.NDArray[np.int64]
+    prices: npt.NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.answers)
@@ -274,7 +278,13 @@ def _labels(
     known = "digest" in table.column_names
     digests = np.array(table.column("digest").to_pylist() if known else [""] * len(answers), np.str_)
     observations, answers = np.concatenate(columns, axis=1), answers.astype(np.int64)
-    return Labels(tuple(features), observations, answers, costs, text, share, groups, modules, digests)
+    defaults, prices = (
+        table.column(name).to_numpy() if name in table.column_names else other
+        for name, other in (("default", answers), ("price", text))
+    )
+    return Labels(
+        tuple(features), observations, answers, costs, text, share, groups, modules, digests, defaults, prices
+    )
 
 
 def _matrix(column: Any) -> npt.NDArray[np.float64]:

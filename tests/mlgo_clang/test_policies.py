@@ -20,6 +20,7 @@ from mlgo_gym.policies.network import FORMAT, Network
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.storage.tensors import format_tensors
 from tests.mlgo_clang.conftest import Run
+from tests.policies.test_eviction import eviction_network
 
 
 def text(path: Path) -> int:
@@ -98,6 +99,32 @@ def test_a_network_decides_on_evictions_as_in_the_environment(
         observation, _, terminated, truncated, info = env.step(action)
         over = terminated or truncated
     assert len(actions) > 2
+    chosen = ("--mlgo-policy=default", f"--mlgo-eviction-policy=mlp:{path}", "--mlgo-strict")
+    assert run(*chosen, *arguments).returncode == 0
+    assert text(project / "pressure.o") == info["text"] != info["baseline_text"]
+
+
+def test_a_network_that_rates_live_ranges_decides_as_in_the_environment(
+    run: Run, project: Path, clang: dict[str, list[str]]
+) -> None:
+    source = Path(__file__).parent.parent / "programs" / "pressure.c"
+    (project / "pressure.c").write_bytes(source.read_bytes())
+    arguments = ["-Os", "-c", "pressure.c"]
+    bitcode = project / "pressure.bc"
+    words = [*clang["gcc"], *arguments, "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", str(bitcode)]
+    subprocess.run(words, cwd=project, check=True)
+    env = RegAllocEvictEnv(corpus=str(bitcode), compile_options={"flags": ["-Os"]})
+    path = project / "evict.safetensors"
+    eviction_network().save(path)
+    policy = load_policy(f"mlp:{path}", env)
+    observation, info = env.reset()
+    over, deviations, count = False, 0, 0
+    while not over:
+        action = policy.act(observation, info)
+        deviations, count = deviations + (action != info["default_action"]), count + 1
+        observation, _, terminated, truncated, info = env.step(action)
+        over = terminated or truncated
+    assert 0 < deviations <= count
     chosen = ("--mlgo-policy=default", f"--mlgo-eviction-policy=mlp:{path}", "--mlgo-strict")
     assert run(*chosen, *arguments).returncode == 0
     assert text(project / "pressure.o") == info["text"] != info["baseline_text"]

@@ -62,7 +62,24 @@ def test_a_threshold_reads_raw_tensors_too(inline: CompilerEnv, corpus: object) 
     raw.close()
 
 
-@pytest.mark.parametrize("name", ["random", "first_legal", "never_evict", "default"])
+def test_a_ratio_of_one_is_llvms_rule_and_others_evict_more_or_less(evict: CompilerEnv) -> None:
+    default, at_one, above, below = (
+        play(evict, load_policy(name, evict), EVICTIONS)[0] for name in ("default", "ratio:1", "ratio:3", "ratio:0.1")
+    )
+    assert at_one == default
+    # The first decision of a kind is at the same place in all episodes.
+    nothing = evict.action_space.n - 1  # type: ignore[attr-defined]
+    first = {
+        name: next(a for a, b in zip(found, default, strict=False) if a != b)
+        for name, found in (("above", above), ("below", below))
+    }
+    assert first["below"] == nothing
+    assert first["above"] != nothing
+    with pytest.raises(PolicyError, match="expected ratio:NUMBER with a number > 0, got ratio:0"):
+        load_policy("ratio:0", evict)
+
+
+@pytest.mark.parametrize("name", ["random", "first_legal", "never_evict", "ratio:2", "default"])
 def test_every_eviction_policy_stays_within_the_mask(evict: CompilerEnv, name: str) -> None:
     actions, _ = play(evict, load_policy(name, evict), EVICTIONS)
     assert len(actions) > 10

@@ -18,6 +18,9 @@ from tests.conftest import MakeBitcode
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
+OF_INLINING = [name for name in ALGORITHMS if name != "functions"]
+"""The algorithms that search inlining decisions."""
+
 TRIED = 4
 """Number of decisions of an exhaustive search: 16 compiles."""
 
@@ -34,7 +37,7 @@ def env(mixed: Path) -> Iterator[CompilerEnv]:
     env.close()
 
 
-@pytest.mark.parametrize("algorithm", list(ALGORITHMS))
+@pytest.mark.parametrize("algorithm", OF_INLINING)
 def test_a_search_stays_within_its_budget_and_a_replay_verifies_its_actions(env: CompilerEnv, algorithm: str) -> None:
     result = search_module(env, env.corpus[0], algorithm, compiles=12)
     assert result.verified
@@ -42,7 +45,7 @@ def test_a_search_stays_within_its_budget_and_a_replay_verifies_its_actions(env:
     assert result.cost <= result.baseline
 
 
-@pytest.mark.parametrize("algorithm", list(ALGORITHMS))
+@pytest.mark.parametrize("algorithm", OF_INLINING)
 def test_equal_seeds_find_equal_decisions(env: CompilerEnv, algorithm: str) -> None:
     results = [search_module(env, env.corpus[0], algorithm, compiles=8, seed=3) for _ in range(2)]
     assert results[0].actions == results[1].actions

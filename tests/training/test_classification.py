@@ -20,7 +20,7 @@ def demonstrations(features: tuple[str, ...], rows: Any, actions: Any, illegal: 
     costs[:, illegal] = np.inf
     costs[np.arange(len(rows)), actions] = 0
     one, names = np.ones(len(rows)), np.full(len(rows), "m")
-    return Labels(features, rows, actions, costs, one, one, np.zeros(len(rows), np.int64), names, names)
+    return Labels(features, rows, actions, costs, one, one, np.zeros(len(rows), np.int64), names, names, actions, one)
 
 
 def test_features_of_actions_are_found_by_their_names() -> None:

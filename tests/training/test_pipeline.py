@@ -39,6 +39,8 @@ def labels(value: float, digests: Mapping[str, str] | None) -> Labels:
         groups=np.arange(count),
         modules=np.array(list(known.values()), np.str_),
         digests=np.array(list(known), np.str_),
+        defaults=np.zeros(count, np.int64),
+        prices=np.ones(count),
     )
 
 

@@ -3,6 +3,7 @@ const char *const mlgo_inputs = "@INPUTS@";
 const int mlgo_choices = @CHOICES@;
 const char *const mlgo_callee_features = "@CALLEE_FEATURES@";
 
+#ifndef MLGO_DECIDES
 long long mlgo_decide(const char *data, long long start, const int *offsets) {
   const float bound = 9007199254740992.0f; // 2^53, as in observations of an environment
   float features[@COUNT@];
@@ -34,4 +35,5 @@ long long mlgo_decide(const char *data, long long start, const int *offsets) {
   return best;
 #endif
 }
+#endif
 @CHANNEL@

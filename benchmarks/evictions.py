@@ -1,0 +1,315 @@
+"""Policies and a search of evictions on held-out programs; writes docs/results/evictions.json.
+
+    python -m benchmarks.evictions                    # finished modules and programs are not repeated
+    python -m benchmarks.evictions --parts modules    # without searches and executed instructions
+
+Modules: plain clang, clang's own choices by rule (`default`) and the policies compile each module of the held-out
+programs, and the price of each function is compared. "Best of two" keeps the cheaper of plain clang's and the policy's
+code of each function. A search of all functions at once (`mlgo-gym search --algorithm functions`) shows how much is
+left, on some of the modules.
+
+The network `docs/results/evictions.safetensors` is one of `mlgo-gym train imitation`; `network` in the results has the
+commands, the margins by validation modules, and the training modules.
+
+Programs: each is linked from the objects of plain clang and of each policy, and cachegrind counts its instructions. The
+summary has the rank correlation of the counts with the estimated instructions and with the spill cost, over all
+functions that a policy changes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from benchmarks.measuring import command_line, write_json
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.allocation_compile import AllocationCompile, run_allocation_compile
+from mlgo_gym.episode.baseline import measure_baseline
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
+from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings
+from mlgo_gym.evaluation.intervals import mean_with_interval
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies import Policy, load_policy
+from mlgo_gym.policies.session_policy import decision_info
+from mlgo_gym.programs import Program, link_program, measure_program, read_programs
+from mlgo_gym.programs.measurement import modules_of
+from mlgo_gym.search import search_module
+from mlgo_gym.session.protocol.decision import Decision
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results" / "evictions.json"
+
+ENVIRONMENT, METRIC = "mlgo/RegAllocEvict-v0", "estimated-instructions"
+
+NETWORK = "network"
+"""Name of the network in the results."""
+
+POLICIES = ("default", "ratio:1.25", NETWORK)
+
+LEVELS = ("O2", "Os")
+
+SEARCHED, COMPILES = 20, 30
+"""Modules per level that are searched, and compiles of each search."""
+
+LEAST = 1000
+"""Smallest number of counted instructions of a function."""
+
+LARGEST = 400_000
+"""Largest bitcode of a module, in bytes."""
+
+
+def held_out(level: str) -> tuple[CompilerEnv, dict[str, str]]:
+    """Return the environment of a level, and the program of each module of the held-out programs."""
+    env = make_environment(ENVIRONMENT, {"corpus": f"programs@{level}", "metric": METRIC})
+    path = env.corpus.path
+    assert path is not None
+    programs = [program for program in read_programs(env.corpus) if program.held_out]
+    found = {module: program.name for program in programs for module in modules_of(program, path)}
+    return env, {name: project for name, project in found.items() if env.corpus.size(name) <= LARGEST}
+
+
+def compile_by(env: CompilerEnv, policy: Policy, module: str) -> AllocationCompile:
+    """Return the compile of a module by a policy."""
+    task = env.task
+
+    def choose(decision: Decision, index: int) -> int:
+        return int(policy.act(task.observe(decision), decision_info(task, decision, module, index)))
+
+    return run_allocation_compile(env.setup, env.compilation(env.corpus.module(module)), choose)
+
+
+def compare(env: CompilerEnv, policies: Mapping[str, Policy], module: str) -> dict[str, Any] | None:
+    """Return the price of a module by plain clang, and the change of each policy; None without a decision."""
+    plain = measure_baseline(env.compilation(env.corpus.module(module)), env.setup.timeout, optimization_record=True)
+    functions = plain.instructions or {}
+    price = math.fsum(each.total for each in functions.values())
+    record: dict[str, Any] = {"price": price, "policies": {}}
+    for name, policy in policies.items():
+        compiled = compile_by(env, policy, module)
+        if not compiled.functions or not price:
+            return None
+        changes = [
+            (compiled.costs[function] - each.instructions) * each.entries
+            for function, each in functions.items()
+            if function in compiled.costs
+        ]
+        record["policies"][name] = {
+            "change": math.fsum(changes),
+            "best_of_two": math.fsum(change for change in changes if change < 0),
+            "worst_function": max(
+                (
+                    compiled.costs[function] / each.instructions - 1
+                    for function, each in functions.items()
+                    if each.instructions and function in compiled.costs
+                ),
+                default=0.0,
+            ),
+        }
+        record["decisions"] = len(compiled.actions)
+    return record
+
+
+def specifications(network: Path) -> dict[str, str]:
+    """Return the policies by their names in the results."""
+    return {name: f"mlp:{network}" if name == NETWORK else name for name in POLICIES}
+
+
+def measure_modules(level: str, network: Path, results: dict[str, Any]) -> Iterator[None]:
+    """Measure the modules of a level that the results lack; yield after each."""
+    env, modules = held_out(level)
+    policies = {name: load_policy(policy, env) for name, policy in specifications(network).items()}
+    records = results.setdefault("modules", {}).setdefault(level, {})
+    for module, project in modules.items():
+        if module not in records:
+            try:
+                record = compare(env, policies, module)
+            except MlgoError as error:
+                print(f"{level} {module}: {error}", file=sys.stderr, flush=True)
+                continue
+            records[module] = None if record is None else {"project": project, **record}
+            yield
+
+
+def measure_search(level: str, results: dict[str, Any]) -> Iterator[None]:
+    """Search some modules of a level; yield after each."""
+    env, _ = held_out(level)
+    known = {name: each for name, each in results["modules"][level].items() if each is not None}
+    names = np.random.default_rng(0).permutation(sorted(known))[:SEARCHED].tolist()
+    records = results.setdefault("searches", {}).setdefault(level, {})
+    for name in names:
+        if name not in records:
+            found = search_module(env, env.corpus.module(name), "functions", compiles=COMPILES)
+            records[name] = {"project": known[name]["project"], "change": found.cost / found.baseline - 1}
+            records[name]["verified"] = found.verified
+            yield
+
+
+def measure_programs(network: Path, results: dict[str, Any]) -> Iterator[None]:
+    """Count the instructions of the programs that the results lack; yield after each."""
+    records = results.setdefault("programs", {})
+    corpus = open_corpus("programs@O2")
+    for program in read_programs(corpus):
+        if not program.held_out or program.name in records:
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            settings = RunnerSettings(ENVIRONMENT, "programs@O2", {"metric": METRIC}, policies=specifications(network))
+            evaluated = EvaluatedPolicies(settings)
+            try:
+                counts = {}
+                for number, name in enumerate((PLAIN, *POLICIES)):
+                    folder = Path(scratch, str(number))
+                    folder.mkdir()
+                    counts[name] = count(program, PolicyObjects(evaluated, name, folder), evaluated, folder)
+                found: dict[str, Any] = {name: {"instructions": sum(each.values())} for name, each in counts.items()}
+                for name in POLICIES:
+                    found[name]["functions"] = changed_functions(evaluated, name, program, counts)
+            except MlgoError as error:
+                print(f"{program.name}: {error}", file=sys.stderr, flush=True)
+                continue
+            finally:
+                evaluated.close()
+        records[program.name] = found
+        yield
+
+
+def count(program: Program, objects: PolicyObjects, evaluated: EvaluatedPolicies, folder: Path) -> Mapping[str, int]:
+    """Return the counted instructions of a build by function, those of the C library included."""
+    path = evaluated.env.corpus.path
+    assert path is not None
+    files = {module: objects.file(module) for module in modules_of(program, path)}
+    executable = folder / "program"
+    link_program(program, path, files, executable, evaluated.env.toolchain)
+    return measure_program(program, path, files, executable, "cachegrind").functions
+
+
+def changed_functions(
+    evaluated: EvaluatedPolicies, name: str, program: Program, counts: Mapping[str, Mapping[str, int]]
+) -> list[list[float]]:
+    """Return the relative changes of each function whose code a policy changes: estimated, spill cost, counted.
+
+    The spill cost is relative to the estimated instructions, because many functions have none.
+    """
+    env, policy = evaluated.env_of(name), evaluated.policies[name]
+    path = env.corpus.path
+    assert path is not None
+    rows = []
+    for module in modules_of(program, path):
+        compilation = env.compilation(env.corpus.module(module))
+        plain = measure_baseline(compilation, env.setup.timeout, optimization_record=True)
+        compiled = compile_by(env, policy, module)
+        for function, before in (plain.instructions or {}).items():
+            counted = [counts[build].get(function, 0) for build in (PLAIN, name)]
+            after = compiled.costs.get(function)
+            if after is None or after == before.instructions or min(counted) < LEAST or not before.instructions:
+                continue
+            spills = [env.task.outcome(each, "spill_cost", function) for each in (compiled.measurement, plain)]
+            rows.append(
+                [
+                    round(after / before.instructions - 1, 6),
+                    round((spills[0] - spills[1]) / before.instructions, 6),
+                    round(counted[1] / counted[0] - 1, 6),
+                ]
+            )
+    return rows
+
+
+def summary(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes by level and policy, with intervals over programs."""
+    found: dict[str, Any] = {}
+    for level, records in results.get("modules", {}).items():
+        rows = [each for each in records.values() if each is not None]
+        projects = tuple(each["project"] for each in rows)
+        prices = np.array([each["price"] for each in rows])
+        level_summary: dict[str, Any] = {"modules": len(rows), "projects": len(set(projects))}
+        for name in POLICIES:
+            level_summary[name] = {
+                kind: row_of(np.array([each["policies"][name][kind] for each in rows]), prices, projects)
+                for kind in ("change", "best_of_two")
+            }
+        searched = results.get("searches", {}).get(level, {})
+        if searched:
+            kept = [records[name] for name in searched]
+            owners, their_prices = [each["project"] for each in kept], np.array([each["price"] for each in kept])
+            changes = np.array([each["change"] for each in searched.values()])
+            level_summary["search"] = row_of(changes * their_prices, their_prices, owners)
+            guarded = np.array([each["policies"][NETWORK]["best_of_two"] for each in kept])
+            level_summary["network_where_searched"] = row_of(guarded, their_prices, owners)
+        found[level] = level_summary
+    programs = results.get("programs", {})
+    functions = np.array([row for each in programs.values() for name in POLICIES for row in each[name]["functions"]])
+    if len(functions) > 2:
+        found["prices"] = {"functions": len(functions)}
+        for column, metric in enumerate((METRIC, "spill_cost")):
+            moved = functions[:, 2] != 0
+            found["prices"][metric] = {
+                "correlation": float(spearmanr(functions[:, [column, 2]]).statistic),
+                "same_sign": float((np.sign(functions[moved, column]) == np.sign(functions[moved, 2])).mean()),
+            }
+    for name in POLICIES:
+        ratios = [builds[name]["instructions"] / builds[PLAIN]["instructions"] for builds in programs.values()]
+        if ratios:
+            found.setdefault("programs", {})[name] = {
+                "programs": len(ratios),
+                "geometric_mean": math.expm1(float(np.log(ratios).mean())),
+                "interval": interval_of_mean(np.log(ratios), tuple(programs)),
+                "least": min(ratios) - 1,
+                "largest": max(ratios) - 1,
+            }
+    return found
+
+
+def row_of(changes: Any, prices: Any, projects: Sequence[str]) -> dict[str, Any]:
+    """Return geometric mean with interval, total, and the shares of modules that are better or worse."""
+    relative = changes / prices
+    logarithms = np.log1p(relative)
+    return {
+        "modules": len(relative),
+        "geometric_mean": math.expm1(logarithms.mean()),
+        "interval": interval_of_mean(logarithms, tuple(projects)),
+        "total": float(changes.sum() / prices.sum()),
+        "better": int((relative < -1e-9).sum()),
+        "worse": int((relative > 1e-9).sum()),
+        "worse_by_a_thousandth": int((relative > 1e-3).sum()),
+        "largest": float(relative.max()),
+    }
+
+
+def interval_of_mean(logarithms: Any, projects: tuple[str, ...]) -> list[float] | None:
+    """Return the ends of the interval of a geometric mean; None for a single value."""
+    interval = mean_with_interval(logarithms, projects).interval
+    return None if interval is None else [math.expm1(end) for end in interval]
+
+
+def main() -> None:
+    """Measure what the results lack, and print the summary."""
+    parser = command_line(__doc__)
+    parser.add_argument("--network", type=Path, default=RESULTS.with_suffix(".safetensors"), help="file of the network")
+    parser.add_argument("--parts", default="modules,searches,programs", help="modules, searches, programs")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="path of the results")
+    options = parser.parse_args()
+    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
+    results["compiles"] = COMPILES
+    parts = options.parts.split(",")
+    work = [measure_modules(level, options.network, results) for level in LEVELS if "modules" in parts]
+    work += [measure_search(level, results) for level in LEVELS if "searches" in parts]
+    work += [measure_programs(options.network, results)] if "programs" in parts else []
+    for part in work:
+        for _ in part:
+            results["summary"] = summary(results)
+            write_json(options.output, results)
+    results["summary"] = summary(results)
+    write_json(options.output, results)
+    print(json.dumps(results["summary"], indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""A compile with the evictions of each function, and the price of each function.
+
+Registers are allocated function by function, so that no function's code depends on the decisions in another one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.episode.setup import Setup
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.advisors import EVICTION
+from mlgo_gym.session.protocol.decision import Decision
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, Measurement
+
+
+class Eviction(NamedTuple):
+    """An answered decision of the eviction advisor.
+
+    Attributes:
+        decision: The decision.
+        answer: The column.
+        legal: The legal columns.
+    """
+
+    decision: Decision
+    answer: int
+    legal: tuple[int, ...]
+
+
+class AllocationCompile(NamedTuple):
+    """A finished compile.
+
+    Attributes:
+        functions: Decisions of each function, in clang's order.
+        costs: Cost of one call of each function, by the environment's metric.
+        entries: How often each function is called; 1 for metrics other than `estimated-instructions`.
+        cost: Cost of the module.
+        measurement: Everything that was measured.
+    """
+
+    functions: Mapping[str, list[Eviction]]
+    costs: Mapping[str, float]
+    entries: Mapping[str, float]
+    cost: float
+    measurement: Measurement
+
+    @property
+    def actions(self) -> tuple[int, ...]:
+        """The answer to each decision of the compile."""
+        return tuple(each.answer for decisions in self.functions.values() for each in decisions)
+
+    def change(self, function: str, other: AllocationCompile) -> float:
+        """Return by how much the module gets dearer if a function comes from another compile.
+
+        A register allocation changes the instructions of a function, and not the number of its calls.
+        """
+        difference = other.costs.get(function, 0.0) - self.costs.get(function, 0.0)
+        return difference * self.entries.get(function, 1.0)
+
+
+def can_split(setup: Setup) -> bool:
+    """Return whether the environment decides evictions, and its metric is a sum over functions."""
+    metrics = (ESTIMATED_INSTRUCTIONS, *setup.task.function_metrics)
+    return setup.task.advisors == (EVICTION,) and setup.metric in metrics
+
+
+def run_allocation_compile(
+    setup: Setup, compilation: Compilation, choose: Callable[[Decision, int], int]
+) -> AllocationCompile:
+    """Compile a module, and record the evictions and the price of each function.
+
+    Args:
+        setup: The setup of the environment, which `can_split()`.
+        compilation: The compile.
+        choose: Returns a legal column, given a decision and the number of decisions before it.
+
+    Raises:
+        CompilerError: The compile failed.
+        MlgoError: A column is illegal.
+    """
+    task, metric = setup.task, setup.metric
+    functions: dict[str, list[Eviction]] = defaultdict(list)
+    with compilation.session(task.advisors, optimization_record=task.optimization_record) as session:
+        count = 0
+        while (decision := session.wait(setup.timeout)) is not None:
+            answer = choose(decision, count)
+            advice = task.encode(decision, answer)
+            if advice is None:
+                raise MlgoError(f"expected a legal column at decision {count}, got {answer}; use the action mask")
+            mask = task.action_mask(decision)
+            assert mask is not None, "evictions are masked"
+            functions[decision.context].append(Eviction(decision, int(answer), tuple(mask.nonzero()[0].tolist())))
+            session.advise(advice)
+            count += 1
+        measurement = Measurement.of(session.finish(setup.timeout))
+    if metric in task.function_metrics:
+        costs = {name: task.outcome(measurement, metric, name) for name in measurement.allocation}
+        return AllocationCompile(functions, costs, {}, task.outcome(measurement, metric), measurement)
+    estimates = measurement.instructions or {}
+    costs = {name: each.instructions for name, each in estimates.items()}
+    entries = {name: each.entries for name, each in estimates.items()}
+    # An object without functions has no frequencies.
+    cost = math.fsum(each.total for each in estimates.values())
+    return AllocationCompile(functions, costs, entries, cost, measurement)

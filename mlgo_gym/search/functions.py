@@ -1,0 +1,141 @@
+"""Search of evictions in all functions at once: a compile tries something in every function, and each keeps its best.
+
+The allocation of a function does not depend on that of others. So one compile of a module rates a trial in each of its
+functions, and the best trials of all functions add up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from mlgo_gym.episode.allocation_compile import AllocationCompile, Eviction, can_split, run_allocation_compile
+from mlgo_gym.episode.baseline import measure_baseline
+from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.policies.protocol import Policy
+from mlgo_gym.search.search_space import Leaf, SearchSpace
+from mlgo_gym.session.protocol.decision import Decision
+
+NOTHING = 0.3
+"""Share of the trials that evict nothing, where that is legal."""
+
+_MIN_RULES = 8  # compiles from which other rules are tried first
+
+
+class _Best(NamedTuple):
+    """The best known allocation of a function: its compile and its columns."""
+
+    compiled: AllocationCompile
+    decisions: list[Eviction]
+
+
+class FunctionSearch:
+    """The state of a search of all functions at once.
+
+    Args:
+        space: The decisions, with the start policy.
+        seed: Seed of the random generator.
+
+    Raises:
+        MlgoError: The task is not eviction, or the metric is no sum over functions.
+        CompilerError: The first compile failed. Later failures are counted.
+    """
+
+    def __init__(self, space: SearchSpace, seed: int) -> None:
+        if not can_split(space.setup) or space.function is not None:
+            raise MlgoError(
+                "expected evictions of whole modules with a metric of functions for the algorithm functions, got "
+                f"{space.task.name} with {space.setup.metric!r}; use mlgo/RegAllocEvict-v0 with "
+                "metric='estimated-instructions' and scope='module'"
+            )
+        self._space, self._generator = space, np.random.default_rng(seed)
+        self._compilation = space.setup.compilation(space.module)
+        plain = measure_baseline(
+            self._compilation, space.setup.timeout, optimization_record=space.task.optimization_record
+        )
+        self._baseline = space.task.outcome(plain, space.setup.metric)
+        first = self._compile(lambda decision, _: self._default(decision))
+        if not first.functions:
+            space.root().close()  # raises the error of a module without decisions
+        self._first = first
+        self._best = {name: _Best(first, decisions) for name, decisions in first.functions.items()}
+        self._record()
+
+    def run(self) -> Leaf:
+        """Search until the budget is spent; return the leaf, of a compile that verifies it."""
+        space = self._space
+        if space.start is not None:
+            self._try(lambda decision, index: space.action_of(space.start, decision, index))
+        if space.budget.remaining >= _MIN_RULES:
+            for policy in space.portfolio.values():
+                self._try(self._legal(policy))
+        while space.budget.remaining > 1 and not space.budget.is_spent:
+            self._try_flips()
+        actions = [each.answer for name in self._first.functions for each in self._best[name].decisions]
+        remaining = iter(actions)
+        verified = self._compile(lambda *_: next(remaining))
+        leaf = Leaf(verified.actions, verified.cost, self._baseline)
+        space.record(leaf)
+        return leaf
+
+    def _default(self, decision: Decision) -> int:
+        return int(self._space.task.default_action(decision))
+
+    def _legal(self, policy: Policy) -> Callable[[Decision, int], int]:
+        def choose(decision: Decision, index: int) -> int:
+            action = self._space.action_of(policy, decision, index)
+            return self._default(decision) if self._space.task.encode(decision, action) is None else action
+
+        return choose
+
+    def _compile(self, choose: Callable[[Decision, int], int]) -> AllocationCompile:
+        return run_allocation_compile(self._space.setup, self._compilation, choose)
+
+    def _record(self) -> None:
+        """Count a compile; the cost is that of the best allocation of each function."""
+        changes = (self._first.change(name, best.compiled) for name, best in self._best.items())
+        self._space.record(Leaf((), self._first.cost + math.fsum(changes), self._baseline))
+
+    def _try(self, choose: Callable[[Decision, int], int]) -> None:
+        try:
+            compiled = self._compile(choose)
+        except CompilerError:
+            self._space.record_failure()
+            return
+        for name, best in self._best.items():
+            if best.compiled.change(name, compiled) < 0:
+                self._best[name] = _Best(compiled, compiled.functions[name])
+        self._record()
+
+    def _try_flips(self) -> None:
+        """Compile the best columns of each function, but for one decision that takes another column."""
+        flips: dict[str, Mapping[int, int]] = {}
+        for name, best in self._best.items():
+            index = int(self._generator.integers(len(best.decisions)))
+            _, answer, legal = best.decisions[index]
+            others = [column for column in legal if column != answer]
+            if others:
+                last = self._space.size - 1
+                takes_nothing = others[-1] == last and self._generator.random() < NOTHING
+                flips[name] = {index: last if takes_nothing else int(self._generator.choice(others))}
+
+        def choose(decision: Decision, _: int) -> int:
+            name, _, index = decision.site
+            flip, decisions = flips.get(name, {}), self._best[name].decisions
+            if index in flip:
+                return flip[index]
+            # Behind a flip the same columns are tried where clang's own choice was not taken before.
+            known = decisions[index] if index < len(decisions) else None
+            if known is not None and known.decision.payload == decision.payload:
+                return known.answer
+            return self._default(decision)
+
+        self._try(choose)
+
+
+def functions(space: SearchSpace, seed: int) -> Leaf:
+    """Search the evictions of all functions at once."""
+    return FunctionSearch(space, seed).run()

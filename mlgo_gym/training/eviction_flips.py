@@ -1,0 +1,198 @@
+"""Labels of evictions: one compile takes another action at one decision of every function.
+
+Registers are allocated function by function, so that no function's code depends on the decisions in another one.
+The price of each function is then the exact effect of its flip.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.allocation_compile import AllocationCompile, Eviction, run_allocation_compile
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.policies.features import flat_part
+from mlgo_gym.policies.protocol import Policy
+from mlgo_gym.policies.session_policy import decision_info
+from mlgo_gym.session.protocol.decision import Decision, DecisionSite
+from mlgo_gym.training.flip_labels import cpu_seconds
+from mlgo_gym.training.labels import flat_columns
+
+MAX_PER_FUNCTION = 400
+"""Maximum number of tried actions per function."""
+
+_LEFT_ALONE = 0.3
+"""Share of the flips that evict nothing, where that is legal."""
+
+
+@dataclass(slots=True)
+class _Label:
+    eviction: Eviction
+    default: int
+    costs: npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class EvictionLabels:
+    """The labels of a module and their number.
+
+    Attributes:
+        columns: Columns of the labels as `LabelStore` takes them; empty without labels.
+        counts: Decisions, compiles, failed compiles, tried actions (`flips`) and CPU time of the module.
+    """
+
+    columns: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, Any] = field(default_factory=dict)
+
+
+def label_evictions(
+    env: CompilerEnv,
+    policy: Policy,
+    module: str,
+    *,
+    compiles: int = 40,
+    seconds: float = math.inf,
+    seed: int = 0,
+) -> EvictionLabels:
+    """Label evictions of a module around a policy.
+
+    The policy compiles the module once. In each further compile one decision of every function is flipped: another
+    legal column is chosen at random, and the policy decides behind it. Where the policy deviates from clang's own
+    choice, the flip takes clang's choice first.
+
+    Args:
+        env: The environment; its metric is `estimated-instructions`.
+        policy: The policy that the labels are taken around; it depends on the observation and on `default_action`.
+        module: Name of the module.
+        compiles: Maximum number of compiles with flips (≥ 1).
+        seconds: CPU time after which no further compile starts.
+        seed: Selects the decisions and the columns.
+
+    Raises:
+        CompilerError: the compile under the policy failed.
+        MlgoError: the object cannot be measured.
+    """
+    work = _Labelling(env, policy, module, np.random.default_rng([seed, *module.encode(errors="surrogateescape")]))
+    started, done = cpu_seconds(), 0
+    while done < compiles and cpu_seconds() - started < seconds and work.flip():
+        done += 1
+    counts = {"compiles": done + 1, "seconds": cpu_seconds() - started}
+    return EvictionLabels(work.columns(), {**work.counts, **counts})
+
+
+class _Labelling:
+    def __init__(self, env: CompilerEnv, policy: Policy, module: str, chance: np.random.Generator) -> None:
+        self._env, self._task, self._policy, self._module, self._chance = env, env.task, policy, module, chance
+        self._compilation: Compilation = env.compilation(env.corpus.module(module))
+        self._known: Mapping[str, list[Eviction]] = {}
+        self._unflipped = self._compile({})
+        self._known = self._unflipped.functions
+        self._size = int(env.action_space.n)  # type: ignore[attr-defined]
+        decided = sum(map(len, self._known.values()))
+        self.counts = Counter(decisions=decided, flips=0, failed=0)
+        self._labels: dict[DecisionSite, _Label] = {}
+        self._waiting: dict[str, list[tuple[int, int]]] = {}
+        for function, evictions in self._known.items():
+            if self._price(function) > 0:
+                self._waiting[function] = self._flips(evictions)
+
+    def _price(self, function: str) -> float:
+        compiled = self._unflipped
+        return compiled.costs.get(function, 0.0) * compiled.entries.get(function, 0.0)
+
+    def _flips(self, evictions: Sequence[Eviction]) -> list[tuple[int, int]]:
+        """Return the flips of a function, each a decision and a column, in the reverse of the order of trial."""
+        preferred, others, nothing = [], [], []
+        seen = set()
+        for index, (decision, answer, columns) in enumerate(evictions):
+            if decision.payload in seen:
+                continue
+            seen.add(decision.payload)
+            default = int(self._task.default_action(decision))
+            legal = [column for column in columns if column != answer]
+            if default != answer:
+                preferred.append((index, default))
+                legal.remove(default)
+            if legal and legal[-1] == self._size - 1:
+                nothing.append((index, legal.pop()))
+            # A second decision tells more than a third column of the first.
+            others += [(index, int(column)) for column in self._chance.permutation(legal)[:2]]
+        for part in (preferred, others, nothing):
+            self._chance.shuffle(part)
+        others, nothing = others[:MAX_PER_FUNCTION], nothing[:MAX_PER_FUNCTION]
+        ordered = []
+        while others or nothing:
+            takes_nothing = bool(nothing) and (not others or self._chance.random() < _LEFT_ALONE)
+            ordered.append((nothing if takes_nothing else others).pop())
+        return [*reversed(ordered), *preferred]
+
+    def _compile(self, flips: Mapping[str, tuple[int, int]]) -> AllocationCompile:
+        """Compile the module with a flip, a decision and a column, in some functions."""
+
+        def choose(decision: Decision, number: int) -> int:
+            context, _, index = decision.site
+            flipped, column = flips.get(context, (sys.maxsize, -1))
+            if index == flipped:
+                return column
+            known = self._known.get(context, ())
+            # No decision before the flip changes.
+            return known[index].answer if index < min(flipped, len(known)) else self._answer(decision, number)
+
+        return run_allocation_compile(self._env.setup, self._compilation, choose)
+
+    def _answer(self, decision: Decision, number: int) -> int:
+        """Return the policy's answer, or clang's own choice where the policy's is illegal."""
+        task = self._task
+        action = self._policy.act(task.observe(decision), decision_info(task, decision, self._module, number))
+        return int(task.default_action(decision) if task.encode(decision, action) is None else action)
+
+    def flip(self) -> bool:
+        """Make one compile with a flip in every function that has one left; return whether any has."""
+        chosen = {name: flips.pop() for name, flips in self._waiting.items() if flips}
+        if not chosen:
+            return False
+        try:
+            compiled = self._compile(chosen)
+        except MlgoError:
+            self.counts["failed"] += 1
+            return True
+        for name, (index, column) in chosen.items():
+            eviction = self._known[name][index]
+            site = eviction.decision.site
+            if site not in self._labels:
+                costs = np.full(self._size, np.inf)
+                costs[list(eviction.legal)] = np.nan
+                costs[eviction.answer] = 0.0
+                self._labels[site] = _Label(eviction, int(self._task.default_action(eviction.decision)), costs)
+            self._labels[site].costs[column] = self._unflipped.change(name, compiled)
+            self.counts["flips"] += 1
+        return True
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of the labels, in the order of the decisions; empty without labels."""
+        if not self._labels:
+            return {}
+        labels = [self._labels[site] for site in sorted(self._labels)]
+        decisions = [label.eviction.decision for label in labels]
+        observations = np.stack([flat_part(self._task.observe(decision)) for decision in decisions])
+        size, contexts = len(labels), [decision.context for decision in decisions]
+        return {
+            **flat_columns(self._env.feature_names, observations),
+            "answer": np.array([label.eviction.answer for label in labels]),
+            "default": np.array([label.default for label in labels]),
+            "costs": [label.costs for label in labels],
+            "price": np.array([self._price(name) for name in contexts]),
+            "text": np.full(size, self._unflipped.cost),
+            "decisions": np.full(size, self.counts["decisions"]),
+            "context": contexts,
+            "position": np.array([decision.site.index for decision in decisions]),
+        }

@@ -1,0 +1,182 @@
+"""Imitation of eviction labels: boosted trees predict the change of the function's cost, and a small network the trees.
+
+A label has the cost of some columns of a decision. Each is an example: the column against clang's own choice, and the
+change of the function's cost in percent. Rare functions of a module count less than hot ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.extras import library
+from mlgo_gym.policies.eviction import COLUMN_FEATURES, INPUTS, column_inputs
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.normalization import Floats, Normalization, feature_columns
+from mlgo_gym.training.distillation import NetworkSettings, gradient_descent, perceptron, to_network, torch_library
+from mlgo_gym.training.labels import Labels, joined
+from mlgo_gym.training.monitor import Monitor
+
+_TREES = {
+    "learning_rate": 0.05,
+    "min_child_samples": 100,
+    "feature_fraction": 0.4,
+    "bagging_fraction": 0.6,
+    "bagging_freq": 1,
+    "lambda_l2": 20.0,
+    "alpha": 2.0,
+    "verbose": -1,
+    "deterministic": True,
+    "force_row_wise": True,
+}
+_KINDS = (
+    ({"objective": "huber", "num_leaves": 15}, 5.0),
+    ({"objective": "regression", "num_leaves": 7}, 2.0),
+)
+"""Models that take turns, and the largest change in percent that each learns."""
+
+_SHARE_EXPONENT = 0.25
+_MAX_ROWS = 150_000
+_MAX_OUTPUT = 2.0
+_BATCH = 1024
+
+
+class Examples(NamedTuple):
+    """Examples of columns against clang's own choice.
+
+    Attributes:
+        inputs: Inputs of the network, float32 of shape (examples, inputs).
+        change: Change of the function's cost in percent; NaN for a column that was not tried.
+        share: Share of the function in the cost of its module.
+    """
+
+    inputs: Floats
+    change: npt.NDArray[np.float64]
+    share: npt.NDArray[np.float64]
+
+    @property
+    def tried(self) -> npt.NDArray[np.bool_]:
+        """Which examples were tried."""
+        return ~np.isnan(self.change)
+
+
+def eviction_examples(labels: Labels) -> Examples:
+    """Return an example for each legal column of each label that is not clang's own choice; repetitions are dropped."""
+    columns = labels.costs.shape[1]
+    names = [f"{feature}[{column}]" for column in range(columns) for feature in COLUMN_FEATURES]
+    places = feature_columns("evictions", [*names, "progress"], labels.features)
+    inputs, changes, shares = [], [], []
+    known: set[bytes] = set()
+    for number in range(len(labels)):
+        values = labels.observations[number, places].astype(np.float32)
+        costs, default = labels.costs[number], int(labels.defaults[number])
+        legal = np.flatnonzero(~np.isposinf(costs))
+        features = values[:-1].reshape(columns, len(COLUMN_FEATURES))
+        rows = column_inputs(features, legal, default, float(values[-1]))
+        change = 100 * (costs[legal[legal != default]] - costs[default]) / labels.prices[number]
+        share = labels.prices[number] / labels.text[number]
+        for row, each in zip(rows, change, strict=True):
+            key = row.tobytes() + bytes([int(np.isnan(each))])
+            if key not in known:
+                known.add(key)
+                inputs.append(row)
+                changes.append(each)
+                shares.append(share)
+    return Examples(np.array(inputs, np.float32), np.array(changes), np.array(shares))
+
+
+def rates_columns(labels: Labels) -> bool:
+    """Return whether labels are of evictions, by flips: with the prices of functions."""
+    names = frozenset(labels.features)
+    return f"{COLUMN_FEATURES[0]}[0]" in names and bool((labels.prices != labels.text).any())
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionImitation:
+    """Fits boosted trees to the changes of tried columns, and distils them into a network.
+
+    Attributes:
+        models: Number of averaged models of trees (≥ 1).
+        trees: Trees per model (≥ 1).
+        network: Size and training of the network.
+        margin: Expected gain that a deviation from clang's own choice needs, in percent of the function's cost (≥ 0).
+        seed: Source of the trees, the first weights and the batches.
+        threads: Threads of the trees (≥ 1).
+    """
+
+    models: int = 12
+    trees: int = 200
+    network: NetworkSettings = field(default_factory=lambda: NetworkSettings((48, 24), 6000))
+    margin: float = 0.1
+    seed: int = 0
+    threads: int = 1
+
+    def fit(self, rounds: Sequence[Labels], monitor: Monitor) -> Network:
+        """Return a network for `EvictionPolicy`.
+
+        The result `network` of the monitor has the numbers of `labels`, `modules` and tried `columns`, and the
+        `correlation` of the network with the trees.
+
+        Raises:
+            MissingExtraError: LightGBM or PyTorch is not installed.
+            MlgoError: the labels have no tried column.
+        """
+        labels = joined(rounds)
+        examples = eviction_examples(labels)
+        tried = examples.tried
+        if not tried.any():
+            raise MlgoError(f"expected labels with tried columns, got {len(labels)} labels without; label the corpus")
+        chance = np.random.default_rng(self.seed)
+        count = len(examples.inputs)
+        rows = examples.inputs[np.sort(chance.choice(count, min(count, _MAX_ROWS), replace=False))]
+        targets = self._tree_outputs(examples.inputs[tried], examples.change[tried], examples.share[tried], rows)
+        normalization = Normalization.fit(rows, INPUTS, "standard")
+        torch = torch_library()
+        values, wanted = torch.from_numpy(normalization(rows)), torch.from_numpy(targets.astype(np.float32))
+        # Columns that may be better than clang's own choice count most.
+        weights = 1.0 + 3.0 * (wanted < self.margin)
+
+        def loss(model: Any, batch: Any) -> Any:
+            outputs = model(values[batch])[:, 0]
+            errors = torch.nn.functional.smooth_l1_loss(outputs, wanted[batch], reduction="none", beta=0.2)
+            return (errors * weights[batch]).mean()
+
+        build = perceptron([len(INPUTS), *self.network.hidden, 1])
+        with monitor.stage("network", self.network.steps) as advance:
+            model = gradient_descent(
+                build, loss, len(rows), self.network.steps, batch=_BATCH, seed=self.seed, advance=advance
+            )
+        network = to_network(model, INPUTS, normalization)
+        correlation = float(np.corrcoef(network(rows)[:, 0], targets)[0, 1])
+        monitor.record(
+            "network",
+            labels=len(labels),
+            modules=len(np.unique(labels.groups)),
+            columns=int(tried.sum()),
+            correlation=round(correlation, 4),
+        )
+        return with_eviction_margin(network, self.margin)
+
+    def _tree_outputs(
+        self, inputs: Floats, change: npt.NDArray[np.float64], share: npt.NDArray[np.float64], rows: Floats
+    ) -> npt.NDArray[np.float64]:
+        """Return the mean prediction of trees, fitted to some examples, for some rows."""
+        lightgbm = library("lightgbm", "the trees of imitation", "training")
+        total = np.zeros(len(rows))
+        for number in range(self.models):
+            kind, largest = _KINDS[number % len(_KINDS)]
+            data = lightgbm.Dataset(inputs, label=np.clip(change, -largest, largest), weight=share**_SHARE_EXPONENT)
+            parameters = {**_TREES, **kind, "seed": self.seed + number, "num_threads": self.threads}
+            total += lightgbm.train(parameters, data, self.trees).predict(rows)
+        return np.clip(total / self.models, -_MAX_OUTPUT, _MAX_OUTPUT)
+
+
+def with_eviction_margin(network: Network, margin: float) -> Network:
+    """Return the network with a margin in percent added to its output."""
+    *hidden, last = network.biases
+    return replace(network, biases=(*hidden, last + np.float32(margin)))
