@@ -277,6 +277,7 @@ PROJECTS = (
         clean="make -s -C lib clean && make -s -C src clean",
         build="make -s -j$JOBS -C lib V=0 && make -s -j$JOBS -C src V=0",
         program="src/curl",
+        # A warning about an unset variable ends the tests.
         tests="make -s -j$JOBS -C tests && cd tests && USER=${USER:-user} srcdir=../../source/tests "
         "perl -I../../source/tests ../../source/tests/runtests.pl -a FILE",
         runs=("--config input",),

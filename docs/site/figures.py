@@ -185,11 +185,11 @@ def forest(theme: Theme) -> Figure:
 
 
 BUILDS = {
-    "plugin": ("plugin, inline-oz", "o", 11),
-    "wrapper": ("wrapper, inline-oz", "s", -11),
-    "recipes-10": ("recipes, 10 compiles", "^", 11),
+    "plugin": ("plugin, inline-oz", "o"),
+    "wrapper": ("wrapper, inline-oz", "s"),
+    "recipes 10": ("recipes, 10 compiles", "^"),
 }
-"""Label, mark and offset of the label of each way to build ten programs."""
+"""Label and mark of each way to build ten programs."""
 
 COMPILES = {
     "inline-{0}": ("inline-{0}", 1),
@@ -202,20 +202,23 @@ COMPILES = {
 
 
 def cost(theme: Theme) -> Figure:
-    """Return size against the cost of compiling: ways to build ten programs, and searches of the benchmark."""
+    """Return size against the cost of compiling: ways to build each of ten programs, and searches."""
     picture = Figure(figsize=(WIDTH, 3.6), layout="constrained")
     build, search = picture.subplots(1, 2)
-    for name, (label, mark, offset) in BUILDS.items():
-        found = values.value(f"ten-programs.builds.{name}")
-        ratio, change = found["ratio"], 100 * found["text"]
-        build.plot(ratio, change, mark, ms=8, color=theme.orange if "wrapper" in label else theme.blue)
-        words: dict[str, Any] = {"ha": "left", "va": "center", "fontsize": 9.5}
-        build.annotate(label, (ratio, change), (-5, offset), textcoords="offset points", **words)
+    colours = {"plugin": theme.blue, "wrapper": theme.orange, "recipes 10": GREEN}
+    programs = [row["variants"] for row in values.read(values.RESULTS / "ten_programs.json").values()]
+    for name, (label, mark) in BUILDS.items():
+        points = [
+            (min(row[name]["seconds"]) / min(row["Oz"]["seconds"]), 100 * (row[name]["text"] / row["Oz"]["text"] - 1))
+            for row in programs
+            if name in row
+        ]
+        build.plot(*zip(*points, strict=True), mark, ms=7, color=colours[name], label=label)
+    build.legend(loc=(0.44, 0.15), fontsize=9)
     build.set(
         title="ten programs at -Oz, linked",
         xlabel="CPU time of a build, times plain clang's",
         ylabel="change of code size",
-        xlim=(0.95, 1.75),
     )
     marks = (
         ("bundles-from-policy-{1}", "v", theme.orange),
@@ -237,7 +240,7 @@ def cost(theme: Theme) -> Figure:
     search.legend(loc="lower left", fontsize=9)
     for axes in (build, search):
         axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.set_ylim(top=0.3)
+        axes.set_ylim(top=0.3 if axes is search else 1.6)
         percentages(axes.yaxis)
     return picture
 

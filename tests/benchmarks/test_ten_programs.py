@@ -20,9 +20,9 @@ def test_at_least_half_of_ten_programs_were_never_near_training() -> None:
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
 def test_the_results_belong_to_the_sources_with_a_digest(project: Project) -> None:
     assert len(bytes.fromhex(project.sha256)) == 32
-    if row := ROWS.get(project.name):
-        assert (row["archive"], row["trained"]) == (project.archive, project.trained)
-        assert {"Oz", "plugin", "wrapper"} <= set(row["variants"]) <= set(VARIANTS)
+    row = ROWS[project.name]
+    assert (row["archive"], row["trained"]) == (project.archive, project.trained)
+    assert {"Oz", "plugin", "wrapper"} <= set(row["variants"]) <= set(VARIANTS)
 
 
 @pytest.mark.parametrize("name", ROWS)
