@@ -71,13 +71,15 @@ METHODS = (
         Method(
             f"PPO, credit, {library}",
             "Os",
-            "100,000 decisions",
-            f"examples/{file}.py {CORPUS} 100000 {{model}} {{seed}}",
+            f"{decisions:,} decisions",
+            f"examples/{file}.py {CORPUS} {decisions} {{model}} {{seed}}",
             "mlp:{}.safetensors",
         )
-        for library, file in (
-            *(("TorchRL", "torchrl_ppo"), ("RLlib", "rllib_ppo"), ("as CleanRL", "cleanrl_ppo")),
-            ("`send` and `recv`", "ppo_send_recv"),
+        for library, file, decisions in (
+            ("TorchRL", "torchrl_ppo", 40_000),
+            ("RLlib", "rllib_ppo", 100_000),
+            ("as CleanRL", "cleanrl_ppo", 100_000),
+            ("`send` and `recv`", "ppo_send_recv", 100_000),
         )
     ),
     *(
