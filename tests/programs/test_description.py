@@ -28,7 +28,7 @@ def test_the_dataset_of_programs_is_no_part_of_the_catalogue() -> None:
     projects = {dataset.folder, *dataset.needs}
     assert drivers == projects
     assert dataset.programs.count("\n[programs.") == len(projects)
-    # Fourteen of them are of projects that no policy was trained on.
+    # Fifteen of them are of projects that no policy was trained on.
     assert dataset.programs.count("held_out = true") == 15
 
 
