@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import Table, command_line, cpu_seconds, write_json
-from benchmarks.ten_programs import ROOT, VARIANTS, Bench, Variant, prepare_plugins
+from benchmarks.ten_programs import ROOT, VARIANTS, Bench, Variant, add_build_options, prepare_plugins
 from benchmarks.ten_projects import PROJECTS
 
 RESULTS = ROOT / "docs" / "results" / "build_cost.json"
@@ -81,11 +81,7 @@ def main() -> None:
     parser.add_argument("--variants", default="Oz,wrapper", help="variants, separated by commas; the first is plain")
     parser.add_argument("--rounds", type=int, default=2, help="builds per variant (default: 2)")
     parser.add_argument("--files", type=int, default=0, help="files whose compiles are timed (default: 0)")
-    parser.add_argument("--jobs", type=int, default=2, help="concurrent jobs of a build (default: 2)")
-    parser.add_argument("--clang", default="bundled", help="the compiler of all builds; `bundled` loads no plugin")
-    parser.add_argument("--llvm-config", default="llvm-config-22", help="the compiler's llvm-config, for plugins")
-    parser.add_argument("--work", type=Path, required=True, help="folder of the sources and builds")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="JSON file to extend")
+    add_build_options(parser, clang="bundled", results=RESULTS)
     options = parser.parse_args()
     results: dict[str, Any] = json.loads(options.output.read_bytes()) if options.output.exists() else {}
     rows: dict[str, Any] = results.setdefault("builds", {})

@@ -23,7 +23,7 @@ import statistics
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -156,14 +156,22 @@ class Rounds:
             self._number += 1
             self._changed.notify_all()
 
-    def keep_better(self, module: str) -> bool:
-        """Return whether the program is better with the module's last object; plain clang's replaces a worse one."""
-        found, best = self._objects[module], self._price()
-        self._objects[module] = self._plain[module]
-        if self._price() <= best:
-            return False
-        self._objects[module] = found
-        return True
+    def keep_better(self, modules: Sequence[str]) -> dict[str, bool]:
+        """Return whether the program is better with the last object of each module, one after the other.
+
+        Plain clang's object replaces one without which the program is as good.
+        """
+        best, kept = self._price(), {}
+        for module in modules:
+            found = self._objects[module]
+            self._objects[module] = self._plain[module]
+            price = self._price()
+            kept[module] = price > best
+            if kept[module]:
+                self._objects[module] = found
+            else:
+                best = price
+        return kept
 
     def _price(self) -> float:
         measured = self._run()
@@ -236,8 +244,8 @@ def search(level: str, program: Program, seed: int) -> dict[str, Any]:
         rounds.searching = set(group)
         with ThreadPoolExecutor(len(group)) as threads:
             found |= zip(group, threads.map(search_one, group), strict=True)
-    for name in sorted(names, key=shares.__getitem__, reverse=True):
-        found[name]["kept"] = rounds.keep_better(name)
+    for name, kept in rounds.keep_better(sorted(names, key=shares.__getitem__, reverse=True)).items():
+        found[name]["kept"] = kept
     return {name: {"share": round(share, 4), "found": found.get(name)} for name, share in shares.items()}
 
 

@@ -249,6 +249,15 @@ def fetch(project: Project, folder: Path) -> Path:
     return path
 
 
+def add_build_options(parser: argparse.ArgumentParser, *, clang: str, results: Path) -> None:
+    """Add the options of the programs that build, with these defaults of `--clang` and `--output`."""
+    parser.add_argument("--jobs", type=int, default=2, help="concurrent jobs of a build (default: 2)")
+    parser.add_argument("--clang", default=clang, help="the compiler of all builds; `bundled` loads no plugin")
+    parser.add_argument("--llvm-config", default="llvm-config-22", help="the compiler's llvm-config, for plugins")
+    parser.add_argument("--work", type=Path, required=True, help="folder of the sources and builds")
+    parser.add_argument("--output", type=Path, default=results, help="JSON file of the results")
+
+
 def prepare_plugins(work: Path, variants: Mapping[str, Variant], options: argparse.Namespace) -> None:
     """Build the plugins of the variants."""
     for variant in variants.values():
@@ -284,13 +293,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="programs, separated by commas (default: all)")
     parser.add_argument("--variants", default=",".join(VARIANTS), help="variants, separated by commas")
     parser.add_argument("--rounds", type=int, default=1, help="timed builds per variant (default: 1)")
-    parser.add_argument("--jobs", type=int, default=2, help="concurrent jobs of a build (default: 2)")
-    parser.add_argument("--clang", default="clang-22", help="the compiler of all builds; `bundled` loads no plugin")
-    parser.add_argument("--llvm-config", default="llvm-config-22", help="the compiler's llvm-config, for plugins")
+    add_build_options(parser, clang="clang-22", results=RESULTS)
     parser.add_argument("--no-tests", action="store_true", help="do not run the programs' tests")
     parser.add_argument("--again", action="store_true", help="measure again what the results have")
-    parser.add_argument("--work", type=Path, required=True, help="folder of the sources and builds")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="JSON file of the results")
     options = parser.parse_args()
     results: dict[str, Any] = json.loads(options.output.read_bytes()) if options.output.exists() else {}
     chosen = {name: VARIANTS[name] for name in VARIANTS if name in options.variants.split(",")}

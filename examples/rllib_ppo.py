@@ -40,7 +40,7 @@ def make(config: dict[str, Any]) -> gym.Env[Any, Any]:
     return NormalizeFeatures(env, config["normalization"])
 
 
-class GiveCredit(ConnectorV2):  # type: ignore[misc]
+class GiveCredit(ConnectorV2):  # type: ignore[misc]  # Ray has no types
     """Gives each decision of an episode its own reward, which comes with the last info."""
 
     def __call__(self, *, batch: Any, episodes: Any, **_: Any) -> Any:

@@ -67,16 +67,8 @@ CXX_PARTS = ("builtin/cpp/", "snappy/quad_double/")
 
 CHANGES = {
     *("mean", "low", "high", "total", "geometric-mean", "overhead", "median-overhead", "change"),
-    *(
-        "text",
-        "file",
-        "instructions",
-        "text-change",
-        "most-larger",
-        "size-change",
-        "instructions-change",
-        "time-change",
-    ),
+    *("text", "file", "instructions", "text-change", "most-larger"),
+    *("size-change", "instructions-change", "time-change"),
     *("own-size", "own-instructions", "own-low", "own-high", "worst-change"),
 }
 """Keys of relative changes, which are shown as percentages."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.episode.setup import Setup
@@ -16,6 +16,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, Measurement
+from mlgo_gym.tasks.task import Task
 
 
 class Eviction(NamedTuple):
@@ -61,6 +62,11 @@ class AllocationCompile(NamedTuple):
         """
         difference = other.costs.get(function, 0.0) - self.costs.get(function, 0.0)
         return difference * self.entries.get(function, 1.0)
+
+
+def legal_answer(task: Task, decision: Decision, action: Any) -> int:
+    """Return an action, or clang's own choice in place of an illegal one."""
+    return int(task.default_action(decision) if task.encode(decision, action) is None else action)
 
 
 def can_split(setup: Setup) -> bool:

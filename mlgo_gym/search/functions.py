@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlgo_gym.episode.allocation_compile import AllocationCompile, Eviction, can_split, run_allocation_compile
+from mlgo_gym.episode.allocation_compile import (
+    AllocationCompile,
+    Eviction,
+    can_split,
+    legal_answer,
+    run_allocation_compile,
+)
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.policies.protocol import Policy
@@ -86,8 +92,7 @@ class FunctionSearch:
 
     def _legal(self, policy: Policy) -> Callable[[Decision, int], int]:
         def choose(decision: Decision, index: int) -> int:
-            action = self._space.action_of(policy, decision, index)
-            return self._default(decision) if self._space.task.encode(decision, action) is None else action
+            return legal_answer(self._space.task, decision, self._space.action_of(policy, decision, index))
 
         return choose
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.allocation_compile import AllocationCompile, Eviction, run_allocation_compile
+from mlgo_gym.episode.allocation_compile import AllocationCompile, Eviction, legal_answer, run_allocation_compile
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.features import flat_part
 from mlgo_gym.policies.protocol import Policy
@@ -153,7 +153,7 @@ class _Labelling:
         """Return the policy's answer, or clang's own choice where the policy's is illegal."""
         task = self._task
         action = self._policy.act(task.observe(decision), decision_info(task, decision, self._module, number))
-        return int(task.default_action(decision) if task.encode(decision, action) is None else action)
+        return legal_answer(task, decision, action)
 
     def flip(self) -> bool:
         """Make one compile with a flip in every function that has one left; return whether any has."""

@@ -21,18 +21,15 @@ from mlgo_gym.policies.normalization import Floats, Normalization, feature_colum
 from mlgo_gym.training.distillation import NetworkSettings, gradient_descent, perceptron, to_network, torch_library
 from mlgo_gym.training.labels import Labels, joined
 from mlgo_gym.training.monitor import Monitor
+from mlgo_gym.training.tree_imitation import REPEATABLE_TREES
 
 _TREES = {
-    "learning_rate": 0.05,
+    **REPEATABLE_TREES,
     "min_child_samples": 100,
     "feature_fraction": 0.4,
     "bagging_fraction": 0.6,
-    "bagging_freq": 1,
     "lambda_l2": 20.0,
     "alpha": 2.0,
-    "verbose": -1,
-    "deterministic": True,
-    "force_row_wise": True,
 }
 _KINDS = (
     ({"objective": "huber", "num_leaves": 15}, 5.0),

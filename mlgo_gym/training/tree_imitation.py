@@ -24,18 +24,23 @@ from mlgo_gym.training.labels import Labels, joined
 from mlgo_gym.training.margin import Base
 from mlgo_gym.training.monitor import Advance, Monitor
 
-_TREES = {
-    "objective": "binary",
-    "num_leaves": 15,
+REPEATABLE_TREES = {
     "learning_rate": 0.05,
-    "min_child_samples": 20,
-    "feature_fraction": 0.5,
-    "bagging_fraction": 0.7,
     "bagging_freq": 1,
-    "lambda_l2": 1.0,
     "verbose": -1,
     "deterministic": True,
     "force_row_wise": True,
+}
+"""Parameters of all trees: the same examples and the same seed give the same trees."""
+
+_TREES = {
+    **REPEATABLE_TREES,
+    "objective": "binary",
+    "num_leaves": 15,
+    "min_child_samples": 20,
+    "feature_fraction": 0.5,
+    "bagging_fraction": 0.7,
+    "lambda_l2": 1.0,
 }
 
 Logits = Callable[[Matrix], npt.NDArray[np.float64]]

@@ -58,6 +58,19 @@ def test_a_policy_decides_only_at_its_levels(run: Run, project: Path, level: str
     assert ((project / "calls.o").read_bytes() == plain) == (level == "-O0")
 
 
+PRESSURE = ("-Os", "-c", "pressure.c")
+
+
+def environment_of_pressure(project: Path, clang: dict[str, list[str]]) -> RegAllocEvictEnv:
+    """The environment of `pressure.c`, which is then in the project too."""
+    source = Path(__file__).parent.parent / "programs" / "pressure.c"
+    (project / "pressure.c").write_bytes(source.read_bytes())
+    bitcode = project / "pressure.bc"
+    words = [*clang["gcc"], *PRESSURE, "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", str(bitcode)]
+    subprocess.run(words, cwd=project, check=True)
+    return RegAllocEvictEnv(corpus=str(bitcode), compile_options={"flags": ["-Os"]})
+
+
 def test_a_policy_for_evictions_decides_on_them(run: Run, project: Path) -> None:
     source = Path(__file__).parent.parent / "programs" / "pressure.c"
     (project / "pressure.c").write_bytes(source.read_bytes())
@@ -73,13 +86,7 @@ def test_a_policy_for_evictions_decides_on_them(run: Run, project: Path) -> None
 def test_a_network_decides_on_evictions_as_in_the_environment(
     run: Run, project: Path, clang: dict[str, list[str]]
 ) -> None:
-    source = Path(__file__).parent.parent / "programs" / "pressure.c"
-    (project / "pressure.c").write_bytes(source.read_bytes())
-    arguments = ["-Os", "-c", "pressure.c"]
-    bitcode = project / "pressure.bc"
-    words = [*clang["gcc"], *arguments, "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", str(bitcode)]
-    subprocess.run(words, cwd=project, check=True)
-    env = RegAllocEvictEnv(corpus=str(bitcode), compile_options={"flags": ["-Os"]})
+    env = environment_of_pressure(project, clang)
     assert isinstance(env.action_space, Discrete)
     choices = int(env.action_space.n)
     names = [*env.feature_names, "action_mask[0]"]
@@ -100,20 +107,14 @@ def test_a_network_decides_on_evictions_as_in_the_environment(
         over = terminated or truncated
     assert len(actions) > 2
     chosen = ("--mlgo-policy=default", f"--mlgo-eviction-policy=mlp:{path}", "--mlgo-strict")
-    assert run(*chosen, *arguments).returncode == 0
+    assert run(*chosen, *PRESSURE).returncode == 0
     assert text(project / "pressure.o") == info["text"] != info["baseline_text"]
 
 
 def test_a_network_that_rates_live_ranges_decides_as_in_the_environment(
     run: Run, project: Path, clang: dict[str, list[str]]
 ) -> None:
-    source = Path(__file__).parent.parent / "programs" / "pressure.c"
-    (project / "pressure.c").write_bytes(source.read_bytes())
-    arguments = ["-Os", "-c", "pressure.c"]
-    bitcode = project / "pressure.bc"
-    words = [*clang["gcc"], *arguments, "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", str(bitcode)]
-    subprocess.run(words, cwd=project, check=True)
-    env = RegAllocEvictEnv(corpus=str(bitcode), compile_options={"flags": ["-Os"]})
+    env = environment_of_pressure(project, clang)
     path = project / "evict.safetensors"
     eviction_network().save(path)
     policy = load_policy(f"mlp:{path}", env)
@@ -126,7 +127,7 @@ def test_a_network_that_rates_live_ranges_decides_as_in_the_environment(
         over = terminated or truncated
     assert 0 < deviations <= count
     chosen = ("--mlgo-policy=default", f"--mlgo-eviction-policy=mlp:{path}", "--mlgo-strict")
-    assert run(*chosen, *arguments).returncode == 0
+    assert run(*chosen, *PRESSURE).returncode == 0
     assert text(project / "pressure.o") == info["text"] != info["baseline_text"]
 
 
