@@ -42,6 +42,10 @@ HELD_OUT = {
 """Packages of the package index, C and C++, that no policy of this project was trained on; cmark is in both sets."""
 
 
+WORK = Path("runs/learning")
+"""Folder of the models, which `benchmarks.reference` evaluates as well."""
+
+
 class Method(NamedTuple):
     """A method: its name, its optimisation level, its budget in words, and its command; `{model}` and `{seed}` vary.
 
@@ -53,6 +57,23 @@ class Method(NamedTuple):
     budget: str
     command: str
     policy: str = "sb3:{}.zip"
+
+    def trained(self, work: Path, seed: int) -> str:
+        """Return the policy that it leaves for a seed."""
+        return self.policy.format(work / f"{re.sub(r'[^a-z0-9]+', '-', f'{self.level} {self.name}'.lower())}-{seed}")
+
+    def train(self, work: Path, seed: int) -> tuple[str, float]:
+        """Train in a folder, if it lacks the log of this training; return what was printed, and its CPU seconds."""
+        model = Path(self.trained(work, seed).partition(":")[2])
+        log = model.with_suffix(".log")
+        if not log.exists():
+            model.parent.mkdir(parents=True, exist_ok=True)
+            command = [sys.executable, *shlex.split(self.command.format(model=model, seed=seed))]
+            before = cpu_seconds()
+            printed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+            log.write_text(f"{printed}{cpu_seconds() - before:.1f} CPU seconds\n")
+        printed = log.read_text()
+        return printed, float(_SECONDS.findall(printed)[0])
 
 
 CORPUS = runpy.run_path(str(ROOT / "examples" / "hyperparameters.py"))["CORPUS"]
@@ -132,23 +153,13 @@ def learn(work: Path, run: Run) -> dict[str, Any]:
     method = next((each for each in METHODS if (each.level, each.name) == (level, name)), None)
     if method is None:
         return {"level": level, **measure(name, level, held_out, output)}
-    policy = method.policy.format(work / f"{re.sub(r'[^a-z0-9]+', '-', f'{level} {name}'.lower())}-{seed}")
-    model = Path(policy.partition(":")[2])
-    log = model.with_suffix(".log")
-    if not log.exists():
-        model.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, *shlex.split(method.command.format(model=model, seed=seed))]
-        before = cpu_seconds()
-        printed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
-        log.write_text(f"{printed}{cpu_seconds() - before:.1f} CPU seconds\n")
-    printed = log.read_text()
-    (seconds,) = _SECONDS.findall(printed)
+    printed, seconds = method.train(work, seed)
     curve = [
         [float(minutes), int(decisions.replace(",", "")), float(change) / 100]
         for minutes, decisions, change in _POINT.findall(printed)
     ]
-    facts = {"level": level, "budget": method.budget, "cpu_seconds": float(seconds), "curve": curve}
-    return {**facts, **measure(policy, level, held_out, output)}
+    facts = {"level": level, "budget": method.budget, "cpu_seconds": seconds, "curve": curve}
+    return {**facts, **measure(method.trained(work, seed), level, held_out, output)}
 
 
 def main() -> None:
@@ -157,7 +168,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="pattern of sets, levels and names, such as 'Os PPO'")
     parser.add_argument("--seeds", default="0,1,2", help="seeds, with commas between (default: 0,1,2)")
     parser.add_argument("--json", type=Path, default=RESULTS, help="file of the results")
-    parser.add_argument("--work", type=Path, default=Path("runs/learning"), help="folder of the models")
+    parser.add_argument("--work", type=Path, default=WORK, help="folder of the models")
     options = parser.parse_args()
     seeds = list(map(int, options.seeds.split(",")))
     named = [(f"{method.level} {method.name}", seed) for seed in seeds for method in METHODS]

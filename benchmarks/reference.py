@@ -26,8 +26,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from benchmarks.learning import METHODS, WORK, Method
 from benchmarks.measuring import command_line, cpu_seconds
-from benchmarks.reference_rows import ALL, BUNDLED, FAST, POLICIES, SEARCHES, TRAIN, Row, Search
+from benchmarks.reference_rows import ALL, BUNDLED, EXAMPLE, FAST, POLICIES, SEARCHES, TRAIN, Row, Search
 from benchmarks.reference_table import add_rows, gather, weights_of
 from mlgo_gym.cli.terminal import exit_on_signals
 from mlgo_gym.evaluation.protocol import ENVIRONMENT, SEARCH_BUDGETS, SEEDS, SPLIT, protocol_corpus, search_modules
@@ -55,6 +56,13 @@ class Task:
     work: Path
 
     @property
+    def method(self) -> Method | None:
+        """The example that trains its policy, or None."""
+        if not isinstance(self.row, Row) or self.row.policy != EXAMPLE:
+            return None
+        return next(each for each in METHODS if (each.level, each.name) == (self.level, self.row.name))
+
+    @property
     def slug(self) -> str:
         """Name of its files."""
         name = re.sub(r"[^a-z0-9]+", "-", self.row.name.lower()).strip("-")
@@ -63,12 +71,15 @@ class Task:
     @property
     def model(self) -> Path:
         """File of the trained network."""
-        ending = self.row.ending if isinstance(self.row, Row) else ""
-        return self.work / self.level / f"{self.slug}{ending}"
+        if self.method:
+            return Path(self.policy.partition(":")[2])
+        return self.work / self.level / f"{self.slug}.safetensors"
 
     @property
     def policy(self) -> str:
         """The evaluated policy, or the policy that a search starts from."""
+        if self.method:
+            return self.method.trained(WORK.resolve(), self.seed)
         text = self.row.policy if isinstance(self.row, Row) else self.row.start
         return text.format(bundled=BUNDLED[self.level], fast=FAST[self.level], model=self.model)
 
@@ -81,6 +92,8 @@ class Task:
 
     def training(self, jobs: int) -> str:
         """Return the training command, or an empty text."""
+        if self.method:
+            return self.method.command.format(model=self.model, seed=self.seed)
         if not isinstance(self.row, Row):
             return ""
         command: str = self.row.train.format(
@@ -88,7 +101,6 @@ class Task:
             seed=self.seed,
             jobs=jobs,
             model=self.model,
-            corpus=",".join(f"{name}@{self.level}" for name in TRAIN),
             part=",".join(f"{name}@{self.level}:train" for name in TRAIN),
             fast_file=f"mlgo_gym/policies/networks/{FAST[self.level]}.safetensors",
         )
@@ -158,20 +170,21 @@ def run(options: argparse.Namespace) -> None:
         task.model.parent.mkdir(parents=True, exist_ok=True)
         start = cpu_seconds()
         training = task.training(options.jobs)
-        if training and not task.model.exists():
+        if not task.method and training and not task.model.exists():
             _call(training, end)
-        trained = cpu_seconds() - start
+        trained = task.method.train(WORK.resolve(), task.seed)[1] if task.method else cpu_seconds() - start
         measuring = task.measuring(options.jobs)
         _call(measuring, end)
         facts = {"train": training, "command": measuring, "train_cpu_seconds": round(trained, 1)}
+        if task.method:
+            facts["budget"] = task.method.budget
         if task.policy.startswith("mlp:"):
             facts["weights"] = weights_of(Path(task.policy[4:]))
         task.complete.write_text(json.dumps(facts, indent=1) + "\n")
 
 
 def _done(task: Task) -> bool:
-    named = isinstance(task.row, Row) and task.row.train
-    return (not named or task.model.exists()) and task.complete.exists()
+    return (not task.training(1) or task.model.exists()) and task.complete.exists()
 
 
 def _call(command: str, end: float) -> None:

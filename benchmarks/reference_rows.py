@@ -16,20 +16,23 @@ FAST = {level: f"{name}-fast" for level, name in BUNDLED.items()}
 """The bundled policy of each level that uses clang's features only."""
 
 
+EXAMPLE = "example"
+"""The policy of a method of `benchmarks.learning`, which trains it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """A method.
 
     Attributes:
         name: its name in the table.
-        policy: the evaluated policy; `{model}` is the file that `train` writes, `{bundled}` the bundled policy, and
-            `{fast}` the one that uses only clang's features.
+        policy: the evaluated policy, or `EXAMPLE`; `{model}` is the file that `train` writes, `{bundled}` the bundled
+            policy, and `{fast}` the one that uses only clang's features.
         train: the training command, or an empty text; `{level}`, `{seed}`, `{corpus}`, `{part}` (its training split),
             `{jobs}` and `{fast_file}` are filled in.
         seeds: number of seeds.
         levels: the levels.
         budget: budget of training, in words.
-        ending: ending of the file that `train` writes.
     """
 
     name: str
@@ -38,7 +41,6 @@ class Row:
     seeds: int = 1
     levels: tuple[str, ...] = ALL
     budget: str = ""
-    ending: str = ".safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,40 +85,11 @@ POLICIES = (
         seeds=3,
         budget="48 compiles",
     ),
-    Row(
-        "PPO, credit, from random weights",
-        "sb3:{model}",
-        "python examples/sb3_ppo.py {corpus} 100000 {model} {seed}",
-        seeds=3,
-        budget="100,000 decisions",
-        ending=".zip",
-    ),
-    Row(
-        "policy iteration, from random weights",
-        "mlp:{model}",
-        "python examples/policy_iteration.py {corpus} 10 {model} {seed}",
-        seeds=3,
-        levels=("Os",),
-        budget="10 min on two cores",
-    ),
-    Row(
-        "policy iteration, from labels",
-        "mlp:{model}",
-        "python examples/policy_iteration.py {corpus} 10 {model} {seed} {level}",
-        seeds=3,
-        levels=("Oz",),
-        budget="10 min on two cores",
-    ),
-    *(
-        Row(
-            f"{name} on labels",
-            "mlp:{model}",
-            f"python examples/bandit.py {{level}} {name} {{model}} 60 {{seed}}",
-            seeds=3,
-            budget="60 s, no compile",
-        )
-        for name in ("PPO", "DQN")
-    ),
+    Row("PPO, credit, random weights", EXAMPLE, seeds=3),
+    Row("policy iteration, random weights", EXAMPLE, seeds=3, levels=("Os",)),
+    Row("policy iteration, from labels", EXAMPLE, seeds=3, levels=("Oz",)),
+    Row("PPO on labels", EXAMPLE, seeds=3),
+    Row("DQN on labels", EXAMPLE, seeds=3),
     Row("evolution from the bundled policy with clang's features", "mlp:{model}", _EVOLVE, budget="1,440 compiles"),
     Row(
         "CMA-ES from the bundled policy with clang's features",

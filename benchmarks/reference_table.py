@@ -60,7 +60,7 @@ def gather(done: Iterable[Done], searched: Mapping[str, Sequence[str]]) -> dict[
             by_policy[level][row.policy] = sizes
         seconds = round(sum(each.seconds for each in episodes), 1)
         part = {name: sizes[name] for name in searched.get(level, ()) if name in sizes}
-        facts |= {"budget": row.budget, "failures": len(failed), "compile_seconds": seconds}
+        facts = {"budget": row.budget, **facts, "failures": len(failed), "compile_seconds": seconds}
         rows.append({**facts, **_figures(sizes, projects), "searched": _figures(part, projects) if part else None})
     for level, found in by_policy.items():
         parts = {ORACLE: tuple(policy for policy in found if policy.startswith(THRESHOLDS)), **SMALLEST_OF}

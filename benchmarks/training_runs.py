@@ -32,9 +32,10 @@ def complete_runs(
     Raises:
         SystemExit: the file has runs with other settings, or a worker died.
     """
+    settings = json.loads(json.dumps(settings))
     exists = path is not None and path.exists()
     data: dict[str, Any] = json.loads(path.read_text()) if path is not None and exists else {**settings, "runs": []}
-    differing = [name for name, value in json.loads(json.dumps(settings)).items() if data.get(name) != value]
+    differing = [name for name, value in settings.items() if data.get(name) != value]
     if differing:
         raise SystemExit(f"expected the settings of {path}, got another {', '.join(differing)}; choose another file")
     done = {tuple(run[name] for name in names) for run in data["runs"]}
