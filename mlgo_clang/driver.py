@@ -30,7 +30,10 @@ def run(mode: str, arguments: Sequence[str]) -> int:
     except (UsageError, NoCompilerError) as error:
         say(f"error: {error}")
         return FAILED
-    command = [*compiler, *rest]
+    words = compiler
+    if settings.clang == "bundled" and any("-target" in word for word in rest):
+        words = _for_other_machine(compiler, mode, rest)
+    command = [*words, *rest]
     if settings.uses_clang_alone:
         _leave_to_clang(command)
     if "--version" in rest:
@@ -41,7 +44,20 @@ def run(mode: str, arguments: Sequence[str]) -> int:
         _leave_to_clang(command)
     from mlgo_clang.advised import Job, compile_advised
 
-    return compile_advised(Job(settings, invocation, compiler, rest))
+    return compile_advised(Job(settings, invocation, words, rest, clang=compiler))
+
+
+def _for_other_machine(compiler: list[str], mode: str, rest: Sequence[str]) -> list[str]:
+    """Return the words that start clang for the target of its arguments; a link with the wheel's C library runs."""
+    from mlgo_clang.other_machines import header_words, library_target, link_command, linker_option
+
+    target, links = library_target(rest), read_invocation(rest).links
+    if target and links:
+        count("left to clang")
+        become(link_command(compiler[0], mode, target, rest))
+    if target:
+        return [*compiler, *header_words(compiler[0], target)]
+    return [*compiler, *(linker_option(compiler[0], rest) if links else ())]
 
 
 def _leave_to_clang(command: Sequence[str]) -> NoReturn:

@@ -48,15 +48,17 @@ class Invocation:
         output: the object; empty if clang chooses its name.
         level: the letters after the last `-O`; `0` without one.
         reason: why the command line is no ordinary compile; empty if it is one.
+        links: whether it links its inputs.
     """
 
-    __slots__ = ("level", "output", "reason", "source")
+    __slots__ = ("level", "links", "output", "reason", "source")
 
-    def __init__(self, source: str, output: str, level: str, reason: str) -> None:
+    def __init__(self, source: str, output: str, level: str, reason: str, *, links: bool = False) -> None:
         self.source = source
         self.output = output
         self.level = level
         self.reason = reason
+        self.links = links
 
 
 def read_invocation(arguments: Sequence[str]) -> Invocation:
@@ -97,7 +99,7 @@ def read_invocation(arguments: Sequence[str]) -> Invocation:
             level = word[2:] or "1"
     level = cc1_level or level
     if not compiles:
-        return Invocation("", "", level, "it does not compile to an object")
+        return Invocation("", "", level, "it does not compile to an object", links=bool(inputs))
     if len(inputs) != 1:
         return Invocation("", "", level, f"it has {len(inputs)} inputs")
     source, language = inputs[0]

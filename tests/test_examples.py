@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from mlgo_gym.llvm.function_sizes import function_sizes
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -28,3 +33,24 @@ def test_my_policy_is_compared_with_clang(corpus: Path) -> None:
     rows = [line.split() for line in run("my_policy.py", corpus).splitlines()]
     assert ["default", "2"] in [row[:2] for row in rows]
     assert ["one", "block", "2"] in [row[:3] for row in rows]
+
+
+def test_the_firmware_is_smaller_with_a_network_and_prints_the_same(tmp_path: Path) -> None:
+    sizes, printed = {}, {}
+    for policy in ("default", "inline-os"):
+        folder = tmp_path / policy
+        shutil.copytree(EXAMPLES / "firmware", folder)
+        wrapper = Path(sys.executable).parent / "mlgo-clang"
+        command = ["make", f"CC={wrapper} --mlgo-policy={policy}", "CFLAGS=-Os"]
+        built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert (built.returncode, built.stderr) == (0, "")
+        sizes[policy] = sum(function_sizes((folder / "firmware.elf").read_bytes()).functions.values())
+        if shutil.which("qemu-system-arm"):
+            command = [*command, "run"]
+            ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=True)
+            printed[policy] = ran.stderr
+    assert sizes["inline-os"] < sizes["default"]
+    if not printed:
+        pytest.skip("qemu-system-arm is not installed")
+    assert "restored:    128" in printed["default"]
+    assert printed["inline-os"] == printed["default"]

@@ -1,0 +1,114 @@
+"""Compiles and links for another machine, with headers, C libraries and linkers of the bundled compiler's wheel.
+
+Only `zig cc` knows these headers and builds the C library for a link. That is for WebAssembly with WASI, and for Linux
+with musl. LLD of the wheel links for a machine without an operating system.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mlgo_clang.folders import cache_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_OWN_LIBRARY = ("--sysroot", "-isysroot", "-nostdinc", "-nostdlibinc", "--gcc-toolchain", "--gcc-install-dir")
+"""Options by which a command line names its own C library."""
+
+_LIBRARY_DEFINITIONS = ("_LIBCPP", "_LIBCXX")
+
+_MACHINE = ("-march=", "-mabi=", "-mcpu=", "-mtune=", "--target=")
+"""Options that `zig cc` has in another form, or that its target implies."""
+
+
+def target_of(arguments: Sequence[str]) -> str:
+    """Return the last target that a command line names; empty if it is that of this machine, or there is none."""
+    target = before = ""
+    for word in arguments:
+        if word.startswith("--target="):
+            target = word.removeprefix("--target=")
+        elif before == "-target":
+            target = word
+        before = word
+    return "" if target == getattr(sys.implementation, "_multiarch", "") else target
+
+
+def library_target(arguments: Sequence[str]) -> str:
+    """Return zig's name of a command line's target; empty if the wheel's C library is not for it."""
+    machine, _, system = target_of(arguments).partition("-")
+    if not system or any(word.startswith(_OWN_LIBRARY) for word in arguments):
+        return ""
+    if machine == "wasm32" and system.removeprefix("unknown-") in ("wasi", "wasip1"):
+        return "wasm32-wasi"
+    if machine in ("x86_64", "aarch64", "riscv64") and system.removeprefix("unknown-") == "linux-musl":
+        return f"{machine}-linux-musl"
+    return ""
+
+
+def header_words(zig: str, target: str) -> list[str]:
+    """Return the driver's options for the C library and libc++ of a target, a name of zig."""
+    import itertools
+    import shlex
+    import subprocess
+
+    # zig reads no source here, but its name has to be one of C++.
+    command = [zig, "c++", "-target", target, "-c", "-x", "c++", os.devnull, "-###"]
+    shown = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60)
+    lines = [line for line in shown.stderr.decode(errors="replace").splitlines() if '"-cc1"' in line]
+    line = shlex.split(lines[0]) if lines else []
+    words = []
+    for option, value in itertools.pairwise(line):
+        if option == "-isystem":
+            languages = ("-cxx-isystem",) if f"{os.sep}libcxx" in value else ("-c-isystem", "-cxx-isystem")
+            words += [word for language in languages for word in (language, os.path.abspath(value))]
+        elif option == "-D" and value.startswith(_LIBRARY_DEFINITIONS):
+            words += [option, value]
+    return ["-nostdinc", *(word for each in words for word in ("-Xclang", each))]
+
+
+def link_command(zig: str, mode: str, target: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command that links a command line for a target, a name of zig, and builds the C library for it.
+
+    Args:
+        zig: path of the compiler of the wheel.
+        mode: `gcc` or `g++`.
+        target: the target.
+        arguments: the words of the command line.
+    """
+    words = []
+    before = ""
+    for word in arguments:
+        if before != "-target" and word != "-target" and not word.startswith(_MACHINE):
+            words.append(word)
+        if word == "-Oz" and before != "-Xclang":
+            words += ["-Xclang", "-Oz"]  # zig makes -Os of -Oz
+        before = word
+    # Without -O zig adds checks of undefined behaviour.
+    return [zig, "c++" if mode == "g++" else "cc", "-target", target, "-fno-sanitize=undefined", *words]
+
+
+def linker_option(zig: str, arguments: Sequence[str]) -> list[str]:
+    """Return the option that names LLD of the wheel for a link without an operating system; empty for another link."""
+    target = target_of(arguments)
+    machine = target.partition("-")[0]
+    named = any(word.startswith(("-fuse-ld", "--ld-path")) for word in arguments)
+    if named or not (machine.startswith("wasm") or target.endswith(("-elf", "-none")) or "-none-" in target):
+        return []
+    flavour = "wasm-ld" if machine.startswith("wasm") else "ld.lld"
+    path = os.path.join(cache_folder(), "mlgo-clang", flavour)
+    text = f"#!/bin/sh\nexec '{zig}' {flavour} \"$@\"\n"
+    try:
+        with open(path, encoding="utf-8") as file:
+            known = file.read() == text
+    except OSError:
+        known = False
+    if not known:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(f"{path}-{os.getpid()}", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(file.name, 0o700)
+        os.replace(file.name, path)
+    return [f"--ld-path={path}"]

@@ -1,0 +1,81 @@
+"""Compiles and links for other machines with the wheel's libraries and linkers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlgo_clang.other_machines import library_target, linker_option
+from tests.mlgo_clang.conftest import Run
+
+HELLO = (
+    '#include <stdio.h>\nint main(int count, char **words) { printf("%s %d\\n", words[0] ? "hello" : "", count); }\n'
+)
+
+
+@pytest.fixture
+def hello(project: Path) -> Path:
+    (project / "hello.c").write_text(HELLO)
+    return project
+
+
+def test_webassembly_compiles_links_and_runs_without_an_sdk(run: Run, hello: Path) -> None:
+    target = "--target=wasm32-wasip1"
+    compiled = run(target, "-Oz", "-Wall", "-Werror", "-c", "hello.c", "-o", "hello.o")
+    assert (compiled.returncode, compiled.stderr) == (0, b"")
+    assert run(target, "-Oz", "-s", "hello.o", "-o", "hello.wasm").returncode == 0
+    pytest.importorskip("wasmtime", reason="extra run-time")
+    command = [sys.executable, "-m", "mlgo_gym.programs.webassembly", "report", "hello.wasm"]
+    assert subprocess.run(command, cwd=hello, capture_output=True, check=True).stdout == b"hello 1\n"
+
+
+def test_a_linux_program_for_another_machine_runs_in_an_emulator(run: Run, hello: Path) -> None:
+    target = "--target=aarch64-unknown-linux-musl"
+    assert run(target, "-Oz", "-c", "hello.c", "-o", "hello.o").returncode == 0
+    assert run(target, "-march=armv8-a", "-Oz", "-s", "hello.o", "-o", "program").returncode == 0
+    if shutil.which("qemu-aarch64") is None:
+        pytest.skip("qemu-aarch64 is not installed")
+    assert (
+        subprocess.run(["qemu-aarch64", "program"], cwd=hello, capture_output=True, check=True).stdout == b"hello 1\n"
+    )
+
+
+def test_headers_of_libc_and_of_libcxx_are_found_by_language(run: Run, hello: Path) -> None:
+    (hello / "list.cpp").write_text(
+        "#include <vector>\n#include <cstdio>\nint f() { return std::vector<int>{1}[0]; }\n"
+    )
+    for source in ("hello.c", "list.cpp"):
+        found = run("--target=wasm32-wasip1", "-Oz", "-c", source)
+        assert (found.returncode, found.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("words", "target"),
+    [
+        (["--target=wasm32-wasip1"], "wasm32-wasi"),
+        (["-target", "wasm32-unknown-wasi"], "wasm32-wasi"),
+        (["--target=riscv64-unknown-linux-musl"], "riscv64-linux-musl"),
+        (["--target=wasm32-wasip1", "--sysroot=/opt/wasi"], ""),
+        (["--target=wasm32-wasip2"], ""),
+        (["--target=aarch64-linux-gnu"], ""),
+        (["--target=wasm32"], ""),
+        ([], ""),
+    ],
+)
+def test_a_command_line_has_the_wheels_library_unless_it_names_its_own(words: list[str], target: str) -> None:
+    assert library_target(words) == target
+
+
+def test_lld_of_the_wheel_links_without_an_operating_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_CACHE", str(tmp_path))
+    script = tmp_path / "mlgo-clang" / "ld.lld"
+    assert linker_option("/somewhere/zig", ["--target=thumbv7em-none-eabi"]) == [f"--ld-path={script}"]
+    assert "'/somewhere/zig' ld.lld" in script.read_text()
+    linker_option("/elsewhere/zig", ["--target=riscv32-unknown-elf"])
+    assert "'/elsewhere/zig' ld.lld" in script.read_text()
+    assert linker_option("/somewhere/zig", ["--target=thumbv7em-none-eabi", "-fuse-ld=gold"]) == []
+    assert linker_option("/somewhere/zig", ["--target=aarch64-linux-gnu"]) == []
