@@ -1,15 +1,16 @@
 """Runs programs with known output that were compiled under random policies; prints the outcomes per environment.
 
     python -m benchmarks.correctness --policies 50 --output runs/correctness
-    python -m benchmarks.correctness --target thumbv7em --environments mlgo/Inline-v0     # in an emulator
+    python -m benchmarks.correctness --target thumbv7em --environments mlgo/Inline-v0 --learned inline-oz  # emulated
 
 The programs are those of the corpora `builtin` and `programs`, which have a digest of their output.
 Each is compiled under random policies for each environment, linked, and run. A policy takes clang's own choice except
-with a probability of 2, 10, 50 or 100 %; then it takes a random legal action.
+with a probability of 2, 10, 50 or 100 %; then it takes a random legal action. `--learned` adds bundled policies.
 
 The results are lines of `runs.jsonl`; the same command resumes an interrupted run. For a wrong output the program finds
 the module whose object causes it. That module and each crash are kept as a reproducer with its decisions (`mlgo-gym
-reproduce FOLDER --trust-flags`). The exit status is 1 if there is one.
+reproduce FOLDER --trust-flags`). The exit status is 1 if there is one. `--summary` writes the counts by program into
+docs/results/correctness.json.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.reproducer import WRONG, keep_crash, keep_reproducer
 from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.evaluation.compiled_objects import PolicyObjects
+from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.programs import Program, link_program, read_programs
 from mlgo_gym.programs.counters import run_program
@@ -49,9 +52,13 @@ ROOT = Path(__file__).parents[1]
 SHARES = (0.02, 0.1, 0.5, 1.0)
 """Probabilities with which a policy does not take clang's own choice."""
 
+SUMMARY = ROOT / "docs" / "results" / "correctness.json"
+
 TIMEOUT = 120.0
 
 CORPORA = ("builtin", "programs")
+
+_COUNTS = ("decisions", "objects", "changed")
 
 
 def compile_randomly(
@@ -150,11 +157,7 @@ class Runs:
                 folder = keep_crash(compilation, env.task.advisors, answers[name], error)
                 return {"outcome": "crashed", "module": name, "problem": error.message, "reproducer": str(folder)}
         plain = self.plain(env)
-        counts = {
-            "decisions": sum(map(len, answers.values())),
-            "objects": len(objects),
-            "changed": sum(objects[name] != plain[name] for name in objects),
-        }
+        counts = {"decisions": sum(map(len, answers.values())), **self._counts(objects, plain)}
         problem = self.problem(objects)
         if not problem:
             return {"outcome": "correct", **counts}
@@ -174,6 +177,25 @@ class Runs:
                 )
                 return {"outcome": "wrong", "module": name, "problem": problem, "reproducer": str(folder), **counts}
         return {"outcome": "wrong with several objects", "problem": problem, **counts}
+
+    @staticmethod
+    def _counts(objects: Mapping[str, bytes], plain: Mapping[str, bytes]) -> dict[str, int]:
+        return {"objects": len(objects), "changed": sum(objects[name] != plain[name] for name in objects)}
+
+    def run_learned(self, env_id: str, env: CompilerEnv, policy: str) -> dict[str, Any]:
+        """Compile, link and run under a bundled policy; return the outcome."""
+        evaluated = EvaluatedPolicies(RunnerSettings(env_id, self._corpus, policies={policy: policy}))
+        compiled = PolicyObjects(evaluated, policy, self._scratch / "learned")
+        try:
+            objects = {name: compiled.file(name).read_bytes() for name in self._program.modules}
+        except CompilerError as error:
+            return {"outcome": "crashed", "problem": error.message}
+        finally:
+            compiled.clear()
+            evaluated.close()
+        problem = self.problem(objects)
+        found = {"outcome": "wrong", "problem": problem} if problem else {"outcome": "correct"}
+        return {**found, **self._counts(objects, self.plain(env))}
 
 
 def find_programs(target: str, names: Sequence[str] = ()) -> dict[str, tuple[str, Program]]:
@@ -206,9 +228,13 @@ def make(env_id: str, corpus: str) -> CompilerEnv:
 
 
 def run_all(
-    chosen: Mapping[str, tuple[str, Program]], environments: Sequence[str], policies: int, output: Path, scratch: Path
-) -> int:
-    """Do the runs that the output lacks, print a table of all, and return the exit status."""
+    chosen: Mapping[str, tuple[str, Program]],
+    environments: Sequence[str],
+    policies: Sequence[int | str],
+    output: Path,
+    scratch: Path,
+) -> list[dict[str, Any]]:
+    """Do the runs that the output lacks: of random policies by seed, and of learned ones by name; return all."""
     output.mkdir(parents=True, exist_ok=True)
     path = output / "runs.jsonl"
     rows = [row for _, row in read_json_lines(path)]
@@ -218,7 +244,7 @@ def run_all(
             runs = Runs(program, corpus, scratch, output / "reproducers")
             problem = None
             for env_id in environments:
-                seeds = [seed for seed in range(policies) if (name, env_id, seed) not in done]
+                seeds = [seed for seed in policies if (name, env_id, seed) not in done]
                 if not seeds or problem:
                     continue
                 env = make(env_id, corpus)
@@ -227,12 +253,33 @@ def run_all(
                     sys.exit(f"{name}, compiled by plain clang: {problem}")
                 for seed in seeds:
                     start = cpu_seconds()
-                    row = {"program": name, "environment": env_id, "seed": seed, **runs.run(env, seed)}
+                    found = runs.run_learned(env_id, env, seed) if isinstance(seed, str) else runs.run(env, seed)
+                    row = {"program": name, "environment": env_id, "seed": seed, **found}
                     row["cpu_seconds"] = round(cpu_seconds() - start, 3)
                     rows.append(row)
                     lines.append(row)
                 env.close()
-    return show(rows)
+    return rows
+
+
+def summarize(target: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write the counts by program, environment and kind of policy; those of the same keys are replaced."""
+    found: dict[tuple[str, str, str, bool], dict[str, Any]] = {}
+    known = json.loads(SUMMARY.read_text())
+    for entry in known:
+        key = (entry.get("target", DEFAULT_TARGET), entry["program"], entry["environment"], entry.get("learned", False))
+        found[key] = entry
+    new: dict[tuple[str, str, str, bool], dict[str, Any]] = {}
+    for row in rows:
+        learned = isinstance(row["seed"], str)
+        key = (target, row["program"], row["environment"], learned)
+        names = {"program": row["program"], "environment": row["environment"], "target": target, "learned": learned}
+        counts = new.setdefault(key, {**names, **dict.fromkeys(("policies", "right", *_COUNTS), 0)})
+        counts["policies"] += 1
+        counts["right"] += row["outcome"] == "correct"
+        for name in _COUNTS:
+            counts[name] += row.get(name, 0)
+    SUMMARY.write_text("[\n" + ",\n".join(map(json.dumps, {**found, **new}.values())) + "\n]\n")
 
 
 def show(rows: Sequence[dict[str, Any]]) -> int:
@@ -248,7 +295,7 @@ def show(rows: Sequence[dict[str, Any]]) -> int:
     table = Table({**titles, "outcomes": "<30"})
     for env_id in dict.fromkeys(row["environment"] for row in rows):
         of_env = [row for row in rows if row["environment"] == env_id]
-        sums = [sum(row.get(key, 0) for row in of_env) for key in ("decisions", "objects", "changed")]
+        sums = [sum(row.get(key, 0) for row in of_env) for key in _COUNTS]
         outcomes = ", ".join(f"{count} {name}" for name, count in Counter(row["outcome"] for row in of_env).items())
         table.row(env_id, len({row["program"] for row in of_env}), len(of_env), *sums, outcomes)
     failures = [row for row in rows if row["outcome"] != "correct"]
@@ -264,7 +311,9 @@ def main() -> None:
     parser.add_argument("--environments", nargs="+", default=list(mlgo_gym.ENVIRONMENTS), metavar="ID")
     parser.add_argument("--target", default=DEFAULT_TARGET, help=f"target of the programs (default: {DEFAULT_TARGET})")
     parser.add_argument("--policies", type=int, default=50, help="random policies per program (default: 50)")
+    parser.add_argument("--learned", nargs="+", default=[], metavar="POLICY", help="bundled policies (default: none)")
     parser.add_argument("--output", type=Path, default=Path("runs/correctness"), help="folder of the results")
+    parser.add_argument("--summary", action="store_true", help=f"write the counts into {SUMMARY.relative_to(ROOT)}")
     names = ("PROGRAM", "MODULE", "OBJECT")
     parser.add_argument("--check", nargs=3, metavar=names, help="test one object; reproducers use this")
     options = parser.parse_args()
@@ -273,7 +322,11 @@ def main() -> None:
             program, module, file = options.check
             sys.exit(check(options.target, program, module, Path(file), Path(scratch)))
         chosen = find_programs(options.target, options.programs or ())
-        sys.exit(run_all(chosen, options.environments, options.policies, options.output, Path(scratch)))
+        policies = [*range(options.policies), *options.learned]
+        rows = run_all(chosen, options.environments, policies, options.output, Path(scratch))
+        if options.summary:
+            summarize(options.target, rows)
+        sys.exit(show(rows))
 
 
 if __name__ == "__main__":

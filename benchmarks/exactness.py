@@ -39,12 +39,33 @@ def own_choices(own: list[Entry], choices: list[Entry]) -> Iterator[list[str]]:
         return str(entry.get("explained", "")).startswith(_CAUSES)
 
     yield ["environment", "level", "modules", "decisions", "same object", "cause confirmed", "unexplained"]
+    own = [entry for entry in own if not target_of(entry)]
     for (environment, level), group in _groups(own, lambda entry: (entry["environment"], _level(entry))):
         equal = sum(entry.get("equal", False) for entry in group)
         explained = sum(is_explained(entry) for entry in group if not entry.get("equal"))
         decisions = sum(entry.get("decisions", 0) for entry in group)
         counts = (len(group), decisions, equal, explained, len(group) - equal - explained)
         yield [environment[5:-3], level, *(f"{count:,}" for count in counts)]
+
+
+def of_targets(own: list[Entry]) -> Iterator[list[str]]:
+    """Yield the rows of the table of plain compiles and replays of inlining, by target and level."""
+    heading = ["target", "level", "modules", "decisions", "same object", "larger, smaller", "size limit", "unwinding"]
+    yield [*heading, "unexplained"]
+    own = [entry for entry in own if target_of(entry) and entry["environment"] != EVICT]
+    for (target, level), group in _groups(own, lambda entry: (target_of(entry), _level(entry))):
+        different = [entry for entry in group if not entry.get("equal")]
+        causes = [sum(str(entry.get("explained", "")).startswith(cause) for entry in different) for cause in _CAUSES]
+        sizes = [entry["text"] for entry in different if "text" in entry]
+        signs = f"{sum(after > before for before, after in sizes)}, {sum(after < before for before, after in sizes)}"
+        decisions = sum(entry.get("decisions", 0) for entry in group)
+        counts = [f"{count:,}" for count in (len(group), decisions, len(group) - len(different))]
+        yield [f"`{target}`", level, *counts, signs, *map(str, (*causes, len(different) - sum(causes)))]
+
+
+def target_of(entry: Entry) -> str:
+    """Return the target in the name of an entry's corpus; empty without one."""
+    return "".join(str(entry["corpus"]).split("@")[2:3])
 
 
 def ways_to_answer(ways: list[Entry]) -> Iterator[list[str]]:
@@ -71,7 +92,7 @@ def policies(entries: list[Entry]) -> Iterator[list[str]]:
 
 
 def _level(entry: Entry) -> str:
-    return "-Os" if entry["corpus"].endswith("@Os") else "-Oz"
+    return "-Os" if "@Os" in entry["corpus"] else "-Oz"
 
 
 def _groups(

@@ -1,18 +1,23 @@
 """Size of held-out projects on each target under policies, objects and linked; writes docs/results/targets.json.
 
     python -m benchmarks.targets                                  # all; a program with a result is not compiled again
-    python -m benchmarks.targets --targets thumbv7em --levels Oz
+    python -m benchmarks.targets --targets thumbv7em --levels Oz --largest 200 --search 12
 
 The modules are those of the held-out programs of the corpus `programs`: no policy was trained on their projects. Each
-module is compiled once per policy. The linked size is that of the modules' functions in the program.
+module is compiled once per policy, the smallest programs first. The linked size is that of the modules' functions in
+the program. If `wasm-opt` is installed, it shrinks each linked WebAssembly program, with its C library, by `-Oz`.
+
+`--search` searches small modules by 50 compiles each: of each program the smallest ones with 20 decisions or more.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
+import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -27,15 +32,23 @@ from mlgo_gym.evaluation.summary import Change
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.programs import Program, link_program, read_programs
 from mlgo_gym.programs.measurement import linked_size, modules_of
+from mlgo_gym.search import search_module
+from mlgo_gym.session.process.bounded_run import run_bounded
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "targets.json"
 
 POLICIES = {
-    "Oz": ("default", "threshold:0", "inline-oz-fast", "inline-oz"),
-    "Os": ("default", "threshold:5", "inline-os-fast", "inline-os"),
+    level: ("default", "threshold:0", "threshold:5", f"inline-{level.lower()}-fast", f"inline-{level.lower()}")
+    for level in ("Oz", "Os")
 }
 """Policies by optimisation level; plain clang is the baseline."""
 
+COMPILES = 50
+"""Compiles of a search per module."""
+
+_LEAST_DECISIONS = 20
+_PER_PROGRAM = 2
+"""Searched modules per program."""
 
 Builds = dict[str, tuple[EvaluatedPolicies, PolicyObjects]]
 
@@ -66,15 +79,48 @@ def measure(program: Program, builds: Builds) -> dict[str, Any]:
                 }
                 link_program(program, env.corpus.path, files, executable, env.toolchain)
                 found[name]["linked"] = linked_size(files, executable)
+                if executable.read_bytes().startswith(b"\0asm") and shutil.which("wasm-opt"):
+                    found[name]["files"] = optimized_sizes(executable)
             except MlgoError as error:
                 found[name]["error"] = str(error).splitlines()[0][:300]
     return found
 
 
-def changes(programs: Mapping[str, Mapping[str, Any]], policy: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the statistics of a policy against plain clang: over objects, and over linked programs."""
+def optimized_sizes(executable: Path) -> list[int]:
+    """Return the bytes of code of a WebAssembly program, and those after `wasm-opt -Oz`."""
+    smaller = executable.with_suffix(".smaller")
+    command = ["wasm-opt", "-Oz", "--all-features", str(executable), "-o", str(smaller)]
+    answer = run_bounded(command, writable=None, timeout=300, name="wasm-opt")
+    if answer.returncode != 0:
+        raise MlgoError(f"expected wasm-opt to succeed, got: {answer.stderr.strip()[-300:]}")
+    return [object_sizes(path.read_bytes()).text for path in (executable, smaller)]
+
+
+def search(builds: Builds, programs: Mapping[str, Any], count: int, found: dict[str, Any]) -> Iterator[None]:
+    """Search small modules of measured programs; write bytes before and after into `found`, and yield after each."""
+    env = builds[PLAIN][0].env
+    chosen: list[str] = []
+    for measured in programs.values():
+        modules = sorted(measured[PLAIN].get("objects", {}), key=lambda name: (env.corpus.size(name), name))
+        large = [
+            name for name in modules if sum(env.setup.decisions(env.corpus.module(name)).values()) >= _LEAST_DECISIONS
+        ]
+        chosen += large[:_PER_PROGRAM]
+    for name in sorted(chosen, key=lambda name: (env.corpus.size(name), name))[:count]:
+        if name not in found:
+            result = search_module(env, env.corpus.module(name), "bundles", compiles=COMPILES)
+            found[name] = [result.cost_after(COMPILES), result.baseline]
+            yield
+
+
+def changes(programs: Mapping[str, Mapping[str, Any]], policy: str) -> dict[str, Any]:
+    """Return the statistics of a policy against plain clang: over objects, and over linked programs.
+
+    For WebAssembly they are also over the code of whole programs, before and after `wasm-opt`.
+    """
     objects: list[tuple[tuple[float, float], str]] = []
     linked: list[tuple[float, float]] = []
+    files: list[tuple[list[int], list[int]]] = []
     for name, builds in programs.items():
         plain, other = builds[PLAIN], builds[policy]
         for module, size in plain.get("objects", {}).items():
@@ -82,8 +128,13 @@ def changes(programs: Mapping[str, Mapping[str, Any]], policy: str) -> tuple[dic
                 objects.append(((other["objects"][module], size), name))
         if "linked" in plain and "linked" in other:
             linked.append((other["linked"], plain["linked"]))
+        if "files" in plain and "files" in other:
+            files.append((other["files"], plain["files"]))
     pairs, clusters = tuple(pair for pair, _ in objects), tuple(name for _, name in objects)
-    return facts_of(Change(pairs, clusters)), facts_of(Change(tuple(linked)))
+    found = {"objects": facts_of(Change(pairs, clusters)), "linked": facts_of(Change(tuple(linked)))}
+    for index, name in enumerate(("file", "wasm-opt")) if files else ():
+        found[name] = facts_of(Change(tuple((after[index], before[index]) for after, before in files)))
+    return found
 
 
 def main() -> None:
@@ -91,25 +142,46 @@ def main() -> None:
     parser = command_line(__doc__)
     parser.add_argument("--targets", default=",".join(TARGETS), help="targets, with commas between (default: all)")
     parser.add_argument("--levels", default=",".join(POLICIES), help="levels, with commas between (default: all)")
+    parser.add_argument("--largest", type=int, help="KiB of bitcode of the largest program (default: unlimited)")
+    parser.add_argument("--search", type=int, default=0, help="number of modules to search (default: 0)")
     parser.add_argument("--output", type=Path, default=RESULTS, help="path of the results")
     options = parser.parse_args()
-    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {"runs": {}}
+    empty: dict[str, Any] = {"runs": {}, "searches": {}, "changes": {}}
+    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else empty
     titles = {"target": "<14", "level": "<5", "policy": "<15", "modules": ">7", "mean": ">8.2%", "total": ">8.2%"}
     table = Table({**titles, "larger": ">6", "linked": ">8.2%", "larger files": ">12"})
     for target, level in itertools.product(options.targets.split(","), options.levels.split(",")):
-        programs = results["runs"].setdefault(f"{target} {level}", {})
+        key = f"{target} {level}"
+        programs = results["runs"].setdefault(key, {})
         with ExitStack() as resources:
             builds = open_builds(f"programs@{level}@{target}", POLICIES[level], resources)
-            for program in read_programs(builds[PLAIN][0].env.corpus):
-                if program.held_out and program.name not in programs:
+            for program in held_out_programs(builds, options.largest):
+                if program.name not in programs:
                     programs[program.name] = measure(program, builds)
                     write_json(options.output, results)
+            for _ in search(builds, programs, options.search, results["searches"].setdefault(key, {})):
+                write_json(options.output, results)
         for policy in POLICIES[level]:
-            objects, linked = changes(programs, policy)
-            results.setdefault("changes", {})[f"{target} {level} {policy}"] = {"objects": objects, "linked": linked}
+            found = results["changes"][f"{key} {policy}"] = changes(programs, policy)
+            objects, linked = found["objects"], found["linked"]
             cells = (objects["modules"], objects["mean"], objects["total"], objects["worse"])
             table.row(target, level, policy, *cells, linked["mean"], linked["worse"])
+        if searched := results["searches"][key]:
+            objects = facts_of(Change(tuple((after, before) for after, before in searched.values())))
+            results["changes"][f"{key} search"] = {"objects": objects}
+            cells = (objects["modules"], objects["mean"], objects["total"], objects["worse"])
+            table.row(target, level, "search", *cells, math.nan, 0)
         write_json(options.output, results)
+
+
+def held_out_programs(builds: Builds, largest: int | None) -> list[Program]:
+    """Return the held-out programs with at most so much bitcode in KiB, the smallest first."""
+    corpus = builds[PLAIN][0].env.corpus
+    assert corpus.path is not None
+    held_out = [program for program in read_programs(corpus) if program.held_out]
+    sizes = [(sum(map(corpus.size, modules_of(program, corpus.path))), program) for program in held_out]
+    kept = [each for each in sizes if largest is None or each[0] <= largest * 1024]
+    return [program for _, program in sorted(kept, key=lambda each: (each[0], each[1].name))]
 
 
 if __name__ == "__main__":

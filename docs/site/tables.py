@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from docs.site import explanation_tables, program_tables, results_tables, rust_tables, values
+from docs.site import explanation_tables, program_tables, results_tables, rust_tables, target_tables, values
 
 Rows = Iterable[Sequence[str]]
 
@@ -30,8 +30,8 @@ def written(rows: Callable[[], Iterator[list[str]]]) -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     name: partial(written, rows)
-    for tables in (explanation_tables.TABLES, program_tables.TABLES, results_tables.TABLES, rust_tables.TABLES)
-    for name, rows in tables.items()
+    for tables in (explanation_tables, program_tables, results_tables, rust_tables, target_tables)
+    for name, rows in tables.TABLES.items()
 }
 
 
