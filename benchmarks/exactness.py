@@ -50,8 +50,8 @@ def own_choices(own: list[Entry], choices: list[Entry]) -> Iterator[list[str]]:
 
 def of_targets(own: list[Entry]) -> Iterator[list[str]]:
     """Yield the rows of the table of plain compiles and replays of inlining, by target and level."""
-    heading = ["target", "level", "modules", "decisions", "same object", "larger, smaller", "size limit", "unwinding"]
-    yield [*heading, "unexplained"]
+    heading = ["target", "level", "modules", "with decisions", "decisions", "same object", "larger, smaller"]
+    yield [*heading, "size limit", "unwinding", "unexplained"]
     own = [entry for entry in own if target_of(entry) and entry["environment"] != EVICT]
     for (target, level), group in _groups(own, lambda entry: (target_of(entry), _level(entry))):
         different = [entry for entry in group if not entry.get("equal")]
@@ -59,7 +59,8 @@ def of_targets(own: list[Entry]) -> Iterator[list[str]]:
         sizes = [entry["text"] for entry in different if "text" in entry]
         signs = f"{sum(after > before for before, after in sizes)}, {sum(after < before for before, after in sizes)}"
         decisions = sum(entry.get("decisions", 0) for entry in group)
-        counts = [f"{count:,}" for count in (len(group), decisions, len(group) - len(different))]
+        deciding = sum(entry.get("decisions", 0) > 0 for entry in group)
+        counts = [f"{count:,}" for count in (len(group), deciding, decisions, len(group) - len(different))]
         yield [f"`{target}`", level, *counts, signs, *map(str, (*causes, len(different) - sum(causes)))]
 
 

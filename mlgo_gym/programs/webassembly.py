@@ -11,6 +11,8 @@ from pathlib import Path
 from mlgo_gym.extras import library
 
 _FUEL = 1 << 62
+_STACK = 2 << 20
+"""Bytes of the stack: the most that wasmtime grants without a stack of its own, four times as much as by default."""
 
 
 def main(report: str, program: str, *arguments: str) -> int:
@@ -22,6 +24,7 @@ def main(report: str, program: str, *arguments: str) -> int:
     wasmtime = library("wasmtime", "Running WebAssembly programs", "run-time")
     config = wasmtime.Config()
     config.consume_fuel = True
+    config.max_wasm_stack = _STACK
     engine = wasmtime.Engine(config)
     linker = wasmtime.Linker(engine)
     linker.define_wasi()

@@ -66,3 +66,21 @@ def test_a_missing_emulator_names_its_package(monkeypatch: pytest.MonkeyPatch) -
 def test_this_machine_needs_no_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     assert find_emulator(TARGETS[DEFAULT_TARGET]) is None
+
+
+def test_webassembly_recurses_as_deep_as_two_megabytes_of_stack_allow(tmp_path: Path) -> None:
+    machine = emulator("wasm32-wasi")
+    wasmtime = pytest.importorskip("wasmtime")
+    depth = """
+    (module
+      (memory (export "memory") 1)
+      (func $depth (param i32) (result i32)
+        (if (result i32) (i32.eqz (local.get 0))
+          (then (i32.const 0))
+          (else (i32.add (i32.const 1) (call $depth (i32.sub (local.get 0) (i32.const 1)))))))
+      (func (export "_start")
+        (if (i32.ne (call $depth (i32.const 20000)) (i32.const 20000)) (then (unreachable)))))
+    """
+    program = tmp_path / "program.wasm"
+    program.write_bytes(wasmtime.wat2wasm(depth))
+    assert (run_program([str(program)], tmp_path, timeout=60, emulator=machine).instructions or 0) > 20000
