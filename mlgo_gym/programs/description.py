@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
-from mlgo_gym.corpus.datasets.dataset import PROGRAMS_FILE
+from mlgo_gym.corpus.datasets.dataset import PROGRAMS_FILE, REPORT_FILE
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.description import is_outside
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.errors import CorpusError, CorpusWarning
 from mlgo_gym.extras import library
 from mlgo_gym.storage.cache import cache_directory
 from mlgo_gym.storage.json_text import check_values
@@ -64,7 +68,7 @@ class Program:
 
 
 def read_programs(corpus: Corpus, *, trust: bool = False) -> tuple[Program, ...]:
-    """Return the programs of a corpus, sorted by name.
+    """Return the programs of a corpus, sorted by name; a warning names those with a source that does not compile.
 
     Args:
         corpus: a corpus that was opened from a folder with `programs.toml`, or a part of one; programs keep all their
@@ -89,9 +93,30 @@ def read_programs(corpus: Corpus, *, trust: bool = False) -> tuple[Program, ...]
     toml = library("tomllib" if sys.version_info >= (3, 11) else "tomli", "Reading programs.toml", "run-time")
     try:
         entries = toml.loads(read_untrusted(path).decode())["programs"]
+        failed = _failed_sources(path.with_name(REPORT_FILE))
+        lacking = [name for name, entry in entries.items() if _matches(entry.get("modules", ()), failed)]
+        if lacking:
+            warnings.warn(
+                f"{corpus.name}: expected all sources of {len(entries)} programs to compile, got failures in "
+                f"{', '.join(lacking)}; these are left out",
+                CorpusWarning,
+                stacklevel=2,
+            )
+        entries = {name: entry for name, entry in entries.items() if name not in lacking}
         return tuple(_program(name, entry, corpus) for name, entry in sorted(entries.items()))
     except (toml.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorpusError(f"{path}: expected [programs.NAME] tables with runs: {error!r}; correct it") from error
+
+
+def _failed_sources(report: Path) -> list[str]:
+    """Return the sources of a dataset that do not compile, for instance for another target; none without a report."""
+    if not report.is_file():
+        return []
+    return [failure["source"] for failure in json.loads(read_untrusted(report))["failures"]]
+
+
+def _matches(patterns: Sequence[str], sources: Sequence[str]) -> bool:
+    return any(fnmatchcase(source, pattern) for source in sources for pattern in patterns)
 
 
 def _program(name: str, entry: Mapping[str, Any], corpus: Corpus) -> Program:

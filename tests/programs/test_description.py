@@ -9,7 +9,7 @@ import pytest
 
 from mlgo_gym import open_corpus
 from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, dataset_names, find_dataset
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.errors import CorpusError, CorpusWarning
 from mlgo_gym.programs import read_programs
 from tests.programs.small_corpus import ENTRY, MODULE, RIGHT, small_corpus
 
@@ -43,6 +43,15 @@ def test_programs_of_a_folder_need_trust(tmp_path: Path) -> None:
         read_programs(corpus)
     (program,) = read_programs(corpus, trust=True)
     assert (program.name, program.modules, program.runs[0].arguments) == ("vfs", (MODULE,), ("2",))
+
+
+def test_a_program_with_a_source_that_does_not_compile_is_left_out(tmp_path: Path) -> None:
+    entries = ENTRY.format(name="vfs", sha256=RIGHT) + ENTRY.format(name="other", sha256=RIGHT).replace("c/*", "d/*")
+    corpus = small_corpus(tmp_path / "corpus", entries)
+    (tmp_path / "corpus" / "recording.json").write_text('{"modules": 1, "failures": [{"source": "d/mmap.c"}]}')
+    with pytest.warns(CorpusWarning, match="to compile, got failures in other; these are left out"):
+        (program,) = read_programs(corpus, trust=True)
+    assert program.name == "vfs"
 
 
 def test_a_corpus_without_programs_is_an_error(tmp_path: Path) -> None:

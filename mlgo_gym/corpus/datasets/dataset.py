@@ -12,18 +12,20 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from mlgo_gym.corpus.commands.driver import PORTABLE_TARGET
 from mlgo_gym.corpus.commands.shim_compiles import record_compile
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, find_target
+from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, find_target, target_of_triple
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, fetched_names, find_dataset
 from mlgo_gym.corpus.datasets.crates import record_crates, rustc_version
 from mlgo_gym.corpus.datasets.fetch import SourceArchive
 from mlgo_gym.corpus.datasets.package_build import record_package
 from mlgo_gym.corpus.datasets.pins import missing_files, wrong_digest
 from mlgo_gym.corpus.datasets.sources import compile_commands, fetch_archives, unpack_sources
+from mlgo_gym.corpus.modules.description import read_command, read_description
 from mlgo_gym.corpus.recording.recorder import LEVELS, Recorder, RecordFailure, Recording
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
@@ -142,8 +144,18 @@ def missing_in_folder(folder: Path | None) -> list[str]:
         return []
     for dataset in map(find_dataset, fetched_names()):
         if dataset.archive.sha256 == digest:
-            return missing_parts(dataset, folder)
+            return missing_parts(replace(dataset, target=_target_of(folder)), folder)
     return []
+
+
+def _target_of(folder: Path) -> str:
+    """Return the target of a dataset's first module; empty for the default one, or without a module."""
+    try:
+        flags = read_command(folder / f"{read_description(folder).modules[0]}.cmd")
+    except (CorpusError, IndexError):
+        return ""
+    target = target_of_triple(dict(pairwise(flags)).get("-triple", ""))
+    return "" if target is None or target.name == DEFAULT_TARGET else target.name
 
 
 def dataset_folder(dataset: Dataset, optimize: str, toolchain: Toolchain) -> Path:

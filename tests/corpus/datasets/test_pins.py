@@ -84,6 +84,17 @@ def test_an_incomplete_dataset_is_completed_by_the_next_fetch(
     assert "of its modules" in str(wrong_digest(folder, dataset, "Oz", toolchain))
 
 
+def test_a_dataset_of_another_target_lacks_no_pinned_module(
+    index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pins, "_FOLDER", tmp_path / "pins")
+    write_pins(tiny_dataset(), {"Oz": fetch_dataset("tiny", toolchain=toolchain)}, toolchain.version_text)
+    folder = fetch_dataset("tiny", toolchain=toolchain, target="thumbv7em")
+    write_description(folder, ["src/good.o"])  # as if the other source were for x86-64 alone
+    monkeypatch.setattr(datasets, "fetched_names", lambda: ("tiny",))
+    assert datasets.missing_in_folder(folder) == []
+
+
 def test_a_compile_whose_compiler_is_killed_is_retried(
     index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
