@@ -49,19 +49,19 @@ def own_choices(own: list[Entry], choices: list[Entry]) -> Iterator[list[str]]:
 
 
 def of_targets(own: list[Entry]) -> Iterator[list[str]]:
-    """Yield the rows of the table of plain compiles and replays of inlining, by target and level."""
-    heading = ["target", "level", "modules", "with decisions", "decisions", "same object", "larger, smaller"]
+    """Yield the rows of the table of plain compiles and replays of inlining, by target."""
+    levels = ("-Oz", "-Os")
+    heading = ["target", *(text for level in levels for text in (f"modules at {level}", "same object"))]
     yield [*heading, "size limit", "unwinding", "unexplained"]
     own = [entry for entry in own if target_of(entry) and entry["environment"] != EVICT]
-    for (target, level), group in _groups(own, lambda entry: (target_of(entry), _level(entry))):
+    for (target,), group in _groups(own, lambda entry: (target_of(entry),)):
+        cells = []
+        for level in levels:
+            equal = [bool(entry.get("equal")) for entry in group if _level(entry) == level]
+            cells += [str(len(equal)), str(sum(equal))]
         different = [entry for entry in group if not entry.get("equal")]
         causes = [sum(str(entry.get("explained", "")).startswith(cause) for entry in different) for cause in _CAUSES]
-        sizes = [entry["text"] for entry in different if "text" in entry]
-        signs = f"{sum(after > before for before, after in sizes)}, {sum(after < before for before, after in sizes)}"
-        decisions = sum(entry.get("decisions", 0) for entry in group)
-        deciding = sum(entry.get("decisions", 0) > 0 for entry in group)
-        counts = [f"{count:,}" for count in (len(group), deciding, decisions, len(group) - len(different))]
-        yield [f"`{target}`", level, *counts, signs, *map(str, (*causes, len(different) - sum(causes)))]
+        yield [f"`{target}`", *cells, *map(str, (*causes, len(different) - sum(causes)))]
 
 
 def target_of(entry: Entry) -> str:

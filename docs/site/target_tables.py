@@ -6,71 +6,78 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks import exactness
-from docs.site.values import interval, percent, source
+from docs.site.values import percent, source
 from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET
 
 
-def exact() -> Iterator[list[str]]:
-    """Yield the rows of plain compiles against replays of clang's own choices, by target and level."""
-    yield from exactness.of_targets(source("exactness")["own"])
+def checks() -> Iterator[list[str]]:
+    """Yield by target the modules whose own choices give the plain object, and the runs of programs."""
+    heading, *rows = exactness.of_targets(source("exactness")["own"])
+    yield [*heading, "runs, random decisions", "runs, `inline-oz`", "right output"]
+    for row in rows:
+        yield [*row, *_runs(row[0].strip("`"))]
 
 
-def runs() -> Iterator[list[str]]:
-    """Yield the runs of programs by target: policies, objects that differ from plain clang's, and outputs."""
-    yield ["target", "programs", "runs, random policies", "runs, `inline-oz`", "objects that differ", "right output"]
-    by_target: dict[str, list[dict[str, Any]]] = {}
-    for entry in source("correctness"):
-        if entry["environment"] == "mlgo/Inline-v0":
-            by_target.setdefault(entry.get("target", DEFAULT_TARGET), []).append(entry)
-    for target, entries in sorted(by_target.items()):
-        kinds = [
-            sum(entry["policies"] for entry in entries if entry.get("learned", False) is learned)
-            for learned in (False, True)
-        ]
-        changed, right = (sum(entry[key] for entry in entries) for key in ("changed", "right"))
-        programs = len({entry["program"] for entry in entries})
-        yield [f"`{target}`", *map(str, (programs, *kinds, changed)), f"{right} of {sum(kinds)}"]
+def _runs(target: str) -> list[str]:
+    entries = [
+        entry
+        for entry in source("correctness")
+        if entry["environment"] == "mlgo/Inline-v0" and entry.get("target", DEFAULT_TARGET) == target
+    ]
+    kinds = [sum(each["policies"] for each in entries if each.get("learned", False) is kind) for kind in (False, True)]
+    return [*map(str, kinds), str(sum(entry["right"] for entry in entries))]
+
+
+POLICIES = ("default", "threshold:0", "threshold:5", "inline-fast", "inline", "search")
+"""Columns of the table of sizes: policies without their level."""
 
 
 def sizes() -> Iterator[list[str]]:
-    """Yield the size of held-out modules and linked programs by target, level and policy, against plain clang."""
-    heading = ["target", "level", "policy", "modules", "geometric mean", "95 % interval", "total", "larger"]
-    yield [*heading, "programs", "linked, geometric mean", "linked, total"]
-    for key, found in source("targets")["changes"].items():
+    """Yield the size of held-out modules by target and level: geometric mean, and how many are larger."""
+    titles = [f"`{name}`" if ":" in name or name == "default" else name for name in POLICIES]
+    yield ["target", "level", "modules", *titles]
+    for (target, level), found in _by_target().items():
+        cells = [
+            f"{percent(found[policy]['objects']['mean'])}, {found[policy]['objects']['worse']}"
+            if policy in found
+            else ""
+            for policy in POLICIES
+        ]
+        yield [f"`{target}`", f"-{level}", str(found["default"]["objects"]["modules"]), *cells]
+
+
+def linked() -> Iterator[list[str]]:
+    """Yield the size of held-out programs by target and level: total of the linked functions, and larger programs."""
+    yield ["target", "level", "programs", *(f"`{name}`" if ":" in name else name for name in POLICIES[1:-1])]
+    for (target, level), found in _by_target().items():
+        for part, title in (("linked", "functions"), ("file", "with libc"), ("wasm-opt", "after `wasm-opt -Oz`")):
+            if part in found["default"]:
+                rows = [found[policy][part] for policy in POLICIES[1:-1]]
+                cells = [f"{percent(row['total'])}, {row['worse']}" for row in rows]
+                yield [f"`{target}`, {title}", f"-{level}", str(rows[0]["modules"]), *cells]
+
+
+def _by_target() -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the changes by target and level, then by policy without its level."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for key, change in source("targets")["changes"].items():
         target, level, policy = key.split(" ")
-        objects, linked = found["objects"], found.get("linked")
-        ends = interval(*objects["interval"]) if objects["interval"] else ""
-        cells = [str(objects["modules"]), percent(objects["mean"]), ends, percent(objects["total"])]
-        last = [str(linked["modules"]), percent(linked["mean"]), percent(linked["total"])] if linked else ["", "", ""]
-        name = "search, 50 compiles" if policy == "search" else f"`{policy}`"
-        yield [f"`{target}`", f"-{level}", name, *cells, str(objects["worse"]), *last]
-
-
-def webassembly() -> Iterator[list[str]]:
-    """Yield the code of WebAssembly programs with their C library, before and after `wasm-opt -Oz`."""
-    yield ["level", "policy", "programs", "code, geometric mean", "total", "after `wasm-opt`, geometric mean", "total"]
-    for key, found in source("targets")["changes"].items():
-        _, level, policy = key.split(" ")
-        if "wasm-opt" in found:
-            before, after = found["file"], found["wasm-opt"]
-            changes = [percent(each[name]) for each in (before, after) for name in ("mean", "total")]
-            yield [f"-{level}", f"`{policy}`", str(before["modules"]), *changes]
+        found.setdefault((target, level), {})[policy.replace(f"-{level.lower()}", "")] = change
+    return found
 
 
 def firmware() -> Iterator[list[str]]:
-    """Yield the bytes of the firmware example by build and level."""
+    """Yield the bytes of the firmware example by level and build."""
     levels = source("firmware")
-    yield ["build", *(text for level in levels for text in (f"bytes at -{level}", "change"))]
-    plain = "plain clang"
-    for build in levels["Oz"]:
-        cells = [(sizes[build], percent(sizes[build] / sizes[plain] - 1)) for sizes in levels.values()]
-        yield [build, *(text for size, change in cells for text in (f"{size:,}", "" if build == plain else change))]
+    plain, *builds = levels["Oz"]
+    yield ["level", plain, *builds]
+    for level, sizes in levels.items():
+        yield [f"-{level}", f"{sizes[plain]:,}", *(percent(sizes[build] / sizes[plain] - 1) for build in builds)]
 
 
 TABLES: dict[str, Callable[[], Iterator[list[str]]]] = {
-    "targets.exact": exact,
+    "targets.checks": checks,
     "targets.firmware": firmware,
-    "targets.runs": runs,
     "targets.sizes": sizes,
-    "targets.webassembly": webassembly,
+    "targets.linked": linked,
 }
