@@ -28,14 +28,22 @@ def _runs(target: str) -> list[str]:
     return [*map(str, kinds), str(sum(entry["right"] for entry in entries))]
 
 
-POLICIES = ("default", "threshold:0", "threshold:5", "inline-fast", "inline", "search")
-"""Columns of the table of sizes: policies without their level."""
+POLICIES = {
+    "default": "`default`",
+    "threshold:0": "`threshold:0`",
+    "threshold:5": "`threshold:5`",
+    "inline-fast": "fast bundled policy",
+    "inline": "bundled policy",
+    "search": "search, 50 compiles",
+}
+"""Title of each column of the tables of sizes, by the policy without its level."""
+
+_LINKED = ("threshold:0", "threshold:5", "inline-fast", "inline")
 
 
 def sizes() -> Iterator[list[str]]:
     """Yield the size of held-out modules by target and level: geometric mean, and how many are larger."""
-    titles = [f"`{name}`" if ":" in name or name == "default" else name for name in POLICIES]
-    yield ["target", "level", "modules", *titles]
+    yield ["target", "level", "modules", *POLICIES.values()]
     for (target, level), found in _by_target().items():
         cells = [
             f"{percent(found[policy]['objects']['mean'])}, {found[policy]['objects']['worse']}"
@@ -48,11 +56,11 @@ def sizes() -> Iterator[list[str]]:
 
 def linked() -> Iterator[list[str]]:
     """Yield the size of held-out programs by target and level: total of the linked functions, and larger programs."""
-    yield ["target", "level", "programs", *(f"`{name}`" if ":" in name else name for name in POLICIES[1:-1])]
+    yield ["target", "level", "programs", *(POLICIES[policy] for policy in _LINKED)]
     for (target, level), found in _by_target().items():
         for part, title in (("linked", "functions"), ("file", "with libc"), ("wasm-opt", "after `wasm-opt -Oz`")):
             if part in found["default"]:
-                rows = [found[policy][part] for policy in POLICIES[1:-1]]
+                rows = [found[policy][part] for policy in _LINKED]
                 cells = [f"{percent(row['total'])}, {row['worse']}" for row in rows]
                 yield [f"`{target}`, {title}", f"-{level}", str(rows[0]["modules"]), *cells]
 
