@@ -15,7 +15,6 @@ import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,7 +49,7 @@ WORK = Path("runs/learning")
 class Method(NamedTuple):
     """A method: its name, its optimisation level, its budget in words, and its command; `{model}` and `{seed}` vary.
 
-    `policy` is the policy that it leaves, with `{}` for the file's stem, for an environment with some arguments.
+    `policy` is the policy that it leaves, with `{}` for the file's stem.
     """
 
     name: str
@@ -58,8 +57,6 @@ class Method(NamedTuple):
     budget: str
     command: str
     policy: str = "sb3:{}.zip"
-    environment: str = "mlgo/Inline-v0"
-    env_kwargs: Mapping[str, Any] = {}
 
     def trained(self, work: Path, seed: int) -> str:
         """Return the policy that it leaves for a seed."""
@@ -79,8 +76,7 @@ class Method(NamedTuple):
         return printed, float(_SECONDS.findall(printed)[0])
 
 
-HYPERPARAMETERS = runpy.run_path(str(ROOT / "examples" / "hyperparameters.py"))
-CORPUS = HYPERPARAMETERS["CORPUS"]
+CORPUS = runpy.run_path(str(ROOT / "examples" / "hyperparameters.py"))["CORPUS"]
 
 METHODS = (
     *(
@@ -106,14 +102,6 @@ METHODS = (
             ("as CleanRL", "cleanrl_ppo", 100_000),
             ("`send` and `recv`", "ppo_send_recv", 100_000),
         )
-    ),
-    Method(
-        "MaskablePPO, credit, joint decisions",
-        "Os",
-        "100,000 decisions",
-        f"examples/maskable_ppo.py {CORPUS} 100000 {{model}} {{seed}}",
-        environment="mlgo/Joint-v0",
-        env_kwargs={"max_decisions": HYPERPARAMETERS["MAX_DECISIONS"]},
     ),
     *(
         Method(
@@ -148,17 +136,10 @@ _POINT = re.compile(r"([\d.]+) min, +([\d,]+) decisions: ([+-][\d.]+)%")
 _SECONDS = re.compile(r"^([\d.]+) CPU seconds$", re.MULTILINE)
 
 
-def measure(policy: str, level: str, held_out: str, output: Path, method: Method | None = None) -> dict[str, Any]:
+def measure(policy: str, level: str, held_out: str, output: Path) -> dict[str, Any]:
     """Return the statistics of a policy on the modules of a held-out set that have a decision; `output` is kept."""
     corpus = open_corpus(",".join(f"pypi:{package}@{level}" for package in HELD_OUT[held_out]))
-    result = evaluate(
-        "mlgo/Inline-v0" if method is None else method.environment,
-        policies={"policy": policy},
-        corpus=corpus,
-        execution=EXECUTION,
-        output=output,
-        env_kwargs=None if method is None else method.env_kwargs,
-    )
+    result = evaluate("mlgo/Inline-v0", policies={"policy": policy}, corpus=corpus, execution=EXECUTION, output=output)
     if result.failures:
         raise SystemExit(f"{policy}: {len(result.failures)} modules failed, first {result.failures[0]}")
     return facts_of(result.summaries()[0].changes[result.metrics[0]])
@@ -178,7 +159,7 @@ def learn(work: Path, run: Run) -> dict[str, Any]:
         for minutes, decisions, change in _POINT.findall(printed)
     ]
     facts = {"level": level, "budget": method.budget, "cpu_seconds": seconds, "curve": curve}
-    return {**facts, **measure(method.trained(work, seed), level, held_out, output, method)}
+    return {**facts, **measure(method.trained(work, seed), level, held_out, output)}
 
 
 def main() -> None:

@@ -1,64 +1,71 @@
-"""MaskablePPO of sb3-contrib learns inlining and register allocation in one compile, at -Os from random weights.
+"""MaskablePPO of sb3-contrib goes on from clang's choice of the live range that loses its register.
 
-A decision is one of three kinds, each with actions of its own: the mask allows those of the decision. The agent takes
-the first decisions of each module, which are those of the inliner, and clang takes the later ones.
+It starts from a network that has learned by imitation what clang does, never takes an illegal action, and keeps the
+checkpoint that is best on validation modules, the start among them.
 
-pip install 'mlgo-gym[cli,corpus,sb3]'
-python maskable_ppo.py [CORPUS] [STEPS] [FILE] [SEED]
-mlgo-gym evaluate mlgo/Joint-v0 --corpus builtin@Os --split test --max-decisions 512 --policy sb3:FILE
+pip install 'mlgo-gym[cli,sb3,training]'
+python maskable_ppo.py [CORPUS] [STEPS] [FILE]
+mlgo-gym evaluate mlgo/RegAllocEvict-v0 --policy sb3:FILE
 """
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import torch
-from hyperparameters import CHECKPOINTS, CLANGS, CORPUS, HIDDEN_FEATURES, MAX_DECISIONS, READY, hyperparams
 from sb3_contrib import MaskablePPO
 
-from mlgo_gym import BestCheckpoint, evaluate, open_corpus
-from mlgo_gym.adapters.sb3 import CreditAdvantages, VecEnvAdapter, save_sb3
-from mlgo_gym.wrappers import fit_normalization, vector
+from mlgo_gym import BestCheckpoint, evaluate, imitate, open_corpus
+from mlgo_gym.adapters.sb3 import save_sb3, start_sb3
+from mlgo_gym.wrappers import NormalizeFeatures
 
-SETTINGS = dict(hyperparams["mlgo/Inline-v0"])
-STEPS, ROLLOUT = int(SETTINGS.pop("n_timesteps")), int(SETTINGS.pop("n_envs")) * int(SETTINGS.pop("n_steps"))
-LIMIT = {"max_decisions": MAX_DECISIONS}
+CHECK = 4
+"""Updates between two checkpoints."""
+
+METRIC: dict[str, Any] = {"metric": "estimated-instructions"}
+"""The reward: instructions that the function executes, by clang's frequencies of blocks."""
 
 
-def main(corpus: str = CORPUS, steps: str = str(STEPS), file: str = "maskable_ppo.zip", seed: str = "0") -> None:
-    """Train for a number of decisions, and print a table of the best checkpoint and clang."""
-    torch.set_num_threads(1)  # the network is too small for more
+class CountIllegalActions(gym.Wrapper[Any, Any, Any, Any]):
+    """Counts the actions that clang's own choice had to replace."""
+
+    count = 0
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step, and look whether the action was legal."""
+        result = self.env.step(action)
+        self.count += result[4].get("illegal_action", False)
+        return result
+
+
+def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_ppo.zip") -> None:
+    """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus)
-    train, valid, test = (modules.split(part) for part in ("fit", "valid", "test"))
-    shown: dict[str, Any] = {"corpus": train, "observation": "vector", **LIMIT}
-    with gym.make("mlgo/Joint-v0", **shown) as env:
-        normalization = fit_normalization(env, observations=min(20_000, int(steps)))
-    # A place in the vector has three names, `inlining | eviction | priority`.
-    names = [name for name in normalization.names if name.split(" | ")[0] not in HIDDEN_FEATURES]
-    normalization = normalization.select(names)
-    options: dict[str, Any] = {"batch_size": READY, "autoreset_mode": "SameStep", "credit": True}
-    envs = gym.make_vec("mlgo/Joint-v0", num_envs=CLANGS, **shown, **options)
-    env = VecEnvAdapter(vector.NormalizeFeatures(envs, normalization))
-    settings = {**SETTINGS, "n_steps": max(2, min(ROLLOUT, int(steps)) // READY)}
-    agent = MaskablePPO(env=env, **settings, seed=int(seed), device="cpu", tensorboard_log="runs/tensorboard")
+    inner = gym.make("mlgo/RegAllocEvict-v0", corpus=modules.split("fit"), scope="function", **METRIC)
+    clone = imitate(inner, rounds=2, episodes=min(int(steps), 300), label_smoothing=0.02)
+    normalization = clone.normalization
+    assert normalization is not None
+    counter = CountIllegalActions(inner)
+    env = NormalizeFeatures(counter, normalization)
+    imitation, last = (Path(file).with_suffix(f".{name}.zip") for name in ("imitation", "last"))
 
-    best = BestCheckpoint("mlgo/Joint-v0", valid, file, env_kwargs=LIMIT)
-    last, started = Path(file).with_suffix(".last.zip"), time.monotonic()
-    while agent.num_timesteps < int(steps):
-        agent.learn(max(1, int(steps) // CHECKPOINTS), reset_num_timesteps=False, callback=CreditAdvantages())
-        save_sb3(agent, last, normalization.names, normalization)
+    # Small steps and no bonus for entropy: what is good already is soon spoiled.
+    rollout = min(int(steps), 1024)
+    settings = {"n_steps": rollout, "batch_size": min(256, rollout), "n_epochs": 4, "gamma": 1.0}
+    model = start_sb3(MaskablePPO, env, clone, learning_rate=3e-5, ent_coef=0.0, seed=0, device="cpu", **settings)
+    save_sb3(model, imitation, clone.features, normalization)
+    best = BestCheckpoint("mlgo/RegAllocEvict-v0", modules.split("valid"), file, env_kwargs=METRIC)
+    best.offer(f"sb3:{imitation}")
+    while model.num_timesteps < int(steps):
+        model.learn(min(CHECK * rollout, int(steps) - model.num_timesteps), reset_num_timesteps=False)
+        save_sb3(model, last, clone.features, normalization)
         change = best.offer(f"sb3:{last}")
-        minutes = (time.monotonic() - started) / 60
-        print(
-            f"{minutes:4.1f} min, {agent.num_timesteps:7,} decisions: {change:+.2%} on validation modules, "
-            f"best {best.change:+.2%}",
-            flush=True,
-        )
-    envs.close()
-    policies = {"trained": best.policy, "clang": "default"}
-    print(evaluate("mlgo/Joint-v0", corpus=test, policies=policies, env_kwargs=LIMIT))
+        print(f"{model.num_timesteps} decisions: {change:+.2%} on validation modules, best {best.change:+.2%}")
+    env.close()
+    print(f"{counter.count} illegal actions in {model.num_timesteps} steps")
+
+    policies = {"imitation": f"sb3:{imitation}", "trained": best.policy, "clang": "default"}
+    print(evaluate("mlgo/RegAllocEvict-v0", corpus=modules.split("test"), policies=policies, env_kwargs=METRIC))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 NEEDS = {
     "sb3_ppo.py": ("stable_baselines3", "tensorboard"),
-    "maskable_ppo.py": ("sb3_contrib", "tensorboard"),
+    "maskable_ppo.py": ("sb3_contrib",),
     "cleanrl_ppo.py": ("torch", "safetensors"),
     "ppo_send_recv.py": ("torch", "safetensors"),
     "policy_iteration.py": ("torch", "safetensors", "pyarrow"),
@@ -28,6 +29,9 @@ NEEDS = {
     "rllib_ppo.py": ("ray", "torch", "safetensors"),
 }
 """The modules that each example imports beside ours."""
+
+FROM_IMITATION = ("maskable_ppo.py",)
+"""Examples that show the imitation that they start from; the others start from random weights and show a rule."""
 
 
 @pytest.fixture(scope="session")
@@ -73,14 +77,19 @@ def test_an_example_trains_and_compares_itself_with_clang(
     assert answer.returncode == 0, answer.stderr
     # Of several tables the first counts modules.
     rows = {words[0]: words for words in map(str.split, reversed(answer.stdout.splitlines())) if words}
-    names = ("trained", "clang") if name == "maskable_ppo.py" else ("trained", "clang", "threshold")
+    beside = "imitation" if name in FROM_IMITATION else "threshold"
     tested = len(open_corpus(str(small), toolchain=toolchain).split("test"))
     assert 0 < tested < 16
-    assert {row: int(rows[row][1]) for row in names} == dict.fromkeys(names, tested)
+    assert {row: int(rows[row][1]) for row in (beside, "trained", "clang")} == dict.fromkeys(
+        (beside, "trained", "clang"), tested
+    )
     files = [path for path in tmp_path.iterdir() if path.is_file()]
-    assert sum("last" in path.name for path in files) == 1
+    (last,) = (path for path in files if "last" in path.name)
+    if beside == "imitation":
+        (first,) = (path for path in files if "imitation" in path.name)
+        assert _weights(first) != _weights(last)  # it has learned something, good or bad
     assert re.search(r"\d (decisions|compiles): [+-].*% on validation modules", answer.stdout)
-    assert len(files) == 2  # the best checkpoint on validation modules is a file too
+    assert len(files) == (3 if beside == "imitation" else 2)  # the best checkpoint on validation modules is a file too
     if name == "sb3_ppo.py":
         assert list((tmp_path / "runs" / "tensorboard").rglob("events.*"))
         program = str(Path(sys.executable).with_name("mlgo-gym"))
@@ -89,6 +98,8 @@ def test_an_example_trains_and_compares_itself_with_clang(
         answer = subprocess.run([*words, *policies], capture_output=True, text=True, check=False, cwd=tmp_path)
         assert answer.returncode == 0, answer.stderr
         assert "sb3:sb3_ppo.zip" in answer.stdout
+    if name == "maskable_ppo.py":
+        assert "0 illegal actions in 64 steps" in answer.stdout
 
 
 @pytest.mark.libraries
@@ -104,6 +115,13 @@ def test_the_bandit_example_learns_from_labels_and_is_judged_by_clang(
     assert answer.returncode == 0, answer.stderr
     assert re.match(r"[\d,]+ labels in 4 s\n", answer.stdout)
     assert re.search(r"^trained +4 ", answer.stdout, re.MULTILINE)
+
+
+def _weights(path: Path) -> bytes:
+    if not zipfile.is_zipfile(path):
+        return path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        return archive.read("policy.pth")
 
 
 @pytest.mark.parametrize("name", NEEDS)
