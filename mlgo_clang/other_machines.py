@@ -99,16 +99,21 @@ def linker_option(zig: str, arguments: Sequence[str]) -> list[str]:
         return []
     flavour = "wasm-ld" if machine.startswith("wasm") else "ld.lld"
     path = os.path.join(cache_folder(), "mlgo-clang", flavour)
-    text = f"#!/bin/sh\nexec '{zig}' {flavour} \"$@\"\n"
+    try:
+        _write_program(path, f"#!/bin/sh\nexec '{zig}' {flavour} \"$@\"\n")
+    except OSError:  # clang then looks for a linker itself
+        return []
+    return [f"--ld-path={path}"]
+
+
+def _write_program(path: str, text: str) -> None:
     try:
         with open(path, encoding="utf-8") as file:
-            known = file.read() == text
-    except OSError:
-        known = False
-    if not known:
+            if file.read() == text:
+                return
+    except FileNotFoundError:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(f"{path}-{os.getpid()}", "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(file.name, 0o700)
-        os.replace(file.name, path)
-    return [f"--ld-path={path}"]
+    with open(f"{path}-{os.getpid()}", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(file.name, 0o700)
+    os.replace(file.name, path)

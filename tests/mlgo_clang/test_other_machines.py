@@ -79,3 +79,5 @@ def test_lld_of_the_wheel_links_without_an_operating_system(tmp_path: Path, monk
     assert "'/elsewhere/zig' ld.lld" in script.read_text()
     assert linker_option("/somewhere/zig", ["--target=thumbv7em-none-eabi", "-fuse-ld=gold"]) == []
     assert linker_option("/somewhere/zig", ["--target=aarch64-linux-gnu"]) == []
+    monkeypatch.setenv("MLGO_CACHE", str(script))
+    assert linker_option("/somewhere/zig", ["--target=thumbv7em-none-eabi"]) == []
