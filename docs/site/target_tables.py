@@ -7,15 +7,26 @@ from typing import Any
 
 from benchmarks import exactness
 from docs.site.values import percent, source
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET
+from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, TARGETS
+
+MACHINES = {
+    "x86_64-linux": "baseline x86-64, the default",
+    "aarch64-linux": "Armv8-A",
+    "riscv64gc": "RISC-V",
+    "riscv32imc": "RISC-V",
+    "thumbv7em": "Cortex-M4, software floating point",
+    "thumbv6m": "Cortex-M0, software floating point",
+    "wasm32-wasi": "WebAssembly with WASI",
+}
 
 
-def checks() -> Iterator[list[str]]:
-    """Yield by target the modules whose own choices give the plain object, and the runs of programs."""
+def targets() -> Iterator[list[str]]:
+    """Yield the targets with the modules whose own choices give the plain object, and the runs of programs."""
     heading, *rows = exactness.of_targets(source("exactness")["own"])
-    yield [*heading, "runs, random decisions", "runs, `inline-oz`", "right output"]
-    for row in rows:
-        yield [*row, *_runs(row[0].strip("`"))]
+    found = {row[0].strip("`"): row for row in rows}
+    yield ["target", "machine", "triple", *heading[1:], "runs, random decisions", "runs, `inline-oz`", "right output"]
+    for name, machine in MACHINES.items():
+        yield [f"`{name}`", machine, f"`{TARGETS[name].triple}`", *found[name][1:], *_runs(name)]
 
 
 def _runs(target: str) -> list[str]:
@@ -29,7 +40,6 @@ def _runs(target: str) -> list[str]:
 
 
 POLICIES = {
-    "default": "`default`",
     "threshold:0": "`threshold:0`",
     "threshold:5": "`threshold:5`",
     "inline-fast": "fast bundled policy",
@@ -38,31 +48,25 @@ POLICIES = {
 }
 """Title of each column of the tables of sizes, by the policy without its level."""
 
-_LINKED = ("threshold:0", "threshold:5", "inline-fast", "inline")
+_PARTS = {
+    "objects": "`.text` of modules",
+    "linked": "linked functions",
+    "wasm-opt": "linked, after `wasm-opt -Oz`",
+}
 
 
 def sizes() -> Iterator[list[str]]:
-    """Yield the size of held-out modules by target and level: geometric mean, and how many are larger."""
-    yield ["target", "level", "modules", *POLICIES.values()]
+    """Yield the change of size by target and level: geometric mean, total, and how many are larger."""
+    yield ["target", "level", "size", "number", *POLICIES.values()]
     for (target, level), found in _by_target().items():
-        cells = [
-            f"{percent(found[policy]['objects']['mean'])}, {found[policy]['objects']['worse']}"
-            if policy in found
-            else ""
-            for policy in POLICIES
-        ]
-        yield [f"`{target}`", f"-{level}", str(found["default"]["objects"]["modules"]), *cells]
-
-
-def linked() -> Iterator[list[str]]:
-    """Yield the size of held-out programs by target and level: total of the linked functions, and larger programs."""
-    yield ["target", "level", "programs", *(POLICIES[policy] for policy in _LINKED)]
-    for (target, level), found in _by_target().items():
-        for part, title in (("linked", "functions"), ("file", "with libc"), ("wasm-opt", "after `wasm-opt -Oz`")):
+        for part, title in _PARTS.items():
             if part in found["default"]:
-                rows = [found[policy][part] for policy in _LINKED]
-                cells = [f"{percent(row['total'])}, {row['worse']}" for row in rows]
-                yield [f"`{target}`, {title}", f"-{level}", str(rows[0]["modules"]), *cells]
+                cells = [_change(found[policy][part]) if part in found.get(policy, {}) else "" for policy in POLICIES]
+                yield [f"`{target}`", f"-{level}", title, str(found["default"][part]["modules"]), *cells]
+
+
+def _change(facts: dict[str, Any]) -> str:
+    return f"{percent(facts['mean'])}, {percent(facts['total'])}, {facts['worse']}"
 
 
 def _by_target() -> dict[tuple[str, str], dict[str, Any]]:
@@ -84,8 +88,7 @@ def firmware() -> Iterator[list[str]]:
 
 
 TABLES: dict[str, Callable[[], Iterator[list[str]]]] = {
-    "targets.checks": checks,
+    "targets.list": targets,
     "targets.firmware": firmware,
     "targets.sizes": sizes,
-    "targets.linked": linked,
 }

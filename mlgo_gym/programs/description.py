@@ -98,7 +98,7 @@ def read_programs(corpus: Corpus, *, trust: bool = False) -> tuple[Program, ...]
         if lacking:
             warnings.warn(
                 f"{corpus.name}: expected all sources of {len(entries)} programs to compile, got failures in "
-                f"{', '.join(lacking)}; these are left out",
+                f"{', '.join(lacking)}; these are excluded",
                 CorpusWarning,
                 stacklevel=2,
             )

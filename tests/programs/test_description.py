@@ -45,11 +45,11 @@ def test_programs_of_a_folder_need_trust(tmp_path: Path) -> None:
     assert (program.name, program.modules, program.runs[0].arguments) == ("vfs", (MODULE,), ("2",))
 
 
-def test_a_program_with_a_source_that_does_not_compile_is_left_out(tmp_path: Path) -> None:
+def test_a_program_with_a_source_that_does_not_compile_is_excluded(tmp_path: Path) -> None:
     entries = ENTRY.format(name="vfs", sha256=RIGHT) + ENTRY.format(name="other", sha256=RIGHT).replace("c/*", "d/*")
     corpus = small_corpus(tmp_path / "corpus", entries)
     (tmp_path / "corpus" / "recording.json").write_text('{"modules": 1, "failures": [{"source": "d/mmap.c"}]}')
-    with pytest.warns(CorpusWarning, match="to compile, got failures in other; these are left out"):
+    with pytest.warns(CorpusWarning, match="to compile, got failures in other; these are excluded"):
         (program,) = read_programs(corpus, trust=True)
     assert program.name == "vfs"
 
