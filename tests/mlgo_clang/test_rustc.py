@@ -19,6 +19,7 @@ from mlgo_gym.attribution.recipe import keep_recipe
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.search.recipes import make_recipe
 from tests.mlgo_clang.conftest import counted
 from tests.mlgo_clang.test_interactive import abandoned
@@ -85,6 +86,17 @@ def test_a_policy_with_callee_features_decides_in_advance(source: Path) -> None:
     assert (result.returncode, result.stderr) == (0, "")
     assert counted("compiled by rustc alone") == before
     assert (source / "shapes.o").read_bytes() != fast
+
+
+@needs_rust
+def test_the_smallest_of_several_policies_is_kept(source: Path) -> None:
+    sizes = {}
+    for policy in ("never", "always", "default", "always,inline-oz,default,never"):
+        result = compile_library(source, *ONE_UNIT, MLGO_POLICY=policy, MLGO_STRICT="1")
+        assert (result.returncode, result.stderr) == (0, "")
+        sizes[policy] = object_sizes((source / "shapes.o").read_bytes()).text
+    smallest = sizes.pop("always,inline-oz,default,never")
+    assert smallest <= min(sizes.values()) < max(sizes.values())
 
 
 @needs_rust
