@@ -6,12 +6,14 @@
     python -m benchmarks.rust_policies runs/rust-Oz --search runs/search-Oz.jsonl --output runs/rust.json
 
 The file has a part for each level, and in it an entry for each policy and each search. Intervals cover the choice of
-crates. Crates without a decision count as equal. With both levels, `plain` is rustc's own s against its own z.
+crates. Crates without a decision are excluded. `default,POLICY` has the smaller of both, as `mlgo-rustc` keeps it, and
+`smallest` that of all policies. With both levels, `plain` is rustc's own s against its own z.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from benchmarks.measuring import Table, command_line, write_json
 from mlgo_gym.evaluation.intervals import estimates
 from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.evaluation.summary import Change
+
+BEST = {"inline-oz-rust", "inline-os"}
+"""Policies that are also measured together with `default`."""
 
 Sizes = dict[str, tuple[float, float]]
 """Bytes with a policy and without one, by crate; names of modules start with the family."""
@@ -37,6 +42,11 @@ def main() -> None:
         for summary in load_result(folder).summaries():
             changes = zip(summary.names, summary.changes["text"].pairs, strict=True)
             policies.setdefault(summary.policy, {}).update((_crate(name), pair) for name, pair in changes)
+    for policies in found.values():
+        smallest = _smallest(list(policies.values()))
+        for name in BEST & policies.keys():
+            policies[f"default,{name}"] = _smallest([policies[name]])
+        policies["smallest"] = smallest
     for path in arguments.search:
         header, *lines = [json.loads(line) for line in path.read_text().splitlines()]
         sizes = {_crate(line["module"]): (line["cost"], line["baseline"]) for line in lines if line["error"] is None}
@@ -64,6 +74,12 @@ def _crate(module: str) -> str:
     """Return `FAMILY/CRATE/…` of a module's name in a joined corpus, without the level."""
     family, _, rest = module.partition("/")
     return f"{family.partition('@')[0]}/{rest}"
+
+
+def _smallest(policies: Sequence[Sizes]) -> Sizes:
+    """Return the least bytes by any policy or by none, of the crates that all policies have."""
+    common = set.intersection(*(set(sizes) for sizes in policies))
+    return {name: (min(min(sizes[name]) for sizes in policies), policies[0][name][1]) for name in common}
 
 
 def _any(policies: dict[str, Sizes]) -> Sizes:
