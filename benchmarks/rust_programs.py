@@ -79,7 +79,7 @@ def _rust() -> bytes:
 
 PROGRAMS: Mapping[str, Program] = {
     "pulldown-cmark": Program("0.9.2", "pulldown-cmark", ("<",), _markdown, ("--lib", "--bins")),
-    "xml-rs": Program("0.8.3", "xml-analyze", (), _xml, ("--lib", "--test", "event_writer", "--test", "streaming")),
+    "xml-rs": Program("0.8.3", "xml-analyze", (), _xml, ("--test", "event_writer", "--test", "streaming")),
     "hexyl": Program("0.8.0", "hexyl", ("--color=always",), _bytes),
     "cbindgen": Program("0.24.3", "cbindgen", ("--lang", "c"), _rust),
     "markdown": Program("0.3.0", "markdown", (), _markdown),
