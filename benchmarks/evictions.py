@@ -11,18 +11,21 @@ left, on some of the modules.
 The network `docs/results/evictions.safetensors` is one of `mlgo-gym train imitation`; `network` in the results has the
 commands, the margins by validation modules, and the training modules.
 
-Programs: each is linked from the objects of plain clang and of each policy, and cachegrind counts its instructions. The
-summary has the rank correlation of the counts with the estimated instructions and with the spill cost, over all
-functions that a policy changes.
+Programs: each is linked from the objects of plain clang, of each policy and of each search, and cachegrind counts its
+instructions and memory accesses. The summary has the rank correlation of the counts with the estimated instructions and
+with the spill cost, over all functions that a policy changes.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +62,9 @@ LEVELS = ("O2", "Os")
 
 SEARCHED, COMPILES = 20, 30
 """Modules per level that are searched, and compiles of each search."""
+
+SEARCHES = {"best_of_two": ("ratio:1.25", 3), "search": ("default", COMPILES)}
+"""Searches of whole programs: the policy that they start from, and their compiles per module."""
 
 LEAST = 1000
 """Smallest number of counted instructions of a function."""
@@ -181,6 +187,67 @@ def measure_programs(network: Path, results: dict[str, Any]) -> Iterator[None]:
         yield
 
 
+def measure_searches(network: Path, results: dict[str, Any]) -> Iterator[None]:
+    """Count instructions and memory accesses of the programs by the searches and the network; yield after each."""
+    settings = RunnerSettings(ENVIRONMENT, "programs@O2", {"metric": METRIC}, policies=specifications(network))
+    for name, record in results["programs"].items():
+        if "accesses" in record[PLAIN]:
+            continue
+        with tempfile.TemporaryDirectory() as scratch, closing(EvaluatedPolicies(settings)) as evaluated:
+            env = evaluated.env
+            (program,) = (each for each in read_programs(env.corpus) if each.name == name)
+            assert env.corpus.path is not None
+            for build in (PLAIN, NETWORK, *SEARCHES):
+                folder = Path(scratch, build)
+                folder.mkdir()
+                objects = PolicyObjects(evaluated, build if build in record else PLAIN, folder)
+                files = {module: objects.file(module) for module in modules_of(program, env.corpus.path)}
+                if build in SEARCHES:
+                    for module, file in files.items():
+                        search(env, module, *SEARCHES[build], file)
+                executable = folder / "program"
+                link_program(program, env.corpus.path, files, executable, env.toolchain)
+                each = record.setdefault(build, {})
+                if build in SEARCHES:
+                    counted = measure_program(program, env.corpus.path, files, executable, "cachegrind")
+                    each["instructions"] = counted.instructions
+                each["accesses"] = accesses(program, env.corpus.path, executable)
+        yield
+
+
+def search(env: CompilerEnv, name: str, start: str, compiles: int, file: Path) -> None:
+    """Search a module, and write the object of a better allocation to a file."""
+    module = env.corpus.module(name)
+    if not env.decisions(module):
+        return
+    found = search_module(env, module, "functions", compiles=compiles, start=start)
+    if found.verified and found.cost < found.baseline:
+        remaining = iter(found.actions)
+        with env.compilation(module).session(env.task.advisors) as session:
+            while (decision := session.wait(env.setup.timeout)) is not None:
+                advice = env.task.encode(decision, next(remaining))
+                assert advice is not None, "a search takes legal columns"
+                session.advise(advice)
+            file.write_bytes(session.finish(env.setup.timeout).object_bytes)
+
+
+def accesses(program: Program, corpus: Path, executable: Path) -> int:
+    """Return the number of data reads and writes of all runs of a program, by cachegrind."""
+    total = 0
+    for run in program.runs:
+        with tempfile.TemporaryDirectory() as folder:
+            for file in run.files:
+                shutil.copyfile(corpus / file, Path(folder, Path(file).name))
+            profile = Path(folder, "profile")
+            options = ["--tool=cachegrind", "--cache-sim=yes", "--quiet", f"--cachegrind-out-file={profile}"]
+            command = ["valgrind", *options, str(executable), *run.arguments]
+            subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            lines = dict(line.partition(": ")[::2] for line in profile.read_text(errors="replace").splitlines())
+            counts = dict(zip(lines["events"].split(), map(int, lines["summary"].split()), strict=True))
+            total += counts["Dr"] + counts["Dw"]
+    return total
+
+
 def count(program: Program, objects: PolicyObjects, evaluated: EvaluatedPolicies, folder: Path) -> Mapping[str, int]:
     """Return the counted instructions of a build by function, those of the C library included."""
     path = evaluated.env.corpus.path
@@ -254,16 +321,18 @@ def summary(results: Mapping[str, Any]) -> dict[str, Any]:
                 "correlation": float(spearmanr(functions[:, [column, 2]]).statistic),
                 "same_sign": float((np.sign(functions[moved, column]) == np.sign(functions[moved, 2])).mean()),
             }
-    for name in POLICIES:
-        ratios = [builds[name]["instructions"] / builds[PLAIN]["instructions"] for builds in programs.values()]
-        if ratios:
-            found.setdefault("programs", {})[name] = {
-                "programs": len(ratios),
-                "geometric_mean": math.expm1(float(np.log(ratios).mean())),
-                "interval": interval_of_mean(np.log(ratios), tuple(programs)),
-                "least": min(ratios) - 1,
-                "largest": max(ratios) - 1,
-            }
+    for build in (*POLICIES, *SEARCHES):
+        for kind in ("instructions", "accesses"):
+            counted = [each for each in programs.values() if kind in each.get(build, ()) and kind in each[PLAIN]]
+            ratios = [builds[build][kind] / builds[PLAIN][kind] for builds in counted]
+            if ratios:
+                found.setdefault("programs", {}).setdefault(build, {})[kind] = {
+                    "programs": len(ratios),
+                    "geometric_mean": math.expm1(float(np.log(ratios).mean())),
+                    "interval": interval_of_mean(np.log(ratios), tuple(map(str, range(len(ratios))))),
+                    "least": min(ratios) - 1,
+                    "largest": max(ratios) - 1,
+                }
     return found
 
 
@@ -301,7 +370,8 @@ def main() -> None:
     parts = options.parts.split(",")
     work = [measure_modules(level, options.network, results) for level in LEVELS if "modules" in parts]
     work += [measure_search(level, results) for level in LEVELS if "searches" in parts]
-    work += [measure_programs(options.network, results)] if "programs" in parts else []
+    if "programs" in parts:
+        work += [measure_programs(options.network, results), measure_searches(options.network, results)]
     for part in work:
         for _ in part:
             results["summary"] = summary(results)

@@ -22,6 +22,9 @@ from mlgo_gym.wrappers import NormalizeFeatures
 CHECK = 4
 """Updates between two checkpoints."""
 
+METRIC: dict[str, Any] = {"metric": "estimated-instructions"}
+"""The reward: instructions that the function executes, by clang's frequencies of blocks."""
+
 
 class CountIllegalActions(gym.Wrapper[Any, Any, Any, Any]):
     """Counts the actions that clang's own choice had to replace."""
@@ -38,7 +41,7 @@ class CountIllegalActions(gym.Wrapper[Any, Any, Any, Any]):
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_ppo.zip") -> None:
     """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus)
-    inner = gym.make("mlgo/RegAllocEvict-v0", corpus=modules.split("fit"), scope="function")
+    inner = gym.make("mlgo/RegAllocEvict-v0", corpus=modules.split("fit"), scope="function", **METRIC)
     clone = imitate(inner, rounds=2, episodes=min(int(steps), 300), label_smoothing=0.02)
     normalization = clone.normalization
     assert normalization is not None
@@ -51,7 +54,7 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_pp
     settings = {"n_steps": rollout, "batch_size": min(256, rollout), "n_epochs": 4, "gamma": 1.0}
     model = start_sb3(MaskablePPO, env, clone, learning_rate=3e-5, ent_coef=0.0, seed=0, device="cpu", **settings)
     save_sb3(model, imitation, clone.features, normalization)
-    best = BestCheckpoint("mlgo/RegAllocEvict-v0", modules.split("valid"), file)
+    best = BestCheckpoint("mlgo/RegAllocEvict-v0", modules.split("valid"), file, env_kwargs=METRIC)
     best.offer(f"sb3:{imitation}")
     while model.num_timesteps < int(steps):
         model.learn(min(CHECK * rollout, int(steps) - model.num_timesteps), reset_num_timesteps=False)
@@ -62,7 +65,7 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_pp
     print(f"{counter.count} illegal actions in {model.num_timesteps} steps")
 
     policies = {"imitation": f"sb3:{imitation}", "trained": best.policy, "clang": "default"}
-    print(evaluate("mlgo/RegAllocEvict-v0", corpus=modules.split("test"), policies=policies))
+    print(evaluate("mlgo/RegAllocEvict-v0", corpus=modules.split("test"), policies=policies, env_kwargs=METRIC))
 
 
 if __name__ == "__main__":

@@ -131,7 +131,8 @@ def _compile_by_recipe(job: Job) -> int | None:
         if not recipe.decisions:
             count("compiled by a recipe")
             become(job.command)
-        problem = _run(job, ([(INLINING, recipe.bind)], len(recipe.decisions), None))
+        advisor = EVICTION if recipe.evicts else INLINING
+        problem = _run(job, ([(advisor, recipe.bind)], len(recipe.decisions), None))
     except (PolicyError, ProtocolError, OSError) as error:
         problem = str(error)
     except Interrupted as interrupted:

@@ -13,11 +13,14 @@ from mlgo_clang.programs import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mlgo_clang.header import Header
     from mlgo_clang.servers import Decide
 
 FIRST_LINE = "mlgo-gym recipe 1"
 SUFFIX = ".recipe"
+EVICTION = "eviction"
 _LONGEST = 1 << 24
 
 
@@ -28,24 +31,32 @@ class RecipeError(PolicyError):
 class Recipe:
     """The decisions for one module.
 
-    Attributes:
-        decisions: a `0` or `1` for each decision, in order; empty if no smaller object than clang's own is known.
+    Args:
+        decisions: the decisions in order: of the inliner a `0` or `1`, of evictions a column; none if nothing better
+            than clang's own object is known.
+        evicts: whether they are evictions.
     """
 
-    __slots__ = ("decisions",)
+    __slots__ = ("decisions", "evicts")
 
-    def __init__(self, decisions: str) -> None:
+    def __init__(self, decisions: Sequence[str], *, evicts: bool = False) -> None:
         self.decisions = decisions
+        self.evicts = evicts
 
-    def bind(self, _header: Header) -> Decide:
+    def bind(self, header: Header) -> Decide:
         """Return the function that gives the decisions in order."""
         remaining = iter(self.decisions)
+        mask = header.tensors.get("mask")
 
-        def decide(_data: bytes, _start: int) -> int:
+        def decide(data: bytes, start: int) -> int:
             decision = next(remaining, None)
             if decision is None:
                 raise RecipeError(f"clang requests more than the {len(self.decisions)} decisions of the recipe")
-            return int(decision)
+            number = int(decision)
+            # LLVM does not check a column.
+            if mask is not None and not (number < mask.count and data[start + mask.offset + 8 * number]):
+                raise RecipeError(f"clang cannot take column {number} of the recipe here; search again")
+            return number
 
         return decide
 
@@ -104,10 +115,15 @@ def parse_recipe(text: str, digest: str) -> Recipe:
     found = next((field.partition(" ")[2] for field in fields if field.startswith("digest ")), "")
     if found != digest:
         raise RecipeError(f"expected the recipe of the module {digest[:12]}, got that of {found[:12]}")
+    evicts = f"advisor {EVICTION}" in fields
     try:
-        decisions = "".join([line.split(" ", 2)[1] for line in body.split("\n")[:-1]])
+        parts = [line.split(" ", 2)[1] for line in body.split("\n")[:-1]]
     except IndexError:
-        decisions = "?"
-    if decisions.strip("01"):
-        raise RecipeError(f"expected decisions of 0 and 1 in the recipe of {digest[:12]}, got others; remove the file")
-    return Recipe(decisions)
+        parts = ["?"]
+    decisions: Sequence[str] = ",".join(parts).split(",") if evicts and parts else "".join(parts)
+    if not all(each.isascii() and each.isdigit() for each in decisions) if evicts else "".join(decisions).strip("01"):
+        raise RecipeError(
+            f"expected {'columns' if evicts else 'decisions of 0 and 1'} in the recipe of {digest[:12]}, got others; "
+            "remove the file"
+        )
+    return Recipe(decisions, evicts=evicts)

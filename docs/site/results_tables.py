@@ -311,6 +311,25 @@ def evictions() -> Iterator[list[str]]:
             ]
 
 
+_EVICTION_BUILDS = {
+    "network": "network, 1 compile",
+    "best_of_two": "`ratio:1.25`, best of two for each function, 3 compiles",
+    "search": "search, `functions`, 30 compiles",
+}
+
+
+def eviction_programs() -> Iterator[list[str]]:
+    """Yield the counted instructions and memory accesses of held-out programs by decisions on evictions."""
+    yield ["decisions", "programs", "instructions", "95 % interval", "worst program", "memory accesses", "95 % interval"]
+    for build, title in _EVICTION_BUILDS.items():
+        counted, accesses = (value("evictions.summary.programs")[build][kind] for kind in ("instructions", "accesses"))
+        intervals = ["[{}, {}]".format(*map(percent, each["interval"])) for each in (counted, accesses)]
+        yield [
+            *(title, str(counted["programs"]), percent(counted["geometric_mean"]), intervals[0]),
+            *(percent(counted["largest"]), percent(accesses["geometric_mean"]), intervals[1]),
+        ]
+
+
 TABLES: dict[str, Callable[[], Iterator[list[str]]]] = {
     **{f"benchmark.{level}.policies": partial(policies, level) for level in LEVELS},
     "benchmark.searches": searches,
@@ -327,5 +346,6 @@ TABLES: dict[str, Callable[[], Iterator[list[str]]]] = {
     "performance.forks": forks,
     "searches.algorithms": algorithms,
     "searches.evictions": evictions,
+    "searches.eviction-programs": eviction_programs,
     "searches.from-policy": from_policy,
 }

@@ -1,4 +1,4 @@
-"""A recipe: a text file with the inlining decisions of one module by their sites.
+"""A recipe: a text file with the decisions of one module by their sites, of the inliner or on evictions.
 
     mlgo-gym recipe 1
     module deflate
@@ -18,6 +18,9 @@ decisions; `compiles` is the number of compiles of the search. After the blank l
 inliner to a context, in clang's order: the visit, the actions (1 inlines, 0 keeps the call), and the context. A recipe
 without such lines says that the search found nothing smaller than clang's own decisions.
 
+A recipe of evictions has two more lines in its header, `advisor eviction` and `cost`: the cost by the metric of the
+search, with the recipe and by a plain compile. Its actions are columns, separated by commas.
+
 The actions of all lines in a row answer all decisions of the compile; the same bitcode, compiler and flags request the
 same decisions. The file is called `DIGEST.recipe`. `mlgo-clang --mlgo-recipes=FOLDER` finds it by the digest of the
 bitcode that its front end makes of a source (`mlgo_clang.recipes`), and `mlgo-gym search --recipes FOLDER` writes the
@@ -28,12 +31,13 @@ folder.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.session.protocol.decision import DecisionSite
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.storage.json_text import parse_json
@@ -48,7 +52,7 @@ SUFFIX = ".recipe"
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The inlining decisions of one module.
+    """The decisions of one module.
 
     Attributes:
         module: Name of the module.
@@ -57,8 +61,10 @@ class Recipe:
         flags: The `-cc1` arguments, without input, output and channels.
         text: Bytes of the executable sections with these decisions.
         baseline_text: Bytes of the executable sections of a plain compile.
-        actions: The action at each decision site, in clang's order; empty if the plain compile is the smallest found.
+        actions: The action at each decision site, in clang's order; empty if the plain compile is the best found.
         compiles: Number of compiles of the search.
+        advisor: Name of the advisor, `inlining` or `eviction`.
+        cost: Cost with these decisions, and that of a plain compile, by another metric than bytes; None for bytes.
     """
 
     module: str
@@ -69,6 +75,8 @@ class Recipe:
     baseline_text: int
     actions: Mapping[DecisionSite, int]
     compiles: int = 0
+    advisor: str = INLINING.name
+    cost: tuple[float, float] | None = None
 
     @property
     def answers(self) -> tuple[int, ...]:
@@ -77,8 +85,9 @@ class Recipe:
 
     @property
     def change(self) -> float:
-        """Relative change of the bytes against clang's own decisions: -0.02 is 2 % less."""
-        return self.text / self.baseline_text - 1 if self.baseline_text else 0.0
+        """Relative change of the cost against clang's own decisions: -0.02 is 2 % less."""
+        cost, baseline = self.cost or (self.text, self.baseline_text)
+        return cost / baseline - 1 if baseline else 0.0
 
     def check(self, digest: str, clang: str) -> None:
         """Check that the recipe belongs to a bitcode, by its SHA-256, and to a version of the compiler.
@@ -107,20 +116,29 @@ def write_recipe(recipe: Recipe, path: str | Path) -> None:
         f"flags {json.dumps(list(recipe.flags))}",
         f"text {recipe.text} {recipe.baseline_text}",
         f"compiles {recipe.compiles}",
-        "",
     ]
+    separator = ""
+    if recipe.advisor != INLINING.name:
+        lines.append(f"advisor {recipe.advisor}")
+        separator = ","
+    if recipe.cost is not None:
+        lines.append("cost {!r} {!r}".format(*recipe.cost))
+    lines.append("")
     for (context, visit), decisions in groupby(recipe.actions.items(), key=lambda each: each[0][:2]):
-        lines.append(f"{visit} {''.join(str(action) for _, action in decisions)} {_escape(context)}")
+        lines.append(f"{visit} {separator.join(str(action) for _, action in decisions)} {_escape(context)}")
     write_atomically(Path(path), ("\n".join(lines) + "\n").encode(errors="surrogateescape"))
 
 
 def keep_recipe(recipe: Recipe, folder: str | Path, bitcode: bytes) -> Path:
-    """Write a recipe and its bitcode to a folder, unless the folder has one that is as small.
+    """Write a recipe and its bitcode to a folder, unless the folder has one that is as good.
 
     Searches and builds may use the folder at the same time; all writes are atomic.
 
     Returns:
         The path of the recipe.
+
+    Raises:
+        MlgoError: The folder has a recipe of the other advisor for this module.
     """
     path = Path(folder, f"{recipe.digest}{SUFFIX}")
     write_atomically(path.with_suffix(".bc"), bitcode)
@@ -128,7 +146,12 @@ def keep_recipe(recipe: Recipe, folder: str | Path, bitcode: bytes) -> Path:
         stored = read_recipe(path)
     except MlgoError:  # absent or damaged
         stored = None
-    if stored is None or (stored.clang, stored.flags) != (recipe.clang, recipe.flags) or recipe.text < stored.text:
+    if stored is not None and stored.advisor != recipe.advisor:
+        raise MlgoError(
+            f"expected no recipe of {stored.advisor} for {recipe.module}, got {path}; use another folder for "
+            f"recipes of {recipe.advisor}"
+        )
+    if stored is None or (stored.clang, stored.flags) != (recipe.clang, recipe.flags) or recipe.change < stored.change:
         write_recipe(recipe, path)
     return path
 
@@ -153,6 +176,12 @@ def read_recipe(path: str | Path) -> Recipe:
         flags = parse_json(fields["flags"])
         if not isinstance(flags, list) or not all(isinstance(flag, str) for flag in flags):
             raise ValueError(f"expected flags as a list of strings, got {fields['flags'][:80]!r}")
+        advisor, cost = fields.get("advisor", INLINING.name), None
+        if advisor not in (INLINING.name, EVICTION.name):
+            raise ValueError(f"expected the advisor {INLINING.name} or {EVICTION.name}, got {advisor[:80]!r}")
+        if "cost" in fields:
+            with_recipe, plain = map(float, fields["cost"].split(" "))
+            cost = with_recipe, plain
         return Recipe(
             module=_unescape(fields["module"]),
             digest=fields["digest"],
@@ -160,24 +189,29 @@ def read_recipe(path: str | Path) -> Recipe:
             flags=tuple(flags),
             text=text_size,
             baseline_text=baseline,
-            actions=_actions(body.split("\n")[:-1]),
+            actions=_actions(body.split("\n")[:-1], advisor),
             compiles=_count(fields["compiles"]),
+            advisor=advisor,
+            cost=cost,
         )
     except (KeyError, ValueError) as error:
         raise MlgoError(f"expected a recipe in {path}, got a damaged line: {error}") from error
 
 
-def _actions(lines: list[str]) -> dict[DecisionSite, int]:
+def _actions(lines: list[str], advisor: str) -> dict[DecisionSite, int]:
     actions: dict[DecisionSite, int] = {}
     for line in lines:
-        visit, answers, context = line.split(" ", 2)
-        if not answers or set(answers) - {"0", "1"}:
+        visit, text, context = line.split(" ", 2)
+        answers: Sequence[str] = text
+        if advisor == EVICTION.name:
+            answers = text.split(",")
+        elif not text or set(text) - {"0", "1"}:
             raise ValueError(f"expected actions of 0 and 1, got {line[:80]!r}")
         for index, answer in enumerate(answers):
             site = DecisionSite(_unescape(context), _count(visit), index)
             if site in actions:
                 raise ValueError(f"expected each visit once, got {line[:80]!r} twice")
-            actions[site] = int(answer)
+            actions[site] = _count(answer)
     return actions
 
 

@@ -18,7 +18,10 @@ Folder = Annotated[Path, typer.Argument(help="Folder of recipes, as for mlgo-cla
 
 @recipes_commands.command("list")
 def list_recipes(folder: Folder, as_json: JsonOption = False) -> None:
-    """List recipes: bytes of clang alone, bytes with the recipe, decisions, and compiles of the search."""
+    """List recipes: cost of clang alone and with the recipe, decisions, and compiles of the search.
+
+    The cost are bytes for inlining, and for evictions that of the search's metric; the total has bytes.
+    """
     from mlgo_gym.deploy.recipe_folder import stored_recipes
 
     lines = [f"{'digest':16} {'clang':>10} {'recipe':>10} {'change':>8} {'decisions':>9} {'compiles':>8}  module"]
@@ -30,11 +33,12 @@ def list_recipes(folder: Folder, as_json: JsonOption = False) -> None:
             data.append({"digest": path.stem, "damaged": True})
             continue
         clang, text = clang + recipe.baseline_text, text + recipe.text
+        cost, plain = recipe.cost or (recipe.text, recipe.baseline_text)
         lines.append(
-            f"{recipe.digest[:16]:16} {recipe.baseline_text:10} {recipe.text:10} "
+            f"{recipe.digest[:16]:16} {plain:10.0f} {cost:10.0f} "
             f"{recipe.change:+8.2%} {len(recipe.answers):9} {recipe.compiles:8}  {recipe.module}"
         )
-        sizes = {"clang": recipe.baseline_text, "recipe": recipe.text}
+        sizes = {"clang": recipe.baseline_text, "recipe": recipe.text, "change": recipe.change}
         costs = {"decisions": len(recipe.answers), "compiles": recipe.compiles}
         data.append({"digest": recipe.digest, "module": recipe.module, **sizes, **costs})
     lines.append(f"{'total':16} {clang:10} {text:10} {text / max(clang, 1) - 1:+8.2%}")

@@ -57,7 +57,7 @@ def policy_network(policy: str, *, callee_features: bool = False) -> Network | N
     network = Network.load(Path(file).expanduser() if colon else bundled_file(policy))
     if decides_evictions(network):
         raise PolicyError(
-            f"expected a policy of inlining, got {policy}; use it with `mlgo-clang --mlgo-evict={policy}`"
+            f"expected a policy of inlining, got {policy}; use it with `mlgo-clang --mlgo-eviction-policy={policy}`"
         )
     if not callee_features and uses_callee_features(network.features):
         raise PolicyError(

@@ -12,7 +12,7 @@ from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.program import SECONDS
 from mlgo_gym.errors import CorpusError, MlgoError, UntrustedError
-from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 
@@ -53,7 +53,8 @@ def verify_recipe(path: Path, recipe: Recipe, toolchain: Toolchain) -> str:
     except UntrustedError as error:
         return str(error)
     remaining = list(recipe.answers)
-    with compilation.session((INLINING,) if remaining else ()) as session:
+    advisor = EVICTION if recipe.advisor == EVICTION.name else INLINING
+    with compilation.session((advisor,) if remaining else ()) as session:
         while session.wait(SECONDS) is not None:
             if not remaining:
                 return f"expected {len(recipe.answers)} requests, got more"

@@ -27,7 +27,8 @@ Chooser = Callable[[Floats, Any], Any]
 def feature_vector(policy: str, env: CompilerEnv, names: Sequence[str], *, advice: str = "") -> Callable[[Any], Floats]:
     """Return a function from an observation of any form to some of its features, float32 of shape (names,).
 
-    The names are those of `feature_names`, and `action_mask[0]`, `action_mask[1]`, … for the mask.
+    The names are those of `feature_names`, `action_mask[0]`, `action_mask[1]`, … for the mask, and in `mlgo/Joint-v0`
+    `task_inlining` and so on for the kind of decision.
 
     Raises:
         PolicyError: the environment lacks some of the features; `advice` is added where these are callee features.
@@ -41,16 +42,26 @@ def feature_vector(policy: str, env: CompilerEnv, names: Sequence[str], *, advic
     space = env.observation_space
     uses_mask = any(name.startswith(f"{MASK}[") for name in missing)
     mask = [f"{MASK}[{action}]" for action in range(mask_size(env))] if uses_mask else []
+    joint = missing and isinstance(space, gym.spaces.Dict) and "task" in space.spaces
+    kinds = [f"task_{advisor.name}" for advisor in env.task.advisors] if joint else []
     try:
-        columns = feature_columns(f"the policy {policy!r}", names, [*mask, *env.feature_names])
+        columns = feature_columns(f"the policy {policy!r}", names, [*mask, *kinds, *env.feature_names])
     except MlgoError as error:
         raise PolicyError(str(error)) from None
     if isinstance(space, gym.spaces.Dict) and "observations" not in space.spaces:
         parts = [name.partition("[") for name in names]
         places = [(tensor, int(column.removesuffix("]") or 0)) for tensor, _, column in parts]
         return lambda observation: np.array([observation[name].flat[column] for name, column in places], np.float32)
-    if mask:
-        return lambda observation: np.concatenate([observation[MASK], observation["observations"]])[columns]
+    if mask or kinds:
+        one_hot = np.eye(len(kinds), dtype=np.float32)
+
+        def joined(observation: Any) -> Floats:
+            parts = [observation[MASK]] if mask else []
+            parts += [one_hot[observation["task"]]] if kinds else []
+            found: Floats = np.concatenate([*parts, observation["observations"]])[columns]
+            return found
+
+        return joined
     if np.array_equal(columns, np.arange(len(env.feature_names))):
         return flat_part
     return lambda observation: flat_part(observation)[columns]

@@ -21,7 +21,8 @@ from mlgo_gym.storage.tensors import format_tensors, read_tensors
 
 FORMAT = "mlgo-gym network 1"
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}(\[[0-9]{1,9}\])?")
+_PART = r"([A-Za-z_][A-Za-z0-9_.]{0,99}(\[[0-9]{1,9}\])?|-)"
+_NAME = re.compile(rf"{_PART}( \| {_PART}){{0,2}}")  # an element of `mlgo/Joint-v0` has three names
 """Name of a feature, or of one column of it; it becomes part of a program when a network is exported."""
 
 # A Python number would be converted at every call, which takes longer than the operation.

@@ -18,7 +18,7 @@ from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.scheduling import Execution, FileStore, ItemQueue, WorkerFailure
 from mlgo_gym.search.algorithms import check_algorithm, search_module
-from mlgo_gym.search.recipes import make_recipe
+from mlgo_gym.search.recipes import make_recipe, recipe_flags
 from mlgo_gym.search.search_result import SearchResult
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 
@@ -114,7 +114,7 @@ class CorpusSearch:
                 if recipe is not None and self.recipes is not None:
                     module = env.corpus.module(name)
                     # A remote worker has other paths for the files in the flags.
-                    local = replace(recipe, flags=env.compilation(module).flags) if module.inputs else recipe
+                    local = replace(recipe, flags=recipe_flags(env, module)) if module.inputs else recipe
                     keep_recipe(local, self.recipes, module.bitcode.read_bytes())
                 yield result
 

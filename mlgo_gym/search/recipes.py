@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from mlgo_gym.attribution.inline_compile import InlineCompile, run_inline_compile
 from mlgo_gym.attribution.recipe import Recipe
+from mlgo_gym.corpus.commands.flags import edit_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.allocation_compile import AllocationCompile, run_allocation_compile
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.session.protocol.decision import DecisionSite
+from mlgo_gym.llvm.advisors import EVICTION, INLINING
+from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS
+from mlgo_gym.session.protocol.decision import Decision, DecisionSite
 
 
 def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | None, compiles: int = 0) -> Recipe:
@@ -21,27 +25,47 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
         compiles: Number of compiles of the search.
 
     Raises:
-        MlgoError: The number of decisions differs, or the task is not inlining.
+        MlgoError: The number of decisions differs, or the task is neither inlining nor eviction.
         CompilerError: The compile failed.
     """
     compilation = env.compilation(module)
-    baseline = measure_baseline(compilation, env.setup.timeout)
+    evicts = env.task.advisors == (EVICTION,)
+    baseline = measure_baseline(compilation, env.setup.timeout, optimization_record=env.task.optimization_record)
     assert baseline.sizes is not None, "a plain compile makes an object"
-    compiled = None if actions is None else _compile(env, module, actions)
+    compiled = None if actions is None else (_allocate if evicts else _compile)(env, module, actions)
+    text, cost = baseline.sizes.text, None
+    if isinstance(compiled, AllocationCompile):
+        assert compiled.measurement.sizes is not None, "a compile makes an object"
+        text = compiled.measurement.sizes.text
+        cost = compiled.cost, float(env.task.outcome(baseline, env.metric))
+    elif compiled is not None:
+        text = compiled.text
     return Recipe(
         module=module.name,
         digest=module.digest(),
         clang=env.toolchain.version_text,
-        flags=compilation.flags,
-        text=baseline.sizes.text if compiled is None else compiled.text,
+        flags=recipe_flags(env, module),
+        text=text,
         baseline_text=baseline.sizes.text,
         actions={} if compiled is None else _actions_by_site(compiled),
         compiles=compiles,
+        advisor=EVICTION.name if evicts else INLINING.name,
+        cost=cost,
     )
 
 
+def recipe_flags(env: CompilerEnv, module: Module) -> tuple[str, ...]:
+    """Return the flags of a compile of the whole module, without those that only measure."""
+    # Optimised bitcode gives the same object as the module (`mlgo_gym.episode.preoptimization`).
+    flags = env.compilation(module).flags
+    return edit_flags(flags, delete=("-disable-llvm-passes", *_MEASURING)) if env.task.after_optimization else flags
+
+
+_MEASURING = [flag.partition("=")[0] for flag in FREQUENCY_FLAGS if flag != "-mllvm"]
+
+
 def replay_recipe(env: CompilerEnv, recipe: Recipe) -> InlineCompile:
-    """Compile the module of a recipe, from the environment's corpus, with its actions, and check the result.
+    """Compile the module of a recipe of inlining, from the environment's corpus, with its actions; check the result.
 
     Raises:
         MlgoError: The bitcode, the compiler, the decisions or the size differ from the recipe's.
@@ -59,14 +83,30 @@ def replay_recipe(env: CompilerEnv, recipe: Recipe) -> InlineCompile:
     return compiled
 
 
-def _actions_by_site(compiled: InlineCompile) -> dict[DecisionSite, int]:
-    return {decision.site: decision.answer for decision in compiled.decisions}
+def _actions_by_site(compiled: InlineCompile | AllocationCompile) -> dict[DecisionSite, int]:
+    if isinstance(compiled, InlineCompile):
+        return {decision.site: decision.answer for decision in compiled.decisions}
+    return {each.decision.site: each.answer for decisions in compiled.functions.values() for each in decisions}
 
 
 def _compile(env: CompilerEnv, module: Module, actions: tuple[int, ...]) -> InlineCompile:
     remaining = iter(actions)
     compiled = run_inline_compile(env.compilation(module), env.task, lambda _: next(remaining, 0), env.setup.timeout)
-    if len(compiled.decisions) != len(actions):
-        found = len(compiled.decisions)
-        raise MlgoError(f"expected {len(actions)} decisions, got {found}; the module or its flags changed")
+    _check_decisions(len(compiled.decisions), actions)
     return compiled
+
+
+def _allocate(env: CompilerEnv, module: Module, actions: tuple[int, ...]) -> AllocationCompile:
+    remaining = iter(actions)
+
+    def choose(decision: Decision, _: int) -> int:
+        return next(remaining, env.task.default_action(decision))
+
+    compiled = run_allocation_compile(env.setup, env.compilation(module), choose)
+    _check_decisions(len(compiled.actions), actions)
+    return compiled
+
+
+def _check_decisions(found: int, actions: tuple[int, ...]) -> None:
+    if found != len(actions):
+        raise MlgoError(f"expected {len(actions)} decisions, got {found}; the module or its flags changed")

@@ -58,6 +58,7 @@ class BestCheckpoint:
         file: File for the best checkpoint.
         min_improvement: Relative change by which a later checkpoint must be better.
         execution: Where the modules are compiled. Default: this process.
+        env_kwargs: Other arguments of the environment, as in `evaluate()`.
 
     Attributes:
         policy: The kept checkpoint, as `load_policy` takes it; empty before the first offer.
@@ -72,8 +73,10 @@ class BestCheckpoint:
         *,
         min_improvement: float = MIN_IMPROVEMENT,
         execution: Execution = Execution(),
+        env_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         self._environment = environment
+        self._env_kwargs = env_kwargs
         self._corpus = corpus
         self._file = Path(file)
         self._min_improvement = min_improvement
@@ -93,7 +96,11 @@ class BestCheckpoint:
             MlgoError: the file does not exist or does not fit the environment, or the modules have no decision.
         """
         result = evaluate(
-            self._environment, policies={"checkpoint": policy}, corpus=self._corpus, execution=self._execution
+            self._environment,
+            policies={"checkpoint": policy},
+            corpus=self._corpus,
+            execution=self._execution,
+            env_kwargs=self._env_kwargs,
         )
         if result.failures:
             return math.inf

@@ -31,6 +31,13 @@ RECIPE = Recipe(
     compiles=50,
 )
 
+EVICTIONS = replace(
+    RECIPE,
+    actions={DecisionSite("fast", 0, 0): 32, DecisionSite("fast", 0, 1): 3, DecisionSite("slow", 0, 0): 11},
+    advisor="eviction",
+    cost=(0.1, 1 / 3),
+)
+
 HEAD = "mlgo-gym recipe 1\nmodule m\ndigest d\nclang c\nflags []\ntext 1 2\n"
 
 names = st.text(st.characters(codec="utf-8"), min_size=1)
@@ -52,6 +59,13 @@ def test_what_is_written_is_read_again(
     recipe = Recipe(module, "00", "22.1.8", (), 1, 2, actions)
     write_recipe(recipe, path)
     assert read_recipe(path) == recipe
+
+
+def test_a_recipe_of_evictions_has_columns_and_a_cost(tmp_path: Path) -> None:
+    write_recipe(EVICTIONS, tmp_path / "recipe")
+    assert (tmp_path / "recipe").read_text().splitlines()[-2:] == ["0 32,3 fast", "0 11 slow"]
+    assert read_recipe(tmp_path / "recipe") == EVICTIONS
+    assert EVICTIONS.change == pytest.approx(-0.7)
 
 
 def test_all_answers_in_a_row_are_those_to_all_questions() -> None:
@@ -78,6 +92,8 @@ def test_a_recipe_is_for_one_bitcode_and_one_compiler() -> None:
             "actions of 0 and 1",
         ),
         (f"{HEAD}compiles 3\n\n0 1 f\n0 0 f\n", "expected each visit once"),
+        (f"{HEAD}compiles 3\nadvisor eviction\n\n0 1,-1 f\n", "expected a number ≥ 0"),
+        (f"{HEAD}compiles 3\nadvisor other\n\n", "expected the advisor inlining or eviction"),
     ],
 )
 def test_what_is_no_recipe_is_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -91,10 +107,12 @@ def test_a_recipe_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> Non
         read_recipe(tmp_path / "nothing")
 
 
-def test_a_build_reads_the_same_answers(tmp_path: Path) -> None:
-    write_recipe(RECIPE, tmp_path / "recipe")
-    found = parse_recipe((tmp_path / "recipe").read_text(), RECIPE.digest)
-    assert tuple(map(int, found.decisions)) == RECIPE.answers
+@pytest.mark.parametrize("recipe", [RECIPE, EVICTIONS, replace(EVICTIONS, actions={})])
+def test_a_build_reads_the_same_answers(recipe: Recipe, tmp_path: Path) -> None:
+    write_recipe(recipe, tmp_path / "recipe")
+    found = parse_recipe((tmp_path / "recipe").read_text(), recipe.digest)
+    assert tuple(map(int, found.decisions)) == recipe.answers
+    assert found.evicts == (recipe.advisor == "eviction")
 
 
 def test_the_smallest_recipe_of_a_module_is_kept(tmp_path: Path) -> None:
@@ -108,3 +126,9 @@ def test_the_smallest_recipe_of_a_module_is_kept(tmp_path: Path) -> None:
     path.write_text("damaged")
     keep_recipe(RECIPE, tmp_path / "folder", b"BC")
     assert read_recipe(path) == RECIPE
+
+
+def test_a_module_has_recipes_of_one_advisor(tmp_path: Path) -> None:
+    keep_recipe(RECIPE, tmp_path, b"BC")
+    with pytest.raises(MlgoError, match="use another folder for recipes of eviction"):
+        keep_recipe(EVICTIONS, tmp_path, b"BC")

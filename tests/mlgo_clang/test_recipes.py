@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_clang.programs import front_end_bitcode
 from mlgo_clang.recipes import RecipeError, parse_recipe
+from mlgo_gym.deploy.program import cc1_flags
 from mlgo_gym.deploy.recipe_folder import prune_recipes, stored_recipes, verify_recipe
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.search import CorpusSearch
+from tests.conftest import PROGRAMS
 from tests.mlgo_clang.conftest import DRIVERS, Run, counted
 
 PROGRAM = """#include <stdio.h>
@@ -151,6 +154,48 @@ def test_a_build_replays_the_result_of_a_search_over_a_corpus(
     assert recipe is not None
     assert verify_recipe(path, recipe, toolchain) == ""
     assert all(site.context for site in recipe.actions)
+
+
+@pytest.fixture
+def evictions(
+    project: Path, own_cache: Path, clang: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Folder with the recipe of a search of evictions for the project's program at -O2."""
+    pytest.importorskip("capstone")
+    shutil.copy(PROGRAMS / "mixed.c", project / "calls.c")
+    monkeypatch.chdir(project)
+    arguments = ["-O2", "-c", "calls.c"]
+    (tmp_path / "module.bc").write_bytes(front_end_bitcode(clang["gcc"], arguments))
+    options = {"flags": list(cc1_flags([*clang["gcc"], *arguments]))}
+    found = {"corpus": str(tmp_path / "module.bc"), "metric": "estimated-instructions", "compile_options": options}
+    folder = tmp_path / "evictions"
+    (result,) = CorpusSearch("mlgo/RegAllocEvict-v0", found, "functions", compiles=8, recipes=folder).run()
+    assert result.cost < result.baseline
+    return folder
+
+
+def test_a_build_replays_the_evictions_that_a_search_found(run: Run, evictions: Path, toolchain: Toolchain) -> None:
+    ((path, recipe),) = stored_recipes(evictions)
+    assert recipe is not None
+    assert verify_recipe(path, recipe, toolchain) == ""
+    words = ["--mlgo-levels=2", "--mlgo-policy=default", "--mlgo-strict", "-O2", "-c", "calls.c", "-o"]
+    assert run(*words, "plain.o").returncode == run(f"--mlgo-recipes={evictions}", *words, "recipe.o").returncode == 0
+    assert counted("compiled by a recipe") == 1
+    assert Path("plain.o").read_bytes() != Path("recipe.o").read_bytes()
+    assert object_sizes(Path("recipe.o").read_bytes()).text == recipe.text
+
+
+def test_a_column_that_is_illegal_is_never_taken(run: Run, evictions: Path) -> None:
+    ((path, _),) = stored_recipes(evictions)
+    head, _, body = path.read_text().partition("\n\n")
+    lines = [line.split(" ", 2) for line in body.splitlines()]
+    others = "\n".join(f"{visit} {','.join('31' for _ in columns.split(','))} {name}" for visit, columns, name in lines)
+    path.write_text(f"{head}\n\n{others}\n")
+    words = ["--mlgo-levels=2", "--mlgo-policy=default", "-O2", "-c", "calls.c", "-o"]
+    assert run(*words, "plain.o").returncode == run(f"--mlgo-recipes={evictions}", *words, "recipe.o").returncode == 0
+    assert counted("recipe failed") == 1
+    assert counted("because clang cannot take column 31 of the recipe here; search again") == 1
+    assert Path("plain.o").read_bytes() == Path("recipe.o").read_bytes()
 
 
 def test_flags_of_an_untrusted_recipe_are_run_only_if_they_shape_code(recipes: Path, toolchain: Toolchain) -> None:

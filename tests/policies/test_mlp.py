@@ -61,6 +61,14 @@ def test_masked_actions_are_never_taken(evict: CompilerEnv) -> None:
     play(evict, policy, "c/bigint")
 
 
+def test_a_network_of_joint_decisions_decides_on_observations_of_two_forms(varied: str) -> None:
+    envs = [make_environment("mlgo/Joint-v0", {"corpus": varied, "observation": form}) for form in ("vector", "flat")]
+    network = random_network(envs[0].feature_names[::-1], 42)
+    of_vectors, of_parts = (play(env, MlpPolicy(env, network), "mixed")[0] for env in envs)
+    assert of_vectors == of_parts
+    assert len(set(of_parts)) > 4
+
+
 def test_priorities_stay_within_their_bounds(priority: CompilerEnv) -> None:
     actions, _ = play(priority, MlpPolicy(priority, random_network(priority.feature_names, 1)), "calls")
     assert len({action.item() for action in actions}) > 1
