@@ -320,7 +320,8 @@ _EVICTION_BUILDS = {
 
 def eviction_programs() -> Iterator[list[str]]:
     """Yield the counted instructions and memory accesses of held-out programs by decisions on evictions."""
-    yield ["decisions", "programs", "instructions", "95 % interval", "worst program", "memory accesses", "95 % interval"]
+    columns = ("instructions", "95 % interval", "worst program", "memory accesses", "95 % interval")
+    yield ["decisions", "programs", *columns]
     for build, title in _EVICTION_BUILDS.items():
         counted, accesses = (value("evictions.summary.programs")[build][kind] for kind in ("instructions", "accesses"))
         intervals = ["[{}, {}]".format(*map(percent, each["interval"])) for each in (counted, accesses)]
