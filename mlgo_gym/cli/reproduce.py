@@ -93,17 +93,18 @@ def _reproduce_episodes(
 
 def _replay_recipe(path: Path, corpus: str | None, clang: str | None, trust_flags: bool, as_json: bool) -> None:
     from mlgo_gym.attribution.recipe import read_recipe
-    from mlgo_gym.deploy.recipe_folder import verify_recipe
-    from mlgo_gym.envs import InlineEnv
+    from mlgo_gym.corpus import open_corpus
+    from mlgo_gym.deploy.recipe_folder import replay_recipe, verify_recipe
     from mlgo_gym.errors import MlgoError
     from mlgo_gym.llvm.toolchain import find_toolchain
-    from mlgo_gym.search.recipes import replay_recipe
 
-    recipe = read_recipe(path)
+    recipe, toolchain = read_recipe(path), find_toolchain(clang)
     if corpus is not None:
-        env = InlineEnv(corpus=corpus, clang=clang, compile_options={"trust_flags": trust_flags})
-        replay_recipe(env, recipe)
-    elif problem := verify_recipe(path, recipe, find_toolchain(clang)):
+        module = open_corpus(corpus, toolchain=toolchain, trust_flags=trust_flags).module(recipe.module)
+        problem = replay_recipe(recipe, module, toolchain)
+    else:
+        problem = verify_recipe(path, recipe, toolchain)
+    if problem:
         raise MlgoError(f"{path}: {problem}; search again, or name the corpus of the module with --corpus")
     show(
         as_json,

@@ -46,11 +46,19 @@ def verify_recipe(path: Path, recipe: Recipe, toolchain: Toolchain) -> str:
         return "its module is missing"
     if hashlib.sha256(bitcode.read_bytes()).hexdigest() != recipe.digest:
         return "its module has another digest"
-    if toolchain.version_text != recipe.clang:
-        return f"expected clang {recipe.clang}, got {toolchain.version_text}"
+    return replay_recipe(recipe, Module(recipe.module, bitcode, recipe.flags), toolchain)
+
+
+def replay_recipe(recipe: Recipe, module: Module, toolchain: Toolchain) -> str:
+    """Compile the module of a recipe with its decisions; return the problem, or an empty string.
+
+    Raises:
+        CompilerError: clang fails.
+    """
     try:
-        compilation = plan(Module(recipe.module, bitcode, recipe.flags), toolchain)
-    except UntrustedError as error:
+        recipe.check(module.digest(), toolchain.version_text)
+        compilation = plan(module, toolchain)
+    except (MlgoError, UntrustedError) as error:
         return str(error)
     remaining = list(recipe.answers)
     advisor = EVICTION if recipe.advisor == EVICTION.name else INLINING

@@ -1,4 +1,4 @@
-"""Makes recipes from the actions of a search, and replays recipes."""
+"""Makes recipes from the actions of a search."""
 
 from __future__ import annotations
 
@@ -62,25 +62,6 @@ def recipe_flags(env: CompilerEnv, module: Module) -> tuple[str, ...]:
 
 
 _MEASURING = [flag.partition("=")[0] for flag in FREQUENCY_FLAGS if flag != "-mllvm"]
-
-
-def replay_recipe(env: CompilerEnv, recipe: Recipe) -> InlineCompile:
-    """Compile the module of a recipe of inlining, from the environment's corpus, with its actions; check the result.
-
-    Raises:
-        MlgoError: The bitcode, the compiler, the decisions or the size differ from the recipe's.
-        CompilerError: The compile failed.
-    """
-    module = env.corpus.module(recipe.module)
-    recipe.check(module.digest(), env.toolchain.version_text)
-    compiled = _compile(env, module, recipe.answers)
-    found = _actions_by_site(compiled)
-    if tuple(found.items()) != tuple(recipe.actions.items()) or compiled.text != recipe.text:
-        raise MlgoError(
-            f"expected {recipe.text} bytes and {len(recipe.actions)} decisions from the recipe of {recipe.module!r}, "
-            f"got {compiled.text} and {len(found)}; compile with its flags: {' '.join(recipe.flags)}"
-        )
-    return compiled
 
 
 def _actions_by_site(compiled: InlineCompile | AllocationCompile) -> dict[DecisionSite, int]:

@@ -213,7 +213,7 @@ def test_recipes_are_verified_and_pruned(recipes: Path, toolchain: Toolchain) ->
     fewer = replace(recipe, actions=dict(list(recipe.actions.items())[:1]))
     assert "requests, got more" in verify_recipe(path, fewer, toolchain)
     assert "expected 1 bytes, got" in verify_recipe(path, replace(recipe, text=1), toolchain)
-    assert "expected clang 1.2.3, got" in verify_recipe(path, replace(recipe, clang="1.2.3"), toolchain)
+    assert "expected clang 1.2.3 for this recipe, got" in verify_recipe(path, replace(recipe, clang="1.2.3"), toolchain)
     shutil.copy(path.with_suffix(".bc"), recipes / "orphan.bc")
     shutil.copy(path, recipes / f"{'0' * 64}.recipe")
     assert prune_recipes(recipes, days=30) == 1

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.attribution.recipe import read_recipe
+from mlgo_gym.deploy.recipe_folder import replay_recipe
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.search import CorpusSearch, search_module
-from mlgo_gym.search.recipes import make_recipe, replay_recipe
+from mlgo_gym.search.recipes import make_recipe
 from tests.conftest import MakeBitcode
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -28,13 +29,17 @@ def test_a_recipe_replays_and_refuses_other_bitcode_and_decisions(bitcode: Path)
     recipe = make_recipe(env, env.corpus[0], result.actions)
     assert recipe.answers == result.actions
     assert (recipe.text, recipe.baseline_text) == (result.cost, result.baseline)
-    assert replay_recipe(env, recipe).text == result.cost
-    with pytest.raises(MlgoError, match="search again"):
-        replay_recipe(env, dataclasses.replace(recipe, digest="00"))
-    with pytest.raises(MlgoError, match="bytes and"):
-        replay_recipe(env, dataclasses.replace(recipe, text=recipe.text + 1))
+    module, toolchain = env.corpus[0], env.toolchain
+    assert replay_recipe(recipe, module, toolchain) == ""
+    assert "search again" in replay_recipe(dataclasses.replace(recipe, digest="00"), module, toolchain)
+    text = recipe.text + 1
+    assert f"expected {text} bytes, got" in replay_recipe(dataclasses.replace(recipe, text=text), module, toolchain)
+    fewer = dict(list(recipe.actions.items())[:1])
+    assert (
+        replay_recipe(dataclasses.replace(recipe, actions=fewer), module, toolchain) == "expected 1 requests, got more"
+    )
     with pytest.raises(MlgoError, match=r"expected 1 decisions, got \d+;"):
-        replay_recipe(env, dataclasses.replace(recipe, actions=dict(list(recipe.actions.items())[:1])))
+        make_recipe(env, module, result.actions[:1])
 
 
 def test_a_search_of_a_corpus_writes_recipes(bitcode: Path, tmp_path: Path) -> None:
