@@ -5,7 +5,8 @@
 
 Each program is a crate with a binary, which cargo fetches from its configured source. The profile is opt-level z, one
 codegen unit, panic=abort, strip and no LTO. Instructions are those of one run on a fixed input, counted by cachegrind;
-both builds must print the same. A program that is in the output is not built again.
+both builds must print the same. The program's own tests run as the policy compiles them, except those that need crates
+beyond its dependencies. A program that is in the output is not built again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ _PROFILE = {
     "CARGO_PROFILE_RELEASE_PANIC": "abort",
     "CARGO_PROFILE_RELEASE_STRIP": "true",
 }
+_TESTS = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed", re.MULTILINE)
 _INSTRUCTIONS = re.compile(r"I\s+refs:\s+([\d,]+)")
 
 
@@ -45,12 +47,14 @@ class Program:
         binary: name of the binary.
         arguments: the arguments before the path of the input; `<` gives it on standard input.
         content: the input.
+        tests: arguments of `cargo test` that select its own tests.
     """
 
     version: str
     binary: str
     arguments: tuple[str, ...]
     content: Callable[[], bytes]
+    tests: tuple[str, ...] = ("--lib",)
 
 
 def _markdown() -> bytes:
@@ -74,10 +78,11 @@ def _rust() -> bytes:
 
 
 PROGRAMS: Mapping[str, Program] = {
-    "pulldown-cmark": Program("0.9.2", "pulldown-cmark", ("<",), _markdown),
-    "xml-rs": Program("0.8.3", "xml-analyze", (), _xml),
+    "pulldown-cmark": Program("0.9.2", "pulldown-cmark", ("<",), _markdown, ("--lib", "--bins")),
+    "xml-rs": Program("0.8.3", "xml-analyze", (), _xml, ("--test", "event_writer", "--test", "streaming")),
     "hexyl": Program("0.8.0", "hexyl", ("--color=always",), _bytes),
     "cbindgen": Program("0.24.3", "cbindgen", ("--lang", "c"), _rust),
+    "markdown": Program("0.3.0", "markdown", (), _markdown),
 }
 
 
@@ -106,17 +111,30 @@ def sources(name: str, version: str, folder: Path) -> Path:
 def build(folder: Path, program: Program, target: Path, policy: str | None) -> dict[str, Any]:
     """Build a program anew, with a policy or by cargo alone, and return its measurements."""
     shutil.rmtree(target, ignore_errors=True)
-    environment = {**os.environ, **_PROFILE, "CARGO_TARGET_DIR": str(target)}
-    if policy is not None:
-        wrapper = Path(sys.executable).parent / "mlgo-rustc"
-        environment |= {"RUSTC_WRAPPER": str(wrapper), "MLGO_POLICY": policy, "MLGO_STRICT": "1"}
     started = cpu_seconds()
-    words = ["cargo", "build", "--release", "--bin", program.binary]
-    answer = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    answer = _cargo(["build", "--bin", program.binary], folder, target, policy)
     if answer.returncode != 0:
         raise SystemExit(f"{program.binary} is not built: {answer.stderr[-2000:]}")
     binary = target / "release" / program.binary
     return {"seconds": round(cpu_seconds() - started, 2), "bytes": binary.stat().st_size, **_text(binary)}
+
+
+def run_tests(folder: Path, program: Program, target: Path, policy: str) -> dict[str, int]:
+    """Run a program's own tests as a policy compiles them, and return how many pass and fail."""
+    answer = _cargo(["test", "--no-fail-fast", *program.tests], folder, target, policy)
+    counts = [(int(passed), int(failed)) for passed, failed in _TESTS.findall(answer.stdout)]
+    if not counts:
+        raise SystemExit(f"the tests of {program.binary} are not built: {answer.stderr[-2000:]}")
+    return {"passed": sum(passed for passed, _ in counts), "failed": sum(failed for _, failed in counts)}
+
+
+def _cargo(words: Sequence[str], folder: Path, target: Path, policy: str | None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **_PROFILE, "CARGO_TARGET_DIR": str(target)}
+    if policy is not None:
+        wrapper = Path(sys.executable).parent / "mlgo-rustc"
+        environment |= {"RUSTC_WRAPPER": str(wrapper), "MLGO_POLICY": policy, "MLGO_STRICT": "1"}
+    command = ["cargo", *words, "--release"]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def _text(binary: Path) -> dict[str, int]:
@@ -144,10 +162,14 @@ def measure(name: str, program: Program, policy: str, work: Path) -> dict[str, A
     for kind, chosen in (("plain", None), ("policy", policy)):
         target = work / f"{name}-{kind}"
         row[f"{kind}_build"] = build(folder, program, target, chosen)
-        run = execute(target / "release" / program.binary, program, source)
+        # Under one path, since a program may print its own.
+        binary = Path(shutil.copy(target / "release" / program.binary, work / program.binary))
+        run = execute(binary, program, source)
         outputs.append((run.pop("status"), run.pop("output")))
         row[f"{kind}_build"] |= run
-        shutil.rmtree(target)
+    row["tests"] = run_tests(folder, program, work / f"{name}-policy", policy)
+    for kind in ("plain", "policy"):
+        shutil.rmtree(work / f"{name}-{kind}")
     row["status"] = outputs[0][0]
     row["same_output"] = outputs[0] == outputs[1] and bool(outputs[0][1])
     return row
@@ -175,7 +197,8 @@ def main() -> None:
         changes = [f"{key} {100 * (chosen[key] / plain[key] - 1):+.2f} %" for key in ("bytes", "text", "instructions")]
         factor = chosen["seconds"] / plain["seconds"]
         same = "same output" if row["same_output"] else "another output"
-        print(f"{name}: {', '.join(changes)}, CPU time of the build {factor:.2f} times, {same}", flush=True)
+        tests = f"{row['tests']['passed']} tests pass, {row['tests']['failed']} fail"
+        print(f"{name}: {', '.join(changes)}, CPU time of the build {factor:.2f} times, {same}, {tests}", flush=True)
 
 
 if __name__ == "__main__":

@@ -209,6 +209,9 @@ def _compile_smallest(job: Job, candidates: Sequence[Candidate]) -> str:
     """Compile with each candidate, keep the object with the fewest bytes of instructions, and return the problem."""
     from mlgo_clang.object_size import text_size
 
+    if not job.output:
+        sizes = [_size_by_clang(job, advisors) for advisors, _, _ in candidates]
+        return _run(job, candidates[sizes.index(min(sizes))])
     sizes = []
     for candidate in candidates:
         warnings = bytearray()
@@ -223,6 +226,20 @@ def _compile_smallest(job: Job, candidates: Sequence[Candidate]) -> str:
             return problem
     _write_all(2, warnings)
     return ""
+
+
+def _size_by_clang(job: Job, advisors: Sequence[Advisor]) -> int:
+    """Return the bytes of instructions of a crate's bitcode as clang compiles it, which are those of rustc or close."""
+    import tempfile
+
+    from mlgo_clang.object_size import text_size
+
+    with tempfile.TemporaryDirectory() as folder:
+        output = os.path.join(folder, "crate.o")
+        run, _ = job.two_steps().compile(None, advisors, output)
+        if run.status != 0:
+            raise PolicyError(f"clang exited with status {run.status} while a policy decided in advance")
+        return text_size(output)
 
 
 def _run(job: Job, candidate: Candidate, warnings: bytearray | None = None) -> str:

@@ -63,7 +63,8 @@ def _compile(settings: Settings, program: Sequence[str], rest: list[str], crate:
             return _front_end_bitcode(self.compiler, crate)
 
         def explain(self, problem: str) -> str:
-            llvm = _llvm_version(self.compiler)
+            reading = _rustc_arguments()
+            llvm, _ = reading.llvm_version(reading.rustc_version(self.compiler))
             if 0 < llvm < _OLDEST_LLVM:
                 return f"expected a rustc with LLVM {_OLDEST_LLVM} or newer, got LLVM {llvm}; run rustup update"
             return problem
@@ -184,15 +185,6 @@ def _two_steps_of_clang(job: Job, crate: Any) -> TwoSteps:
     # rustc itself compiles with the decisions.
     steps.exact = False
     return steps
-
-
-def _llvm_version(program: Sequence[str]) -> int:
-    """Return the major version of rustc's LLVM, 0 if it does not print one."""
-    import subprocess
-
-    text = subprocess.run([*program, "-vV"], capture_output=True, text=True, check=False).stdout
-    version = text.partition("LLVM version: ")[2].partition(".")[0]
-    return int(version) if version.isdigit() else 0
 
 
 def _run_alone(command: list[str], crate: Any, values: dict[str, str]) -> int:

@@ -9,17 +9,22 @@ from docs.site.values import interval, percent, source
 
 def programs() -> Iterator[list[str]]:
     """Yield the change of each program that a policy makes."""
-    yield ["program", "file", "code", "instructions", "CPU time of the build", "output"]
+    yield ["program", "policy", "file", "code", "instructions", "CPU time of the build", "output", "own tests"]
     for row in source("rust-programs"):
         plain, chosen = row["plain_build"], row["policy_build"]
         changes = [percent(chosen[key] / plain[key] - 1) for key in ("bytes", "text", "instructions")]
         same = "same" if row["same_output"] else "another"
         yield [
             f"`{row['program']}` {row['version']}",
+            f"`{row['policy']}`",
             *changes,
             f"{chosen['seconds'] / plain['seconds']:.1f} times",
             same,
+            f"{row['tests']['passed']} pass, {row['tests']['failed']} fail" if "tests" in row else "not run",
         ]
+
+
+_TITLES = {"plain": "rustc's own, against z"}
 
 
 def policies() -> Iterator[list[str]]:
@@ -28,7 +33,8 @@ def policies() -> Iterator[list[str]]:
     for level, found in source("rust-policies").items():
         for policy, each in found.items():
             if policy != "families":
-                name = f"-{level.capitalize()}, `{policy}`"
+                title = _TITLES.get(policy) or (policy if " " in policy else f"`{policy}`")
+                name = f"{level[1]}, {title}"
                 counts = [str(each[key]) for key in ("better", "equal", "worse")]
                 ends = interval(each["low"], each["high"])
                 yield [name, str(each["modules"]), percent(each["mean"]), ends, percent(each["total"]), *counts]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.session.process.bounded_run import run_bounded
+from mlgo_gym.corpus.commands.rustc_arguments import llvm_version, rustc_version
 
 OLDEST_LLVM = 17
 _VARIABLES = re.compile(r"(?:CARGO_(?:ENCODED_|BUILD_|TARGET_\w+_))?RUSTFLAGS|C(?:PP|XX)?FLAGS")
@@ -26,12 +26,12 @@ def find_rustc(newest_llvm: int | None) -> dict[str, Any]:
     path = shutil.which("rustc")
     if path is None:
         return {"reason": "not installed, needed for crates only"}
-    text = run_bounded([path, "-vV"], writable=None, timeout=60, name="rustc").stdout
-    version, llvm = (re.search(rf"^{key}: (\S+)", text, re.MULTILINE) for key in ("release", "LLVM version"))
-    if version is None or llvm is None:
+    text = rustc_version([path])
+    release = re.search(r"^release: (\S+)", text, re.MULTILINE)
+    major, llvm = llvm_version(text)
+    if release is None or not major:
         return {"path": path, "reason": "prints no version; install a toolchain with rustup"}
-    found = {"path": path, "version": version[1], "llvm": llvm[1]}
-    major = int(llvm[1].partition(".")[0])
+    found = {"path": path, "version": release[1], "llvm": llvm}
     if major < OLDEST_LLVM:
         found["reason"] = f"expected LLVM {OLDEST_LLVM} or newer; run rustup update"
     elif newest_llvm is not None and major > newest_llvm:

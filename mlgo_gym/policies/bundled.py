@@ -5,6 +5,7 @@ people (`NAME.md`) and the same facts for programs (`NAME.json`). A network that
 once.
 
 `inline-oz` and `inline-os` use callee features, `inline-oz-fast` and `inline-os-fast` use clang's features only.
+`inline-oz-rust` is for crates of Rust, and uses callee features.
 """
 
 from __future__ import annotations

@@ -19,10 +19,11 @@ from mlgo_gym.attribution.recipe import keep_recipe
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.search.recipes import make_recipe
 from tests.mlgo_clang.conftest import counted
 from tests.mlgo_clang.test_interactive import abandoned
-from tests.rust import SHAPES, needs_rust, write_workspace
+from tests.rust import SHAPES, WITHOUT_LIBRARY, needs_rust, write_workspace
 
 WRAPPER = Path(sys.executable).parent / "mlgo-rustc"
 ONE_UNIT = ("-Copt-level=z", "-Ccodegen-units=1")
@@ -88,6 +89,17 @@ def test_a_policy_with_callee_features_decides_in_advance(source: Path) -> None:
 
 
 @needs_rust
+def test_the_smallest_of_several_policies_is_kept(source: Path) -> None:
+    sizes = {}
+    for policy in ("never", "always", "default", "always,inline-oz,default,never"):
+        result = compile_library(source, *ONE_UNIT, MLGO_POLICY=policy, MLGO_STRICT="1")
+        assert (result.returncode, result.stderr) == (0, "")
+        sizes[policy] = object_sizes((source / "shapes.o").read_bytes()).text
+    smallest = sizes.pop("always,inline-oz,default,never")
+    assert smallest <= min(sizes.values()) < max(sizes.values())
+
+
+@needs_rust
 def test_other_levels_are_left_to_rustc(source: Path) -> None:
     before = counted("compiled with a policy")
     assert compile_library(source, "-Copt-level=2", MLGO_POLICY="never").returncode == 0
@@ -133,6 +145,26 @@ def test_a_recipe_of_a_recorded_crate_fits_the_build(workspace: Path, tmp_path: 
     result = cargo(workspace, MLGO_POLICY="default", MLGO_RECIPES=str(tmp_path / "recipes"))
     assert result.returncode == 0
     assert counted("compiled by a recipe") == before + 1
+
+
+@needs_rust
+def test_a_compiler_cache_tells_policies_apart(workspace: Path, tmp_path: Path) -> None:
+    """A cache that starts `mlgo-rustc` as rustc, as sccache does, compiles again for another policy only."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    wrapper = tmp_path / "wrapper"
+    fake = Path(__file__).parents[1] / "fakes" / "compiler_cache.py"
+    wrapper.write_text(f'#!/bin/sh\nexec {sys.executable} {fake} "$@"\n')
+    wrapper.chmod(0o755)
+    libraries = []
+    for policy in ("never", "never", "threshold:0"):
+        shutil.rmtree(workspace / "target", ignore_errors=True)
+        variables = {"RUSTC_WRAPPER": str(wrapper), "RUSTC": str(WRAPPER), "CACHE": str(cache), "MLGO_POLICY": policy}
+        result = cargo(workspace, **variables)
+        assert result.returncode == 0, result.stderr
+        libraries.append(next((workspace / "target/release/deps").glob("libshapes*.rlib")).read_bytes())
+    assert (cache / "log").read_text().split() == ["miss", "shapes", "hit", "shapes", "miss", "shapes"]
+    assert libraries[0] == libraries[1] != libraries[2]
 
 
 @needs_rust
@@ -212,6 +244,31 @@ def test_an_old_rustc_is_named_as_the_reason(source: Path) -> None:
         "mlgo-rustc: warning: shapes.rs is compiled by rustc alone: expected a rustc with LLVM 17 or newer, got LLVM "
         "14; run rustup update\n"
     )
+
+
+@needs_rust
+def test_a_cross_target_without_its_library_has_the_error_of_rustc(source: Path) -> None:
+    options = (*ONE_UNIT, "--target=riscv64gc-unknown-linux-gnu")
+    plain = compile_library(source, *options, program="rustc")
+    result = compile_library(source, *options, MLGO_POLICY="inline-oz")
+    if plain.returncode == 0:
+        pytest.skip("the library of this target is installed")
+    assert (result.returncode, result.stderr) == (plain.returncode, plain.stderr)
+    assert "can't find crate for `std`" in result.stderr
+
+
+@needs_rust
+@pytest.mark.parametrize("policy", ["always", "inline-oz"])
+def test_a_policy_decides_for_a_cross_target(source: Path, policy: str) -> None:
+    """The crate needs no library, so that rustc compiles it without the one of the target."""
+    (source / "shapes.rs").write_text(WITHOUT_LIBRARY)
+    options = (*ONE_UNIT, "-Cpanic=abort", "--target=aarch64-unknown-linux-gnu")
+    result = compile_library(source, *options, MLGO_POLICY=policy, MLGO_STRICT="1", RUSTC_BOOTSTRAP="1")
+    assert (result.returncode, result.stderr) == (0, "")
+    compiled = (source / "shapes.o").read_bytes()
+    assert int.from_bytes(compiled[18:20], "little") == 183  # EM_AARCH64
+    assert compile_library(source, *options, program="rustc", RUSTC_BOOTSTRAP="1").returncode == 0
+    assert policy == "inline-oz" or compiled != (source / "shapes.o").read_bytes()
 
 
 @needs_rust

@@ -1,4 +1,4 @@
-"""Command lines of rustc, split into options.
+"""Command lines of rustc, split into options, and its version.
 
 A shim loads this file by path during a build, so it imports only the standard library.
 """
@@ -33,10 +33,12 @@ _DROPPED = frozenset(
 _CLANG_FLAGS = (
     "--no-default-config", "-fPIC", "-ffunction-sections", "-fdata-sections", "-fomit-frame-pointer",
     "-Xclang", "-fmerge-functions", "-mllvm", "-mergefunc-use-aliases", "-mllvm", "-trap-unreachable",
-    "-mllvm", "-no-trap-after-noreturn", "-Wa,-mrelax-relocations=no", "-w",
+    "-mllvm", "-no-trap-after-noreturn", "-Xclang", "-mrelax-relocations=no", "-w",
 )  # fmt: skip
 _FOR_SIZE = ("-fno-vectorize", "-fno-slp-vectorize", "-fno-unroll-loops")
 _POSITIONS = {"static": "-fno-pic", "dynamic-no-pic": "-mdynamic-no-pic", "pie": "-fPIE"}
+
+_VERSION_SECONDS = 60
 
 Option = tuple[str, str, list[str]]
 """Name, value and words of an option: `-C opt-level=z` is `-C:opt-level`, `z`; an input file has an empty name."""
@@ -150,3 +152,22 @@ def flags_of_level(level: str) -> list[str]:
 def read_sources(text: str) -> list[str]:
     """Return the source files that the dep-info of a crate names, which has a line `FILE:` for each."""
     return [line[:-1].replace("\\ ", " ") for line in text.splitlines() if line.endswith(":") and line[0] != "#"]
+
+
+def rustc_version(program: Sequence[str] = ("rustc",)) -> str:
+    """Return the output of `rustc -vV`: release, host and LLVM; empty if rustc does not print it in time."""
+    import subprocess
+
+    try:
+        return subprocess.run(
+            [*program, "-vV"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_SECONDS, check=False
+        ).stdout.decode(errors="replace")
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def llvm_version(text: str) -> tuple[int, str]:
+    """Return the major version of the LLVM in the output of `rustc -vV`, and the full one; `(0, "")` if it has none."""
+    full = text.partition("LLVM version: ")[2].partition("\n")[0]
+    major = full.partition(".")[0]
+    return (int(major), full) if major.isdigit() else (0, "")

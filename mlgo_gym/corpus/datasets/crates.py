@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+from mlgo_gym.corpus.commands.rustc_arguments import rustc_version
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.process.bounded_run import run_bounded
 from mlgo_gym.storage.cache import cache_directory
 
 _LOG_TAIL = 2000
@@ -25,11 +25,9 @@ _SOURCE = (
 
 
 @lru_cache(maxsize=1)
-def rustc_version() -> str:
+def version_of_rustc() -> str:
     """Return the version of rustc and of its LLVM, on which the bitcode of crates depends; empty without rustc."""
-    if shutil.which("rustc") is None:
-        return ""
-    return run_bounded(["rustc", "-vV"], writable=None, timeout=60, name="rustc").stdout
+    return rustc_version()
 
 
 def record_crates(
@@ -39,7 +37,7 @@ def record_crates(
 
     Raises `CorpusError` without cargo, or if no crate compiles.
     """
-    if shutil.which("cargo") is None or not rustc_version():
+    if shutil.which("cargo") is None or not version_of_rustc():
         raise CorpusError(f"{dataset.name}: expected cargo and rustc on PATH, got none; install Rust from rustup.rs")
     package = work / "package"
     (package / "src").mkdir(parents=True)
