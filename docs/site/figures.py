@@ -251,7 +251,7 @@ def learning(theme: Theme) -> Figure:
     panels = picture.subplots(1, len(_LEARNING), sharey=True)
     data = values.read(values.RESULTS / "learning.json")
     for axes, (name, title) in zip(panels, _LEARNING.items(), strict=True):
-        runs = [run for run in data["runs"] if run["title"] == f"packages {name}"]
+        runs = [run for run in data["runs"] if run["title"] == f"projects {name}"]
         for run, colour, mark in zip(runs, (theme.blue, theme.orange, GREEN), "os^", strict=True):
             minutes = [point[0] for point in run["curve"]]
             changes = [100 * point[2] for point in run["curve"]]
@@ -259,9 +259,9 @@ def learning(theme: Theme) -> Figure:
         axes.axhline(0, color=theme.ink, lw=1)
         axes.set_xlim(left=0)
         axes.annotate(f"clang -{name[:2]}", (axes.get_xlim()[1], 0), (-4, 4), textcoords="offset points", ha="right")
-        axes.set(title=title, xlabel="minutes on two cores")
+        axes.set(title=title, xlabel="minutes on two busy cores")
     panels[0].set(ylabel="code size of validation modules")
-    panels[0].set_ylim(top=0.6)
+    panels[0].set_ylim(top=1.0)
     panels[-1].legend(loc="lower left")
     percentages(panels[0].yaxis)
     return picture
