@@ -15,7 +15,7 @@ from tests.test_language import BANNED, LONGEST, STARTS, sentences
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 GENERATED = (DOCS / "reference" / "environments", DOCS / "reference" / "python")
-MAX_LINES = 2440
+MAX_LINES = 2450
 """Lines of all pages in docs/ that are written by hand; the page of the datasets is not."""
 
 

@@ -298,7 +298,7 @@ def evictions() -> Iterator[list[str]]:
             (f"{_EVICTIONS[name]}{_GUARDS[kind]}", found[name][kind])
             for kind in _GUARDS
             for name in _EVICTIONS
-            if name in found
+            if name in found and (name != "default" or not _GUARDS[kind])
         ]
         if "search" in found:
             rows.append(("search, `functions`", found["search"]))
