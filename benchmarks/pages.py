@@ -72,6 +72,7 @@ SKIPPED = {
     "needs the linker script of a board; tests/corpus/commands/test_targets.py records cross builds": (
         'make CC="mlgo-clang --mlgo-policy=inline-oz --target=thumbv7em',
     ),
+    "needs a file of the repository; tests/test_examples.py builds it": ("make -C examples/firmware",),
     "needs a system root of aarch64": ("mlgo-clang --target=aarch64", "clang-22 --target=aarch64"),
     "needs a build of LLVM with TensorFlow Lite or its headers": ("echo | clang ", "cmake … ", "clang -Oz -mllvm"),
 }
@@ -81,7 +82,8 @@ NEEDED = {
     r"\b(clang|clang\+\+|llvm-config|opt)-22\b|libmlgo_inline": ("clang-22", "llvm-config-22", "opt-22", "ld.lld-22"),
     r"\bcmake\b": ("cmake",),
     r"\bjq\b": ("jq",),
-    r" --link$": ("ld",),
+    r" --link( |$)": ("ld",),
+    r"\bwasm-opt\b": ("wasm-opt",),
     r"@thumbv7em .*--run$": ("qemu-arm",),
     r"\bexport tflite\b": ("import ai_edge_litert", "import flatbuffers"),
     r"\bonnx\b": ("import onnx", "import onnxruntime"),
