@@ -3,7 +3,7 @@
 It starts from a network that has learned by imitation what clang does, never takes an illegal action, and keeps the
 checkpoint that is best on validation modules, the start among them.
 
-pip install 'mlgo-gym[cli,sb3,training]'
+pip install 'mlgo-gym[cli,run-time,sb3,training]'
 python maskable_ppo.py [CORPUS] [STEPS] [FILE]
 mlgo-gym evaluate mlgo/RegAllocEvict-v0 --policy sb3:FILE
 """

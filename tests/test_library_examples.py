@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 NEEDS = {
     "sb3_ppo.py": ("stable_baselines3", "tensorboard"),
-    "maskable_ppo.py": ("sb3_contrib",),
+    "maskable_ppo.py": ("sb3_contrib", "capstone"),
     "cleanrl_ppo.py": ("torch", "safetensors"),
     "ppo_send_recv.py": ("torch", "safetensors"),
     "policy_iteration.py": ("torch", "safetensors", "pyarrow"),
