@@ -200,7 +200,7 @@ def measure_searches(network: Path, results: dict[str, Any]) -> Iterator[None]:
             for build in (PLAIN, NETWORK, *SEARCHES):
                 folder = Path(scratch, build)
                 folder.mkdir()
-                objects = PolicyObjects(evaluated, build if build in record else PLAIN, folder)
+                objects = PolicyObjects(evaluated, PLAIN if build in SEARCHES else build, folder)
                 files = {module: objects.file(module) for module in modules_of(program, env.corpus.path)}
                 if build in SEARCHES:
                     for module, file in files.items():

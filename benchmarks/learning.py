@@ -42,7 +42,7 @@ HELD_OUT = {
 """Packages of the package index, C and C++, that no policy of this project was trained on; cmark is in both sets."""
 
 
-WORK = Path("runs/learning")
+WORK = ROOT / "runs" / "learning"
 """Folder of the models, which `benchmarks.reference` evaluates as well."""
 
 

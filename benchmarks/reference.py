@@ -79,7 +79,7 @@ class Task:
     def policy(self) -> str:
         """The evaluated policy, or the policy that a search starts from."""
         if self.method:
-            return self.method.trained(WORK.resolve(), self.seed)
+            return self.method.trained(WORK, self.seed)
         text = self.row.policy if isinstance(self.row, Row) else self.row.start
         return text.format(bundled=BUNDLED[self.level], fast=FAST[self.level], model=self.model)
 
@@ -170,9 +170,12 @@ def run(options: argparse.Namespace) -> None:
         task.model.parent.mkdir(parents=True, exist_ok=True)
         start = cpu_seconds()
         training = task.training(options.jobs)
-        if not task.method and training and not task.model.exists():
-            _call(training, end)
-        trained = task.method.train(WORK.resolve(), task.seed)[1] if task.method else cpu_seconds() - start
+        if task.method:
+            _, trained = task.method.train(WORK, task.seed)
+        else:
+            if training and not task.model.exists():
+                _call(training, end)
+            trained = cpu_seconds() - start
         measuring = task.measuring(options.jobs)
         _call(measuring, end)
         facts = {"train": training, "command": measuring, "train_cpu_seconds": round(trained, 1)}
@@ -214,7 +217,8 @@ def write(options: argparse.Namespace) -> None:
     found = [task for task in tasks(options, list(ALL), "") if _done(task)]
     searched = {task.level: task.searched() for task in found if isinstance(task.row, Search)}
     data = gather([(task.row, task.level, task.seed, task.result, task.complete) for task in found], searched)
-    data = json.loads(json.dumps(data).replace(f"{options.work}/", "runs/reference/"))
+    # Commands start in the root of the repository; results name no path of a machine.
+    data = json.loads(json.dumps(data).replace(f"{options.work}/", "runs/reference/").replace(f"{ROOT}/", ""))
     data = add_rows(json.loads(RESULTS.read_text()), data) if RESULTS.exists() else data
     RESULTS.write_text(json.dumps(data, indent=None, separators=(",", ":")) + "\n")
 

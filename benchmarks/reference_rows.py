@@ -28,7 +28,7 @@ class Row:
         name: its name in the table.
         policy: the evaluated policy, or `EXAMPLE`; `{model}` is the file that `train` writes, `{bundled}` the bundled
             policy, and `{fast}` the one that uses only clang's features.
-        train: the training command, or an empty text; `{level}`, `{seed}`, `{corpus}`, `{part}` (its training split),
+        train: the training command, or an empty text; `{level}`, `{seed}`, `{part}` (the training split of `TRAIN`),
             `{jobs}` and `{fast_file}` are filled in.
         seeds: number of seeds.
         levels: the levels.

@@ -30,6 +30,7 @@ from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings
 from mlgo_gym.evaluation.summary import Change
 from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.wasm_file import without_custom_sections
 from mlgo_gym.programs import Program, link_program, read_programs
 from mlgo_gym.programs.measurement import linked_size, modules_of
 from mlgo_gym.search import search_module
@@ -89,29 +90,13 @@ def measure(program: Program, builds: Builds) -> dict[str, Any]:
 def optimized_sizes(executable: Path) -> list[int]:
     """Return the bytes of code of a WebAssembly program, and those after `wasm-opt -Oz`."""
     stripped, smaller = executable.with_suffix(".stripped"), executable.with_suffix(".smaller")
-    stripped.write_bytes(_without_custom_sections(executable.read_bytes()))
+    # Debugging information stops older versions of wasm-opt.
+    stripped.write_bytes(without_custom_sections(executable.read_bytes()))
     command = ["wasm-opt", "-Oz", "--all-features", str(stripped), "-o", str(smaller)]
     answer = run_bounded(command, writable=None, timeout=300, name="wasm-opt")
     if answer.returncode != 0:
         raise MlgoError(f"expected wasm-opt to succeed, got: {answer.stderr.strip()[-300:]}")
     return [object_sizes(path.read_bytes()).text for path in (executable, smaller)]
-
-
-def _without_custom_sections(wasm: bytes) -> bytes:
-    """Return a WebAssembly file without names and debugging information, which stops older versions of wasm-opt."""
-    kept, position = wasm[:8], 8
-    while position < len(wasm):
-        size = shift = 0
-        end = position + 1
-        while True:
-            byte = wasm[end]
-            size |= (byte & 127) << shift
-            shift, end = shift + 7, end + 1
-            if byte < 128:
-                break
-        kept += wasm[position : end + size] if wasm[position] else b""
-        position = end + size
-    return kept
 
 
 def search(builds: Builds, programs: Mapping[str, Any], count: int, found: dict[str, Any]) -> Iterator[None]:

@@ -11,7 +11,7 @@ from mlgo_gym.attribution.recipe import SUFFIX, Recipe, read_recipe
 from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.program import SECONDS
-from mlgo_gym.errors import CorpusError, MlgoError, UntrustedError
+from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -58,7 +58,7 @@ def replay_recipe(recipe: Recipe, module: Module, toolchain: Toolchain) -> str:
     try:
         recipe.check(module.digest(), toolchain.version_text)
         compilation = plan(module, toolchain)
-    except (MlgoError, UntrustedError) as error:
+    except MlgoError as error:
         return str(error)
     remaining = list(recipe.answers)
     advisor = EVICTION if recipe.advisor == EVICTION.name else INLINING

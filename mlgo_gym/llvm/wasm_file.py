@@ -110,6 +110,15 @@ def read_wasm(data: bytes) -> WasmFile:
     return WasmFile(len(data), code, functions)
 
 
+def without_custom_sections(data: bytes) -> bytes:
+    """Return a WebAssembly file without its custom sections, such as names and debugging information."""
+    kept, start = data[:8], 8
+    for kind, section in _Reader(data, start, len(data)).parts():
+        kept += data[start : section.end] if kind != _CUSTOM else b""
+        start = section.end
+    return kept
+
+
 def _is_function_import(section: _Reader) -> bool:
     section.text()  # module
     section.text()  # name

@@ -15,7 +15,7 @@ from mlgo_gym.llvm.block_frequencies import has_block_frequencies
 from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.llvm.wasm_file import read_wasm
+from mlgo_gym.llvm.wasm_file import read_wasm, without_custom_sections
 
 SOURCE = """
 extern int elsewhere(int);
@@ -57,6 +57,14 @@ def test_the_functions_and_the_rest_are_the_code_section(wasm: Path) -> None:
     assert sizes.unnamed <= 5  # the number of functions
     assert object_sizes(data).object == len(data)
     assert not has_block_frequencies(data)
+
+
+def test_a_file_without_custom_sections_has_the_same_code_and_no_names(wasm: Path) -> None:
+    data = wasm.read_bytes()
+    rest = without_custom_sections(data)
+    assert len(rest) < len(data)
+    assert read_wasm(rest).code == read_wasm(data).code
+    assert not any(names for names, _ in read_wasm(rest).functions)
 
 
 def test_the_code_section_is_that_of_llvm_size(wasm: Path) -> None:
