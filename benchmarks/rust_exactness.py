@@ -5,8 +5,11 @@
 
 While a dataset is fetched, each of its crates is compiled a second time by rustc, with every request for a decision
 answered by rustc's own choice; the object must have the bytes of the first one. Clang compiles the recorded module to
-sections that are compared with those of rustc. A dataset that is in the cache must have been fetched by this program.
-The same command resumes an interrupted run, and the output has all results of the folder `--work`.
+sections that are compared with those of rustc. Bitcode does not keep the order of the uses of a value, which some
+passes follow. If the sections differ, clang also compiles the crate's IR as text, which keeps this order.
+
+A dataset that is in the cache must have been fetched by this program; `MLGO_CACHE` names another cache. The same
+command resumes an interrupted run. The output has the results of the folder `--work`, and those of other families.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +32,7 @@ from benchmarks.plugin import executable_sections
 from mlgo_clang.compiler import RUSTC
 from mlgo_clang.header import Header
 from mlgo_clang.interactive import INLINING, InteractiveCompile
-from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.corpus.commands.compilation import Compilation, plan
 from mlgo_gym.corpus.commands.rustc_arguments import Crate
 from mlgo_gym.corpus.datasets.catalogue import find_dataset
 from mlgo_gym.corpus.datasets.dataset import dataset_folder, fetch_dataset, missing_parts
@@ -85,6 +89,9 @@ def as_rustc(folder: Path, packages: Sequence[str], rustc: str, arguments: list[
         answered = Path(scratch, "crate.o").read_bytes() if run.status == 0 else b""
     name = f"{package}-{crate.name}-{crate.level}"
     (folder / f"{name}.o").write_bytes(plain)
+    *unoptimised, _ = crate.bitcode_arguments(crate.level, os.devnull, os.devnull)
+    text = ["-C", "llvm-args=-preserve-ll-uselistorder", f"--emit=llvm-ir={folder / name}.ll"]
+    subprocess.run([rustc, *unoptimised, *text], check=True)
     result = {
         "package": package,
         "version": os.environ.get("CARGO_PKG_VERSION", ""),
@@ -122,15 +129,22 @@ def measure(name: str, optimize: str, work: Path) -> None:
         module = modules.get(f"{result['package']}/{result['crate']}.o")
         if module is None or "clang_text" in result:
             continue
-        with tempfile.TemporaryDirectory() as scratch:
-            compiled = Path(scratch, "clang.o")
-            subprocess.run([*plan(module, toolchain).command, "-o", compiled], check=True)
-            code, own = (
-                executable_sections(compiled.read_bytes()),
-                executable_sections((folder / result["object"]).read_bytes()),
-            )
+        own = executable_sections((folder / result["object"]).read_bytes())
+        compilation = plan(module, toolchain)
+        code = _code_of_clang(compilation)
         result |= {"dataset": name, "text": _bytes_of(own), "clang_text": _bytes_of(code), "equal": code == own}
+        text = (folder / result["object"]).with_suffix(".ll")
+        if code != own:
+            result["equal_as_text"] = _code_of_clang(replace(compilation, inputs=("-x", "ir", str(text)))) == own
+        text.unlink()
         write_atomically(path_of_result, json.dumps(result).encode())
+
+
+def _code_of_clang(compilation: Compilation) -> Counter[bytes]:
+    with tempfile.TemporaryDirectory() as scratch:
+        compiled = Path(scratch, "clang.o")
+        subprocess.run([*compilation.command, "-o", compiled], check=True)
+        return executable_sections(compiled.read_bytes())
 
 
 def _bytes_of(code: Counter[bytes]) -> int:
@@ -144,34 +158,28 @@ def collected(work: Path) -> list[dict[str, Any]]:
 
 
 def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Print a line for each level, and return its numbers and the crates that differ."""
+    """Print a line for each family at each level, and return their numbers and the crates that differ."""
     content: dict[str, Any] = {}
-    for level in sorted({result["level"] for result in results}):
-        of_level = [result for result in results if result["level"] == level]
-        text, clang_text, decisions = (
-            sum(result[key] for result in of_level) for key in ("text", "clang_text", "decisions")
-        )
-        own = sum(result["own_choices_give_the_bytes_of_rustc"] for result in of_level)
-        equal = sum(result["equal"] for result in of_level)
+    for level, family in sorted({(result["level"], result["dataset"]) for result in results}):
+        chosen = [result for result in results if (result["level"], result["dataset"]) == (level, family)]
+        keys = ("package", "version", "text", "clang_text", "own_choices_give_the_bytes_of_rustc", "equal_as_text")
         different = [
-            {key: result[key] for key in ("package", "version", "text", "clang_text")}
-            for result in of_level
-            if not result["equal"]
+            {key: result[key] for key in keys if key in result}
+            for result in chosen
+            if not (result["equal"] and result["own_choices_give_the_bytes_of_rustc"])
         ]
-        content[level.lower()] = {
-            "families": len({result["dataset"] for result in of_level}),
-            "crates": len(of_level),
-            "decisions": decisions,
-            "own_choices": own,
-            "clang": equal,
-            "text": text,
-            "clang_text": clang_text,
-            "total": clang_text / text - 1,
+        row = {
+            "crates": len(chosen),
+            "own_choices": sum(result["own_choices_give_the_bytes_of_rustc"] for result in chosen),
+            "clang": sum(result["equal"] for result in chosen),
+            "clang_as_text": sum(result["equal"] or result["equal_as_text"] for result in chosen),
+            **{key: sum(result[key] for result in chosen) for key in ("decisions", "text", "clang_text")},
             "different": different,
         }
+        content.setdefault(level.lower(), {})[family] = row
         print(
-            f"-{level}: {len(of_level)} crates, {decisions:,} decisions; own choices give rustc's bytes for {own}; "
-            f"clang gives the code of rustc for {equal}, {clang_text:,} against {text:,} bytes in total"
+            f"{family} -{level}: {row['crates']} crates; own choices give rustc's bytes for {row['own_choices']}; "
+            f"clang gives the code of rustc for {row['clang']} from bitcode, for {row['clang_as_text']} from text"
         )
         for each in different:
             print(f"  {each['package']} {each['version']}: {each['text']:,} {each['clang_text']:,}")
@@ -191,7 +199,12 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in arguments.datasets:
         measure(name, arguments.optimize, arguments.work)
-    write_json(arguments.output, summary(collected(arguments.work)))
+    content: dict[str, Any] = {}
+    if arguments.output is not None and arguments.output.exists():
+        content = json.loads(arguments.output.read_bytes())
+    for level, families in summary(collected(arguments.work)).items():
+        content[level] = content.get(level, {}) | families
+    write_json(arguments.output, content)
 
 
 if __name__ == "__main__":
