@@ -4,9 +4,11 @@
         --output docs/results/rust_exactness.json
 
 While a dataset is fetched, each of its crates is compiled a second time by rustc, with every request for a decision
-answered by rustc's own choice; the object must have the bytes of the first one. Clang compiles the recorded module to
-sections that are compared with those of rustc. Bitcode does not keep the order of the uses of a value, which some
-passes follow. If the sections differ, clang also compiles the crate's IR as text, which keeps this order.
+answered by rustc's own choice; the object must have the bytes of the first one. If it has others, the crate is compiled
+once more without the limit of the advisor: over the channel LLVM inlines no more when a module has doubled its size.
+Clang compiles the recorded module to sections that are compared with those of rustc. Bitcode does not keep the order of
+the uses of a value, which some passes follow. If the sections differ, clang also compiles the crate's IR as text, which
+keeps this order.
 
 A dataset that is in the cache must have been fetched by this program; `MLGO_CACHE` names another cache. The same
 command resumes an interrupted run. The output has the results of the folder `--work`, and those of other families.
@@ -43,6 +45,10 @@ from mlgo_gym.storage.cache import write_atomically
 ROOT = Path(__file__).parents[1]
 _ARCHIVE = b"!<arch>\n"
 _TIMEOUT = 600.0
+_OF_DIFFERENT = (
+    "package", "version", "text", "clang_text", "own_choices", "own_choices_without_limit", "equal", "equal_as_text"
+)  # fmt: skip
+_WITHOUT_LIMIT = "-ml-advisor-size-increase-threshold=1e9"
 
 
 def archive_members(data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -79,14 +85,11 @@ def as_rustc(folder: Path, packages: Sequence[str], rustc: str, arguments: list[
     library = Path(crate.output).parent / f"lib{Path(crate.output).name}.rlib"
     objects = [data for name, data in archive_members(library.read_bytes()) if name.endswith(".o")]
     plain = objects[0] if len(objects) == 1 else b""
-    with tempfile.TemporaryDirectory() as scratch:
-        kept = [word for name, _, words in crate.options for word in words if name not in ("--emit", "--json", "-o")]
-        rest = [*kept, f"--emit=obj={scratch}/crate.o"]
-        with Path(os.devnull).open("wb") as null:
-            run = InteractiveCompile(
-                [rustc], rest, [(INLINING, own_choices)], null.fileno(), _TIMEOUT, llvm_option=RUSTC.llvm_option
-            )
-        answered = Path(scratch, "crate.o").read_bytes() if run.status == 0 else b""
+    decisions, answered = _with_own_choices(rustc, crate)
+    same = {"own_choices": bool(plain) and answered == plain}
+    if not same["own_choices"]:
+        _, answered = _with_own_choices(rustc, crate, "-C", f"llvm-args={_WITHOUT_LIMIT}")
+        same["own_choices_without_limit"] = bool(plain) and answered == plain
     name = f"{package}-{crate.name}-{crate.level}"
     (folder / f"{name}.o").write_bytes(plain)
     *unoptimised, _ = crate.bitcode_arguments(crate.level, os.devnull, os.devnull)
@@ -97,12 +100,24 @@ def as_rustc(folder: Path, packages: Sequence[str], rustc: str, arguments: list[
         "version": os.environ.get("CARGO_PKG_VERSION", ""),
         "crate": crate.name,
         "level": f"O{crate.level}",
-        "decisions": run.decisions,
-        "own_choices_give_the_bytes_of_rustc": bool(plain) and answered == plain,
+        "decisions": decisions,
+        **same,
         "object": f"{name}.o",
     }
     write_atomically(folder / f"{name}.json", json.dumps(result).encode())
     return status
+
+
+def _with_own_choices(rustc: str, crate: Crate, *options: str) -> tuple[int, bytes]:
+    """Return the decisions of rustc with its own choices over the channel, and its object; empty if it failed."""
+    with tempfile.TemporaryDirectory() as scratch:
+        kept = [word for name, _, words in crate.options for word in words if name not in ("--emit", "--json", "-o")]
+        rest = [*kept, *options, f"--emit=obj={scratch}/crate.o"]
+        with Path(os.devnull).open("wb") as null:
+            run = InteractiveCompile(
+                [rustc], rest, [(INLINING, own_choices)], null.fileno(), _TIMEOUT, llvm_option=RUSTC.llvm_option
+            )
+        return run.decisions, Path(scratch, "crate.o").read_bytes() if run.status == 0 else b""
 
 
 def measure(name: str, optimize: str, work: Path) -> None:
@@ -162,15 +177,14 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     content: dict[str, Any] = {}
     for level, family in sorted({(result["level"], result["dataset"]) for result in results}):
         chosen = [result for result in results if (result["level"], result["dataset"]) == (level, family)]
-        keys = ("package", "version", "text", "clang_text", "own_choices_give_the_bytes_of_rustc", "equal_as_text")
         different = [
-            {key: result[key] for key in keys if key in result}
+            {key: result[key] for key in _OF_DIFFERENT if key in result}
             for result in chosen
-            if not (result["equal"] and result["own_choices_give_the_bytes_of_rustc"])
+            if not (result["equal"] and result["own_choices"])
         ]
         row = {
             "crates": len(chosen),
-            "own_choices": sum(result["own_choices_give_the_bytes_of_rustc"] for result in chosen),
+            "own_choices": sum(result["own_choices"] for result in chosen),
             "clang": sum(result["equal"] for result in chosen),
             "clang_as_text": sum(result["equal"] or result["equal_as_text"] for result in chosen),
             **{key: sum(result[key] for result in chosen) for key in ("decisions", "text", "clang_text")},
@@ -203,7 +217,10 @@ def main() -> None:
     if arguments.output is not None and arguments.output.exists():
         content = json.loads(arguments.output.read_bytes())
     for level, families in summary(collected(arguments.work)).items():
-        content[level] = content.get(level, {}) | families
+        # An entry may have the sums of several families.
+        earlier = content.get(level, {}).items()
+        others = {names: row for names, row in earlier if families.keys().isdisjoint(names.split())}
+        content[level] = dict(sorted((others | families).items()))
     write_json(arguments.output, content)
 
 
