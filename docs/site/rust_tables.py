@@ -10,7 +10,7 @@ from docs.site.values import interval, percent, source
 def programs() -> Iterator[list[str]]:
     """Yield the change of each program that a policy makes."""
     yield ["program", "policy", "file", "code", "instructions", "CPU time of the build", "output", "own tests"]
-    for row in source("rust-programs"):
+    for row in sorted(source("rust-programs"), key=lambda row: (row["program"], row["policy"])):
         plain, chosen = row["plain_build"], row["policy_build"]
         changes = [percent(chosen[key] / plain[key] - 1) for key in ("bytes", "text", "instructions")]
         same = "same" if row["same_output"] else "another"
