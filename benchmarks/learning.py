@@ -81,12 +81,13 @@ CORPUS = runpy.run_path(str(ROOT / "examples" / "hyperparameters.py"))["CORPUS"]
 METHODS = (
     *(
         Method(
-            "PPO, credit, random weights",
+            f"PPO, {name}, random weights",
             level,
             "100,000 decisions",
-            f"examples/sb3_ppo.py {CORPUS.replace('Os', level)} 100000 {{model}} {{seed}}",
+            f"examples/sb3_ppo.py {CORPUS.replace('Os', level)} 100000 {{model}} {{seed}} {reward}".rstrip(),
         )
         for level in ("Os", "Oz")
+        for name, reward in (("credit", ""), ("one reward per module", "module"))
     ),
     *(
         Method(

@@ -229,7 +229,12 @@ def main() -> None:
     actions = parser.add_subparsers(required=True)
     running = actions.add_parser("run", help="do the rows that are not done")
     running.add_argument("--jobs", type=int, default=2, help="number of processes (default: 2)")
-    running.add_argument("--minutes", type=float, default=1e6, help="stop after this time; the same command resumes")
+    running.add_argument(
+        "--minutes",
+        type=float,
+        default=1e6,
+        help="stop after this time, or at the end of an example; the same command resumes",
+    )
     running.add_argument("--only", default="", help="rows whose names match this regular expression")
     running.add_argument("--levels", nargs="+", choices=ALL, default=list(ALL))
     running.set_defaults(action=run)

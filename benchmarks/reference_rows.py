@@ -64,7 +64,7 @@ class Search:
 
 _EVOLVE = (
     "mlgo-gym train evolve {fast_file} --corpus {part} --generations 20 --directions 6 --best 3 --modules 6 "
-    "--deviation 0.02 --step 0.001 --jobs {jobs} --output {model}"
+    "--deviation 0.02 --step 0.001 --seed {seed} --jobs {jobs} --output {model}"
 )
 
 POLICIES = (
@@ -86,15 +86,16 @@ POLICIES = (
         budget="48 compiles",
     ),
     Row("PPO, credit, random weights", EXAMPLE, seeds=3),
+    Row("PPO, one reward per module, random weights", EXAMPLE, seeds=3),
     Row("policy iteration, random weights", EXAMPLE, seeds=3, levels=("Os",)),
     Row("policy iteration, from labels", EXAMPLE, seeds=3, levels=("Oz",)),
     Row("PPO on labels", EXAMPLE, seeds=3),
     Row("DQN on labels", EXAMPLE, seeds=3),
-    Row("evolution from the bundled policy with clang's features", "mlp:{model}", _EVOLVE, budget="1,440 compiles"),
     Row(
-        "CMA-ES from the bundled policy with clang's features",
+        "evolution from the bundled policy with clang's features",
         "mlp:{model}",
-        f"{_EVOLVE} --optimiser cma",
+        _EVOLVE,
+        seeds=3,
         budget="1,440 compiles",
     ),
 )

@@ -4,9 +4,14 @@
         --output docs/results/rust_exactness.json
 
 While a dataset is fetched, each of its crates is compiled a second time by rustc, with every request for a decision
-answered by rustc's own choice; the object must have the bytes of the first one. Clang compiles the recorded module to
-sections that are compared with those of rustc. A dataset that is in the cache must have been fetched by this program.
-The same command resumes an interrupted run, and the output has all results of the folder `--work`.
+answered by rustc's own choice; the object must have the bytes of the first one. If it has others, the crate is compiled
+once more without the limit of the advisor: over the channel LLVM inlines no more when a module has doubled its size.
+Clang compiles the recorded module to sections that are compared with those of rustc. Bitcode does not keep the order of
+the uses of a value, which some passes follow. If the sections differ, clang also compiles the crate's IR as text, which
+keeps this order.
+
+A dataset that is in the cache must have been fetched by this program; `MLGO_CACHE` names another cache. The same
+command resumes an interrupted run. The output has the results of the folder `--work`, and those of other families.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +34,7 @@ from benchmarks.plugin import executable_sections
 from mlgo_clang.compiler import RUSTC
 from mlgo_clang.header import Header
 from mlgo_clang.interactive import INLINING, InteractiveCompile
-from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.corpus.commands.compilation import Compilation, plan
 from mlgo_gym.corpus.commands.rustc_arguments import Crate
 from mlgo_gym.corpus.datasets.catalogue import find_dataset
 from mlgo_gym.corpus.datasets.dataset import dataset_folder, fetch_dataset, missing_parts
@@ -39,6 +45,10 @@ from mlgo_gym.storage.cache import write_atomically
 ROOT = Path(__file__).parents[1]
 _ARCHIVE = b"!<arch>\n"
 _TIMEOUT = 600.0
+_OF_DIFFERENT = (
+    "package", "version", "text", "clang_text", "own_choices", "own_choices_without_limit", "equal", "equal_as_text"
+)  # fmt: skip
+_WITHOUT_LIMIT = "-ml-advisor-size-increase-threshold=1e9"
 
 
 def archive_members(data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -75,27 +85,39 @@ def as_rustc(folder: Path, packages: Sequence[str], rustc: str, arguments: list[
     library = Path(crate.output).parent / f"lib{Path(crate.output).name}.rlib"
     objects = [data for name, data in archive_members(library.read_bytes()) if name.endswith(".o")]
     plain = objects[0] if len(objects) == 1 else b""
-    with tempfile.TemporaryDirectory() as scratch:
-        kept = [word for name, _, words in crate.options for word in words if name not in ("--emit", "--json", "-o")]
-        rest = [*kept, f"--emit=obj={scratch}/crate.o"]
-        with Path(os.devnull).open("wb") as null:
-            run = InteractiveCompile(
-                [rustc], rest, [(INLINING, own_choices)], null.fileno(), _TIMEOUT, llvm_option=RUSTC.llvm_option
-            )
-        answered = Path(scratch, "crate.o").read_bytes() if run.status == 0 else b""
+    decisions, answered = _with_own_choices(rustc, crate)
+    same = {"own_choices": bool(plain) and answered == plain}
+    if not same["own_choices"]:
+        _, answered = _with_own_choices(rustc, crate, "-C", f"llvm-args={_WITHOUT_LIMIT}")
+        same["own_choices_without_limit"] = bool(plain) and answered == plain
     name = f"{package}-{crate.name}-{crate.level}"
     (folder / f"{name}.o").write_bytes(plain)
+    *unoptimised, _ = crate.bitcode_arguments(crate.level, os.devnull, os.devnull)
+    text = ["-C", "llvm-args=-preserve-ll-uselistorder", f"--emit=llvm-ir={folder / name}.ll"]
+    subprocess.run([rustc, *unoptimised, *text], check=True)
     result = {
         "package": package,
         "version": os.environ.get("CARGO_PKG_VERSION", ""),
         "crate": crate.name,
         "level": f"O{crate.level}",
-        "decisions": run.decisions,
-        "own_choices_give_the_bytes_of_rustc": bool(plain) and answered == plain,
+        "decisions": decisions,
+        **same,
         "object": f"{name}.o",
     }
     write_atomically(folder / f"{name}.json", json.dumps(result).encode())
     return status
+
+
+def _with_own_choices(rustc: str, crate: Crate, *options: str) -> tuple[int, bytes]:
+    """Return the decisions of rustc with its own choices over the channel, and its object; empty if it failed."""
+    with tempfile.TemporaryDirectory() as scratch:
+        kept = [word for name, _, words in crate.options for word in words if name not in ("--emit", "--json", "-o")]
+        rest = [*kept, *options, f"--emit=obj={scratch}/crate.o"]
+        with Path(os.devnull).open("wb") as null:
+            run = InteractiveCompile(
+                [rustc], rest, [(INLINING, own_choices)], null.fileno(), _TIMEOUT, llvm_option=RUSTC.llvm_option
+            )
+        return run.decisions, Path(scratch, "crate.o").read_bytes() if run.status == 0 else b""
 
 
 def measure(name: str, optimize: str, work: Path) -> None:
@@ -122,15 +144,22 @@ def measure(name: str, optimize: str, work: Path) -> None:
         module = modules.get(f"{result['package']}/{result['crate']}.o")
         if module is None or "clang_text" in result:
             continue
-        with tempfile.TemporaryDirectory() as scratch:
-            compiled = Path(scratch, "clang.o")
-            subprocess.run([*plan(module, toolchain).command, "-o", compiled], check=True)
-            code, own = (
-                executable_sections(compiled.read_bytes()),
-                executable_sections((folder / result["object"]).read_bytes()),
-            )
+        own = executable_sections((folder / result["object"]).read_bytes())
+        compilation = plan(module, toolchain)
+        code = _code_of_clang(compilation)
         result |= {"dataset": name, "text": _bytes_of(own), "clang_text": _bytes_of(code), "equal": code == own}
+        text = (folder / result["object"]).with_suffix(".ll")
+        if code != own:
+            result["equal_as_text"] = _code_of_clang(replace(compilation, inputs=("-x", "ir", str(text)))) == own
+        text.unlink()
         write_atomically(path_of_result, json.dumps(result).encode())
+
+
+def _code_of_clang(compilation: Compilation) -> Counter[bytes]:
+    with tempfile.TemporaryDirectory() as scratch:
+        compiled = Path(scratch, "clang.o")
+        subprocess.run([*compilation.command, "-o", compiled], check=True)
+        return executable_sections(compiled.read_bytes())
 
 
 def _bytes_of(code: Counter[bytes]) -> int:
@@ -144,34 +173,27 @@ def collected(work: Path) -> list[dict[str, Any]]:
 
 
 def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Print a line for each level, and return its numbers and the crates that differ."""
+    """Print a line for each family at each level, and return their numbers and the crates that differ."""
     content: dict[str, Any] = {}
-    for level in sorted({result["level"] for result in results}):
-        of_level = [result for result in results if result["level"] == level]
-        text, clang_text, decisions = (
-            sum(result[key] for result in of_level) for key in ("text", "clang_text", "decisions")
-        )
-        own = sum(result["own_choices_give_the_bytes_of_rustc"] for result in of_level)
-        equal = sum(result["equal"] for result in of_level)
+    for level, family in sorted({(result["level"], result["dataset"]) for result in results}):
+        chosen = [result for result in results if (result["level"], result["dataset"]) == (level, family)]
         different = [
-            {key: result[key] for key in ("package", "version", "text", "clang_text")}
-            for result in of_level
-            if not result["equal"]
+            {key: result[key] for key in _OF_DIFFERENT if key in result}
+            for result in chosen
+            if not (result["equal"] and result["own_choices"])
         ]
-        content[level.lower()] = {
-            "families": len({result["dataset"] for result in of_level}),
-            "crates": len(of_level),
-            "decisions": decisions,
-            "own_choices": own,
-            "clang": equal,
-            "text": text,
-            "clang_text": clang_text,
-            "total": clang_text / text - 1,
+        row = {
+            "crates": len(chosen),
+            "own_choices": sum(result["own_choices"] for result in chosen),
+            "clang": sum(result["equal"] for result in chosen),
+            "clang_as_text": sum(result["equal"] or result["equal_as_text"] for result in chosen),
+            **{key: sum(result[key] for result in chosen) for key in ("decisions", "text", "clang_text")},
             "different": different,
         }
+        content.setdefault(level.lower(), {})[family] = row
         print(
-            f"-{level}: {len(of_level)} crates, {decisions:,} decisions; own choices give rustc's bytes for {own}; "
-            f"clang gives the code of rustc for {equal}, {clang_text:,} against {text:,} bytes in total"
+            f"{family} -{level}: {row['crates']} crates; own choices give rustc's bytes for {row['own_choices']}; "
+            f"clang gives the code of rustc for {row['clang']} from bitcode, for {row['clang_as_text']} from text"
         )
         for each in different:
             print(f"  {each['package']} {each['version']}: {each['text']:,} {each['clang_text']:,}")
@@ -191,7 +213,15 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in arguments.datasets:
         measure(name, arguments.optimize, arguments.work)
-    write_json(arguments.output, summary(collected(arguments.work)))
+    content: dict[str, Any] = {}
+    if arguments.output is not None and arguments.output.exists():
+        content = json.loads(arguments.output.read_bytes())
+    for level, families in summary(collected(arguments.work)).items():
+        # An entry may have the sums of several families.
+        earlier = content.get(level, {}).items()
+        others = {names: row for names, row in earlier if families.keys().isdisjoint(names.split())}
+        content[level] = dict(sorted((others | families).items()))
+    write_json(arguments.output, content)
 
 
 if __name__ == "__main__":

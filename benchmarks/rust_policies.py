@@ -5,9 +5,10 @@
     mlgo-gym search mlgo/Inline-v0 --corpus $CRATES --algorithm bundles --compiles 10 --output runs/search-Oz.jsonl
     python -m benchmarks.rust_policies runs/rust-Oz --search runs/search-Oz.jsonl --output runs/rust.json
 
-The file has a part for each level, and in it an entry for each policy and each search. Intervals cover the choice of
-crates. Crates without a decision are excluded. `default,POLICY` has the smaller of both, as `mlgo-rustc` keeps it, and
-`smallest` that of all policies. With both levels, `plain` is rustc's own s against its own z.
+The file has a part for each level, and in it an entry for each policy and each search. Entries of an earlier run stay,
+except those of the policies and searches that are given. Intervals cover the choice of crates. Crates without a
+decision are excluded. `default,POLICY` has the smaller of both, as `mlgo-rustc` keeps it, and `smallest` that of all
+policies. With `--plain`, the entry `plain` of s is rustc's own s against its own z.
 """
 
 from __future__ import annotations
@@ -32,38 +33,49 @@ Sizes = dict[str, tuple[float, float]]
 def main() -> None:
     """Run the program."""
     parser = command_line(__doc__)
-    parser.add_argument("folders", nargs="+", type=Path, help="results of evaluations, whose names end in the level")
+    parser.add_argument("folders", nargs="*", type=Path, help="results of evaluations, whose names end in the level")
     parser.add_argument("--search", action="append", default=[], type=Path, help="results of searches; repeatable")
+    parser.add_argument("--plain", action="append", default=[], type=Path, help="results at z of the crates of s")
     parser.add_argument("--output", type=Path, help="JSON file")
     arguments = parser.parse_args()
     found: dict[str, dict[str, Sizes]] = {}
     for folder in arguments.folders:
         policies = found.setdefault(_level(folder), {})
-        for summary in load_result(folder).summaries():
-            changes = zip(summary.names, summary.changes["text"].pairs, strict=True)
-            policies.setdefault(summary.policy, {}).update((_crate(name), pair) for name, pair in changes)
+        for policy, sizes in _sizes(folder).items():
+            policies.setdefault(policy, {}).update(sizes)
     for policies in found.values():
         smallest = _smallest(list(policies.values()))
         for name in BEST & policies.keys():
             policies[f"default,{name}"] = _smallest([policies[name]])
         policies["smallest"] = smallest
+    if arguments.plain:
+        at_z = {name: size for folder in arguments.plain for name, (_, size) in _any(_sizes(folder)).items()}
+        at_s = {name: size for name, (_, size) in found["os"]["smallest"].items()}
+        found["os"]["plain"] = {name: (at_s[name], at_z[name]) for name in at_s.keys() & at_z.keys()}
     for path in arguments.search:
         header, *lines = [json.loads(line) for line in path.read_text().splitlines()]
         sizes = {_crate(line["module"]): (line["cost"], line["baseline"]) for line in lines if line["error"] is None}
         found.setdefault(_level(path), {})[f"search, {header['compiles']} compiles"] = sizes
-    levels = {level: {name: size for name, (_, size) in _any(policies).items()} for level, policies in found.items()}
-    if {"oz", "os"} <= set(levels):
-        common = sorted(levels["oz"].keys() & levels["os"].keys())
-        found["os"]["plain"] = {name: (levels["os"][name], levels["oz"][name]) for name in common}
-    content: dict[str, Any] = {}
+    is_new = arguments.output is None or not arguments.output.exists()
+    content: dict[str, Any] = {} if is_new else json.loads(arguments.output.read_bytes())
     table = Table({"level": "<5", "policy": "<22", "crates": ">6", "mean": ">+9.2%", "total": ">+9.2%", "worse": ">5"})
     for level, policies in sorted(found.items(), reverse=True):
-        content[level] = {"families": len({name.partition("/")[0] for sizes in policies.values() for name in sizes})}
-        for policy, sizes in sorted(policies.items()):
-            row = _row(sizes)
-            content[level][policy] = row
+        rows = content.get(level, {}) | {policy: _row(sizes) for policy, sizes in policies.items()}
+        content[level] = dict(sorted(rows.items()))
+        for policy, row in content[level].items():
             table.row(level, policy, row["crates"], row["mean"], row["total"], row["worse"])
     write_json(arguments.output, content)
+
+
+def _sizes(folder: Path) -> dict[str, Sizes]:
+    """Return the bytes of the crates in an evaluation, by policy."""
+    summaries = load_result(folder).summaries()
+    return {
+        summary.policy: {
+            _crate(name): pair for name, pair in zip(summary.names, summary.changes["text"].pairs, strict=True)
+        }
+        for summary in summaries
+    }
 
 
 def _level(path: Path) -> str:

@@ -1,12 +1,11 @@
 """Command-line programs in Rust, linked by cargo with and without a policy: size, build time, instructions, output.
 
-    python -m benchmarks.rust_programs --policy inline-oz --work runs/rust_programs \
-        --output docs/results/rust_programs.json
+    python -m benchmarks.rust_programs --work runs/rust_programs --output docs/results/rust_programs.json
 
-Each program is a crate with a binary, which cargo fetches from its configured source. The profile is opt-level z, one
-codegen unit, panic=abort, strip and no LTO. Instructions are those of one run on a fixed input, counted by cachegrind;
-both builds must print the same. The program's own tests run as the policy compiles them, except those that need crates
-beyond its dependencies. A program that is in the output is not built again.
+Each program is a binary or an example of a crate, which cargo fetches from its configured source. The profile is
+opt-level z, one codegen unit, panic=abort, strip and no LTO. Instructions are those of one run on a fixed input, as
+cachegrind counts them; both builds must print the same. The program's own tests run as the policy compiles them, except
+those that need crates beyond its dependencies. A program that is in the output is not built again.
 """
 
 from __future__ import annotations
@@ -40,14 +39,15 @@ _INSTRUCTIONS = re.compile(r"I\s+refs:\s+([\d,]+)")
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A crate with a binary.
+    """A crate with a program.
 
     Attributes:
         version: its version.
-        binary: name of the binary.
+        binary: name of the program.
         arguments: the arguments before the path of the input; `<` gives it on standard input.
         content: the input.
         tests: arguments of `cargo test` that select its own tests.
+        kind: `bin`, or `example` for a binary of the crate's examples.
     """
 
     version: str
@@ -55,6 +55,11 @@ class Program:
     arguments: tuple[str, ...]
     content: Callable[[], bytes]
     tests: tuple[str, ...] = ("--lib",)
+    kind: str = "bin"
+
+    def path(self, target: Path) -> Path:
+        """Return the binary in the folder of a build."""
+        return target / "release" / ("examples" if self.kind == "example" else "") / self.binary
 
 
 def _markdown() -> bytes:
@@ -71,17 +76,11 @@ def _bytes() -> bytes:
     return bytes((number * number + number // 7) & 255 for number in range(400_000))
 
 
-def _rust() -> bytes:
-    part = "#[repr(C)] pub struct S{0} {{ pub a: u32, pub b: *const T{0} }}\n#[repr(u8)] pub enum T{0} {{ A, B }}\n"
-    part += '#[no_mangle] pub extern "C" fn f{0}(s: &S{0}, n: usize) -> u64 {{ s.a as u64 + n as u64 }}\n'
-    return "".join(part.format(number) for number in range(400)).encode()
-
-
 PROGRAMS: Mapping[str, Program] = {
     "pulldown-cmark": Program("0.9.2", "pulldown-cmark", ("<",), _markdown, ("--lib", "--bins")),
     "xml-rs": Program("0.8.3", "xml-analyze", (), _xml, ("--test", "event_writer", "--test", "streaming")),
-    "hexyl": Program("0.8.0", "hexyl", ("--color=always",), _bytes),
-    "cbindgen": Program("0.24.3", "cbindgen", ("--lang", "c"), _rust),
+    "hexyl": Program("0.8.0", "hexyl", ("--color=always",), _bytes, ("--lib", "--bins")),
+    "roxmltree": Program("0.16.0", "ast", (), _xml, ("--tests",), kind="example"),
     "markdown": Program("0.3.0", "markdown", (), _markdown),
 }
 
@@ -112,10 +111,10 @@ def build(folder: Path, program: Program, target: Path, policy: str | None) -> d
     """Build a program anew, with a policy or by cargo alone, and return its measurements."""
     shutil.rmtree(target, ignore_errors=True)
     started = cpu_seconds()
-    answer = _cargo(["build", "--bin", program.binary], folder, target, policy)
+    answer = _cargo(["build", f"--{program.kind}", program.binary], folder, target, policy)
     if answer.returncode != 0:
         raise SystemExit(f"{program.binary} is not built: {answer.stderr[-2000:]}")
-    binary = target / "release" / program.binary
+    binary = program.path(target)
     return {"seconds": round(cpu_seconds() - started, 2), "bytes": binary.stat().st_size, **_text(binary)}
 
 
@@ -163,7 +162,7 @@ def measure(name: str, program: Program, policy: str, work: Path) -> dict[str, A
         target = work / f"{name}-{kind}"
         row[f"{kind}_build"] = build(folder, program, target, chosen)
         # Under one path, since a program may print its own.
-        binary = Path(shutil.copy(target / "release" / program.binary, work / program.binary))
+        binary = Path(shutil.copy(program.path(target), work / program.binary))
         run = execute(binary, program, source)
         outputs.append((run.pop("status"), run.pop("output")))
         row[f"{kind}_build"] |= run
@@ -178,7 +177,7 @@ def measure(name: str, program: Program, policy: str, work: Path) -> dict[str, A
 def main() -> None:
     """Run the program."""
     parser = command_line(__doc__)
-    parser.add_argument("--policy", default="inline-oz", help="policy of mlgo-rustc")
+    parser.add_argument("--policy", default="default,inline-oz-rust", help="policies of mlgo-rustc")
     parser.add_argument("--program", action="append", choices=PROGRAMS, help="program; repeatable; default: all")
     parser.add_argument("--work", type=Path, default=Path("runs/rust_programs"), help="folder for builds")
     parser.add_argument("--output", type=Path, required=True, help="JSON file; programs in it are not built again")

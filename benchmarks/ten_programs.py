@@ -69,6 +69,7 @@ VARIANTS = {
     "Os wrapper": Variant("Os", policy="inline-os"),
     "recipes 10": Variant("Oz", policy="inline-oz", compiles=10),
     "recipes 50": Variant("Oz", policy="inline-oz", compiles=50),
+    "Os recipes 10": Variant("Os", policy="inline-os", compiles=10),
 }
 """The variants by name; the first one gives the expected output."""
 
@@ -153,7 +154,7 @@ class Bench:
             commands = [[str(scripts / "mlgo-clang")], [str(scripts / "mlgo-clang++")]]
             extra = {"MLGO_POLICY": variant.policy, "MLGO_CLANG": self._clang}
         if variant.compiles:
-            folder = self._folder / f"recipes-{variant.compiles}"
+            folder = self._folder / f"recipes-{variant.level}-{variant.compiles}"
             extra |= {"MLGO_RECIPES": str(folder), "MLGO_SEARCH": str(search)}
         cc, cxx = map(shlex.join, commands)
         variables = {

@@ -20,6 +20,9 @@ CHECKPOINTS = 5
 HIDDEN_FEATURES = ("inlining_default", "node_count", "edge_count")
 """Features that a learner is not shown: clang's own choice, which it would repeat, and those that identify a module."""
 
+MODULE_REWARD: dict[str, Any] = {"gamma": 1.0, "gae_lambda": 0.97, "learning_rate": 3e-4, "ent_coef": 0.01}
+"""Settings of PPO that differ with one reward per module, at its last decision, instead of credit."""
+
 hyperparams: dict[str, dict[str, Any]] = {
     "mlgo/Inline-v0": {
         "policy": "MlpPolicy",

@@ -49,7 +49,21 @@ def library_target(arguments: Sequence[str]) -> str:
 
 
 def header_words(zig: str, target: str) -> list[str]:
-    """Return the driver's options for the C library and libc++ of a target, a name of zig."""
+    """Return the driver's options for the C library and libc++ of a target, a name of zig; the cache keeps them."""
+    compiler = f"{zig} {os.stat(zig).st_mtime_ns}"
+    path = os.path.join(cache_folder(), "mlgo-clang", f"headers-{target}")
+    try:
+        with open(path, encoding="utf-8") as file:
+            known, *words = file.read().split("\n")
+    except OSError:
+        known, words = "", []
+    if known != compiler:
+        words = _asked_header_words(zig, target)
+        _write_file(path, "\n".join((compiler, *words)))
+    return words
+
+
+def _asked_header_words(zig: str, target: str) -> list[str]:
     import itertools
     import shlex
     import subprocess
@@ -99,21 +113,22 @@ def linker_option(zig: str, arguments: Sequence[str]) -> list[str]:
         return []
     flavour = "wasm-ld" if machine.startswith("wasm") else "ld.lld"
     path = os.path.join(cache_folder(), "mlgo-clang", flavour)
-    try:
-        _write_program(path, f"#!/bin/sh\nexec '{zig}' {flavour} \"$@\"\n")
-    except OSError:  # clang then looks for a linker itself
-        return []
-    return [f"--ld-path={path}"]
+    # Without this file clang looks for a linker itself.
+    return [f"--ld-path={path}"] if _write_file(path, f"#!/bin/sh\nexec '{zig}' {flavour} \"$@\"\n") else []
 
 
-def _write_program(path: str, text: str) -> None:
+def _write_file(path: str, text: str) -> bool:
+    """Write a file of the cache, which may be a program, unless it has this text; return whether it is there."""
     try:
-        with open(path, encoding="utf-8") as file:
-            if file.read() == text:
-                return
-    except FileNotFoundError:
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                if file.read() == text:
+                    return True
         os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(f"{path}-{os.getpid()}", "w", encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(file.name, 0o700)
-    os.replace(file.name, path)
+        with open(f"{path}-{os.getpid()}", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(file.name, 0o700)
+        os.replace(file.name, path)
+    except OSError:
+        return False
+    return True

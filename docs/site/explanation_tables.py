@@ -60,15 +60,6 @@ def policy_intervals() -> Iterator[list[str]]:
             yield [f"`{name}`", values.percent(card["geometric_mean"]), *(values.interval(*each) for each in ends)]
 
 
-def learning() -> Iterator[list[str]]:
-    """Yield the rows of learned policies without a gain, and of the policies to beat."""
-    yield ["policy", "level", "geometric mean", "interval", "total", "modules made larger"]
-    for level, method, title in _LEARNING:
-        found = values.value(f"benchmark.{level.lower()}.{method}")
-        mean, total = (values.percent(found[key]) for key in ("mean", "total"))
-        yield [title, f"-{level}", mean, found["interval"], total, f"{found['larger']:.0f}"]
-
-
 def linked_agreement() -> Iterator[list[str]]:
     """Yield the rows of predictions of the linked size against links."""
     agreement = values.value("linked-size.oz.agreement")
@@ -150,15 +141,6 @@ def _modes(build: str) -> list[dict[str, Any]]:
 
 _SHRINKS_LIBRARY = "graphite2"
 
-_LEARNING = (
-    ("Oz", "clone", "behaviour cloning without clang's choice"),
-    ("Os", "clone", "behaviour cloning without clang's choice"),
-    ("Oz", "evolution", "evolution from `inline-oz-fast`"),
-    ("Oz", "inline-oz-fast", "`inline-oz-fast`, for comparison"),
-    ("Os", "threshold-5", "`threshold:5`, a rule, for comparison"),
-)
-"""Level and method of a row, and its title."""
-
 
 def _sign(number: float) -> int:
     return (number > 0) - (number < 0)
@@ -170,7 +152,6 @@ TABLES = {
     "exactness.policies": policies,
     "credit.prices": credit_prices,
     "credit.agreement": credit_agreement,
-    "negative.learning": learning,
     "statistics.intervals": policy_intervals,
     "statistics.linked": linked_agreement,
     "ship.link_modes": link_modes,

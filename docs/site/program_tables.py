@@ -14,6 +14,7 @@ BUILDS = {
     "recipes 10": "recipes, 10 compiles",
     "recipes 50": "recipes, 50 compiles",
     "Os wrapper": "wrapper, `inline-os` at -Os",
+    "Os recipes 10": "recipes at -Os, 10 compiles",
 }
 """Title of each build that is compared with plain clang at -Oz."""
 

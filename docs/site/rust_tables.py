@@ -10,7 +10,7 @@ from docs.site.values import interval, percent, source
 def programs() -> Iterator[list[str]]:
     """Yield the change of each program that a policy makes."""
     yield ["program", "policy", "file", "code", "instructions", "CPU time of the build", "output", "own tests"]
-    for row in source("rust-programs"):
+    for row in sorted(source("rust-programs"), key=lambda row: (row["program"], row["policy"])):
         plain, chosen = row["plain_build"], row["policy_build"]
         changes = [percent(chosen[key] / plain[key] - 1) for key in ("bytes", "text", "instructions")]
         same = "same" if row["same_output"] else "another"
@@ -32,20 +32,22 @@ def policies() -> Iterator[list[str]]:
     yield ["level, policy", "crates", "change", "95 % interval", "total", "smaller", "equal", "larger"]
     for level, found in source("rust-policies").items():
         for policy, each in found.items():
-            if policy != "families":
-                title = _TITLES.get(policy) or (policy if " " in policy else f"`{policy}`")
-                name = f"{level[1]}, {title}"
-                counts = [str(each[key]) for key in ("better", "equal", "worse")]
-                ends = interval(each["low"], each["high"])
-                yield [name, str(each["modules"]), percent(each["mean"]), ends, percent(each["total"]), *counts]
+            title = _TITLES.get(policy) or (policy if " " in policy else f"`{policy}`")
+            counts = [str(each[key]) for key in ("better", "equal", "worse")]
+            ends = interval(each["low"], each["high"])
+            name = f"{level[1]}, {title}"
+            yield [name, str(each["modules"]), percent(each["mean"]), ends, percent(each["total"]), *counts]
 
 
 def exactness() -> Iterator[list[str]]:
-    """Yield how many crates have the code of rustc at each level."""
-    yield ["level", "crates", "rustc, own choices: same bytes", "clang: same code", "difference in total"]
-    for level, each in source("rust-exactness").items():
-        counts = [f"{each[key]}" for key in ("crates", "own_choices", "clang")]
-        yield [f"-{level.capitalize()}", *counts, f"{each['clang_text'] - each['text']:+,} of {each['text']:,} bytes"]
+    """Yield how many crates of all families have the code of rustc at each level."""
+    same = ["rustc, own choices: same bytes", "clang: same code", "clang, from text: same code"]
+    yield ["level", "families", "crates", *same, "difference in total"]
+    for level, families in source("rust-exactness").items():
+        keys = ("crates", "own_choices", "clang", "clang_as_text", "text", "clang_text")
+        *counts, text, clang_text = (sum(family[key] for family in families.values()) for key in keys)
+        cells = [str(count) for count in (sum(len(names.split()) for names in families), *counts)]
+        yield [f"-{level.capitalize()}", *cells, f"{clang_text - text:+,} of {text:,} bytes"]
 
 
 TABLES: dict[str, Callable[[], Iterator[list[str]]]] = {

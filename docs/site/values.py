@@ -44,6 +44,7 @@ METHODS = {
     "PPO on labels": "ppo-labels",
     "DQN on labels": "dqn-labels",
     "PPO, credit, random weights": "ppo-credit",
+    "PPO, one reward per module, random weights": "ppo-module",
     "policy iteration, random weights": "policy-iteration",
     "policy iteration, from labels": "policy-iteration-labels",
     "evolution from the bundled policy with clang's features": "evolution",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,8 +43,6 @@ def verify_recipe(path: Path, recipe: Recipe, toolchain: Toolchain) -> str:
     bitcode = path.with_suffix(".bc")
     if not bitcode.is_file():
         return "its module is missing"
-    if hashlib.sha256(bitcode.read_bytes()).hexdigest() != recipe.digest:
-        return "its module has another digest"
     return replay_recipe(recipe, Module(recipe.module, bitcode, recipe.flags), toolchain)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_clang.other_machines import library_target, linker_option
+from mlgo_clang.other_machines import header_words, library_target, linker_option
 from tests.mlgo_clang.conftest import Run
 
 HELLO = (
@@ -51,6 +52,28 @@ def test_headers_of_libc_and_of_libcxx_are_found_by_language(run: Run, hello: Pa
     for source in ("hello.c", "list.cpp"):
         found = run("--target=wasm32-wasip1", "-Oz", "-c", source)
         assert (found.returncode, found.stderr) == (0, b"")
+
+
+def test_the_wheels_compiler_names_its_headers_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_CACHE", str(tmp_path / "cache"))
+    compiler = tmp_path / "zig"
+
+    def install(folder: str) -> None:
+        compiler.write_text(f'#!/bin/sh\necho x >> {tmp_path}/starts\necho \'"-cc1" "-isystem" "{folder}"\' >&2\n')
+        compiler.chmod(0o755)
+
+    install("/include")
+    expected = ["-nostdinc"]
+    for word in ("-c-isystem", "/include", "-cxx-isystem", "/include"):
+        expected += ["-Xclang", word]
+    assert [header_words(str(compiler), "wasm32-wasi") for _ in range(2)] == [expected, expected]
+    assert (tmp_path / "starts").read_text() == "x\n"
+    install("/new")
+    os.utime(compiler, (1, 1))
+    assert "/new" in header_words(str(compiler), "wasm32-wasi")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MLGO_CACHE", str(tmp_path / "file"))
+    assert "/new" in header_words(str(compiler), "wasm32-wasi")
 
 
 @pytest.mark.parametrize(

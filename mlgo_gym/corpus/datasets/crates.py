@@ -24,10 +24,8 @@ _SOURCE = (
 )
 
 
-@lru_cache(maxsize=1)
-def version_of_rustc() -> str:
-    """Return the version of rustc and of its LLVM, on which the bitcode of crates depends; empty without rustc."""
-    return rustc_version()
+installed_rustc = lru_cache(maxsize=1)(rustc_version)
+"""Version of the rustc on PATH and of its LLVM, on which the bitcode of crates depends; read once per process."""
 
 
 def record_crates(
@@ -37,7 +35,7 @@ def record_crates(
 
     Raises `CorpusError` without cargo, or if no crate compiles.
     """
-    if shutil.which("cargo") is None or not version_of_rustc():
+    if shutil.which("cargo") is None or not installed_rustc():
         raise CorpusError(f"{dataset.name}: expected cargo and rustc on PATH, got none; install Rust from rustup.rs")
     package = work / "package"
     (package / "src").mkdir(parents=True)

@@ -20,7 +20,7 @@ from mlgo_gym.corpus.commands.driver import PORTABLE_TARGET
 from mlgo_gym.corpus.commands.shim_compiles import record_compile
 from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, find_target, target_of_triple
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, fetched_names, find_dataset
-from mlgo_gym.corpus.datasets.crates import record_crates, version_of_rustc
+from mlgo_gym.corpus.datasets.crates import installed_rustc, record_crates
 from mlgo_gym.corpus.datasets.fetch import SourceArchive
 from mlgo_gym.corpus.datasets.package_build import record_package
 from mlgo_gym.corpus.datasets.pins import missing_files, wrong_digest
@@ -160,7 +160,7 @@ def _target_of(folder: Path) -> str:
 
 def dataset_folder(dataset: Dataset, optimize: str, toolchain: Toolchain) -> Path:
     """Return the folder of a dataset in the cache."""
-    front_end = [version_of_rustc()] if dataset.crates else []
+    front_end = [installed_rustc()] if dataset.crates else []
     key = key_of(_REVISION, dataset.recipe, toolchain.version_text, toolchain.bundled, *front_end)[:8]
     level = f"{optimize}-clang-{toolchain.version_text}-{key}"
     return cache_directory() / "datasets" / f"{dataset.name}-{dataset.archive.version}" / level

@@ -16,11 +16,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import IO
 
 from mlgo_gym.corpus.commands.driver import driver_options, linker_command, linker_overrides
-from mlgo_gym.corpus.recording import rustc_shim, shim
+from mlgo_gym.corpus.recording import shim
 from mlgo_gym.corpus.recording.path_interception import PATH_SHIM, preload_variables
 from mlgo_gym.corpus.recording.recorder import Recorder, Recording, check_output
 from mlgo_gym.errors import CorpusError, NothingCompiledError
@@ -34,6 +33,7 @@ _NAMES = {"c": ("cc", "gcc", "clang", "c99", "c11"), "c++": ("c++", "g++", "clan
 RUSTC_WRAPPER = "mlgo-gym-rustc"
 """Name of the shim that cargo starts with the path of rustc as the first argument."""
 
+_SHIM = (sys.executable, "-I", "-S", str(Path(shim.__file__).absolute()))
 _COMPILER_NAME = re.compile(r"(?:[\w.]+-)*(cc|gcc|clang|c\+\+|g\+\+|clang\+\+)(?:-[\d.]+)?")
 _GRACE = 10.0
 _CLOCK_STEP = 0.1  # resolution of file times in seconds
@@ -65,7 +65,8 @@ def record_build(
     bitcode and flags are one module. Files that flags name, such as profiles, are copied into the corpus.
 
     rustc runs unchanged, and its crates are recorded except build scripts and procedural macros. The module of a crate
-    is compiled to the instructions that rustc writes with one codegen unit and without LTO, at -Oz and -Os exactly.
+    is compiled to the instructions that rustc writes at -Oz and -Os, with one codegen unit and without LTO. Exceptions
+    are rare: bitcode does not keep the order of the uses of a value (`benchmarks/rust_exactness.py`).
 
     A module, compiled with its recorded flags, has the executable sections of its source compiled with the build's
     flags at the recorded level, byte for byte (`benchmarks/text_identity.py` tests 92 flags), except:
@@ -233,9 +234,9 @@ def _launchers(toolchain: Toolchain, target: str | None) -> dict[str, str]:
     scripts = {mode: _shim_script(toolchain, mode, target) for mode in _NAMES}
     launchers = {name: scripts[mode] for name, mode in names.items()}
     launchers[PATH_SHIM] = _python_script("by-path", ([], [], [], []))
-    launchers[RUSTC_WRAPPER] = _script(_python(rustc_shim))
+    launchers[RUSTC_WRAPPER] = _script([*_SHIM, "rust"])
     if rustc := shutil.which("rustc"):
-        launchers["rustc"] = _script([*_python(rustc_shim), rustc])
+        launchers["rustc"] = _script([*_SHIM, "rust", rustc])
     for tool, aliases in _ARCHIVERS.items():
         if toolchain.bundled or shutil.which(tool) is None:
             launchers |= {alias: _script(bundled_command(tool)) for alias in aliases}
@@ -252,11 +253,7 @@ def _shim_script(toolchain: Toolchain, mode: str, target: str | None) -> str:
 
 def _python_script(mode: str, groups: Sequence[Sequence[str]]) -> str:
     words = [word for group in groups for word in (str(len(group)), *group)]
-    return _script([*_python(shim), mode, *words])
-
-
-def _python(program: ModuleType) -> list[str]:
-    return [sys.executable, "-I", "-S", str(Path(program.__file__ or "").absolute())]
+    return _script([*_SHIM, mode, *words])
 
 
 def _script(words: Sequence[str]) -> str:

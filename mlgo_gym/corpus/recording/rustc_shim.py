@@ -1,35 +1,32 @@
-"""A shim for rustc: it runs the real one, and then records the crate if a recording is active.
+"""The part of `shim.py` for rustc: it runs the real one, and then records the crate if a recording is active.
 
-cargo starts it as its `RUSTC_WRAPPER`, with rustc as the first argument. Like `shim.py` it imports only the standard
-library, and each of its records is a folder that appears by a rename.
+cargo starts the shim as its `RUSTC_WRAPPER`, with rustc as the first argument. Each record is a folder that appears by
+a rename.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 
-# ruff: noqa: PTH100, PTH104, PTH108, PTH109, PTH119, PTH118, PTH120, PTH123 - pathlib would double the time to start
+# ruff: noqa: PTH104, PTH108, PTH109, PTH118, PTH120, PTH123 - pathlib would double the time to start
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
-SETTINGS_VARIABLE = "MLGO_RECORD"
-"""Environment variable with the path of a recording's settings, as in `shim.py`."""
 
-
-def main(argv: Sequence[str]) -> int:
-    """Run rustc, and record the crate if `$MLGO_RECORD` is set.
+def run_rustc(argv: Sequence[str], settings_path: str | None, load: Callable[[str], Any]) -> int:
+    """Run rustc, and record the crate if there are settings of a recording.
 
     Args:
         argv: the program, and its arguments.
+        settings_path: path of the settings.
+        load: imports a file by its path relative to this one.
 
     Returns:
         Exit status of the program, also if recording fails.
     """
     program, *arguments = argv
-    settings_path = os.environ.pop(SETTINGS_VARIABLE, None)
     settings: dict[str, Any] = {}
     if settings_path:
         import json
@@ -44,21 +41,21 @@ def main(argv: Sequence[str]) -> int:
         os.execvp(program, [program, *arguments])  # noqa: S606 - a shim becomes the compiler
     status = os.waitstatus_to_exitcode(os.waitpid(os.posix_spawnp(program, list(argv), os.environ), 0)[1])
     if status == 0:
-        compiles = _load("../commands/shim_compiles.py")
+        compiles = load("../commands/shim_compiles.py")
         try:
-            crate = _load("../commands/rustc_arguments.py").Crate(arguments, os.getcwd())
-            _record(settings, compiles, program, crate)
+            _record(settings, compiles, program, arguments, load("../commands/rustc_arguments.py"))
         except Exception as error:  # noqa: BLE001 - the build continues if recording fails
             message = f"{type(error).__name__}: {error}"
             compiles.note_failure(os.path.dirname(str(settings_path)), " ".join(arguments)[:500], message)
     return status if status >= 0 else 128 - status
 
 
-def _record(settings: dict[str, Any], compiles: Any, program: str, crate: Any) -> None:
+def _record(settings: dict[str, Any], compiles: Any, program: str, arguments: Sequence[str], reading: Any) -> None:
     """Add a folder to `settings["records"]` as `shim_compiles.record_compile()` does."""
+    folder = os.getcwd()
+    crate = reading.Crate(arguments, folder)
     if not crate.source.endswith(".rs") or not crate.emits_code:
         return
-    folder = os.getcwd()
     source = os.path.join(folder, crate.source)
     package = os.environ.get("CARGO_PKG_NAME", crate.name)
     reason = None
@@ -78,7 +75,10 @@ def _record(settings: dict[str, Any], compiles: Any, program: str, crate: Any) -
     command = [program, *crate.bitcode_arguments(settings["rust_level"], bitcode, listing)]
     status, stderr = compiles.run_front_end(command, folder)
     if status == 0:
-        digest, lines = _read_sources(listing, folder)
+        with open(listing, encoding="utf-8", errors="surrogateescape") as file:
+            sources = reading.read_sources(file.read())
+        os.unlink(listing)
+        digest, lines = _read_sources(sources, folder)
         kind = "bin/" if crate.types == {"bin"} else ""
         content = {
             "source": source,
@@ -102,13 +102,10 @@ def _record(settings: dict[str, Any], compiles: Any, program: str, crate: Any) -
     os.rename(scratch, target)
 
 
-def _read_sources(listing: str, folder: str) -> tuple[str, int]:
+def _read_sources(sources: Sequence[str], folder: str) -> tuple[str, int]:
     """Return a digest and the number of lines of all sources of a crate."""
     import hashlib
 
-    with open(listing, encoding="utf-8", errors="surrogateescape") as file:
-        sources = _load("../commands/rustc_arguments.py").read_sources(file.read())
-    os.unlink(listing)
     digest, lines = hashlib.sha256(), 0
     for source in sources:
         with open(os.path.join(folder, source), "rb") as file:
@@ -116,20 +113,3 @@ def _read_sources(listing: str, folder: str) -> tuple[str, int]:
         digest.update(hashlib.sha256(text).digest())
         lines += text.count(b"\n") * source.endswith(".rs")
     return digest.hexdigest(), lines
-
-
-def _load(relative: str) -> Any:
-    """Import a file by its path relative to this file; a shim runs outside of any package."""
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), relative)
-    spec = spec_from_file_location(os.path.basename(path).removesuffix(".py"), path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} cannot be imported")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

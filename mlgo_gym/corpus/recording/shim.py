@@ -43,11 +43,15 @@ def main(argv: Sequence[str]) -> int:
         argv: default language of the driver (`c` or `c++`); then four groups of words, each after its length: command
             of the linker driver, its options after the build's arguments, command of the compiler, and its options
             after them; then the build's arguments. For compilers that were called by path: `by-path`, four empty
-            groups, the compiler, arguments.
+            groups, the compiler, arguments. For Rust: `rust`, rustc, arguments.
 
     Returns:
         Exit status of the real compiler, also if recording fails.
     """
+    # Compilers that the real compiler starts are not recorded again.
+    settings_path = os.environ.pop(SETTINGS_VARIABLE, None)
+    if argv[0] == "rust":
+        return int(_load("rustc_shim.py").run_rustc(argv[1:], settings_path, _load))
     mode, linker, linker_after, compiler, after, arguments = _groups(argv)
     compiler_path = None
     if mode == "by-path":
@@ -62,8 +66,6 @@ def main(argv: Sequence[str]) -> int:
     only_headers = all(word.endswith(_HEADER_SUFFIXES) for word in inputs)
     links = not _COMPILE_ONLY.intersection(expanded) and not only_headers
     command = [*linker, *arguments, *linker_after] if links else [*compiler, *arguments, *after]
-    # Compilers that the real compiler starts are not recorded again.
-    settings_path = os.environ.pop(SETTINGS_VARIABLE, None)
     if not settings_path or not ((links and inputs) or any(map(_may_name_source, expanded))):
         os.execv(command[0], command)  # noqa: S606 - a shim becomes the compiler
     process = os.posix_spawn(command[0], command, os.environ)
