@@ -1,6 +1,6 @@
 """Size of held-out projects on each target under policies, objects and linked; writes docs/results/targets.json.
 
-    python -m benchmarks.targets                                  # all; a program with a result is not compiled again
+    python -m benchmarks.targets                                  # all; a result in the file is not measured again
     python -m benchmarks.targets --targets thumbv7em --levels Oz --largest 200 --search 12
 
 The modules are those of the held-out programs of the corpus `programs`: no policy was trained on their projects. Each
@@ -31,6 +31,7 @@ from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSett
 from mlgo_gym.evaluation.summary import Change
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.wasm_file import without_custom_sections
+from mlgo_gym.policies.bundled import bundled_policies
 from mlgo_gym.programs import Program, link_program, read_programs
 from mlgo_gym.programs.measurement import linked_size, modules_of
 from mlgo_gym.search import search_module
@@ -52,6 +53,12 @@ _PER_PROGRAM = 2
 """Searched modules per program."""
 
 Builds = dict[str, tuple[EvaluatedPolicies, PolicyObjects]]
+
+
+def policies_of(target: str, level: str) -> tuple[str, ...]:
+    """Return `POLICIES` of a level, and the bundled policy that was trained on a target if there is one."""
+    own = f"inline-{level.lower()}-{target}"
+    return (*POLICIES[level], own) if own in bundled_policies() else POLICIES[level]
 
 
 def open_builds(corpus: str, policies: tuple[str, ...], resources: ExitStack) -> Builds:
@@ -125,7 +132,7 @@ def changes(programs: Mapping[str, Mapping[str, Any]], policy: str) -> dict[str,
     linked: list[tuple[float, float]] = []
     files: list[tuple[list[int], list[int]]] = []
     for name, builds in programs.items():
-        plain, other = builds[PLAIN], builds[policy]
+        plain, other = builds[PLAIN], builds.get(policy, {})
         for module, size in plain.get("objects", {}).items():
             if module in other.get("objects", {}):
                 objects.append(((other["objects"][module], size), name))
@@ -156,15 +163,17 @@ def main() -> None:
     for target, level in itertools.product(options.targets.split(","), options.levels.split(",")):
         key = f"{target} {level}"
         programs = results["runs"].setdefault(key, {})
+        policies = policies_of(target, level)
         with ExitStack() as resources:
-            builds = open_builds(f"programs@{level}@{target}", POLICIES[level], resources)
+            builds = open_builds(f"programs@{level}@{target}", policies, resources)
             for program in held_out_programs(builds, options.largest):
-                if program.name not in programs:
-                    programs[program.name] = measure(program, builds)
+                found = programs.setdefault(program.name, {})
+                if missing := {name: build for name, build in builds.items() if name not in found}:
+                    found.update(measure(program, missing))
                     write_json(options.output, results)
             for _ in search(builds, programs, options.search, results["searches"].setdefault(key, {})):
                 write_json(options.output, results)
-        for policy in POLICIES[level]:
+        for policy in policies:
             found = results["changes"][f"{key} {policy}"] = changes(programs, policy)
             objects, linked = found["objects"], found["linked"]
             cells = (objects["modules"], objects["mean"], objects["total"], objects["worse"])

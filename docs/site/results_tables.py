@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.reference_table import weights_of
 from docs.site import values
 from docs.site.values import percent, source, value
+from mlgo_gym.corpus.commands.targets import TARGETS
 from mlgo_gym.evaluation.intervals import estimates
 from mlgo_gym.evaluation.summary import Change
 
@@ -158,11 +159,19 @@ def card_larger(card: str) -> Iterator[list[str]]:
 
 
 def card_facts(card: str) -> dict[str, Any]:
-    """Return the `test` part of a model card; policies for Rust have that of the held-out crates."""
-    if card.endswith("-rust"):
-        found = values.read(values.RESULTS / "rust_policies.json")[card.split("-")[1]][card]
-        facts = {key: found[key] for key in ("modules", "total", "better", "worse", "equal")}
-        return {**facts, "geometric_mean": found["mean"], "interval": [found["low"], found["high"]]}
+    """Return the `test` part of a model card; those of Rust and of a target have that of held-out crates or modules."""
+    _, level, *rest = card.split("-")
+    target = "-".join(rest)
+    if target == "rust":
+        found = values.read(values.RESULTS / "rust_policies.json")[level][card]
+        interval = [found["low"], found["high"]]
+    elif target in TARGETS:
+        found = values.read(values.RESULTS / "targets.json")["changes"][f"{target} {level.title()} {card}"]["objects"]
+        interval = found["interval"]
+    if target == "rust" or target in TARGETS:
+        facts = {key: found[key] for key in ("modules", "total", "better", "worse")}
+        equal = facts["modules"] - facts["better"] - facts["worse"]
+        return {**facts, "equal": equal, "geometric_mean": found["mean"], "interval": interval}
     sizes = _sizes(card)
     every = values.change_of(sizes)
     over_modules = estimates(Change(tuple((now, before) for _, now, before in sizes))).mean.interval

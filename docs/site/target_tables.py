@@ -44,6 +44,7 @@ POLICIES = {
     "threshold:5": "`threshold:5`",
     "inline-fast": "fast bundled policy",
     "inline": "bundled policy",
+    "inline-target": "policy of the target",
     "search": "search, 50 compiles",
 }
 """Title of each column of the tables of sizes, by the policy without its level."""
@@ -70,11 +71,12 @@ def _change(facts: dict[str, Any]) -> str:
 
 
 def _by_target() -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the changes by target and level, then by policy without its level."""
+    """Return the changes by target and level, then by policy without its level and target."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for key, change in source("targets")["changes"].items():
         target, level, policy = key.split(" ")
-        found.setdefault((target, level), {})[policy.replace(f"-{level.lower()}", "")] = change
+        name = policy.replace(f"-{level.lower()}", "").replace(target, "target")
+        found.setdefault((target, level), {})[name] = change
     return found
 
 
