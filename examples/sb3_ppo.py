@@ -33,7 +33,7 @@ def main(
     reward: str = "credit",
 ) -> None:
     """Train for a number of decisions, and print a table of the best checkpoint, a rule, and clang."""
-    credit = reward == "credit"
+    credit = {"credit": True, "module": False}[reward]
     # One reward per module goes back through the steps of its environment, so that these keep their order.
     ready = READY if credit else CLANGS
     torch.set_num_threads(1)  # the network is too small for more

@@ -59,7 +59,8 @@ def header_words(zig: str, target: str) -> list[str]:
         known, words = "", []
     if known != compiler:
         words = _asked_header_words(zig, target)
-        _write_file(path, "\n".join((compiler, *words)))
+        if any("-isystem" in word for word in words):
+            _write_file(path, "\n".join((compiler, *words)))
     return words
 
 

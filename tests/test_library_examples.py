@@ -98,6 +98,10 @@ def test_an_example_trains_and_compares_itself_with_clang(
         answer = subprocess.run([*words, *policies], capture_output=True, text=True, check=False, cwd=tmp_path)
         assert answer.returncode == 0, answer.stderr
         assert "sb3:sb3_ppo.zip" in answer.stdout
+        command = [sys.executable, str(EXAMPLES / name), str(small), "64", "module.zip", "0", "module"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert answer.returncode == 0, answer.stderr
+        assert re.search(rf"^trained +{tested} ", answer.stdout, re.MULTILINE)
     if name == "maskable_ppo.py":
         assert "0 illegal actions in 64 steps" in answer.stdout
 
