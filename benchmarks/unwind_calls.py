@@ -49,7 +49,9 @@ def forbid_unwind_calls(text: str) -> tuple[str, int]:
             if label:
                 blocks.append((f"%{label[1]}", []))
             blocks[-1][1].append(line)
-        reached = _reached(dict(blocks))
+        # The entry block has no name, or one of rustc's: then only the line of the definition is before it.
+        entry = blocks[1][0] if len(blocks[0][1]) == 1 else ""
+        reached = {"", *_reached(entry, dict(blocks))}
         return "\n".join(line if name in reached else forbid(line) for name, block in blocks for line in block)
 
     changed = _DEFINITION.sub(change, text)
@@ -57,10 +59,10 @@ def forbid_unwind_calls(text: str) -> tuple[str, int]:
     return changed + "".join(attributes), count
 
 
-def _reached(blocks: dict[str, list[str]]) -> set[str]:
-    """Return the blocks that the entry block, which has no name, reaches without unwinding."""
+def _reached(entry: str, blocks: dict[str, list[str]]) -> set[str]:
+    """Return the blocks that the entry block reaches without unwinding."""
     reached: set[str] = set()
-    pending = [""]
+    pending = [entry]
     while pending:
         name = pending.pop()
         if name in reached or name not in blocks:

@@ -42,3 +42,8 @@ def test_only_calls_that_only_unwinding_reaches_are_forbidden() -> None:
         "attributes #1000001 = {  noinline }",
     }
     assert changed.count("call void @g(ptr %0) #1\n") == 1
+
+
+def test_an_entry_block_may_have_a_name_as_those_of_rustc() -> None:
+    _, count = forbid_unwind_calls(CLEANING_UP.replace("@p {\n", "@p {\nstart:\n"))
+    assert count == 2
