@@ -67,7 +67,7 @@ def gather(done: Iterable[Done], searched: Mapping[str, Sequence[str]]) -> dict[
         for name, policies in parts.items():
             if not policies or not found.keys() >= set(policies):
                 continue
-            best = _smallest([found[policy] for policy in policies])
+            best = smallest_sizes([found[policy] for policy in policies])
             part = {module: best[module] for module in searched.get(level, ()) if module in best}
             facts = {"level": level, "name": name, "seed": 0, "failures": 0, "of": len(policies)}
             rows.append({**facts, **_figures(best, projects), "searched": _figures(part, projects) if part else None})
@@ -106,12 +106,10 @@ def weights_of(file: Path) -> int:
     return sum(part.size for part in (*network.weights, *network.biases))
 
 
-def _smallest(candidates: Sequence[Sizes]) -> Sizes:
-    """Return the smallest size of each module, plain clang's included."""
-    return {
-        name: (min(before, *(sizes[name][0] for sizes in candidates)), before)
-        for name, (_, before) in candidates[0].items()
-    }
+def smallest_sizes(candidates: Sequence[Sizes]) -> Sizes:
+    """Return the smallest size of each module that all candidates have, plain clang's included."""
+    common = [name for name in candidates[0] if all(name in sizes for sizes in candidates)]
+    return {name: (min(min(sizes[name]) for sizes in candidates), candidates[0][name][1]) for name in common}
 
 
 def _figures(sizes: Sizes, projects: Mapping[str, str]) -> dict[str, Any]:

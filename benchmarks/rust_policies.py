@@ -14,20 +14,16 @@ policies. With `--plain`, the entry `plain` of s is rustc's own s against its ow
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import Table, command_line, write_json
-from mlgo_gym.evaluation.intervals import estimates
+from benchmarks.reference_table import Sizes, facts_of, smallest_sizes
 from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.evaluation.summary import Change
 
 BEST = {"inline-oz-rust", "inline-os"}
 """Policies that are also measured together with `default`."""
-
-Sizes = dict[str, tuple[float, float]]
-"""Bytes with a policy and without one, by crate; names of modules start with the family."""
 
 
 def main() -> None:
@@ -44,9 +40,9 @@ def main() -> None:
         for policy, sizes in _sizes(folder).items():
             policies.setdefault(policy, {}).update(sizes)
     for policies in found.values():
-        smallest = _smallest(list(policies.values()))
+        smallest = smallest_sizes(list(policies.values()))
         for name in BEST & policies.keys():
-            policies[f"default,{name}"] = _smallest([policies[name]])
+            policies[f"default,{name}"] = smallest_sizes([policies[name]])
         policies["smallest"] = smallest
     if arguments.plain:
         at_z = {name: size for folder in arguments.plain for name, (_, size) in _any(_sizes(folder)).items()}
@@ -68,7 +64,7 @@ def main() -> None:
 
 
 def _sizes(folder: Path) -> dict[str, Sizes]:
-    """Return the bytes of the crates in an evaluation, by policy."""
+    """Return the bytes of the crates in an evaluation, by policy; names start with the family."""
     summaries = load_result(folder).summaries()
     return {
         summary.policy: {
@@ -88,12 +84,6 @@ def _crate(module: str) -> str:
     return f"{family.partition('@')[0]}/{rest}"
 
 
-def _smallest(policies: Sequence[Sizes]) -> Sizes:
-    """Return the least bytes by any policy or by none, of the crates that all policies have."""
-    common = set.intersection(*(set(sizes) for sizes in policies))
-    return {name: (min(min(sizes[name]) for sizes in policies), policies[0][name][1]) for name in common}
-
-
 def _any(policies: dict[str, Sizes]) -> Sizes:
     return next(iter(policies.values()))
 
@@ -101,20 +91,7 @@ def _any(policies: dict[str, Sizes]) -> Sizes:
 def _row(sizes: Sizes) -> dict[str, Any]:
     names = sorted(sizes)
     change = Change(tuple(sizes[name] for name in names), tuple(name.split("/")[1] for name in names))
-    mean = estimates(change).mean
-    return {
-        "modules": len(names),
-        "crates": len(set(change.clusters)),
-        "text": round(change.value),
-        "clang": round(change.baseline),
-        "mean": mean.value,
-        "low": mean.low,
-        "high": mean.high,
-        "total": change.total,
-        "better": change.better,
-        "equal": change.equal,
-        "worse": change.worse,
-    }
+    return {"crates": len(set(change.clusters)), **facts_of(change)}
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from typing import Any
 from benchmarks.reference_table import weights_of
 from docs.site import values
 from docs.site.values import percent, source, value
-from mlgo_gym.corpus.commands.targets import TARGETS
 from mlgo_gym.evaluation.intervals import estimates
 from mlgo_gym.evaluation.summary import Change
 
@@ -20,12 +19,6 @@ NAMES = {
     "best-threshold": "best threshold per module (oracle)",
     "default": "`default`: clang's own choices",
     "clone": "behaviour cloning of clang",
-    "ppo-labels": "PPO on labels",
-    "dqn-labels": "DQN on labels",
-    "ppo-credit": "PPO, credit, random weights",
-    "ppo-module": "PPO, one reward per module, random weights",
-    "policy-iteration": "policy iteration, random weights",
-    "policy-iteration-labels": "policy iteration, from labels",
     "evolution": "evolution from the fast bundled policy",
     "bundles": "bundles",
     "bundles-from-policy": "bundles, from the bundled policy",
@@ -162,16 +155,15 @@ def card_facts(card: str) -> dict[str, Any]:
     """Return the `test` part of a model card; those of Rust and of a target have that of held-out crates or modules."""
     _, level, *rest = card.split("-")
     target = "-".join(rest)
+    found = None
     if target == "rust":
-        found = values.read(values.RESULTS / "rust_policies.json")[level][card]
-        interval = [found["low"], found["high"]]
-    elif target in TARGETS:
-        found = values.read(values.RESULTS / "targets.json")["changes"][f"{target} {level.title()} {card}"]["objects"]
-        interval = found["interval"]
-    if target == "rust" or target in TARGETS:
-        facts = {key: found[key] for key in ("modules", "total", "better", "worse")}
+        found = source("rust-policies")[level][card]
+    elif target:
+        found = source("targets")["changes"].get(f"{target} {level.title()} {card}", {}).get("objects")
+    if found:
+        facts = {key: found[key] for key in ("modules", "interval", "total", "better", "worse")}
         equal = facts["modules"] - facts["better"] - facts["worse"]
-        return {**facts, "equal": equal, "geometric_mean": found["mean"], "interval": interval}
+        return {**facts, "equal": equal, "geometric_mean": found["mean"]}
     sizes = _sizes(card)
     every = values.change_of(sizes)
     over_modules = estimates(Change(tuple((now, before) for _, now, before in sizes))).mean.interval

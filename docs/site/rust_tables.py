@@ -33,8 +33,9 @@ def policies() -> Iterator[list[str]]:
     for level, found in source("rust-policies").items():
         for policy, each in found.items():
             title = _TITLES.get(policy) or (policy if " " in policy else f"`{policy}`")
-            counts = [str(each[key]) for key in ("better", "equal", "worse")]
-            ends = interval(each["low"], each["high"])
+            equal = each["modules"] - each["better"] - each["worse"]
+            counts = [str(each["better"]), str(equal), str(each["worse"])]
+            ends = interval(*each["interval"])
             name = f"{level[1]}, {title}"
             yield [name, str(each["modules"]), percent(each["mean"]), ends, percent(each["total"]), *counts]
 

@@ -41,12 +41,6 @@ METHODS = {
     "always": "always",
     "random": "random",
     "behaviour cloning of clang without its choice as a feature": "clone",
-    "PPO on labels": "ppo-labels",
-    "DQN on labels": "dqn-labels",
-    "PPO, credit, random weights": "ppo-credit",
-    "PPO, one reward per module, random weights": "ppo-module",
-    "policy iteration, random weights": "policy-iteration",
-    "policy iteration, from labels": "policy-iteration-labels",
     "evolution from the bundled policy with clang's features": "evolution",
     "best of these thresholds for each module, or clang (oracle)": "best-threshold",
     "search: greedy": "greedy",
@@ -57,7 +51,7 @@ METHODS = {
     "search: tree (MCTS)": "mcts",
     "search: random": "random-search",
 }
-"""Name in a path of each method of the benchmark; the smallest of several are `smallest-of-five` and so on."""
+"""Name in a path of methods of the benchmark; others have that of their row, such as `smallest-of-five`."""
 
 CXX_PROJECTS = {
     *("box2d-py", "fasttext", "jsonnet", "lightgbm"),

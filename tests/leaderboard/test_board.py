@@ -193,7 +193,8 @@ def test_a_bundled_policy_has_its_training_digests(name: str, made: Path, tmp_pa
     digests = digests_of_policy(bundled_file(name))
     assert digests is not None
     trained = trained_on(digests, {facts.module: facts for facts in learned})
-    assert len(trained) >= 15
+    # Labels of a target are of fewer modules of `builtin`.
+    assert len(trained) >= (15 if name == "inline-oz-thumbv7em" else 25)
     # Put a module of the training split on the board under the name of a test module.
     for line, facts in zip(added.result.modules, (each for each in learned if each.module in trained), strict=False):
         text = facts_of_others.read_text().splitlines()

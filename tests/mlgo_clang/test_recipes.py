@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 from dataclasses import replace
@@ -219,7 +220,10 @@ def test_recipes_are_verified_and_pruned(recipes: Path, toolchain: Toolchain) ->
     assert prune_recipes(recipes, days=30) == 1
     assert sorted(found.suffix for found in recipes.iterdir()) == [".bc", ".recipe"]
     path.with_suffix(".bc").write_bytes(b"BC")
-    assert f"expected bitcode with SHA-256 {recipe.digest}" in verify_recipe(path, recipe, toolchain)
+    assert verify_recipe(path, recipe, toolchain) == (
+        f"expected bitcode with SHA-256 {recipe.digest} for this recipe, got module {recipe.module!r} with "
+        f"{hashlib.sha256(b'BC').hexdigest()}: the source, its flags or the front end changed; search again"
+    )
     path.with_suffix(".bc").unlink()
     assert verify_recipe(path, recipe, toolchain) == "its module is missing"
     assert prune_recipes(recipes, days=0) == 1
