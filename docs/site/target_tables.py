@@ -50,20 +50,34 @@ POLICIES = {
 """Title of each column of the tables of sizes, by the policy without its level."""
 
 _PARTS = {
-    "objects": "`.text` of modules",
-    "linked": "linked functions",
-    "wasm-opt": "linked, after `wasm-opt -Oz`",
+    "objects": "modules",
+    "linked": "linked",
+    "wasm-opt": "after `wasm-opt`",
 }
+"""Lines of each cell of the table of sizes."""
 
 
 def sizes() -> Iterator[list[str]]:
-    """Yield the change of size by target and level: geometric mean, total, and how many are larger."""
+    """Yield the change of size by target and level: geometric mean, total, and how many are larger.
+
+    Each cell has a line for the modules, one for the linked programs, and for WebAssembly one for programs after
+    `wasm-opt`.
+    """
     yield ["target", "level", "size", "number", *POLICIES.values()]
-    for (target, level), found in _by_target().items():
-        for part, title in _PARTS.items():
-            if part in found["default"]:
-                cells = [_change(found[policy][part]) if part in found.get(policy, {}) else "" for policy in POLICIES]
-                yield [f"`{target}`", f"-{level}", title, str(found["default"][part]["modules"]), *cells]
+    for (target, level), found in sorted(_by_target().items(), key=_place):
+        parts = [part for part in _PARTS if part in found["default"]]
+        numbers = [str(found["default"][part]["modules"]) for part in parts]
+        changes = [[_change(found[name][part]) for part in parts if part in found.get(name, {})] for name in POLICIES]
+        if "search" in found:
+            # The searched modules are a part of the others.
+            changes[-1] = [f"{changes[-1][0]} of {found['search']['objects']['modules']}"]
+        columns = [[_PARTS[part] for part in parts], numbers, *changes]
+        yield [f"`{target}`", f"-{level}", *map("<br>".join, columns)]
+
+
+def _place(entry: tuple[tuple[str, str], Any]) -> tuple[int, bool]:
+    target, level = entry[0]
+    return list(MACHINES).index(target), level != "Oz"
 
 
 def _change(facts: dict[str, Any]) -> str:
