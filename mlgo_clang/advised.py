@@ -9,7 +9,7 @@ from mlgo_clang.compiler import CLANG, FAILED, Dialect, become, say
 from mlgo_clang.counters import count
 from mlgo_clang.header import ProtocolError
 from mlgo_clang.interactive import EVICTION, INLINING, InteractiveCompile, Interrupted, die_by
-from mlgo_clang.policies import eviction_policy, inlining_rule, network_file
+from mlgo_clang.policies import EVICTION_RULES, eviction_policy, inlining_rule, network_file
 from mlgo_clang.programs import PolicyError
 
 TYPE_CHECKING = False
@@ -122,7 +122,7 @@ def _compile_by_recipe(job: Job) -> int | None:
         if recipe is None and settings.search:
             count("searched")
             words = [settings.recipes, job.invocation.source, str(settings.search), settings.clang]
-            run_program("recipe_search", [*words, _start_of_search(job), *job.command], bitcode)
+            run_program("recipe_search", [*words, *_start_of_search(job), *job.command], bitcode)
             recipe = read_recipe(settings.recipes, digest)
         if recipe is None:
             count("without a recipe")
@@ -144,12 +144,15 @@ def _compile_by_recipe(job: Job) -> int | None:
     return None
 
 
-def _start_of_search(job: Job) -> str:
-    """Return the policy with which a search starts, as `mlgo-gym` takes it."""
-    policy = next((policy for policy in job.settings.policies if policy != "default"), "default")
-    if policy == "default" or inlining_rule(policy) is not None:
-        return policy
-    return f"mlp:{network_file(policy, job.invocation.level)}"
+def _start_of_search(job: Job) -> tuple[str, str]:
+    """Return which decisions a search is of, and the policy with which it starts, as `mlgo-gym` takes it."""
+    kind, policy = "eviction", job.settings.eviction_policy
+    if policy == "default":
+        kind = "inlining"
+        policy = next((policy for policy in job.settings.policies if policy != "default"), "default")
+    if policy in ("default", *EVICTION_RULES) or inlining_rule(policy) is not None:
+        return kind, policy
+    return kind, f"mlp:{network_file(policy, job.invocation.level)}"
 
 
 def _compile_by_policies(job: Job) -> str:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from mlgo_clang.servers import Decide
 
 
+EVICTION_RULES = ("first_legal", "never_evict")
+"""Rules of evictions."""
+
+
 def inlining_rule(policy: str) -> Bind | None:
     """Return the rule that a policy names: `never`, `always` or `threshold:N`; None for a network."""
     name, _, argument = policy.partition(":")
@@ -28,7 +32,7 @@ def inlining_rule(policy: str) -> Bind | None:
 
 def eviction_policy(policy: str, level: str, compiler: Sequence[str]) -> Bind:
     """Return the function of `first_legal`, `never_evict`, `mlp:FILE`, or a bundled policy for evictions."""
-    if policy in ("first_legal", "never_evict"):
+    if policy in EVICTION_RULES:
         return _eviction_rule(evicts=policy == "first_legal")
     from mlgo_clang.native import NativeNetwork
 

@@ -48,7 +48,8 @@ class Settings:
         clang: the underlying compiler: a path, a name on `PATH`, or `bundled`.
         levels: optimisation levels at which the policies decide, as the letters after `-O`.
         recipes: folder with recipes, or an empty string.
-        search: number of compiles that a search may take for a module without a recipe; 0 never searches.
+        search: number of compiles that a search may take for a module without a recipe; 0 never searches. The search
+            is of evictions if there is a policy for them, else of inlining.
         timeout: seconds without a sign of life after which a clang that requests decisions is stopped.
         strict: whether the compile fails if its policy cannot be followed; otherwise clang compiles alone.
     """
@@ -73,6 +74,11 @@ class Settings:
         self.timeout = _seconds(values.get("timeout"))
         if self.search and not self.recipes:
             raise UsageError("--mlgo-search needs a folder for its results; add --mlgo-recipes=DIR")
+        if self.search and self.eviction_policy != "default" and self.policies != ("default",):
+            raise UsageError(
+                "expected --mlgo-policy=default for a search of evictions, which keeps clang's own inlining, got "
+                f"{','.join(self.policies)}"
+            )
 
     @property
     def decides_nothing(self) -> bool:

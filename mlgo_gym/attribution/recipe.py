@@ -19,7 +19,9 @@ inliner to a context, in clang's order: the visit, the actions (1 inlines, 0 kee
 without such lines says that the search found nothing smaller than clang's own decisions.
 
 A recipe of evictions has two more lines in its header, `advisor eviction` and `cost`: the cost by the metric of the
-search, with the recipe and by a plain compile. Its actions are columns, separated by commas.
+search, with the recipe and by a plain compile. Each of its lines is a function: `0`, the columns with commas between,
+the digest of the first request, and the function. The same digest means the same code before allocation, so a search
+of a changed module finds the columns of its unchanged functions.
 
 The actions of all lines in a row answer all decisions of the compile; the same bitcode, compiler and flags request the
 same decisions. The file is called `DIGEST.recipe`. `mlgo-clang --mlgo-recipes=FOLDER` finds it by the digest of the
@@ -30,9 +32,10 @@ folder.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
@@ -65,6 +68,7 @@ class Recipe:
         compiles: Number of compiles of the search.
         advisor: Name of the advisor, `inlining` or `eviction`.
         cost: Cost with these decisions, and that of a plain compile, by another metric than bytes; None for bytes.
+        functions: `request_digest()` of the first request in each function; only of evictions.
     """
 
     module: str
@@ -77,6 +81,7 @@ class Recipe:
     compiles: int = 0
     advisor: str = INLINING.name
     cost: tuple[float, float] | None = None
+    functions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def answers(self) -> tuple[int, ...]:
@@ -106,6 +111,11 @@ class Recipe:
             )
 
 
+def request_digest(payload: bytes) -> str:
+    """Return the digest of an observation's bytes, 16 hexadecimal digits of its SHA-256."""
+    return hashlib.sha256(payload).hexdigest()[:16]
+
+
 def write_recipe(recipe: Recipe, path: str | Path) -> None:
     """Write a recipe to a file, atomically."""
     lines = [
@@ -125,7 +135,8 @@ def write_recipe(recipe: Recipe, path: str | Path) -> None:
         lines.append("cost {!r} {!r}".format(*recipe.cost))
     lines.append("")
     for (context, visit), decisions in groupby(recipe.actions.items(), key=lambda each: each[0][:2]):
-        lines.append(f"{visit} {separator.join(str(action) for _, action in decisions)} {_escape(context)}")
+        digest = f"{recipe.functions[context]} " if separator else ""
+        lines.append(f"{visit} {separator.join(str(action) for _, action in decisions)} {digest}{_escape(context)}")
     write_atomically(Path(path), ("\n".join(lines) + "\n").encode(errors="surrogateescape"))
 
 
@@ -182,6 +193,7 @@ def read_recipe(path: str | Path) -> Recipe:
         if "cost" in fields:
             with_recipe, plain = map(float, fields["cost"].split(" "))
             cost = with_recipe, plain
+        functions: dict[str, str] = {}
         return Recipe(
             module=_unescape(fields["module"]),
             digest=fields["digest"],
@@ -189,22 +201,26 @@ def read_recipe(path: str | Path) -> Recipe:
             flags=tuple(flags),
             text=text_size,
             baseline_text=baseline,
-            actions=_actions(body.split("\n")[:-1], advisor),
+            actions=_actions(body.split("\n")[:-1], advisor, functions),
             compiles=_count(fields["compiles"]),
             advisor=advisor,
             cost=cost,
+            functions=functions,
         )
     except (KeyError, ValueError) as error:
         raise MlgoError(f"expected a recipe in {path}, got a damaged line: {error}") from error
 
 
-def _actions(lines: list[str], advisor: str) -> dict[DecisionSite, int]:
+def _actions(lines: list[str], advisor: str, functions: dict[str, str]) -> dict[DecisionSite, int]:
+    """Return the actions by their sites; put the digests of functions into `functions`."""
     actions: dict[DecisionSite, int] = {}
     for line in lines:
         visit, text, context = line.split(" ", 2)
         answers: Sequence[str] = text
         if advisor == EVICTION.name:
             answers = text.split(",")
+            digest, context = context.split(" ", 1)
+            functions[_unescape(context)] = digest
         elif not text or set(text) - {"0", "1"}:
             raise ValueError(f"expected actions of 0 and 1, got {line[:80]!r}")
         for index, answer in enumerate(answers):

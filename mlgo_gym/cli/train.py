@@ -65,13 +65,15 @@ def imitation(
     --validation the margin is chosen by compiles, with a network that is not
     trained on these modules; OUTPUT.margins keeps them, and the same command
     resumes. Labels of evictions by flips: the same trees, which rate each live
-    range against clang's own choice; --margin is in percent of the function's
-    cost. Other labels: classification of the best action.
+    range against clang's own choice, by estimated instructions; --margin is in
+    percent of the function's. Other labels: classification of the best action.
     """
     from mlgo_gym.llvm.advisors import INLINING_DEFAULT
     from mlgo_gym.make_env import make_environment
-    from mlgo_gym.training import Classification, MarginChoice, Pipeline, StoredLabels, read_labels
+    from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
+    from mlgo_gym.training import Classification, MarginChoice, Pipeline, StoredLabels, TreeImitation, read_labels
     from mlgo_gym.training.checkpoint_choice import MARGINS
+    from mlgo_gym.training.eviction_imitation import MARGINS as EVICTION_MARGINS
     from mlgo_gym.training.eviction_imitation import EvictionImitation, rates_columns
     from mlgo_gym.training.label_collector import drawn_modules
 
@@ -80,34 +82,31 @@ def imitation(
     stored = StoredLabels(read_labels(labels))
     folder, options = output.with_suffix(".margins"), execution.execution()
     with training_monitor(output) as monitor:
-        if validation is None and rates_columns(stored.labels):
-            shape = trees.fit(1)
-            evictions = EvictionImitation(
-                shape.models, shape.trees, shape.network, margin or 0.0, trees.seed, options.jobs or 1
-            )
-            Pipeline(stored, evictions).run(output, monitor)
-            facts = monitor.results["network"][0]
-            text = f"{facts['columns']} tried columns of {facts['modules']} modules\nwrote {output}"
-            show(as_json, {"output": output, **facts}, text)
-            return
-        if INLINING_DEFAULT not in stored.labels.features:
+        evicts = rates_columns(stored.labels)
+        if not evicts and INLINING_DEFAULT not in stored.labels.features:
             if margin is not None or validation is not None:
                 raise MlgoError("expected labels of inlining with --margin or --validation, got others; omit it")
             settings = trees.fit(1).network
             Pipeline(stored, Classification(settings, seed=trees.seed)).run(output, monitor)
             show(as_json, {"output": output, "labels": len(stored.labels)}, f"wrote {output}")
             return
-        fit = trees.fit(options.jobs, None if validation is None else folder)
+        fit: TreeImitation | EvictionImitation = trees.fit(options.jobs, None if validation is None else folder)
+        arguments, margins = compiler.arguments(), MARGINS
+        if isinstance(fit, TreeImitation) and evicts:
+            fit = EvictionImitation(fit.models, fit.trees, fit.network, fit.seed, fit.threads)
+            environment, margins = "mlgo/RegAllocEvict-v0", EVICTION_MARGINS
+            arguments["metric"] = ESTIMATED_INSTRUCTIONS
         choice = MarginChoice(fit, (margin or 0.0,))
         if validation is not None:
-            arguments = compiler.arguments()
             corpus = make_environment(environment, {**arguments, "corpus": validation}).corpus
             valid = corpus.filter(names=drawn_modules(corpus, trees.seed, largest, validation_modules))
-            choice = MarginChoice(fit, MARGINS, valid, folder, environment, arguments, options)
+            choice = MarginChoice(fit, margins, valid, folder, environment, arguments, options)
         Pipeline(stored, fit, choice).run(output, monitor)
     facts, chosen = monitor.results["network"][0], monitor.results["margin"][0]
-    lines = [*margin_lines(chosen), f"{facts['labels']} labels of {facts['modules']} modules; change by the labels:"]
-    lines += [f"  {name:12} {change:+8.2%}" for name, change in facts["estimates"].items()]
+    lines = [*margin_lines(chosen), f"{facts['labels']} labels of {facts['modules']} modules"]
+    if "estimates" in facts:
+        lines[-1] += "; change by the labels:"
+        lines += [f"  {name:12} {change:+8.2%}" for name, change in facts["estimates"].items()]
     lines.append(f"wrote {output}, margin {chosen['margin']:g}")
     if stored.labels.trained_on is None:
         lines.append("no list of training modules: some labels lack the digests of their modules")

@@ -14,6 +14,7 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.session.process.bounded_run import run_bounded
 from mlgo_gym.storage.temporary_folders import temporary_folder
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
 
 SECONDS = 600.0
 """Seconds without a sign of life after which a clang is stopped: a build keeps all cores busy."""
@@ -54,11 +55,13 @@ def cc1_flags(command: Sequence[str]) -> tuple[str, ...]:
 
 
 @contextmanager
-def module_environment(data: bytes, command: Sequence[str], clang: str, policy: str) -> Iterator[CompilerEnv]:
-    """Give an inlining environment with one module, compiled by `clang` as a driver's command line compiles its source.
+def module_environment(
+    data: bytes, command: Sequence[str], clang: str, policy: str, *, evicts: bool = False
+) -> Iterator[CompilerEnv]:
+    """Give an environment with one module, compiled by `clang` as a driver's command line compiles its source.
 
-    The data are the module's bitcode before any optimisation. The environment computes callee features if the policy
-    uses them.
+    The data are the module's bitcode before any optimisation. The environment is of inlining, and computes callee
+    features if the policy uses them; or it is of evictions, by the metric `estimated-instructions`.
 
     Raises:
         MlgoError: the flags or the module cannot be used.
@@ -68,7 +71,10 @@ def module_environment(data: bytes, command: Sequence[str], clang: str, policy: 
         bitcode.write_bytes(data)
         options = {"flags": list(cc1_flags(command)), "timeout": SECONDS}
         arguments = {"corpus": str(bitcode), "clang": clang, "compile_options": options}
-        env = make_environment("mlgo/Inline-v0", with_callee_features(arguments, [policy]))
+        if evicts:
+            env = make_environment("mlgo/RegAllocEvict-v0", {**arguments, "metric": ESTIMATED_INSTRUCTIONS})
+        else:
+            env = make_environment("mlgo/Inline-v0", with_callee_features(arguments, [policy]))
         try:
             yield env
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
@@ -52,6 +52,7 @@ def search_module(
     seed: int = 0,
     function: str | None = None,
     start: str = "default",
+    known: Mapping[str, Sequence[int]] | None = None,
 ) -> SearchResult:
     """Search the actions of a module, or of one function, with the least cost, and verify them by a replay.
 
@@ -65,6 +66,7 @@ def search_module(
         seed: Seed of the random generator.
         function: The function, with `scope="function"`.
         start: The policy to start from; only for the algorithms in `WITH_POLICIES`.
+        known: Columns of earlier recipes of evictions (`mlgo_gym.search.recipes.known_evictions`).
 
     Raises:
         MlgoError: The algorithm is unknown or cannot start from the policy, or the action space is not discrete.
@@ -75,7 +77,7 @@ def search_module(
     policy = None if start == "default" else load_policy(start, env, seed=seed)
     budget = Budget(compiles, seconds)
     portfolio = load_portfolio(env, seed) if algorithm in WITH_POLICIES else None
-    space = SearchSpace(env, module, budget, function, policy, portfolio)
+    space = SearchSpace(env, module, budget, function, policy, portfolio, known)
     best = ALGORITHMS[algorithm](space, seed)
     spent, elapsed, improvements = budget.spent, budget.seconds, tuple(space.improvements)
     replayed = space.replay(best.actions)

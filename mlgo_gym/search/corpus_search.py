@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -12,13 +12,14 @@ from typing import Any
 from mlgo_gym.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.environment_work import EnvironmentWork
+from mlgo_gym.episode.allocation_compile import can_split
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.scheduling import Execution, FileStore, ItemQueue, WorkerFailure
 from mlgo_gym.search.algorithms import check_algorithm, search_module
-from mlgo_gym.search.recipes import make_recipe, recipe_flags
+from mlgo_gym.search.recipes import known_evictions, make_recipe, recipe_flags
 from mlgo_gym.search.search_result import SearchResult
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 
@@ -123,16 +124,20 @@ class CorpusSearch:
     ) -> Callable[[str], tuple[SearchResult, Recipe | None]]:
         """Return the function that searches a module by name; the store has the start policy on another machine."""
         local = self if store is None else replace(self, start=unpack_policy(self.start, store))
-        return partial(local._one, env)
+        # On another machine the folder is empty.
+        known = known_evictions(self.recipes) if self.recipes is not None and can_split(env.setup) else {}
+        return partial(local._one, env, known)
 
     def _failure(self, name: str, error: str) -> SearchResult:
         return SearchResult(name, self.algorithm, (), 0.0, 0.0, 0, 0.0, verified=False, error=error)
 
-    def _one(self, env: CompilerEnv, name: str) -> tuple[SearchResult, Recipe | None]:
+    def _one(
+        self, env: CompilerEnv, known: Mapping[str, Sequence[int]], name: str
+    ) -> tuple[SearchResult, Recipe | None]:
         limits: dict[str, Any] = {"compiles": self.compiles, "seconds": self.seconds}
         try:
             module = env.corpus.module(name)
-            result = search_module(env, module, self.algorithm, seed=self.seed, start=self.start, **limits)
+            result = search_module(env, module, self.algorithm, seed=self.seed, start=self.start, known=known, **limits)
             if self.recipes is not None and result.cost < result.baseline:
                 return result, make_recipe(env, module, result.actions, result.compiles)
         except MlgoError as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from mlgo_gym.attribution.inline_compile import InlineCompile, run_inline_compile
-from mlgo_gym.attribution.recipe import Recipe
+from mlgo_gym.attribution.recipe import SUFFIX, Recipe, read_recipe, request_digest
 from mlgo_gym.corpus.commands.flags import edit_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
@@ -51,7 +53,31 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
         compiles=compiles,
         advisor=EVICTION.name if evicts else INLINING.name,
         cost=cost,
+        functions=_digests(compiled) if isinstance(compiled, AllocationCompile) else {},
     )
+
+
+def known_evictions(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Return the columns of each function in the recipes of a folder, by the digest of its first request.
+
+    Of equal functions the newest recipe counts. Damaged recipes and a missing folder are skipped.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for path in sorted(folder.glob(f"*{SUFFIX}"), key=lambda each: each.stat().st_mtime):
+        try:
+            recipe = read_recipe(path)
+        except MlgoError:
+            continue
+        columns: dict[str, list[int]] = {name: [] for name in recipe.functions}
+        for site, column in recipe.actions.items():
+            if site.context in columns:
+                columns[site.context].append(column)
+        found |= {recipe.functions[name]: tuple(each) for name, each in columns.items()}
+    return found
+
+
+def _digests(compiled: AllocationCompile) -> dict[str, str]:
+    return {name: request_digest(each[0].decision.payload) for name, each in compiled.functions.items()}
 
 
 def recipe_flags(env: CompilerEnv, module: Module) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -181,6 +181,7 @@ class SearchSpace:
         function: The function, with `scope="function"`.
         start: Policy whose decisions the search starts from, if it can start from a policy; None is clang's own.
         portfolio: Further policies by name, whose decisions the search may combine.
+        known: Columns of functions by the digest of their first request, which a search of evictions tries first.
 
     Attributes:
         size: Number of actions.
@@ -199,6 +200,7 @@ class SearchSpace:
         function: str | None = None,
         start: Policy | None = None,
         portfolio: Mapping[str, Policy] | None = None,
+        known: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         space = env.action_space
         if not isinstance(space, gym.spaces.Discrete):
@@ -211,6 +213,7 @@ class SearchSpace:
         self.function = function
         self.start = start
         self.portfolio = dict(portfolio or {})
+        self.known = dict(known or {})
         self._maker = env.maker
         self.improvements: list[tuple[int, float]] = []
         self.failed = 0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules.corpus import Corpus
@@ -19,14 +19,12 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.training.labels import Labels
-from mlgo_gym.training.margin import with_margin
 from mlgo_gym.training.monitor import Monitor
-from mlgo_gym.training.tree_imitation import TreeImitation
 
 MIN_IMPROVEMENT = 0.001
 """Relative improvement below which a later checkpoint does not replace an earlier one."""
 
-MARGINS = (0.0, 0.3, 0.5, 0.7, 1.0)
+MARGINS: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 1.0)
 """The margins to choose from."""
 
 VALIDATION_MODULES = 120
@@ -122,6 +120,16 @@ class MarginResult(NamedTuple):
     modules: int
 
 
+class MarginFit(Protocol):
+    """Fits a network that deviates from a base only where its output is beyond a margin."""
+
+    def fit(self, rounds: Sequence[Labels], monitor: Monitor, exclude: Collection[str] = ()) -> Network:
+        """Return a network without a margin, fitted without the labels of some modules."""
+
+    def with_margin(self, network: Network, margin: float) -> Network:
+        """Return the network with a margin in its layers."""
+
+
 @dataclass(frozen=True, slots=True)
 class MarginChoice:
     """Chooses the last network with a margin: the given one, or the best of several on validation modules.
@@ -138,7 +146,7 @@ class MarginChoice:
         execution: Where the modules are compiled. Default: this process.
     """
 
-    fit: TreeImitation
+    fit: MarginFit
     margins: Sequence[float] = (0.0,)
     corpus: Corpus | None = None
     folder: Path | None = None
@@ -157,22 +165,22 @@ class MarginChoice:
         Raises:
             MlgoError: no validation module has a decision, or all labels are of validation modules.
         """
-        base, margin, tried = self.fit.base, self.margins[0], []
+        margin, tried = self.margins[0], []
         if len(self.margins) > 1:
             apart = self.fit.fit(rounds, monitor, frozenset(map(training_digest, self.validation)))
-            tried = self._evaluate(apart, base, monitor)
+            tried = self._evaluate(apart, monitor)
             margin = best_margin(tried)
         monitor.record("margin", margin=margin, tried=[each._asdict() for each in tried])
-        return with_margin(network, margin, base)
+        return self.fit.with_margin(network, margin)
 
-    def _evaluate(self, network: Network, base: str, monitor: Monitor) -> list[MarginResult]:
+    def _evaluate(self, network: Network, monitor: Monitor) -> list[MarginResult]:
         if not self.corpus or self.folder is None:
             raise MlgoError("expected validation modules to choose a margin by, got none; use --margin")
         policies = {}
         self.folder.mkdir(parents=True, exist_ok=True)
         for margin in self.margins:
             file = self.folder / f"margin-{margin:g}.safetensors"
-            with_margin(network, margin, base).save(file)
+            self.fit.with_margin(network, margin).save(file)
             policies[f"{margin:g}"] = f"mlp:{file}"
         total, output = len(self.corpus) * len(policies), self.folder / "results"
         arguments = dict(self.arguments)

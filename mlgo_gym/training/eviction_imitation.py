@@ -6,7 +6,7 @@ change of the function's cost in percent. Rare functions of a module count less 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from mlgo_gym.policies.normalization import Floats, Normalization, feature_colum
 from mlgo_gym.training.distillation import NetworkSettings, gradient_descent, perceptron, to_network, torch_library
 from mlgo_gym.training.labels import Labels, joined
 from mlgo_gym.training.monitor import Monitor
-from mlgo_gym.training.tree_imitation import REPEATABLE_TREES
+from mlgo_gym.training.tree_imitation import REPEATABLE_TREES, without_modules
 
 _TREES = {
     **REPEATABLE_TREES,
@@ -37,7 +37,11 @@ _KINDS = (
 )
 """Models that take turns, and the largest change in percent that each learns."""
 
+MARGINS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
+"""The margins to choose from, in percent of a function's cost."""
+
 _SHARE_EXPONENT = 0.25
+_NEAR = 0.15  # percent; columns that may be better than clang's own choice
 _MAX_ROWS = 150_000
 _MAX_OUTPUT = 2.0
 _BATCH = 1024
@@ -101,7 +105,6 @@ class EvictionImitation:
         models: Number of averaged models of trees (≥ 1).
         trees: Trees per model (≥ 1).
         network: Size and training of the network.
-        margin: Expected gain that a deviation from clang's own choice needs, in percent of the function's cost (≥ 0).
         seed: Source of the trees, the first weights and the batches.
         threads: Threads of the trees (≥ 1).
     """
@@ -109,21 +112,27 @@ class EvictionImitation:
     models: int = 12
     trees: int = 200
     network: NetworkSettings = field(default_factory=lambda: NetworkSettings((48, 24), 6000))
-    margin: float = 0.1
     seed: int = 0
     threads: int = 1
 
-    def fit(self, rounds: Sequence[Labels], monitor: Monitor) -> Network:
-        """Return a network for `EvictionPolicy`.
+    def fit(self, rounds: Sequence[Labels], monitor: Monitor, exclude: Collection[str] = ()) -> Network:
+        """Return a network for `EvictionPolicy`, without a margin.
 
         The result `network` of the monitor has the numbers of `labels`, `modules` and tried `columns`, and the
         `correlation` of the network with the trees.
 
+        Args:
+            rounds: The labels.
+            monitor: Receives the progress and the result.
+            exclude: `training_digest()` of modules whose labels are not used.
+
         Raises:
             MissingExtraError: LightGBM or PyTorch is not installed.
-            MlgoError: the labels have no tried column.
+            MlgoError: the labels have no tried column, no label is left, or digests are unknown.
         """
         labels = joined(rounds)
+        if exclude:
+            labels = without_modules(labels, exclude)
         examples = eviction_examples(labels)
         tried = examples.tried
         if not tried.any():
@@ -135,8 +144,8 @@ class EvictionImitation:
         normalization = Normalization.fit(rows, INPUTS, "standard")
         torch = torch_library()
         values, wanted = torch.from_numpy(normalization(rows)), torch.from_numpy(targets.astype(np.float32))
-        # Columns that may be better than clang's own choice count most.
-        weights = 1.0 + 3.0 * (wanted < self.margin)
+        # Columns near clang's own choice, or better, count most.
+        weights = 1.0 + 3.0 * (wanted < _NEAR)
 
         def loss(model: Any, batch: Any) -> Any:
             outputs = model(values[batch])[:, 0]
@@ -149,7 +158,9 @@ class EvictionImitation:
                 build, loss, len(rows), self.network.steps, batch=_BATCH, seed=self.seed, advance=advance
             )
         network = to_network(model, INPUTS, normalization)
-        correlation = float(np.corrcoef(network(rows)[:, 0], targets)[0, 1])
+        outputs = network(rows)[:, 0]
+        # Few labels can make trees of one leaf.
+        correlation = float(np.corrcoef(outputs, targets)[0, 1]) if np.ptp(outputs) * np.ptp(targets) > 0 else 0.0
         monitor.record(
             "network",
             labels=len(labels),
@@ -157,7 +168,12 @@ class EvictionImitation:
             columns=int(tried.sum()),
             correlation=round(correlation, 4),
         )
-        return with_eviction_margin(network, self.margin)
+        return network
+
+    def with_margin(self, network: Network, margin: float) -> Network:
+        """Return the network with a margin: the gain in percent of the function's cost that a deviation needs."""
+        *hidden, last = network.biases
+        return replace(network, biases=(*hidden, last + np.float32(margin)))
 
     def _tree_outputs(
         self, inputs: Floats, change: npt.NDArray[np.float64], share: npt.NDArray[np.float64], rows: Floats
@@ -171,9 +187,3 @@ class EvictionImitation:
             parameters = {**_TREES, **kind, "seed": self.seed + number, "num_threads": self.threads}
             total += lightgbm.train(parameters, data, self.trees).predict(rows)
         return np.clip(total / self.models, -_MAX_OUTPUT, _MAX_OUTPUT)
-
-
-def with_eviction_margin(network: Network, margin: float) -> Network:
-    """Return the network with a margin in percent added to its output."""
-    *hidden, last = network.biases
-    return replace(network, biases=(*hidden, last + np.float32(margin)))

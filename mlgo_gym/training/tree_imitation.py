@@ -21,7 +21,7 @@ from mlgo_gym.policies.normalization import feature_columns
 from mlgo_gym.storage.cache import key_of, write_atomically
 from mlgo_gym.training.distillation import Matrix, NetworkSettings, distil, network_features
 from mlgo_gym.training.labels import Labels, joined
-from mlgo_gym.training.margin import Base
+from mlgo_gym.training.margin import Base, with_margin
 from mlgo_gym.training.monitor import Advance, Monitor
 
 REPEATABLE_TREES = {
@@ -91,7 +91,7 @@ class TreeImitation:
         """
         labels = joined(rounds)
         if exclude:
-            labels = _without(labels, exclude)
+            labels = without_modules(labels, exclude)
         with monitor.stage("network", self.network.steps) as advance:
             if self.cache is None:
                 network, facts = self._fit(labels, advance)
@@ -100,6 +100,10 @@ class TreeImitation:
                 network, facts = _cached(file, lambda: self._fit(labels, advance))
         monitor.record("network", **facts)
         return network
+
+    def with_margin(self, network: Network, margin: float) -> Network:
+        """Return the network with a margin of its logit over the base in its layers."""
+        return with_margin(network, margin, self.base)
 
     def _fit(self, labels: Labels, advance: Advance) -> tuple[Network, dict[str, Any]]:
         trees = boosted_trees(labels, self.models, self.trees, seed=self.seed, threads=self.threads)
@@ -116,7 +120,12 @@ class TreeImitation:
         return network, {"labels": len(labels), "modules": len(np.unique(labels.groups)), "estimates": estimates}
 
 
-def _without(labels: Labels, digests: Collection[str]) -> Labels:
+def without_modules(labels: Labels, digests: Collection[str]) -> Labels:
+    """Return the labels of the modules whose `training_digest()` is not among some.
+
+    Raises:
+        MlgoError: no label is left, or digests are unknown.
+    """
     if not all(labels.digests.tolist()):
         raise MlgoError("expected labels with the digests of their modules, got some without; label the corpus again")
     excluded = {digest[:SHORT_DIGEST] for digest in digests}

@@ -36,6 +36,7 @@ EVICTIONS = replace(
     actions={DecisionSite("fast", 0, 0): 32, DecisionSite("fast", 0, 1): 3, DecisionSite("slow", 0, 0): 11},
     advisor="eviction",
     cost=(0.1, 1 / 3),
+    functions={"fast": "0f" * 8, "slow": "1e" * 8},
 )
 
 HEAD = "mlgo-gym recipe 1\nmodule m\ndigest d\nclang c\nflags []\ntext 1 2\n"
@@ -63,7 +64,8 @@ def test_what_is_written_is_read_again(
 
 def test_a_recipe_of_evictions_has_columns_and_a_cost(tmp_path: Path) -> None:
     write_recipe(EVICTIONS, tmp_path / "recipe")
-    assert (tmp_path / "recipe").read_text().splitlines()[-2:] == ["0 32,3 fast", "0 11 slow"]
+    lines = (tmp_path / "recipe").read_text().splitlines()
+    assert lines[-2:] == [f"0 32,3 {'0f' * 8} fast", f"0 11 {'1e' * 8} slow"]
     assert read_recipe(tmp_path / "recipe") == EVICTIONS
     assert EVICTIONS.change == pytest.approx(-0.7)
 
@@ -92,7 +94,7 @@ def test_a_recipe_is_for_one_bitcode_and_one_compiler() -> None:
             "actions of 0 and 1",
         ),
         (f"{HEAD}compiles 3\n\n0 1 f\n0 0 f\n", "expected each visit once"),
-        (f"{HEAD}compiles 3\nadvisor eviction\n\n0 1,-1 f\n", "expected a number ≥ 0"),
+        (f"{HEAD}compiles 3\nadvisor eviction\n\n0 1,-1 00 f\n", "expected a number ≥ 0"),
         (f"{HEAD}compiles 3\nadvisor other\n\n", "expected the advisor inlining or eviction"),
     ],
 )
@@ -107,7 +109,7 @@ def test_a_recipe_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> Non
         read_recipe(tmp_path / "nothing")
 
 
-@pytest.mark.parametrize("recipe", [RECIPE, EVICTIONS, replace(EVICTIONS, actions={})])
+@pytest.mark.parametrize("recipe", [RECIPE, EVICTIONS, replace(EVICTIONS, actions={}, functions={})])
 def test_a_build_reads_the_same_answers(recipe: Recipe, tmp_path: Path) -> None:
     write_recipe(recipe, tmp_path / "recipe")
     found = parse_recipe((tmp_path / "recipe").read_text(), recipe.digest)

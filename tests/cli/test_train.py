@@ -18,6 +18,7 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 from mlgo_gym.training import PolicyTraining, read_labels
 from mlgo_gym.training.checkpoint_choice import MARGINS
+from mlgo_gym.training.eviction_imitation import MARGINS as EVICTION_MARGINS
 
 SMALL = ["--models", "1", "--trees", "5", "--hidden", "8", "--steps", "20"]
 
@@ -136,6 +137,25 @@ def test_labels_of_evictions_make_a_network_of_their_actions(varied: str, tmp_pa
     assert sidecar_digests(file)
     result = CliRunner().invoke(application, [*command, "--margin", "1"])
     assert "expected labels of inlining with --margin or --validation" in str(result.exception)
+
+
+@pytest.mark.libraries
+def test_a_margin_of_evictions_is_chosen_by_estimated_instructions(varied: str, tmp_path: Path) -> None:
+    pytest.importorskip("capstone")
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("lightgbm", reason="LightGBM is not installed")
+    labels, valid, file = tmp_path / "labels", tmp_path / "valid", tmp_path / "n.safetensors"
+    command = ["label", varied, "--environment", "mlgo/RegAllocEvict-v0", "--output", str(labels), "--compiles", "9"]
+    assert CliRunner().invoke(application, [*command, "--metric", "estimated-instructions"]).exit_code == 0
+    valid.mkdir()
+    shutil.copy(Path(varied, "many_calls.bc"), valid)
+    command = ["train", "imitation", str(labels), *SMALL, "--output", str(file), "--validation", str(valid), "--json"]
+    result = CliRunner().invoke(application, command)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert [tried["margin"] for tried in found["tried"]] == list(EVICTION_MARGINS)
+    assert found["margin"] in EVICTION_MARGINS
+    assert {tried["modules"] for tried in found["tried"]} == {1}
 
 
 @pytest.mark.libraries

@@ -186,11 +186,43 @@ def test_a_build_replays_the_evictions_that_a_search_found(run: Run, evictions: 
     assert object_sizes(Path("recipe.o").read_bytes()).text == recipe.text
 
 
+EVICTIONS = ("--mlgo-levels=2", "--mlgo-policy=default", "--mlgo-eviction-policy=never_evict", "-O2", "-c", "calls.c")
+
+
+def test_a_build_searches_evictions_and_a_changed_file_keeps_those_of_its_unchanged_functions(
+    run: Run, evictions: Path, project: Path
+) -> None:
+    ((path, first),) = stored_recipes(evictions)
+    assert first is not None
+    source = project / "calls.c"
+    source.write_text(source.read_text() + "int third(int n) { return n + 1; }\n")
+    found = {}
+    for name, folder in {"searched anew": "anew", "with known functions": str(evictions)}.items():
+        result = run(*EVICTIONS, f"--mlgo-recipes={folder}", "--mlgo-search=3", "--mlgo-strict")
+        assert (result.returncode, result.stderr) == (0, b"")
+        (found[name],) = (each for _, each in stored_recipes(project / folder) if each and each.digest != first.digest)
+    assert (counted("searched"), counted("compiled by a recipe")) == (2, 2)
+    known = found["with known functions"]
+    assert known.functions == first.functions
+    assert known.change == pytest.approx(first.change, abs=1e-3)
+    assert found["searched anew"].change > known.change
+    path.unlink()
+    run(*EVICTIONS, f"--mlgo-recipes={evictions}", "--mlgo-strict")
+    assert counted("compiled by a recipe") == 3
+
+
+def test_a_search_of_evictions_keeps_the_inlining_of_clang(run: Run) -> None:
+    words = ("--mlgo-eviction-policy=never_evict", "--mlgo-recipes=found", "--mlgo-search=3", "-O2", "-c", "calls.c")
+    result = run("--mlgo-policy=never", *words)
+    assert b"expected --mlgo-policy=default for a search of evictions" in result.stderr
+    assert result.returncode != 0
+
+
 def test_a_column_that_is_illegal_is_never_taken(run: Run, evictions: Path) -> None:
     ((path, _),) = stored_recipes(evictions)
     head, _, body = path.read_text().partition("\n\n")
     lines = [line.split(" ", 2) for line in body.splitlines()]
-    others = "\n".join(f"{visit} {','.join('31' for _ in columns.split(','))} {name}" for visit, columns, name in lines)
+    others = "\n".join(f"{visit} {','.join('31' for _ in columns.split(','))} {rest}" for visit, columns, rest in lines)
     path.write_text(f"{head}\n\n{others}\n")
     words = ["--mlgo-levels=2", "--mlgo-policy=default", "-O2", "-c", "calls.c", "-o"]
     assert run(*words, "plain.o").returncode == run(f"--mlgo-recipes={evictions}", *words, "recipe.o").returncode == 0
