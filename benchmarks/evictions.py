@@ -1,12 +1,12 @@
-"""Policies and searches of evictions on held-out programs; writes docs/results/evictions.json.
+"""Policies and a search of evictions on held-out programs; writes docs/results/evictions.json.
 
     python -m benchmarks.evictions                    # finished modules and programs are not repeated
-    python -m benchmarks.evictions --parts modules    # without the longer searches and executed instructions
+    python -m benchmarks.evictions --parts modules    # without searches and executed instructions
 
 Modules: plain clang, clang's own choices by rule (`default`) and the policies compile each module of the held-out
-programs, and the price of each function is compared. The searches are of all functions at once
-(`mlgo-gym search --algorithm functions`); three compiles are the better of clang and the network for each function.
-Longer searches show how much is left, on some of the modules.
+programs, and the price of each function is compared. "Best of two" keeps the cheaper of plain clang's and the policy's
+code of each function. A search of all functions at once (`mlgo-gym search --algorithm functions`) shows how much is
+left, on some of the modules.
 
 The network `docs/results/evictions.safetensors` is one of `mlgo-gym train imitation`; `network` in the results has the
 commands, the margins by validation modules, and the training modules.
@@ -60,11 +60,11 @@ POLICIES = ("default", "ratio:1.25", NETWORK)
 
 LEVELS = ("O2", "Os")
 
-SEARCHES = {"best_of_two": (NETWORK, 3), "search_10": (NETWORK, 10), "search_30": (NETWORK, 30)}
-"""Searches: the policy that they start from, and their compiles per module."""
+SEARCHED, COMPILES = 20, 30
+"""Modules per level that are searched, and compiles of each search."""
 
-SEARCHED = {"best_of_two": None, "search_10": 20, "search_30": 20}
-"""Modules per level that are searched; None for all."""
+SEARCHES = {"best_of_two": ("ratio:1.25", 3), "search": ("default", COMPILES)}
+"""Searches of whole programs: the policy that they start from, and their compiles per module."""
 
 LEAST = 1000
 """Smallest number of counted instructions of a function."""
@@ -93,24 +93,32 @@ def compile_by(env: CompilerEnv, policy: Policy, module: str) -> AllocationCompi
     return run_allocation_compile(env.setup, env.compilation(env.corpus.module(module)), choose)
 
 
-def compare(
-    env: CompilerEnv, policies: Mapping[str, Policy], module: str, record: dict[str, Any]
-) -> dict[str, Any] | None:
-    """Add the change by policies that a record lacks to the price by plain clang; return None without a decision."""
+def compare(env: CompilerEnv, policies: Mapping[str, Policy], module: str) -> dict[str, Any] | None:
+    """Return the price of a module by plain clang, and the change of each policy; None without a decision."""
     plain = measure_baseline(env.compilation(env.corpus.module(module)), env.setup.timeout, optimization_record=True)
     functions = plain.instructions or {}
-    record["price"] = price = math.fsum(each.total for each in functions.values())
+    price = math.fsum(each.total for each in functions.values())
+    record: dict[str, Any] = {"price": price, "policies": {}}
     for name, policy in policies.items():
         compiled = compile_by(env, policy, module)
         if not compiled.functions or not price:
             return None
-        costs = {function: each for function, each in functions.items() if function in compiled.costs}
-        relative = [compiled.costs[name] / each.instructions - 1 for name, each in costs.items() if each.instructions]
-        record.setdefault("policies", {})[name] = {
-            "change": math.fsum(
-                (compiled.costs[function] - each.instructions) * each.entries for function, each in costs.items()
+        changes = [
+            (compiled.costs[function] - each.instructions) * each.entries
+            for function, each in functions.items()
+            if function in compiled.costs
+        ]
+        record["policies"][name] = {
+            "change": math.fsum(changes),
+            "best_of_two": math.fsum(change for change in changes if change < 0),
+            "worst_function": max(
+                (
+                    compiled.costs[function] / each.instructions - 1
+                    for function, each in functions.items()
+                    if each.instructions and function in compiled.costs
+                ),
+                default=0.0,
             ),
-            "worst_function": max(relative, default=0.0),
         }
         record["decisions"] = len(compiled.actions)
     return record
@@ -127,66 +135,83 @@ def measure_modules(level: str, network: Path, results: dict[str, Any]) -> Itera
     policies = {name: load_policy(policy, env) for name, policy in specifications(network).items()}
     records = results.setdefault("modules", {}).setdefault(level, {})
     for module, project in modules.items():
-        known = records.get(module, {"project": project})
-        missing = {name: each for name, each in policies.items() if name not in (known or {}).get("policies", {})}
-        if known is not None and missing:
+        if module not in records:
             try:
-                records[module] = compare(env, missing, module, known)
+                record = compare(env, policies, module)
             except MlgoError as error:
                 print(f"{level} {module}: {error}", file=sys.stderr, flush=True)
                 continue
+            records[module] = None if record is None else {"project": project, **record}
             yield
 
 
-def measure_search(level: str, name: str, network: Path, results: dict[str, Any]) -> Iterator[None]:
+def measure_search(level: str, results: dict[str, Any]) -> Iterator[None]:
     """Search some modules of a level; yield after each."""
     env, _ = held_out(level)
-    known = sorted(module for module, each in results["modules"][level].items() if each is not None)
-    records = results.setdefault("searches", {}).setdefault(level, {}).setdefault(name, {})
-    start, compiles = SEARCHES[name]
-    for module in np.random.default_rng(0).permutation(known)[: SEARCHED[name]].tolist():
-        if module not in records:
-            try:
-                found = search_module(
-                    env,
-                    env.corpus.module(module),
-                    "functions",
-                    compiles=compiles,
-                    start=specifications(network)[start],
-                )
-            except MlgoError as error:
-                print(f"{level} {module}: {error}", file=sys.stderr, flush=True)
-                continue
-            # A build keeps plain clang's object unless the search finds a better one.
-            records[module] = min(found.cost / found.baseline - 1, 0.0) if found.verified else 0.0
+    known = {name: each for name, each in results["modules"][level].items() if each is not None}
+    names = np.random.default_rng(0).permutation(sorted(known))[:SEARCHED].tolist()
+    records = results.setdefault("searches", {}).setdefault(level, {})
+    for name in names:
+        if name not in records:
+            found = search_module(env, env.corpus.module(name), "functions", compiles=COMPILES)
+            records[name] = {"project": known[name]["project"], "change": found.cost / found.baseline - 1}
+            records[name]["verified"] = found.verified
             yield
 
 
 def measure_programs(network: Path, results: dict[str, Any]) -> Iterator[None]:
-    """Count instructions and memory accesses of the builds of each program that the results lack; yield after each."""
-    settings = RunnerSettings(ENVIRONMENT, "programs@O2", {"metric": METRIC}, policies=specifications(network))
+    """Count the instructions of the programs that the results lack; yield after each."""
     records = results.setdefault("programs", {})
-    for program in read_programs(open_corpus("programs@O2")):
-        record = records.setdefault(program.name, {}) if program.held_out else {}
-        missing = [build for build in (*POLICIES, *SEARCHES) if "accesses" not in record.get(build, {})]
-        if not (program.held_out and missing):
+    corpus = open_corpus("programs@O2")
+    for program in read_programs(corpus):
+        if not program.held_out or program.name in records:
             continue
-        with tempfile.TemporaryDirectory() as scratch, closing(EvaluatedPolicies(settings)) as evaluated:
+        with tempfile.TemporaryDirectory() as scratch:
+            settings = RunnerSettings(ENVIRONMENT, "programs@O2", {"metric": METRIC}, policies=specifications(network))
+            evaluated = EvaluatedPolicies(settings)
             try:
-                found = {
-                    build: count(program, build, evaluated, Path(scratch, str(number)))
-                    for number, build in enumerate((PLAIN, *missing))
-                }
-                functions = {
-                    build: changed_functions(evaluated, build, program, found) for build in missing if build in POLICIES
-                }
+                counts = {}
+                for number, name in enumerate((PLAIN, *POLICIES)):
+                    folder = Path(scratch, str(number))
+                    folder.mkdir()
+                    counts[name] = count(program, PolicyObjects(evaluated, name, folder), evaluated, folder)
+                found: dict[str, Any] = {name: {"instructions": sum(each.values())} for name, each in counts.items()}
+                for name in POLICIES:
+                    found[name]["functions"] = changed_functions(evaluated, name, program, counts)
             except MlgoError as error:
                 print(f"{program.name}: {error}", file=sys.stderr, flush=True)
                 continue
-        for build, (counts, memory) in found.items():
-            record[build] = {"instructions": sum(counts.values()), "accesses": memory}
-            if functions.get(build):
-                record[build]["functions"] = functions[build]
+            finally:
+                evaluated.close()
+        records[program.name] = found
+        yield
+
+
+def measure_searches(network: Path, results: dict[str, Any]) -> Iterator[None]:
+    """Count instructions and memory accesses of the programs by the searches and the network; yield after each."""
+    settings = RunnerSettings(ENVIRONMENT, "programs@O2", {"metric": METRIC}, policies=specifications(network))
+    for name, record in results["programs"].items():
+        if "accesses" in record[PLAIN]:
+            continue
+        with tempfile.TemporaryDirectory() as scratch, closing(EvaluatedPolicies(settings)) as evaluated:
+            env = evaluated.env
+            (program,) = (each for each in read_programs(env.corpus) if each.name == name)
+            assert env.corpus.path is not None
+            for build in (PLAIN, NETWORK, *SEARCHES):
+                folder = Path(scratch, build)
+                folder.mkdir()
+                objects = PolicyObjects(evaluated, PLAIN if build in SEARCHES else build, folder)
+                files = {module: objects.file(module) for module in modules_of(program, env.corpus.path)}
+                if build in SEARCHES:
+                    for module, file in files.items():
+                        search(env, module, *SEARCHES[build], file)
+                executable = folder / "program"
+                link_program(program, env.corpus.path, files, executable, env.toolchain)
+                each = record.setdefault(build, {})
+                if build in SEARCHES:
+                    counted = measure_program(program, env.corpus.path, files, executable, "cachegrind")
+                    each["instructions"] = counted.instructions
+                each["accesses"] = accesses(program, env.corpus.path, executable)
         yield
 
 
@@ -223,25 +248,18 @@ def accesses(program: Program, corpus: Path, executable: Path) -> int:
     return total
 
 
-def count(program: Program, build: str, evaluated: EvaluatedPolicies, folder: Path) -> tuple[Mapping[str, int], int]:
-    """Return the counted instructions of a build by function, those of the C library included, and its accesses."""
-    env, path = evaluated.env, evaluated.env.corpus.path
+def count(program: Program, objects: PolicyObjects, evaluated: EvaluatedPolicies, folder: Path) -> Mapping[str, int]:
+    """Return the counted instructions of a build by function, those of the C library included."""
+    path = evaluated.env.corpus.path
     assert path is not None
-    folder.mkdir()
-    objects = PolicyObjects(evaluated, PLAIN if build in SEARCHES else build, folder)
     files = {module: objects.file(module) for module in modules_of(program, path)}
-    if build in SEARCHES:
-        start, compiles = SEARCHES[build]
-        for module, file in files.items():
-            search(env, module, evaluated.settings.policies[start], compiles, file)
     executable = folder / "program"
-    link_program(program, path, files, executable, env.toolchain)
-    counts = measure_program(program, path, files, executable, "cachegrind").functions
-    return counts, accesses(program, path, executable)
+    link_program(program, path, files, executable, evaluated.env.toolchain)
+    return measure_program(program, path, files, executable, "cachegrind").functions
 
 
 def changed_functions(
-    evaluated: EvaluatedPolicies, name: str, program: Program, counts: Mapping[str, tuple[Mapping[str, int], int]]
+    evaluated: EvaluatedPolicies, name: str, program: Program, counts: Mapping[str, Mapping[str, int]]
 ) -> list[list[float]]:
     """Return the relative changes of each function whose code a policy changes: estimated, spill cost, counted.
 
@@ -256,7 +274,7 @@ def changed_functions(
         plain = measure_baseline(compilation, env.setup.timeout, optimization_record=True)
         compiled = compile_by(env, policy, module)
         for function, before in (plain.instructions or {}).items():
-            counted = [counts[build][0].get(function, 0) for build in (PLAIN, name)]
+            counted = [counts[build].get(function, 0) for build in (PLAIN, name)]
             after = compiled.costs.get(function)
             if after is None or after == before.instructions or min(counted) < LEAST or not before.instructions:
                 continue
@@ -280,18 +298,21 @@ def summary(results: Mapping[str, Any]) -> dict[str, Any]:
         prices = np.array([each["price"] for each in rows])
         level_summary: dict[str, Any] = {"modules": len(rows), "projects": len(set(projects))}
         for name in POLICIES:
-            changes = np.array([each["policies"][name]["change"] for each in rows])
-            level_summary[name] = row_of(changes, prices, projects)
-        for name, searched in results.get("searches", {}).get(level, {}).items():
-            kept = [records[module] for module in searched]
-            costs = np.array([each["price"] for each in kept])
-            owners = [each["project"] for each in kept]
-            level_summary[name] = row_of(np.array(list(searched.values())) * costs, costs, owners)
+            level_summary[name] = {
+                kind: row_of(np.array([each["policies"][name][kind] for each in rows]), prices, projects)
+                for kind in ("change", "best_of_two")
+            }
+        searched = results.get("searches", {}).get(level, {})
+        if searched:
+            kept = [records[name] for name in searched]
+            owners, their_prices = [each["project"] for each in kept], np.array([each["price"] for each in kept])
+            changes = np.array([each["change"] for each in searched.values()])
+            level_summary["search"] = row_of(changes * their_prices, their_prices, owners)
+            guarded = np.array([each["policies"][NETWORK]["best_of_two"] for each in kept])
+            level_summary["network_where_searched"] = row_of(guarded, their_prices, owners)
         found[level] = level_summary
     programs = results.get("programs", {})
-    functions = np.array(
-        [row for each in programs.values() for name in POLICIES for row in each.get(name, {}).get("functions", ())]
-    )
+    functions = np.array([row for each in programs.values() for name in POLICIES for row in each[name]["functions"]])
     if len(functions) > 2:
         found["prices"] = {"functions": len(functions)}
         for column, metric in enumerate((METRIC, "spill_cost")):
@@ -345,13 +366,12 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULTS, help="path of the results")
     options = parser.parse_args()
     results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
-    parts, network = options.parts.split(","), options.network
-    work = [measure_modules(level, network, results) for level in LEVELS if "modules" in parts]
-    for name, number in SEARCHED.items():
-        if ("modules" if number is None else "searches") in parts:
-            work += [measure_search(level, name, network, results) for level in LEVELS]
+    results["compiles"] = COMPILES
+    parts = options.parts.split(",")
+    work = [measure_modules(level, options.network, results) for level in LEVELS if "modules" in parts]
+    work += [measure_search(level, results) for level in LEVELS if "searches" in parts]
     if "programs" in parts:
-        work.append(measure_programs(network, results))
+        work += [measure_programs(options.network, results), measure_searches(options.network, results)]
     for part in work:
         for _ in part:
             results["summary"] = summary(results)

@@ -1,0 +1,102 @@
+"""Do inlining and evictions add up? Compiles with either policy and with both; writes docs/results/joint.json.
+
+    python -m benchmarks.joint --network docs/results/evictions.safetensors
+
+Each module of the held-out programs at -Os is compiled four times: by plain clang, with a policy of inlining, with a
+network for evictions, and with both at once. If changes add up (in logarithms), two policies that were trained apart
+lose nothing against one that decides both.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.evictions import ENVIRONMENT, METRIC, held_out, interval_of_mean
+from benchmarks.measuring import Table, command_line, write_json
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies import Policy, load_policy
+from mlgo_gym.policies.session_policy import decision_info
+from mlgo_gym.tasks.measurement import Measurement
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results" / "joint.json"
+
+LEVEL, INLINING = "Os", "threshold:5"
+
+BUILDS = {"plain": (), "inlining": (0,), "evictions": (1,), "both": (0, 1)}
+"""Indices of the deciding policies."""
+
+
+def compile_with(deciding: tuple[int, ...], envs: list[CompilerEnv], policies: list[Policy], name: str) -> list[float]:
+    """Return estimated instructions and bytes of a compile in which some policies decide."""
+    compilation = envs[0].compilation(envs[0].corpus.module(name))
+    tasks = [envs[index].task for index in deciding]
+    advisors = [advisor for task in tasks for advisor in task.advisors]
+    with compilation.session(advisors, optimization_record=True) as session:
+        while (decision := session.wait(600.0)) is not None:
+            task = tasks[decision.advisor]
+            alone = decision._replace(advisor=0)
+            info = decision_info(task, alone, name, 0)
+            advice = task.encode(alone, policies[deciding[decision.advisor]].act(task.observe(alone), info))
+            assert advice is not None, "policies take legal actions"
+            session.advise(advice)
+        measured = Measurement.of(session.finish(600.0))
+    assert measured.sizes is not None, "a compile makes an object"
+    return [math.fsum(each.total for each in (measured.instructions or {}).values()), measured.sizes.text]
+
+
+def summary(modules: dict[str, Any]) -> dict[str, Any]:
+    """Return geometric means of the changes, and of what both change beyond_the_sum."""
+    rows = [each for each in modules.values() if each is not None]
+    owners = tuple(each["project"] for each in rows)
+    found: dict[str, Any] = {"modules": len(rows)}
+    for column, metric in enumerate((METRIC, "text")):
+        values = {build: np.log([each[build][column] for each in rows]) for build in BUILDS}
+        changes = {build: values[build] - values["plain"] for build in BUILDS if build != "plain"}
+        changes["beyond_the_sum"] = changes["both"] - changes["inlining"] - changes["evictions"]
+        found[metric] = {
+            name: {"mean": math.expm1(float(change.mean())), "interval": interval_of_mean(change, owners)}
+            for name, change in changes.items()
+        }
+    return found
+
+
+def main() -> None:
+    """Measure the modules that the results lack, and print the summary."""
+    parser = command_line(__doc__)
+    parser.add_argument("--network", type=Path, required=True, help="file of the network for evictions")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="path of the results")
+    options = parser.parse_args()
+    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {"modules": {}}
+    evictions, modules = held_out(LEVEL)
+    inlining = make_environment("mlgo/Inline-v0", {"corpus": evictions.corpus, "metric": METRIC})
+    envs = [inlining, evictions]
+    policies = [load_policy(INLINING, inlining), load_policy(f"mlp:{options.network}", evictions)]
+    for name, project in modules.items():
+        if name in results["modules"]:
+            continue
+        try:
+            builds = {build: compile_with(each, envs, policies, name) for build, each in BUILDS.items()}
+        except MlgoError as error:
+            print(f"{name}: {error}", file=sys.stderr, flush=True)
+            continue
+        changes = any(each != builds["plain"] for each in builds.values()) and builds["plain"][0] > 0
+        results["modules"][name] = {"project": project, **builds} if changes else None
+        write_json(options.output, results)
+    results |= {"summary": summary(results["modules"]), "environment": ENVIRONMENT, "inlining": INLINING}
+    write_json(options.output, results)
+    table = Table({"metric": "<22", "decisions": "<14", "mean": ">8.2%"})
+    for metric in (METRIC, "text"):
+        for name, each in results["summary"][metric].items():
+            table.row(metric, name, each["mean"])
+
+
+if __name__ == "__main__":
+    main()
