@@ -1,10 +1,13 @@
 """Time of register allocation in each function: plain clang, and a network for evictions; prints, and writes JSON.
 
-    python -m benchmarks.allocation_time docs/results/evictions.safetensors --output docs/results/allocation_time.json
+    taskset -c 0 python -m benchmarks.allocation_time docs/results/evictions.safetensors --output FILE
 
 Clang's time trace has the wall time of the greedy allocator in each function. Three builds take turns, and the least
 time of a function counts: plain clang, the advisor with clang's own choices, and the network. Native code decides, as
 in `mlgo-clang`. The second build has the cost of the features and of the pipe alone.
+
+Clang and the network take turns, so one core is enough, and `taskset` avoids the time between cores. `two_cores` in the
+JSON is the summary of a run without it.
 """
 
 from __future__ import annotations
@@ -18,15 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.evictions import LEVELS, held_out
+from benchmarks.evictions import LEVELS, NETWORK, held_out
 from benchmarks.measuring import Table, command_line, write_json
 from mlgo_clang.interactive import EVICTION, InteractiveCompile
 from mlgo_clang.native import NativeNetwork
 from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.evaluation.compiled_objects import PLAIN
 from mlgo_gym.policies.network import Network
 from mlgo_gym.training.eviction_imitation import EvictionImitation
 
-PLAIN, OWN, NETWORK = "plain clang", "clang's own choices", "network"
+OWN = "own"
+"""Name of the advisor with clang's own choices in the results."""
 
 LEAST = 1000
 """Least time of plain clang, in microseconds, of a function that counts."""
@@ -83,7 +88,7 @@ def summary(modules: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ratios of the times of functions to those of plain clang."""
     rows = np.array([row for each in modules.values() if each for row in each.values() if None not in row], float)
     found: dict[str, Any] = {"functions": len(rows), "modules": sum(1 for each in modules.values() if each)}
-    for column, name in ((1, "own"), (2, "network")):
+    for column, name in ((1, OWN), (2, NETWORK)):
         ratios = rows[:, column] / rows[:, 0]
         found[name] = {
             "total": float(rows[:, column].sum() / rows[:, 0].sum()),
@@ -121,9 +126,8 @@ def main() -> None:
     table = Table(
         {"build": "<8", "functions": ">9", "total": ">6.2f", "median": ">6.2f", "largest": ">7.2f", "> 2": ">4"}
     )
-    for name in ("own", "network"):
-        found = results["summary"][name]
-        table.row(name, results["summary"]["functions"], *(found[key] for key in list(found)))
+    for name in (OWN, NETWORK):
+        table.row(name, results["summary"]["functions"], *results["summary"][name].values())
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python -m benchmarks.joint --network docs/results/evictions.safetensors
 
 Each module of the held-out programs at -Os is compiled four times: by plain clang, with a policy of inlining, with a
-network for evictions, and with both at once. If changes add up (in logarithms), two policies that were trained apart
-lose nothing against one that decides both.
+network for evictions, and with both at once. The summary compares the change of both with the sum of the two changes,
+in logarithms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.evictions import ENVIRONMENT, METRIC, held_out, interval_of_mean
+from benchmarks.evictions import METRIC, held_out, interval_of_mean
 from benchmarks.measuring import Table, command_line, write_json
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
@@ -53,7 +53,7 @@ def compile_with(deciding: tuple[int, ...], envs: list[CompilerEnv], policies: l
 
 
 def summary(modules: dict[str, Any]) -> dict[str, Any]:
-    """Return geometric means of the changes, and of what both change beyond_the_sum."""
+    """Return geometric means of the changes, and of what both change beyond the sum."""
     rows = [each for each in modules.values() if each is not None]
     owners = tuple(each["project"] for each in rows)
     found: dict[str, Any] = {"modules": len(rows)}
@@ -90,7 +90,7 @@ def main() -> None:
         changes = any(each != builds["plain"] for each in builds.values()) and builds["plain"][0] > 0
         results["modules"][name] = {"project": project, **builds} if changes else None
         write_json(options.output, results)
-    results |= {"summary": summary(results["modules"]), "environment": ENVIRONMENT, "inlining": INLINING}
+    results |= {"summary": summary(results["modules"]), "inlining": INLINING}
     write_json(options.output, results)
     table = Table({"metric": "<22", "decisions": "<14", "mean": ">8.2%"})
     for metric in (METRIC, "text"):

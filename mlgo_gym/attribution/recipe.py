@@ -20,8 +20,8 @@ without such lines says that the search found nothing smaller than clang's own d
 
 A recipe of evictions has two more lines in its header, `advisor eviction` and `cost`: the cost by the metric of the
 search, with the recipe and by a plain compile. Each of its lines is a function: `0`, the columns with commas between,
-the digest of the first request, and the function. The same digest means the same code before allocation, so a search
-of a changed module finds the columns of its unchanged functions.
+the digest of the first request, and the function. Equal code before allocation gives equal requests, so a search of a
+changed module finds the columns of its unchanged functions. It measures them before it keeps them.
 
 The actions of all lines in a row answer all decisions of the compile; the same bitcode, compiler and flags request the
 same decisions. The file is called `DIGEST.recipe`. `mlgo-clang --mlgo-recipes=FOLDER` finds it by the digest of the
@@ -32,7 +32,6 @@ folder.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,7 +67,7 @@ class Recipe:
         compiles: Number of compiles of the search.
         advisor: Name of the advisor, `inlining` or `eviction`.
         cost: Cost with these decisions, and that of a plain compile, by another metric than bytes; None for bytes.
-        functions: `request_digest()` of the first request in each function; only of evictions.
+        functions: Digest of the first request in each function (`AllocationCompile.digests`); only of evictions.
     """
 
     module: str
@@ -109,11 +108,6 @@ class Recipe:
             raise MlgoError(
                 f"expected clang {self.clang} for this recipe, got clang {clang}; use that clang, or search again"
             )
-
-
-def request_digest(payload: bytes) -> str:
-    """Return the digest of an observation's bytes, 16 hexadecimal digits of its SHA-256."""
-    return hashlib.sha256(payload).hexdigest()[:16]
 
 
 def write_recipe(recipe: Recipe, path: str | Path) -> None:
@@ -193,7 +187,7 @@ def read_recipe(path: str | Path) -> Recipe:
         if "cost" in fields:
             with_recipe, plain = map(float, fields["cost"].split(" "))
             cost = with_recipe, plain
-        functions: dict[str, str] = {}
+        actions, functions = _actions(body.split("\n")[:-1], advisor)
         return Recipe(
             module=_unescape(fields["module"]),
             digest=fields["digest"],
@@ -201,7 +195,7 @@ def read_recipe(path: str | Path) -> Recipe:
             flags=tuple(flags),
             text=text_size,
             baseline_text=baseline,
-            actions=_actions(body.split("\n")[:-1], advisor, functions),
+            actions=actions,
             compiles=_count(fields["compiles"]),
             advisor=advisor,
             cost=cost,
@@ -211,9 +205,10 @@ def read_recipe(path: str | Path) -> Recipe:
         raise MlgoError(f"expected a recipe in {path}, got a damaged line: {error}") from error
 
 
-def _actions(lines: list[str], advisor: str, functions: dict[str, str]) -> dict[DecisionSite, int]:
-    """Return the actions by their sites; put the digests of functions into `functions`."""
+def _actions(lines: list[str], advisor: str) -> tuple[dict[DecisionSite, int], dict[str, str]]:
+    """Return the actions by their sites, and of evictions the digests of the functions."""
     actions: dict[DecisionSite, int] = {}
+    functions: dict[str, str] = {}
     for line in lines:
         visit, text, context = line.split(" ", 2)
         answers: Sequence[str] = text
@@ -228,7 +223,7 @@ def _actions(lines: list[str], advisor: str, functions: dict[str, str]) -> dict[
             if site in actions:
                 raise ValueError(f"expected each visit once, got {line[:80]!r} twice")
             actions[site] = _count(answer)
-    return actions
+    return actions, functions
 
 
 def _count(text: str) -> int:

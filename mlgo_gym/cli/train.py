@@ -66,13 +66,14 @@ def imitation(
     trained on these modules; OUTPUT.margins keeps them, and the same command
     resumes. Labels of evictions by flips: the same trees, which rate each live
     range against clang's own choice, by estimated instructions; --margin is in
-    percent of the function's. Other labels: classification of the best action.
+    percent of the function's cost. Other labels: classification of the best
+    action.
     """
     from mlgo_gym.llvm.advisors import INLINING_DEFAULT
     from mlgo_gym.make_env import make_environment
     from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
-    from mlgo_gym.training import Classification, MarginChoice, Pipeline, StoredLabels, TreeImitation, read_labels
-    from mlgo_gym.training.checkpoint_choice import MARGINS
+    from mlgo_gym.training import Classification, MarginChoice, Pipeline, StoredLabels, read_labels
+    from mlgo_gym.training.checkpoint_choice import MARGINS, MarginFit
     from mlgo_gym.training.eviction_imitation import MARGINS as EVICTION_MARGINS
     from mlgo_gym.training.eviction_imitation import EvictionImitation, rates_columns
     from mlgo_gym.training.label_collector import drawn_modules
@@ -90,14 +91,16 @@ def imitation(
             Pipeline(stored, Classification(settings, seed=trees.seed)).run(output, monitor)
             show(as_json, {"output": output, "labels": len(stored.labels)}, f"wrote {output}")
             return
-        fit: TreeImitation | EvictionImitation = trees.fit(options.jobs, None if validation is None else folder)
-        arguments, margins = compiler.arguments(), MARGINS
-        if isinstance(fit, TreeImitation) and evicts:
-            fit = EvictionImitation(fit.models, fit.trees, fit.network, fit.seed, fit.threads)
-            environment, margins = "mlgo/RegAllocEvict-v0", EVICTION_MARGINS
-            arguments["metric"] = ESTIMATED_INSTRUCTIONS
+        shape = trees.fit(options.jobs, None if validation is None else folder)
+        fit: MarginFit = shape
+        if evicts:
+            fit = EvictionImitation(shape.models, shape.trees, shape.network, shape.seed, shape.threads)
         choice = MarginChoice(fit, (margin or 0.0,))
         if validation is not None:
+            arguments, margins = compiler.arguments(), MARGINS
+            if evicts:
+                environment, margins = "mlgo/RegAllocEvict-v0", EVICTION_MARGINS
+                arguments["metric"] = ESTIMATED_INSTRUCTIONS
             corpus = make_environment(environment, {**arguments, "corpus": validation}).corpus
             valid = corpus.filter(names=drawn_modules(corpus, trees.seed, largest, validation_modules))
             choice = MarginChoice(fit, margins, valid, folder, environment, arguments, options)

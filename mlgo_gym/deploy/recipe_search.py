@@ -14,6 +14,7 @@ from pathlib import Path
 from mlgo_gym.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.deploy.program import exit_status_of, module_environment
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.allocation_compile import can_split
 from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.search import search_module
 from mlgo_gym.search.recipes import known_evictions, make_recipe
@@ -31,9 +32,8 @@ def search_recipe(env: CompilerEnv, source: str, policy: str, compiles: int, fol
     module = next(iter(env.corpus))
     used, actions = 0, None
     if env.decisions(module):
-        evicts = env.task.advisors == (EVICTION,)
         # Bundles gain most with few compiles (docs/archive/search.md).
-        algorithm, known = ("functions", known_evictions(folder)) if evicts else ("bundles", {})
+        algorithm, known = ("functions", known_evictions(folder)) if can_split(env.setup) else ("bundles", {})
         result = search_module(env, module, algorithm, compiles=max(compiles, 1), start=policy, known=known)
         used = result.compiles
         if result.verified and result.cost < result.baseline:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlgo_gym.attribution.recipe import request_digest
 from mlgo_gym.episode.allocation_compile import (
     AllocationCompile,
     Eviction,
@@ -68,8 +67,7 @@ class FunctionSearch:
         if not first.functions:
             space.root().close()  # raises the error of a module without decisions
         self._first = first
-        digests = {name: request_digest(decisions[0].decision.payload) for name, decisions in first.functions.items()}
-        self._known = {name: space.known[digest] for name, digest in digests.items() if digest in space.known}
+        self._known = {name: space.known[each] for name, each in first.digests.items() if each in space.known}
         self._best = {name: _Best(first, decisions) for name, decisions in first.functions.items()}
         self._record()
 
@@ -77,7 +75,7 @@ class FunctionSearch:
         """Search until the budget is spent; return the leaf, of a compile that verifies it."""
         space = self._space
         if space.start is not None or self._known:
-            self._try(self._legal_start)
+            self._try(self._start)
         if space.budget.remaining >= _MIN_RULES:
             for policy in space.portfolio.values():
                 self._try(self._legal(policy))
@@ -93,7 +91,7 @@ class FunctionSearch:
     def _default(self, decision: Decision) -> int:
         return int(self._space.task.default_action(decision))
 
-    def _legal_start(self, decision: Decision, index: int) -> int:
+    def _start(self, decision: Decision, index: int) -> int:
         """Return the column of an earlier recipe if it has the function, else that of the start policy."""
         name, _, place = decision.site
         if name not in self._known:

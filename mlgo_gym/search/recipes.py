@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 
 from mlgo_gym.attribution.inline_compile import InlineCompile, run_inline_compile
-from mlgo_gym.attribution.recipe import SUFFIX, Recipe, read_recipe, request_digest
+from mlgo_gym.attribution.recipe import SUFFIX, Recipe, read_recipe
 from mlgo_gym.corpus.commands.flags import edit_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
@@ -53,7 +54,7 @@ def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | Non
         compiles=compiles,
         advisor=EVICTION.name if evicts else INLINING.name,
         cost=cost,
-        functions=_digests(compiled) if isinstance(compiled, AllocationCompile) else {},
+        functions=compiled.digests if isinstance(compiled, AllocationCompile) else {},
     )
 
 
@@ -68,16 +69,11 @@ def known_evictions(folder: Path) -> dict[str, tuple[int, ...]]:
             recipe = read_recipe(path)
         except MlgoError:
             continue
-        columns: dict[str, list[int]] = {name: [] for name in recipe.functions}
+        columns: dict[str, list[int]] = defaultdict(list)
         for site, column in recipe.actions.items():
-            if site.context in columns:
-                columns[site.context].append(column)
-        found |= {recipe.functions[name]: tuple(each) for name, each in columns.items()}
+            columns[site.context].append(column)
+        found |= {digest: tuple(columns[name]) for name, digest in recipe.functions.items()}
     return found
-
-
-def _digests(compiled: AllocationCompile) -> dict[str, str]:
-    return {name: request_digest(each[0].decision.payload) for name, each in compiled.functions.items()}
 
 
 def recipe_flags(env: CompilerEnv, module: Module) -> tuple[str, ...]:
