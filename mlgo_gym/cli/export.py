@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mlgo_gym.cli.output import JsonOption, show
+from mlgo_gym.errors import MlgoError
 
 if TYPE_CHECKING:
     from mlgo_gym.deploy.inlining_default import DefaultRule
@@ -57,14 +58,22 @@ def plugin(
 def llvm_header(policy: Policy, output: Output, level: Level = None, as_json: JsonOption = False) -> None:
     """Write the C++ class for LLVM's release mode, which needs no TensorFlow.
 
-    LLVM's build takes it with -DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=.
-    Release mode does not compute clang's own decision. A policy that uses it gets
-    a comparison of the estimated cost instead.
+    LLVM's build takes it with -DLLVM_OVERRIDE_MODEL_HEADER_INLINERSIZEMODEL=, or
+    with -DLLVM_OVERRIDE_MODEL_HEADER_REGALLOCEVICTMODEL= if it is of evictions.
+    Release mode does not compute clang's own inlining decision. A policy that
+    uses it gets a comparison of the estimated cost instead.
     """
-    from mlgo_gym.deploy.decision_code import decision_code, write_export
+    from mlgo_gym.deploy.decision_code import decision_code, policy_network, write_export
     from mlgo_gym.deploy.inlining_default import default_rule
-    from mlgo_gym.deploy.release_header import release_header
+    from mlgo_gym.deploy.release_header import eviction_header, release_header
+    from mlgo_gym.policies.eviction import decides_evictions
 
+    network = policy_network(policy, evictions=True)
+    if network is not None and decides_evictions(network):
+        _check_level(policy, level)
+        write_export(output, eviction_header(policy, network).encode())
+        _show(as_json, output, policy, output.stat().st_size)
+        return
     code = decision_code(policy)
     write_export(output, release_header(code, level).encode())
     _show(as_json, output, policy, output.stat().st_size, default_rule(policy, code.features, level))
@@ -93,19 +102,33 @@ def tflite(
 ) -> None:
     """Write a network as the folder for -ml-inliner-model-under-training.
 
-    The option needs an LLVM built with TensorFlow Lite; tflite:OUTPUT reads the
-    folder back. Development mode does not compute clang's own decision. A policy
-    that uses it gets a comparison of the estimated cost instead.
+    One of evictions is for -regalloc-model. The options need an LLVM built with
+    TensorFlow Lite; tflite:OUTPUT reads the folder back. Development mode does
+    not compute clang's own inlining decision. A policy that uses it gets a
+    comparison of the estimated cost instead.
     """
     from mlgo_gym.deploy.decision_code import exported_network
     from mlgo_gym.deploy.inlining_default import default_rule
+    from mlgo_gym.deploy.tflite_evictions import EVICTION_DECISION, tflite_evictions
     from mlgo_gym.deploy.tflite_model import tflite_model, write_tflite_folder
+    from mlgo_gym.policies.eviction import decides_evictions
 
-    network = exported_network(policy)
+    network = exported_network(policy, evictions=True)
+    if decides_evictions(network):
+        _check_level(policy, level)
+        model = tflite_evictions(policy, network)
+        write_tflite_folder(output, model, EVICTION_DECISION)
+        _show(as_json, output, policy, len(model))
+        return
     rule = None if keep_default else default_rule(policy, network.features, level)
     model = tflite_model(policy, network, rule)
     write_tflite_folder(output, model)
     _show(as_json, output, policy, len(model), rule)
+
+
+def _check_level(policy: str, level: str | None) -> None:
+    if level is not None:
+        raise MlgoError(f"expected --level for a policy of inlining, got {policy}, which is of evictions; omit --level")
 
 
 def _show(as_json: bool, output: Path, policy: str, size: int, rule: DefaultRule | None = None) -> None:

@@ -8,15 +8,30 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.deploy.network_code import forward_pass
+from mlgo_gym.deploy.network_code import fill_template, forward_pass
 from mlgo_gym.deploy.network_graph import check_outputs
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies.bundled import bundled_file, or_use_fast
-from mlgo_gym.policies.eviction import decides_evictions
+from mlgo_gym.policies.eviction import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
 from mlgo_gym.session.protocol.callee_features import uses_callee_features
 from mlgo_gym.storage.cache import write_atomically
+
+EVICTION_COLUMNS = 33
+"""Columns of LLVM's eviction advisor: `MaxInterferences` and the candidate (lib/CodeGen/MLRegAllocEvictAdvisor.cpp)."""
+
+EVICTION_INTEGERS = frozenset({"is_free", "is_hint", "is_local", "max_stage", "min_stage"})
+"""Features of the columns that are int64 in LLVM; the others are float (same file)."""
+
+EVICTION_RULE = {
+    "HINT": "is_hint",
+    "LOCAL": "is_local",
+    "BROKEN": "nr_broken_hints",
+    "URGENT": "nr_urgent",
+    "WEIGHT": "use_def_density",
+}
+"""Features of clang's own choice, by their names in `eviction.c`."""
 
 _RULES = ("default", "never", "always", "threshold")
 _UNSAFE = re.compile(r"[^A-Za-z0-9 ._:/@+=~-]")
@@ -36,14 +51,19 @@ class DecisionCode:
     features: tuple[str, ...]
     code: str
 
-    @property
-    def title(self) -> str:
-        """The name without characters that are unsafe in a comment or a string; it may be that of a user's file."""
-        return _UNSAFE.sub("_", self.name)
+
+def comment_text(name: str) -> str:
+    """Return a name without characters that are unsafe in a comment or a string; it may be that of a user's file."""
+    return _UNSAFE.sub("_", name)
 
 
-def policy_network(policy: str, *, callee_features: bool = False) -> Network | None:
+def policy_network(policy: str, *, callee_features: bool = False, evictions: bool = False) -> Network | None:
     """Return the network of a bundled policy or of `mlp:FILE`; None for a rule.
+
+    Args:
+        policy: the policy.
+        callee_features: whether the target computes callee features.
+        evictions: whether the target also takes policies of evictions.
 
     Raises:
         PolicyError: there is no such policy, its file is no network, or the network needs callee features and the
@@ -55,9 +75,10 @@ def policy_network(policy: str, *, callee_features: bool = False) -> Network | N
     if colon and kind != "mlp":
         raise PolicyError(f"expected a rule, mlp:FILE or a bundled policy, got {policy!r}")
     network = Network.load(Path(file).expanduser() if colon else bundled_file(policy))
-    if decides_evictions(network):
+    if decides_evictions(network) and not evictions:
         raise PolicyError(
-            f"expected a policy of inlining, got {policy}; use it with `mlgo-clang --mlgo-eviction-policy={policy}`"
+            f"expected a policy of inlining, got {policy}; use it with `mlgo-clang --mlgo-eviction-policy={policy}`, "
+            "or export it with `mlgo-gym export llvm-header` or `mlgo-gym export tflite`"
         )
     if not callee_features and uses_callee_features(network.features):
         raise PolicyError(
@@ -67,13 +88,13 @@ def policy_network(policy: str, *, callee_features: bool = False) -> Network | N
     return network
 
 
-def exported_network(policy: str) -> Network:
+def exported_network(policy: str, *, evictions: bool = False) -> Network:
     """Return the network of a policy for a target in which LLVM computes the inputs.
 
     Raises:
         PolicyError: as in `policy_network()`, or the policy is a rule.
     """
-    network = policy_network(policy)
+    network = policy_network(policy, evictions=evictions)
     if network is None:
         raise PolicyError(f"expected a network, got the rule {policy!r}; use a bundled policy, or mlp:FILE")
     return network
@@ -126,6 +147,17 @@ def network_decision_code(name: str, network: Network) -> DecisionCode:
 }}
 """
     return DecisionCode(name, network.features, forward_pass(network) + yes)
+
+
+def eviction_code(network: Network) -> str:
+    """Return C (and C++) of a network of `EvictionPolicy`, which defines `mlgo_decide`.
+
+    `long long mlgo_decide(const char *data, long long start, const int *offsets)` returns the column. The offsets are
+    those of each feature of each column, of `progress` and of `mask` from `data + start`; a complement means a `float`.
+    """
+    values = {name: str(COLUMN_FEATURES.index(feature)) for name, feature in EVICTION_RULE.items()}
+    values |= {"FORWARD": forward_pass(network), "COLUMNS": str(EVICTION_COLUMNS), "EACH": str(len(COLUMN_FEATURES))}
+    return fill_template("eviction.c", values)
 
 
 @contextmanager

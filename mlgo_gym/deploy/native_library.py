@@ -20,7 +20,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlgo_gym.deploy.decision_code import network_decision_code
+from mlgo_gym.deploy.decision_code import EVICTION_COLUMNS, eviction_code, network_decision_code
 from mlgo_gym.deploy.network_code import FLAGS, fill_template, forward_pass
 from mlgo_gym.deploy.program import exit_status_of, output_of
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, decides_evictions
@@ -30,25 +30,6 @@ from mlgo_gym.session.protocol.callee_prediction import callee_prediction_code
 from mlgo_gym.storage.temporary_folders import process_folder
 
 _ACTION_MASK = "action_mask["
-
-EVICTION_COLUMNS = 33
-"""Columns of LLVM's eviction advisor: `MaxInterferences` and the candidate (lib/CodeGen/MLRegAllocEvictAdvisor.cpp)."""
-
-_RULE = {
-    "HINT": "is_hint",
-    "LOCAL": "is_local",
-    "BROKEN": "nr_broken_hints",
-    "URGENT": "nr_urgent",
-    "WEIGHT": "use_def_density",
-}
-"""Features of clang's own choice, by their names in `eviction.c`."""
-
-
-def eviction_code(network: Network) -> str:
-    """Return C that defines `mlgo_decide` for a network of `EvictionPolicy`."""
-    values = {name: str(COLUMN_FEATURES.index(feature)) for name, feature in _RULE.items()}
-    values |= {"FORWARD": forward_pass(network), "COLUMNS": str(EVICTION_COLUMNS), "EACH": str(len(COLUMN_FEATURES))}
-    return "#define MLGO_DECIDES\n" + fill_template("eviction.c", values)
 
 
 def _library_code(network: Network, name: str) -> str:
@@ -60,7 +41,7 @@ def _library_code(network: Network, name: str) -> str:
         choices = EVICTION_COLUMNS
         inputs = [f"{feature}[{column}]" for column in range(choices) for feature in COLUMN_FEATURES]
         inputs.append("progress")
-        policy = eviction_code(network)
+        policy = "#define MLGO_DECIDES\n" + eviction_code(network)
     elif choices:
         policy = forward_pass(network)
     else:

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.deploy.decision_code import DecisionCode, writing
+from mlgo_gym.deploy.decision_code import DecisionCode, comment_text, writing
 from mlgo_gym.deploy.network_code import FLAGS, fill_template
 from mlgo_gym.deploy.program import output_of
 from mlgo_gym.errors import PolicyError, ToolchainError
@@ -90,7 +90,7 @@ def plugin_code(policy: DecisionCode, llvm: InstalledLlvm) -> str:
     indices = [f"~{own.index(name)}" if name in own else f"int(FeatureIndex::{name})" for name in policy.features]
     callees = fill_template("callee_features.cpp", {"COUNT": str(len(CALLEE_FEATURES))}) if with_callees else ""
     values = {
-        "NAME": policy.title,
+        "NAME": comment_text(policy.name),
         "MAJOR": str(llvm.major),
         "POLICY": policy.code,
         "INDICES": ", ".join([*indices, "-1"]),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ No feature of the 111,724 bundled labels is above 15,130. The float32 logarithm 
 differ in the last bit.
 """
 
-_PREFIX = "action_"
+PREFIX = "action_"
 """LLVM's prefix of each feature, unless `-ml-inliner-trained-model-feed-prefix` names another."""
 
 _VERSION, _IDENTIFIER = 3, b"TFL3"
@@ -36,6 +36,7 @@ _BINARY = {
     "add": ("ADD", "Add"),
     "subtract": ("SUB", "Sub"),
     "multiply": ("MUL", "Mul"),
+    "divide": ("DIV", "Div"),
     "minimum": ("MINIMUM", "MaximumMinimum"),
     "maximum": ("MAXIMUM", "MaximumMinimum"),
 }
@@ -56,12 +57,12 @@ def tflite_model(name: str, network: Network, rule: DefaultRule | None = None) -
         PolicyError: the network has more outputs.
     """
     check_outputs(network)
-    graph = _TfliteGraph(name)
+    graph = TfliteGraph(name)
     inputs = list(network.features)
     if rule is not None and rule.feature in inputs:
         inputs.remove(rule.feature)
         inputs += [] if rule.cost in inputs else [rule.cost]
-    columns = {feature: graph.input(f"{_PREFIX}{feature}:0") for feature in inputs}
+    columns = {feature: graph.input(f"{PREFIX}{feature}:0") for feature in inputs}
     if rule is not None and rule.feature in network.features:
         columns[rule.feature] = graph.below(columns[rule.cost], rule.threshold)
     features = graph.as_float([columns[feature] for feature in network.features])
@@ -71,19 +72,19 @@ def tflite_model(name: str, network: Network, rule: DefaultRule | None = None) -
     return graph.finish()
 
 
-def output_spec() -> str:
+def output_spec(decision: str = DECISION) -> str:
     """Return the `output_spec.json` of these models: a list of outputs, the first of which decides."""
-    spec = {"name": DECISION, "port": 0, "shape": [1], "type": "int64_t"}
-    return json.dumps([{"logging_name": DECISION, "tensor_spec": spec}], indent=1) + "\n"
+    spec = {"name": decision, "port": 0, "shape": [1], "type": "int64_t"}
+    return json.dumps([{"logging_name": decision, "tensor_spec": spec}], indent=1) + "\n"
 
 
-def write_tflite_folder(folder: Path, model: bytes) -> None:
+def write_tflite_folder(folder: Path, model: bytes, decision: str = DECISION) -> None:
     """Write the folder of a model, or raise an MlgoError."""
     write_export(folder / MODEL, model)
-    write_export(folder / OUTPUT_SPEC, output_spec().encode())
+    write_export(folder / OUTPUT_SPEC, output_spec(decision).encode())
 
 
-class _TfliteGraph:
+class TfliteGraph:
     """A model of one subgraph under construction; a tensor is its number, and there is no batch."""
 
     def __init__(self, name: str) -> None:
@@ -100,16 +101,19 @@ class _TfliteGraph:
         self._graph.inputs, self._graph.outputs = [], []
         self._codes: dict[int, int] = {}
 
-    def input(self, name: str) -> int:
-        number = self._tensor((1,), np.int64, name)
+    def input(self, name: str, shape: tuple[int, ...] = (1,), dtype: Any = np.int64) -> int:
+        """Add an input."""
+        number = self._tensor(shape, dtype, name)
         self._graph.inputs.append(number)
         return number
 
     def output(self, values: int, name: str, *, first: bool = False) -> None:
+        """Name a tensor, and make it an output."""
         self._graph.tensors[values].name = name
         self._graph.outputs.insert(0 if first else len(self._graph.outputs), values)
 
     def constant(self, values: npt.NDArray[Any]) -> int:
+        """Return a table that is part of the model."""
         table = np.asarray(values, order="C")
         buffer = self._schema.BufferT()
         buffer.data = np.frombuffer(table.tobytes(), np.uint8)
@@ -120,79 +124,82 @@ class _TfliteGraph:
 
     def as_float(self, inputs: list[int]) -> int:
         """Return tensors of one int64 each as one of float32."""
-        joined = self._operate("CONCATENATION", inputs, (len(inputs),), np.int64, "Concatenation", axis=0)
-        return self._cast(joined, np.float32)
+        joined = self.operate("CONCATENATION", inputs, (len(inputs),), np.int64, "Concatenation", axis=0)
+        return self.cast(joined, np.float32)
 
     def below(self, number: int, bound: int) -> int:
         """Return as int64 whether an int64 is below a bound."""
-        less = self._operate("LESS", [number, self.constant(np.array([bound], np.int64))], (1,), np.bool_, "Less")
-        return self._cast(less, np.int64)
+        less = self.operate("LESS", [number, self.constant(np.array([bound], np.int64))], (1,), np.bool_, "Less")
+        return self.cast(less, np.int64)
 
-    def binary(self, operation: Binary, left: int, right: int) -> int:
+    def binary(self, operation: Binary | Literal["divide"], left: int, right: int) -> int:
+        """Return an operation of two tensors, element by element."""
         code, options = _BINARY[operation]
-        return self._operate(code, [left, right], self._joint_shape(left, right), np.float32, options)
+        return self.operate(code, [left, right], self._joint_shape(left, right), np.float32, options)
 
     def signed_log(self, values: int) -> int:
-        shape = self._shape(values)
-        size = self._operate("ABS", [values], shape, np.float32, "Abs")
+        """Return `sign(x) · log(1 + abs(x))` of whole numbers."""
+        shape = self.shape(values)
+        size = self.operate("ABS", [values], shape, np.float32, "Abs")
         table = np.log1p(np.arange(LOGARITHMS, dtype=np.float64)).astype(np.float32)
         last = self.constant(np.full(1, LOGARITHMS - 1, np.float32))
-        index = self._cast(self.binary("minimum", size, last), np.int32)
-        near = self._operate("GATHER", [self.constant(table), index], shape, np.float32, "Gather", axis=0)
+        index = self.cast(self.binary("minimum", size, last), np.int32)
+        near = self.gather(self.constant(table), index, 0)
         more = self.binary("add", size, self.constant(np.ones(1, np.float32)))
-        far = self._operate("LOG", [more], shape, np.float32)
-        logarithm = self._select(self._compare("GREATER", "Greater", size, last), far, near)
-        negative = self._operate("NEG", [logarithm], shape, np.float32, "Neg")
-        return self._select(self._below_0(values), negative, logarithm)
+        far = self.operate("LOG", [more], shape, np.float32)
+        logarithm = self.select(self.compare("GREATER", size, last), far, near)
+        negative = self.operate("NEG", [logarithm], shape, np.float32, "Neg")
+        return self.select(self._below_0(values), negative, logarithm)
 
     def rank(self, values: int, quantiles: npt.NDArray[np.float32]) -> int:
-        (size,) = self._shape(values)
-        wide, table = self._reshape(values, (size, 1)), self.constant(quantiles)
-        above = self._cast(self._compare("GREATER", "Greater", wide, table), np.float32)
-        under = self._cast(self._compare("LESS", "Less", wide, table), np.float32)
-        sides, axis = self.binary("subtract", above, under), self.constant(np.array([1], np.int32))
-        return self._operate("SUM", [sides, axis], (size,), np.float32, "Reducer", keepDims=False)
+        """Return the number of quantiles below each value, less the number above it."""
+        shape = self.shape(values)
+        wide, table = self.reshape(values, (*shape, 1)), self.constant(quantiles)
+        above = self.cast(self.compare("GREATER", wide, table), np.float32)
+        under = self.cast(self.compare("LESS", wide, table), np.float32)
+        return self.reduce("SUM", self.binary("subtract", above, under), len(shape))
 
     def product(self, values: int, weight: npt.NDArray[np.float32]) -> int:
+        """Return the matrix product, summed from the first input to the last."""
         # The last row of a cumulative sum.
-        inputs, outputs = weight.shape
-        products = self.binary("multiply", self._reshape(values, (inputs, 1)), self.constant(weight))
-        axis = self.constant(np.array(0, np.int32))
-        sums = self._operate("CUMSUM", [products, axis], (inputs, outputs), np.float32, "Cumsum")
-        last = self.constant(np.array(inputs - 1, np.int32))
-        return self._operate("GATHER", [sums, last], (outputs,), np.float32, "Gather", axis=0)
+        shape = self.shape(values)
+        products = self.binary("multiply", self.reshape(values, (*shape, 1)), self.constant(weight))
+        sums = self.cumulative_sum(products, len(shape) - 1)
+        return self.gather(sums, self.constant(np.array(shape[-1] - 1, np.int32)), len(shape) - 1)
 
     def tanh(self, values: int) -> int:
+        """Return the hyperbolic tangent."""
         # Of float32: the last bit is the library's, as in elu.
-        return self._operate("TANH", [values], self._shape(values), np.float32)
+        return self.operate("TANH", [values], self.shape(values), np.float32)
 
     def elu(self, values: int) -> int:
-        return self._operate("ELU", [values], self._shape(values), np.float32)
+        """Return `exp(x) - 1` below 0, and x above."""
+        return self.operate("ELU", [values], self.shape(values), np.float32)
 
     def decision(self, logits: int, outputs: int) -> int:
         """Return the decision of a network's outputs, int64 of shape (1,); equal outputs give 0."""
         if outputs == 1:
-            yes = self._compare("GREATER", "Greater", logits, self.constant(np.zeros(1, np.float32)))
+            yes = self.compare("GREATER", logits, self.constant(np.zeros(1, np.float32)))
         else:
             indices = (self.constant(np.array([each], np.int32)) for each in (0, 1))
-            no_logit, yes_logit = (
-                self._operate("GATHER", [logits, index], (1,), np.float32, "Gather", axis=0) for index in indices
-            )
-            yes = self._compare("GREATER", "Greater", yes_logit, no_logit)
-        return self._cast(yes, np.int64)
+            no_logit, yes_logit = (self.gather(logits, index, 0) for index in indices)
+            yes = self.compare("GREATER", yes_logit, no_logit)
+        return self.cast(yes, np.int64)
 
     def finish(self) -> bytes:
+        """Return the bytes of the model."""
         for number, tensor in enumerate(self._graph.tensors):
             tensor.name = tensor.name or f"t{number}"
         builder = self._flatbuffers.Builder(1024)
         builder.Finish(self._model.Pack(builder), _IDENTIFIER)
         return bytes(builder.Output())
 
-    def _shape(self, number: int) -> tuple[int, ...]:
+    def shape(self, number: int) -> tuple[int, ...]:
+        """Return the extents of a tensor."""
         return tuple(self._graph.tensors[number].shape)
 
     def _joint_shape(self, left: int, right: int) -> tuple[int, ...]:
-        return np.broadcast_shapes(self._shape(left), self._shape(right))
+        return np.broadcast_shapes(self.shape(left), self.shape(right))
 
     def _tensor(self, shape: tuple[int, ...], dtype: Any, name: str) -> int:
         kinds = {"float32": "FLOAT32", "int64": "INT64", "int32": "INT32", "bool": "BOOL"}
@@ -202,7 +209,7 @@ class _TfliteGraph:
         self._graph.tensors.append(tensor)
         return len(self._graph.tensors) - 1
 
-    def _operate(
+    def operate(
         self, code: str, inputs: list[int], shape: tuple[int, ...], dtype: Any, options: str = "", **settings: Any
     ) -> int:
         """Add an operation with one output; its options are those of `schema.{options}Options`."""
@@ -225,22 +232,45 @@ class _TfliteGraph:
         self._graph.operators.append(operator)
         return int(operator.outputs[0])
 
-    def _compare(self, code: str, options: str, left: int, right: int) -> int:
-        return self._operate(code, [left, right], self._joint_shape(left, right), np.bool_, options)
+    def compare(self, code: str, left: int, right: int) -> int:
+        """Return a comparison of two tensors, of bool."""
+        options = code.title().replace("_", "")
+        return self.operate(code, [left, right], self._joint_shape(left, right), np.bool_, options)
+
+    def reduce(self, code: str, values: int, axis: int, *, keep: bool = False) -> int:
+        """Return a sum or the like over one axis, which stays with the extent 1 if `keep` is set."""
+        shape = list(self.shape(values))
+        shape[axis : axis + 1] = [1] if keep else []
+        inputs = [values, self.constant(np.array([axis], np.int32))]
+        return self.operate(code, inputs, tuple(shape), np.float32, "Reducer", keepDims=keep)
+
+    def cumulative_sum(self, values: int, axis: int, *, exclusive: bool = False) -> int:
+        """Return the sums up to each element along an axis, without the element itself if `exclusive` is set."""
+        inputs = [values, self.constant(np.array(axis, np.int32))]
+        return self.operate("CUMSUM", inputs, self.shape(values), np.float32, "Cumsum", exclusive=exclusive)
+
+    def gather(self, values: int, index: int, axis: int) -> int:
+        """Return the slices of float32 at the indices, whose shape replaces the axis."""
+        shape = self.shape(values)
+        found = (*shape[:axis], *self.shape(index), *shape[axis + 1 :])
+        return self.operate("GATHER", [values, index], found, np.float32, "Gather", axis=axis)
 
     def _below_0(self, values: int) -> int:
-        return self._compare("LESS", "Less", values, self.constant(np.zeros(1, np.float32)))
+        return self.compare("LESS", values, self.constant(np.zeros(1, np.float32)))
 
-    def _select(self, condition: int, yes: int, no: int) -> int:
-        return self._operate("SELECT_V2", [condition, yes, no], self._shape(yes), np.float32, "SelectV2")
+    def select(self, condition: int, yes: int, no: int) -> int:
+        """Return elements of `yes` where a condition holds, else those of `no`; `yes` has the full shape."""
+        return self.operate("SELECT_V2", [condition, yes, no], self.shape(yes), np.float32, "SelectV2")
 
-    def _reshape(self, values: int, shape: tuple[int, ...]) -> int:
+    def reshape(self, values: int, shape: tuple[int, ...]) -> int:
+        """Return the same elements in another shape."""
         extents = self.constant(np.array(shape, np.int32))
-        return self._operate("RESHAPE", [values, extents], shape, np.float32, "Reshape", newShape=list(shape))
+        return self.operate("RESHAPE", [values, extents], shape, np.float32, "Reshape", newShape=list(shape))
 
-    def _cast(self, values: int, dtype: Any) -> int:
+    def cast(self, values: int, dtype: Any) -> int:
+        """Return the elements as another type."""
         before = self._graph.tensors[values]
-        number = self._operate("CAST", [values], self._shape(values), dtype, "Cast")
+        number = self.operate("CAST", [values], self.shape(values), dtype, "Cast")
         options = self._graph.operators[-1].builtinOptions
         options.inDataType, options.outDataType = before.type, self._graph.tensors[number].type
         return number

@@ -1,4 +1,4 @@
-"""The native code of a policy for evictions decides as the policy does."""
+"""The native code and the exports of a policy for evictions decide as the policy does."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.header import Tensor
 from mlgo_clang.native import _offset
+from mlgo_gym.cli.application import application
 from mlgo_gym.deploy.native_library import build_native_library
 from mlgo_gym.envs import RegAllocEvictEnv
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.session_policy import decision_info
@@ -60,3 +63,37 @@ def choose(env: RegAllocEvictEnv, policy: object, decision: Decision, number: in
     """Return the policy's answer."""
     info = decision_info(env.task, decision, "module", number)
     return int(policy.act(env.task.observe(decision), info))  # type: ignore[attr-defined]
+
+
+@pytest.mark.libraries
+def test_the_model_for_development_mode_decides_as_the_network_does(tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
+    env = RegAllocEvictEnv(corpus="builtin")
+    path, folder = tmp_path / "evict.safetensors", tmp_path / "model"
+    eviction_network().save(path)
+    arguments = ["export", "tflite", "--policy", f"mlp:{path}", "--output", str(folder)]
+    assert CliRunner().invoke(application, arguments).exit_code == 0
+    network, model = (load_policy(policy, env) for policy in (f"mlp:{path}", f"tflite:{folder}"))
+    compared = deviations = 0
+    for module in ("c/bigint", "c/json"):
+        with env.compilation(env.corpus.module(module)).session(env.task.advisors) as session:
+            while (decision := session.wait(60)) is not None:
+                chosen = choose(env, network, decision, compared)
+                assert choose(env, model, decision, compared) == chosen
+                deviations += chosen != env.task.default_action(decision)
+                compared += 1
+                session.advise(env.task.encode(decision, chosen) or b"")
+            session.finish(60)
+    assert compared > 30
+    assert deviations > compared / 10
+
+
+@pytest.mark.parametrize(("kind", "message"), [("onnx", "expected a policy of inlining"), ("tflite", "omit --level")])
+def test_an_export_that_does_not_fit_says_so(kind: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "evict.safetensors"
+    eviction_network().save(path)
+    level = ["--level", "Os"] if kind == "tflite" else []
+    arguments = ["export", kind, "--policy", f"mlp:{path}", "--output", str(tmp_path / "model"), *level]
+    result = CliRunner().invoke(application, arguments)
+    assert isinstance(result.exception, MlgoError)
+    assert message in str(result.exception)

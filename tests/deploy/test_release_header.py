@@ -12,9 +12,13 @@ import pytest
 from mlgo_gym.deploy.decision_code import DecisionCode, decision_code, exported_network, network_decision_code
 from mlgo_gym.deploy.inlining_default import default_rule
 from mlgo_gym.deploy.plugin import installed_llvm
-from mlgo_gym.deploy.release_header import release_header
+from mlgo_gym.deploy.release_header import eviction_header, release_header
+from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import PolicyError
+from mlgo_gym.policies.eviction import EvictionPolicy
+from mlgo_gym.policies.session_policy import decision_info
 from tests.deploy.conftest import Observations, labelled
+from tests.policies.test_eviction import eviction_network
 
 PROGRAM = """
 #include "header.h"
@@ -38,16 +42,43 @@ int main() {
 }
 """
 
+EVICTIONS = """
+#include "header.h"
+#include "llvm/Analysis/ReleaseModeModelRunner.h"
+#include "llvm/Analysis/TensorSpec.h"
+#include "llvm/IR/LLVMContext.h"
+#include <cstdio>
+#include <vector>
+int main() {
+  llvm::LLVMContext Context;
+  std::vector<llvm::TensorSpec> Specs;
+NAMES
+  llvm::ReleaseModeModelRunner<llvm::RegAllocEvictModel> Runner(Context, Specs, "index_to_evict");
+  for (;;) {
+    for (size_t I = 0; I < Specs.size(); ++I)
+      if (!std::fread(Runner.getTensor<char>(I), Specs[I].getTotalTensorBufferSize(), 1, stdin))
+        return 0;
+    int64_t Decision = Runner.evaluate<int64_t>();
+    std::fwrite(&Decision, sizeof Decision, 1, stdout);
+  }
+}
+"""
+
 
 def runner(major: int, header: str, names: tuple[str, ...], folder: Path) -> Path:
     """Return a program that reads rows of features in the order of the names and prints LLVM's decisions."""
+    quoted = ", ".join(f'"{name}"' for name in names)
+    return build(major, header, PROGRAM.replace("NAMES", quoted), folder)
+
+
+def build(major: int, header: str, code: str, folder: Path) -> Path:
+    """Return the program of some C++ that includes the header."""
     for needed in (f"llvm-config-{major}", f"clang++-{major}"):
         if shutil.which(needed) is None:
             pytest.skip(f"{needed} is not installed")
     llvm = installed_llvm(f"llvm-config-{major}")
     (folder / "header.h").write_text(header)
-    quoted = ", ".join(f'"{name}"' for name in names)
-    (folder / "main.cpp").write_text(PROGRAM.replace("NAMES", quoted))
+    (folder / "main.cpp").write_text(code)
     library = subprocess.check_output([f"llvm-config-{major}", "--libdir"], text=True).strip()
     flags = ["-std=c++17", "-O2", f"-I{llvm.includes}", f"-L{library}", f"-lLLVM-{major}"]
     # The compiler must not fuse a product and a sum.
@@ -97,6 +128,34 @@ def test_an_llvm_that_computes_clangs_own_decision_is_used(tmp_path: Path) -> No
     assert answers(program, rows) == (network(rows.astype(np.float32))[:, 0] > 0).tolist()
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("major", [22, 19])
+def test_llvms_release_mode_evicts_as_the_network_does(major: int, tmp_path: Path) -> None:
+    env = RegAllocEvictEnv(corpus="builtin")
+    network = eviction_network()
+    specs = "\n".join(
+        f'  Specs.push_back(llvm::TensorSpec::createSpec<{spec.type}>("{spec.name}", {{{spec.size}}}));'
+        for spec in env.task.headers[0].features
+    )
+    program = build(major, eviction_header("random", network), EVICTIONS.replace("NAMES", specs), tmp_path)
+    policy = EvictionPolicy(env, network)
+    rows: list[bytes] = []
+    chosen: list[int] = []
+    defaults: list[int] = []
+    for module in ("c/bigint", "c/json"):
+        with env.compilation(env.corpus.module(module)).session(env.task.advisors) as session:
+            while (decision := session.wait(60)) is not None:
+                info = decision_info(env.task, decision, module, len(rows))
+                chosen.append(policy.act(env.task.observe(decision), info))
+                rows.append(bytes(decision.payload))
+                defaults.append(env.task.default_action(decision))
+                session.advise(env.task.encode(decision, chosen[-1]) or b"")
+            session.finish(60)
+    found = subprocess.run([str(program)], input=b"".join(rows), capture_output=True, check=True).stdout
+    assert np.frombuffer(found, np.int64).tolist() == chosen
+    assert np.not_equal(chosen, defaults).mean() > 0.1
+
+
 def test_a_policy_of_clangs_own_decision_that_is_not_bundled_needs_a_level() -> None:
     with pytest.raises(PolicyError, match=r"with --level.*mlgo-gym train clone --expert default"):
         release_header(decision_code("default"))
@@ -115,5 +174,5 @@ def test_the_name_of_a_file_stays_a_comment() -> None:
     policy = decision_code("never")
     named = DecisionCode('mlp:a"\n#include <evil>\n??/', policy.features, policy.code)
     first, second, *_ = release_header(named).splitlines()
-    assert first.startswith("// An inlining policy for LLVM's release mode: the policy mlp:a___include _evil____/,")
+    assert first.startswith("// A policy of inlining for LLVM's release mode: the policy mlp:a___include _evil____/,")
     assert "evil" not in second
