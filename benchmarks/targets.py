@@ -3,8 +3,9 @@
     python -m benchmarks.targets                                  # all; a result in the file is not measured again
     python -m benchmarks.targets --targets thumbv7em --levels Oz --largest 200 --search 12
 
-The modules are those of the held-out programs of the corpus `programs`: no policy was trained on their projects. Each
-module is compiled once per policy, the smallest programs first. The linked size is that of the modules' functions in
+The modules are those of the held-out programs of the corpus `programs`: no policy was trained on their projects. The
+program marisa is excluded, because opencc, which was in training, contains another version of its library. Each module
+is compiled once per policy, the smallest programs first. The linked size is that of the modules' functions in
 the program. If `wasm-opt` is installed, it shrinks each linked WebAssembly program, with its C library, by `-Oz`.
 
 `--search` searches small modules by 50 compiles each: of each program the smallest ones with 20 decisions or more.
@@ -39,11 +40,23 @@ from mlgo_gym.session.process.bounded_run import run_bounded
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "targets.json"
 
+UNLIMITED = "unlimited:"
+"""Prefix of a policy that decides without the size limit of clang's advisor."""
+
+NO_LIMIT: dict[str, Any] = {"compile_options": {"extra_flags": ("-mllvm", "-ml-advisor-size-increase-threshold=1000")}}
+"""Arguments of the environment for such a policy."""
+
 POLICIES = {
-    level: ("default", "threshold:0", "threshold:5", f"inline-{level.lower()}-fast", f"inline-{level.lower()}")
+    level: (
+        *("default", "threshold:0", "threshold:5", f"inline-{level.lower()}-fast", f"inline-{level.lower()}"),
+        f"{UNLIMITED}inline-{level.lower()}",
+    )
     for level in ("Oz", "Os")
 }
 """Policies by optimisation level; plain clang is the baseline."""
+
+IN_TRAINING = {"marisa"}
+"""Programs with a library of which another version was in training, as a part of opencc."""
 
 COMPILES = 50
 """Compiles of a search per module."""
@@ -63,11 +76,20 @@ def policies_of(target: str, level: str) -> tuple[str, ...]:
 
 def open_builds(corpus: str, policies: tuple[str, ...], resources: ExitStack) -> Builds:
     """Return the environment and the objects of plain clang and of each policy."""
-    settings = RunnerSettings("mlgo/Inline-v0", corpus, policies={name: name for name in policies})
-    evaluated = EvaluatedPolicies(settings)
-    resources.callback(evaluated.close)
-    folders = {name: Path(resources.enter_context(tempfile.TemporaryDirectory())) for name in (PLAIN, *policies)}
-    return {name: (evaluated, PolicyObjects(evaluated, name, folder)) for name, folder in folders.items()}
+    unlimited = tuple(name for name in policies if name.startswith(UNLIMITED))
+    groups: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+        ((PLAIN, *(name for name in policies if name not in unlimited)), {}),
+        (unlimited, NO_LIMIT),
+    )
+    builds: Builds = {}
+    for names, arguments in groups:
+        chosen = {name: name.removeprefix(UNLIMITED) for name in names if name != PLAIN}
+        evaluated = EvaluatedPolicies(RunnerSettings("mlgo/Inline-v0", corpus, arguments, policies=chosen))
+        resources.callback(evaluated.close)
+        for name in names:
+            folder = Path(resources.enter_context(tempfile.TemporaryDirectory()))
+            builds[name] = evaluated, PolicyObjects(evaluated, name, folder)
+    return builds
 
 
 def measure(program: Program, builds: Builds) -> dict[str, Any]:
@@ -190,7 +212,7 @@ def held_out_programs(builds: Builds, largest: int | None) -> list[Program]:
     """Return the held-out programs with at most so much bitcode in KiB, the smallest first."""
     corpus = builds[PLAIN][0].env.corpus
     assert corpus.path is not None
-    held_out = [program for program in read_programs(corpus) if program.held_out]
+    held_out = [each for each in read_programs(corpus) if each.held_out and each.name not in IN_TRAINING]
     sizes = [(sum(map(corpus.size, modules_of(program, corpus.path))), program) for program in held_out]
     kept = [each for each in sizes if largest is None or each[0] <= largest * 1024]
     return [program for _, program in sorted(kept, key=lambda each: (each[0], each[1].name))]

@@ -15,8 +15,10 @@ from mlgo_gym.corpus.modules.description import read_command
 from mlgo_gym.corpus.recording.links import read_links
 from mlgo_gym.corpus.recording.relink import relink
 from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.extras import library
 from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
+from mlgo_gym.llvm.wasm_file import MAGIC
 from mlgo_gym.programs.counters import PROGRAM_TARGET, TIMEOUT, Counter, count_program, find_counter, run_program
 from mlgo_gym.programs.description import Program, Run
 from mlgo_gym.programs.emulators import EMULATION_FACTOR, find_emulator
@@ -155,12 +157,26 @@ def check_output(program: Program, run: Run, output: bytes) -> None:
 
 
 def linked_size(objects: Mapping[str, Path], executable: Path) -> int:
-    """Return the bytes of the functions in an executable that its objects define."""
-    linked = function_sizes(executable.read_bytes())
+    """Return the bytes of the functions in an executable that its objects define.
+
+    Raises `MissingExtraError` for a WebAssembly file of C++ if pydemumble is not installed.
+    """
+    data = executable.read_bytes()
+    linked = function_sizes(data)
     names = {
         name
         for path in objects.values()
         for sizes in [function_sizes(path.read_bytes())]
         for name in (*sizes.functions, *sizes.aliases)
     }
+    if data.startswith(MAGIC):
+        names = set(map(_name_in_wasm, names))
     return sum(size for name, size in linked.functions.items() if name in names)
+
+
+def _name_in_wasm(symbol: str) -> str:
+    """Return the name that wasm-ld writes for a symbol: demangled."""
+    if not symbol.startswith("_Z"):
+        return symbol
+    name: str = library("pydemumble", "linked sizes of C++ in WebAssembly", "explain").demangle(symbol)
+    return name or symbol

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.exactness import of_targets, own_choices
 from benchmarks.targets import changes
+from docs.site import target_tables
 from mlgo_gym.evaluation.compiled_objects import PLAIN
 
 
@@ -32,3 +33,33 @@ def test_compared_objects_of_other_targets_have_a_table_of_their_own() -> None:
     ]
     assert list(of_targets(own))[1:] == [["`thumbv7em`", "0", "0", "2", "1", "1", "0", "0"]]
     assert [row[2] for row in list(own_choices(own, []))[1:]] == ["1"]
+
+
+def test_a_cell_of_sizes_has_a_line_for_modules_for_links_and_after_wasm_opt(monkeypatch: pytest.MonkeyPatch) -> None:
+    def facts(modules: int, mean: float, worse: int) -> dict[str, float]:
+        return {"modules": modules, "mean": mean, "total": 2 * mean, "worse": worse}
+
+    unchanged = {part: facts(number, 0, 0) for part, number in (("objects", 5), ("linked", 2), ("wasm-opt", 1))}
+    smaller = {part: facts(number, -0.01, 1) for part, number in (("objects", 5), ("linked", 2), ("wasm-opt", 1))}
+    found = {
+        "wasm32-wasi Os default": unchanged,
+        "wasm32-wasi Oz default": unchanged,
+        "wasm32-wasi Oz inline-oz": smaller,
+        "wasm32-wasi Oz inline-oz-wasm32-wasi": smaller,
+        "wasm32-wasi Oz search": {"objects": facts(3, -0.04, 0)},
+        "thumbv7em Oz default": {part: unchanged[part] for part in ("objects", "linked")},
+    }
+    monkeypatch.setattr(target_tables, "source", {"targets": {"changes": found}}.__getitem__)
+    heading, *rows = target_tables.sizes()
+    cells = [dict(zip(heading, row, strict=True)) for row in rows]
+    assert [f"{each['target']} {each['level']}" for each in cells] == [
+        "`thumbv7em` -Oz",
+        "`wasm32-wasi` -Oz",
+        "`wasm32-wasi` -Os",
+    ]
+    assert [each["size"] for each in cells[:2]] == ["modules<br>linked", "modules<br>linked<br>after `wasm-opt`"]
+    assert [each["number"] for each in cells[:2]] == ["5<br>2", "5<br>2<br>1"]
+    expected = "<br>".join(["\N{MINUS SIGN}1.00 %, \N{MINUS SIGN}2.00 %, 1"] * 3)
+    assert cells[1]["bundled policy"] == cells[1]["policy of the target"] == expected
+    assert cells[1]["search, 50 compiles"] == "\N{MINUS SIGN}4.00 %, \N{MINUS SIGN}8.00 %, 0 of 3"
+    assert cells[2]["bundled policy"] == ""

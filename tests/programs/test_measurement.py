@@ -18,9 +18,11 @@ from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.compiled_objects import PLAIN
 from mlgo_gym.evaluation.running import programs_tables
 from mlgo_gym.llvm.function_sizes import function_sizes
-from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 from mlgo_gym.programs import find_counter, link_program, measure_program, read_programs
 from mlgo_gym.programs.counters import has_hardware_counter
+from mlgo_gym.programs.measurement import linked_size
+from mlgo_gym.session.process.bounded_run import run_bounded
 from tests.programs.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus
 
 pytestmark = pytest.mark.skipif(
@@ -125,3 +127,25 @@ def test_only_the_functions_of_the_modules_count_as_size(tmp_path: Path, toolcha
     assert found.size < function_sizes((tmp_path / "vfs").read_bytes()).text
     with pytest.raises(MlgoError):
         measure_program(program, folder, files, tmp_path / "missing", counter)
+
+
+WEBASSEMBLY = """
+struct Sum { int total; __attribute__((noinline)) int add(int value) { return total += value * 3; } };
+__attribute__((noinline)) int twice(int value) { Sum sum{value}; return sum.add(value); }
+extern "C" void _start() { static volatile int kept; kept = twice(kept); }
+"""
+
+
+def test_functions_of_cxx_count_in_a_webassembly_file_that_names_them_demangled(tmp_path: Path) -> None:
+    source, object_file, program = tmp_path / "sum.cc", tmp_path / "sum.o", tmp_path / "sum.wasm"
+    source.write_text(WEBASSEMBLY)
+    command = [*bundled_command("c++"), "-target", "wasm32-freestanding"]
+    for options in (
+        ["-Os", "-c", str(source), "-o", str(object_file)],
+        ["-nostdlib", str(object_file), "-o", str(program)],
+    ):
+        answer = run_bounded([*command, *options], writable=None, name="the bundled compiler")
+        assert answer.returncode == 0, answer.stderr
+    assert "Sum::add(int)" in function_sizes(program.read_bytes()).functions
+    size = linked_size({"sum": object_file}, program)
+    assert size == sum(function_sizes(object_file.read_bytes()).functions.values()) > 0
