@@ -63,7 +63,7 @@ def llvm_header(policy: Policy, output: Output, level: Level = None, as_json: Js
     Release mode does not compute clang's own inlining decision. A policy that
     uses it gets a comparison of the estimated cost instead.
     """
-    from mlgo_gym.deploy.decision_code import decision_code, policy_network, write_export
+    from mlgo_gym.deploy.decision_code import decision_code, network_decision_code, policy_network, write_export
     from mlgo_gym.deploy.inlining_default import default_rule
     from mlgo_gym.deploy.release_header import eviction_header, release_header
     from mlgo_gym.policies.eviction import decides_evictions
@@ -74,7 +74,7 @@ def llvm_header(policy: Policy, output: Output, level: Level = None, as_json: Js
         write_export(output, eviction_header(policy, network).encode())
         _show(as_json, output, policy, output.stat().st_size)
         return
-    code = decision_code(policy)
+    code = decision_code(policy) if network is None else network_decision_code(policy, network)
     write_export(output, release_header(code, level).encode())
     _show(as_json, output, policy, output.stat().st_size, default_rule(policy, code.features, level))
 

@@ -7,8 +7,6 @@ llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mlgo_gym.deploy.decision_code import EVICTION_COLUMNS, EVICTION_INTEGERS, EVICTION_RULE
@@ -49,22 +47,21 @@ def tflite_evictions(name: str, network: Network) -> bytes:
     )
     own = graph.own_choice(rows, legal)
     features = graph.finite(rows, 0)
-    last = graph.gather(features, graph.constant(np.array([columns - 1], np.int32)), 0)
+    last = graph.last_row(features)
     default = graph.gather(features, own, 0)
-    registers = graph.times(legal, graph.below_last())
+    registers = graph.times(legal, graph.opposite(graph.is_last()))
     high = graph.constant(np.full((columns, each), _LARGEST, np.float32))
     least = graph.reduce("REDUCE_MIN", graph.choose(registers, features, high), 0, keep=True)
     least = graph.choose(graph.reduce("REDUCE_MAX", registers, 0, keep=True), least, last)
     place = graph.reshape(graph.cast(own, np.float32), (1, 1))
-    is_last = graph.truth(graph.compare("EQUAL", place, graph.number(columns - 1)))
     facts = [
-        graph.constant(np.eye(columns, dtype=np.float32)[:, -1:]),
-        graph.spread(is_last),
+        graph.is_last(),
+        graph.spread(graph.truth(graph.compare("EQUAL", place, graph.number(columns - 1)))),
         graph.spread(graph.reshape(graph.finite(progress, 0), (1, 1))),
         graph.spread(graph.reduce("SUM", legal, 0, keep=True)),
         graph.positions(),
         graph.spread(place),
-        graph.spread(graph.gather(legal, graph.constant(np.array([columns - 1], np.int32)), 0)),
+        graph.spread(graph.last_row(legal)),
     ]
     relations = [graph.relation(features, other) for other in (default, last, least)]
     examples = graph.join([features, graph.spread(default), graph.spread(last), *relations, *facts], 1)
@@ -90,12 +87,11 @@ class _EvictionGraph(TfliteGraph):
         weight = self.finite(values["WEIGHT"], np.inf)
         hint = self.truth(self.compare("GREATER", values["HINT"], self.number(0)))
         local = self.truth(self.compare("GREATER", values["LOCAL"], self.number(0)))
-        end = self.constant(np.array([EVICTION_COLUMNS - 1], np.int32))
-        decline = self.gather(legal, end, 0)
-        lighter = self.truth(self.compare("LESS", weight, self.gather(weight, end, 0)))
+        decline = self.last_row(legal)
+        lighter = self.truth(self.compare("LESS", weight, self.last_row(weight)))
         allowed = self.binary("maximum", lighter, self.opposite(decline))
         finite = self.truth(self.compare("LESS", broken, self.number(np.inf)))
-        eligible = self.times(self.times(legal, self.below_last()), self.times(finite, allowed))
+        eligible = self.times(self.times(legal, self.opposite(self.is_last())), self.times(finite, allowed))
         # A local column is taken only if no column before it is.
         later = self.binary("minimum", self.cumulative_sum(eligible, 0, exclusive=True), self.number(1))
         kept = self.times(eligible, self.opposite(self.times(self.times(decline, local), later)))
@@ -109,7 +105,7 @@ class _EvictionGraph(TfliteGraph):
         score = self.times(cheapest, self.choose(hint, first, self.binary("add", self.positions(), self.number(1))))
         # Without such a column: nothing if that is legal, else the first legal one.
         falling = np.linspace(0.5, 0.1, EVICTION_COLUMNS, dtype=np.float32)[:, None]
-        nothing = self.times(self.constant(np.eye(EVICTION_COLUMNS, dtype=np.float32)[:, -1:]), decline)
+        nothing = self.times(self.is_last(), decline)
         others = self.times(self.times(legal, self.opposite(decline)), self.constant(falling))
         return self.place_of("ARG_MAX", self.binary("add", score, self.binary("add", nothing, others)))
 
@@ -126,8 +122,11 @@ class _EvictionGraph(TfliteGraph):
     def positions(self) -> int:
         return self.constant(np.arange(EVICTION_COLUMNS, dtype=np.float32)[:, None])
 
-    def below_last(self) -> int:
-        return self.constant(1 - np.eye(EVICTION_COLUMNS, dtype=np.float32)[:, -1:])
+    def is_last(self) -> int:
+        return self.constant(np.eye(EVICTION_COLUMNS, dtype=np.float32)[:, -1:])
+
+    def last_row(self, values: int) -> int:
+        return self.gather(values, self.constant(np.array([EVICTION_COLUMNS - 1], np.int32)), 0)
 
     def truth(self, condition: int) -> int:
         return self.cast(condition, np.float32)
@@ -163,7 +162,7 @@ class _EvictionGraph(TfliteGraph):
         shape[axis] = sum(self.shape(part)[axis] for part in parts)
         return self.operate("CONCATENATION", parts, tuple(shape), np.float32, "Concatenation", axis=axis)
 
-    def place_of(self, code: Any, values: int) -> int:
+    def place_of(self, code: str, values: int) -> int:
         """Return the first place of the smallest or the largest value of one column, int32 of shape (1,)."""
         inputs = [values, self.constant(np.array([0], np.int32))]
         kind = self._schema.TensorType.INT32

@@ -129,8 +129,7 @@ class TfliteGraph:
 
     def below(self, number: int, bound: int) -> int:
         """Return as int64 whether an int64 is below a bound."""
-        less = self.operate("LESS", [number, self.constant(np.array([bound], np.int64))], (1,), np.bool_, "Less")
-        return self.cast(less, np.int64)
+        return self.cast(self.compare("LESS", number, self.constant(np.array([bound], np.int64))), np.int64)
 
     def binary(self, operation: Binary | Literal["divide"], left: int, right: int) -> int:
         """Return an operation of two tensors, element by element."""

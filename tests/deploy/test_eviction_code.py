@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from mlgo_gym.deploy.native_library import build_native_library
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.policies.loading import load_policy
+from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.session_policy import decision_info
 from mlgo_gym.session.protocol.decision import Decision
 from tests.policies.test_eviction import eviction_network, shifted
@@ -46,23 +47,28 @@ def test_decisions_are_equal(margin: float, deviates: bool, tmp_path: Path) -> N
     offsets = (ctypes.c_int32 * len(words))(*(_offset(known, word) for word in words))
     policy = load_policy(f"mlp:{path}", env)
     compared = deviations = 0
-    for module in ("c/bigint", "c/json"):
-        with env.compilation(env.corpus.module(module)).session(env.task.advisors) as session:
-            while (decision := session.wait(60)) is not None:
-                chosen = choose(env, policy, decision, compared)
-                assert native.mlgo_decide(decision.payload, 0, offsets) == chosen
-                deviations += chosen != env.task.default_action(decision)
-                compared += 1
-                session.advise(env.task.encode(decision, chosen) or b"")
-            session.finish(60)
+    for decision, chosen in decisions(env, policy):
+        assert native.mlgo_decide(decision.payload, 0, offsets) == chosen
+        deviations += chosen != env.task.default_action(decision)
+        compared += 1
     assert compared > 30
     assert (deviations > compared / 10) == deviates
 
 
-def choose(env: RegAllocEvictEnv, policy: object, decision: Decision, number: int) -> int:
-    """Return the policy's answer."""
-    info = decision_info(env.task, decision, "module", number)
-    return int(policy.act(env.task.observe(decision), info))  # type: ignore[attr-defined]
+def decisions(env: RegAllocEvictEnv, policy: Policy) -> Iterator[tuple[Decision, int]]:
+    """Yield each decision of two compiles by a policy, and the policy's choice."""
+    for module in ("c/bigint", "c/json"):
+        with env.compilation(env.corpus.module(module)).session(env.task.advisors) as session:
+            while (decision := session.wait(60)) is not None:
+                chosen = choose(env, policy, decision)
+                yield decision, chosen
+                session.advise(env.task.encode(decision, chosen) or b"")
+            session.finish(60)
+
+
+def choose(env: RegAllocEvictEnv, policy: Policy, decision: Decision) -> int:
+    """Return the policy's choice; a network for evictions does not use the number of the decision."""
+    return int(policy.act(env.task.observe(decision), decision_info(env.task, decision, "module", 0)))
 
 
 @pytest.mark.libraries
@@ -75,15 +81,10 @@ def test_the_model_for_development_mode_decides_as_the_network_does(tmp_path: Pa
     assert CliRunner().invoke(application, arguments).exit_code == 0
     network, model = (load_policy(policy, env) for policy in (f"mlp:{path}", f"tflite:{folder}"))
     compared = deviations = 0
-    for module in ("c/bigint", "c/json"):
-        with env.compilation(env.corpus.module(module)).session(env.task.advisors) as session:
-            while (decision := session.wait(60)) is not None:
-                chosen = choose(env, network, decision, compared)
-                assert choose(env, model, decision, compared) == chosen
-                deviations += chosen != env.task.default_action(decision)
-                compared += 1
-                session.advise(env.task.encode(decision, chosen) or b"")
-            session.finish(60)
+    for decision, chosen in decisions(env, network):
+        assert choose(env, model, decision) == chosen
+        deviations += chosen != env.task.default_action(decision)
+        compared += 1
     assert compared > 30
     assert deviations > compared / 10
 

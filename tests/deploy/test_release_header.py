@@ -16,8 +16,8 @@ from mlgo_gym.deploy.release_header import eviction_header, release_header
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.eviction import EvictionPolicy
-from mlgo_gym.policies.session_policy import decision_info
 from tests.deploy.conftest import Observations, labelled
+from tests.deploy.test_eviction_code import decisions
 from tests.policies.test_eviction import eviction_network
 
 PROGRAM = """
@@ -138,19 +138,13 @@ def test_llvms_release_mode_evicts_as_the_network_does(major: int, tmp_path: Pat
         for spec in env.task.headers[0].features
     )
     program = build(major, eviction_header("random", network), EVICTIONS.replace("NAMES", specs), tmp_path)
-    policy = EvictionPolicy(env, network)
     rows: list[bytes] = []
     chosen: list[int] = []
     defaults: list[int] = []
-    for module in ("c/bigint", "c/json"):
-        with env.compilation(env.corpus.module(module)).session(env.task.advisors) as session:
-            while (decision := session.wait(60)) is not None:
-                info = decision_info(env.task, decision, module, len(rows))
-                chosen.append(policy.act(env.task.observe(decision), info))
-                rows.append(bytes(decision.payload))
-                defaults.append(env.task.default_action(decision))
-                session.advise(env.task.encode(decision, chosen[-1]) or b"")
-            session.finish(60)
+    for decision, action in decisions(env, EvictionPolicy(env, network)):
+        rows.append(bytes(decision.payload))
+        chosen.append(action)
+        defaults.append(env.task.default_action(decision))
     found = subprocess.run([str(program)], input=b"".join(rows), capture_output=True, check=True).stdout
     assert np.frombuffer(found, np.int64).tolist() == chosen
     assert np.not_equal(chosen, defaults).mean() > 0.1
