@@ -70,7 +70,7 @@ def llvm_header(policy: Policy, output: Output, level: Level = None, as_json: Js
 
     network = policy_network(policy, evictions=True)
     if network is not None and decides_evictions(network):
-        _check_level(policy, level)
+        _check_no_inlining_option(policy, level=level)
         write_export(output, eviction_header(policy, network).encode())
         _show(as_json, output, policy, output.stat().st_size)
         return
@@ -115,7 +115,7 @@ def tflite(
 
     network = exported_network(policy, evictions=True)
     if decides_evictions(network):
-        _check_level(policy, level)
+        _check_no_inlining_option(policy, level=level, keep_default=keep_default)
         model = tflite_evictions(policy, network)
         write_tflite_folder(output, model, EVICTION_DECISION)
         _show(as_json, output, policy, len(model))
@@ -126,9 +126,11 @@ def tflite(
     _show(as_json, output, policy, len(model), rule)
 
 
-def _check_level(policy: str, level: str | None) -> None:
-    if level is not None:
-        raise MlgoError(f"expected --level for a policy of inlining, got {policy}, which is of evictions; omit --level")
+def _check_no_inlining_option(policy: str, **options: object) -> None:
+    for option in (f"--{name.replace('_', '-')}" for name, value in options.items() if value):
+        raise MlgoError(
+            f"expected {option} for a policy of inlining, got {policy}, which is of evictions; omit {option}"
+        )
 
 
 def _show(as_json: bool, output: Path, policy: str, size: int, rule: DefaultRule | None = None) -> None:
