@@ -1,6 +1,6 @@
-"""Time of register allocation in each function: plain clang, and a network for evictions; prints, and writes JSON.
+"""Time of register allocation in each function: plain clang, and `evict`; prints, and writes JSON.
 
-    taskset -c 0 python -m benchmarks.allocation_time docs/results/evictions.safetensors --output FILE
+    taskset -c 0 python -m benchmarks.allocation_time --output FILE
 
 Clang's time trace has the wall time of the greedy allocator in each function. Three builds take turns, and the least
 time of a function counts: plain clang, the advisor with clang's own choices, and the network. Native code decides, as
@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.evictions import LEVELS, NETWORK, held_out
+from benchmarks.evictions import BUNDLED, LEVELS, held_out
 from benchmarks.measuring import Table, command_line, write_json
 from mlgo_clang.interactive import EVICTION, InteractiveCompile
 from mlgo_clang.native import NativeNetwork
 from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.evaluation.compiled_objects import PLAIN
+from mlgo_gym.policies.bundled import bundled_file
 from mlgo_gym.policies.network import Network
 from mlgo_gym.training.eviction_imitation import EvictionImitation
 
@@ -88,7 +89,7 @@ def summary(modules: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ratios of the times of functions to those of plain clang."""
     rows = np.array([row for each in modules.values() if each for row in each.values() if None not in row], float)
     found: dict[str, Any] = {"functions": len(rows), "modules": sum(1 for each in modules.values() if each)}
-    for column, name in ((1, OWN), (2, NETWORK)):
+    for column, name in ((1, OWN), (2, BUNDLED)):
         ratios = rows[:, column] / rows[:, 0]
         found[name] = {
             "total": float(rows[:, column].sum() / rows[:, 0].sum()),
@@ -102,7 +103,6 @@ def summary(modules: Mapping[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Measure the modules of the held-out programs that the results lack."""
     parser = command_line(__doc__)
-    parser.add_argument("network", type=Path, help="file of the network")
     parser.add_argument("--rounds", type=int, default=3, help="compiles per build (default: 3)")
     parser.add_argument("--output", type=Path, help="path of the results")
     options = parser.parse_args()
@@ -110,12 +110,12 @@ def main() -> None:
     results: dict[str, Any] = json.loads(output.read_text()) if output and output.exists() else {"modules": {}}
     with tempfile.TemporaryDirectory() as folder:
         own = Path(folder, "own.safetensors")
-        EvictionImitation().with_margin(Network.load(options.network), NEVER).save(own)
+        EvictionImitation().with_margin(Network.load(bundled_file(BUNDLED)), NEVER).save(own)
         for level in LEVELS:
             env, modules = held_out(level)
             compiler = env.toolchain.command
             builds = {PLAIN: None, OWN: NativeNetwork(str(own), compiler)}
-            builds[NETWORK] = NativeNetwork(str(options.network), compiler)
+            builds[BUNDLED] = NativeNetwork(str(bundled_file(BUNDLED)), compiler)
             for module in modules:
                 if f"{level} {module}" not in results["modules"]:
                     compilation = env.compilation(env.corpus.module(module))
@@ -126,7 +126,7 @@ def main() -> None:
     table = Table(
         {"build": "<8", "functions": ">9", "total": ">6.2f", "median": ">6.2f", "largest": ">7.2f", "> 2": ">4"}
     )
-    for name in (OWN, NETWORK):
+    for name in (OWN, BUNDLED):
         table.row(name, results["summary"]["functions"], *results["summary"][name].values())
 
 

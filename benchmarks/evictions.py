@@ -6,10 +6,7 @@
 Modules: plain clang, clang's own choices by rule (`default`) and the policies compile each module of the held-out
 programs, and the price of each function is compared. "Best of two" keeps the cheaper of plain clang's and the policy's
 code of each function. A search of all functions at once (`mlgo-gym search --algorithm functions`) shows how much is
-left, on some of the modules.
-
-The network `docs/results/evictions.safetensors` is one of `mlgo-gym train imitation`; `network` in the results has the
-commands, the margins by validation modules, and the training modules.
+left. On some of the modules a search with ten times as many compiles shows whether it finds more.
 
 Programs: each is linked from the objects of plain clang, of each policy and of each search, and cachegrind counts its
 instructions and memory accesses. The summary has the rank correlation of the counts with the estimated instructions and
@@ -53,17 +50,19 @@ RESULTS = Path(__file__).parents[1] / "docs" / "results" / "evictions.json"
 
 ENVIRONMENT, METRIC = "mlgo/RegAllocEvict-v0", "estimated-instructions"
 
-NETWORK = "network"
-"""Name of the network in the results."""
+BUNDLED = "evict"
 
-POLICIES = ("default", "ratio:1.25", NETWORK)
+POLICIES = ("default", "ratio:1.25", BUNDLED)
 
 LEVELS = ("O2", "Os")
 
-SEARCHED, COMPILES, MANY_COMPILES = 20, 30, 300
-"""Modules per level that are searched, and compiles of each search, and of the search that shows how much is left."""
+COMPILES = 30
+"""Compiles of the search of a module."""
 
-SEARCHES = {"best_of_two": ("ratio:1.25", 3), "search": ("default", COMPILES)}
+MANY_MODULES, MANY_COMPILES = 20, 300
+"""Modules per level of the long search, and compiles of each."""
+
+SEARCHES = {"best_of_two": (BUNDLED, 3), "search": ("default", COMPILES)}
 """Searches of whole programs: the policy that they start from, and their compiles per module."""
 
 LEAST = 1000
@@ -71,6 +70,8 @@ LEAST = 1000
 
 LARGEST = 400_000
 """Largest bitcode of a module, in bytes."""
+
+_SPECIFICATIONS = {name: name for name in POLICIES}
 
 
 def held_out(level: str) -> tuple[CompilerEnv, dict[str, str]]:
@@ -94,7 +95,7 @@ def compile_by(env: CompilerEnv, policy: Policy, module: str) -> AllocationCompi
 
 
 def compare(env: CompilerEnv, policies: Mapping[str, Policy], module: str) -> dict[str, Any] | None:
-    """Return the price of a module by plain clang, and the change of each policy; None without a decision."""
+    """Return the price of a module by plain clang, and the change by each policy; None without a decision."""
     plain = measure_baseline(env.compilation(env.corpus.module(module)), env.setup.timeout, optimization_record=True)
     functions = plain.instructions or {}
     price = math.fsum(each.total for each in functions.values())
@@ -124,42 +125,44 @@ def compare(env: CompilerEnv, policies: Mapping[str, Policy], module: str) -> di
     return record
 
 
-def specifications(network: Path) -> dict[str, str]:
-    """Return the policies by their names in the results."""
-    return {name: f"mlp:{network}" if name == NETWORK else name for name in POLICIES}
-
-
-def measure_modules(level: str, network: Path, results: dict[str, Any]) -> Iterator[None]:
-    """Measure the modules of a level that the results lack; yield after each."""
+def measure_modules(level: str, results: dict[str, Any]) -> Iterator[None]:
+    """Measure what the results lack of the modules of a level; yield after each."""
     env, modules = held_out(level)
-    policies = {name: load_policy(policy, env) for name, policy in specifications(network).items()}
+    policies = {name: load_policy(name, env) for name in POLICIES}
     records = results.setdefault("modules", {}).setdefault(level, {})
     for module, project in modules.items():
-        if module not in records:
-            try:
-                record = compare(env, policies, module)
-            except MlgoError as error:
-                print(f"{level} {module}: {error}", file=sys.stderr, flush=True)
-                continue
-            records[module] = None if record is None else {"project": project, **record}
-            yield
+        known = records.get(module, {"policies": {}})
+        if known is None or known["policies"].keys() >= policies.keys():
+            continue
+        missing = {name: policy for name, policy in policies.items() if name not in known["policies"]}
+        try:
+            record = compare(env, missing, module)
+        except MlgoError as error:
+            print(f"{level} {module}: {error}", file=sys.stderr, flush=True)
+            continue
+        if record is not None:
+            record |= {"project": project, "policies": {**known["policies"], **record["policies"]}}
+        records[module] = record
+        yield
 
 
 def measure_search(level: str, results: dict[str, Any], key: str, compiles: int) -> Iterator[None]:
-    """Search some modules of a level, and keep the results under a key; yield after each."""
+    """Search the modules of a level, or some of them by many compiles, and keep the results under a key."""
     env, _ = held_out(level)
-    known = {name: each for name, each in results["modules"][level].items() if each is not None}
-    names = np.random.default_rng(0).permutation(sorted(known))[:SEARCHED].tolist()
+    names = sorted(name for name, record in results["modules"][level].items() if record is not None)
+    if compiles == MANY_COMPILES:
+        names = np.random.default_rng(0).permutation(names)[:MANY_MODULES].tolist()
     records = results.setdefault(key, {}).setdefault(level, {})
     for name in names:
         if name not in records:
             found = search_module(env, env.corpus.module(name), "functions", compiles=compiles)
-            records[name] = {"project": known[name]["project"], "change": found.cost / found.baseline - 1}
-            records[name]["verified"] = found.verified
+            # A build keeps plain clang's object if no other is better.
+            change = min(0.0, found.cost / found.baseline - 1)
+            records[name] = {"change": change, "verified": found.verified}
             yield
 
 
-def measure_programs(network: Path, results: dict[str, Any]) -> Iterator[None]:
+def measure_programs(results: dict[str, Any]) -> Iterator[None]:
     """Count the instructions of the programs that the results lack; yield after each."""
     records = results.setdefault("programs", {})
     corpus = open_corpus("programs@O2")
@@ -167,7 +170,7 @@ def measure_programs(network: Path, results: dict[str, Any]) -> Iterator[None]:
         if not program.held_out or program.name in records:
             continue
         with tempfile.TemporaryDirectory() as scratch:
-            settings = RunnerSettings(ENVIRONMENT, "programs@O2", {"metric": METRIC}, policies=specifications(network))
+            settings = RunnerSettings(ENVIRONMENT, "programs@O2", {"metric": METRIC}, policies=_SPECIFICATIONS)
             evaluated = EvaluatedPolicies(settings)
             try:
                 counts = {}
@@ -187,9 +190,9 @@ def measure_programs(network: Path, results: dict[str, Any]) -> Iterator[None]:
         yield
 
 
-def measure_searches(network: Path, results: dict[str, Any]) -> Iterator[None]:
+def measure_searches(results: dict[str, Any]) -> Iterator[None]:
     """Count instructions and memory accesses of the programs by the searches and the network; yield after each."""
-    settings = RunnerSettings(ENVIRONMENT, "programs@O2", {"metric": METRIC}, policies=specifications(network))
+    settings = RunnerSettings(ENVIRONMENT, "programs@O2", {"metric": METRIC}, policies=_SPECIFICATIONS)
     for name, record in results["programs"].items():
         if "accesses" in record[PLAIN]:
             continue
@@ -197,7 +200,7 @@ def measure_searches(network: Path, results: dict[str, Any]) -> Iterator[None]:
             env = evaluated.env
             (program,) = (each for each in read_programs(env.corpus) if each.name == name)
             assert env.corpus.path is not None
-            for build in (PLAIN, NETWORK, *SEARCHES):
+            for build in (PLAIN, BUNDLED, *SEARCHES):
                 folder = Path(scratch, build)
                 folder.mkdir()
                 objects = PolicyObjects(evaluated, PLAIN if build in SEARCHES else build, folder)
@@ -293,7 +296,9 @@ def summary(results: Mapping[str, Any]) -> dict[str, Any]:
     """Return the changes by level and policy, with intervals over programs."""
     found: dict[str, Any] = {}
     for level, records in results.get("modules", {}).items():
-        rows = [each for each in records.values() if each is not None]
+        rows = [each for each in records.values() if each is not None and each["policies"].keys() >= set(POLICIES)]
+        if not rows:
+            continue
         projects = tuple(each["project"] for each in rows)
         prices = np.array([each["price"] for each in rows])
         level_summary: dict[str, Any] = {"modules": len(rows), "projects": len(set(projects))}
@@ -302,17 +307,13 @@ def summary(results: Mapping[str, Any]) -> dict[str, Any]:
                 kind: row_of(np.array([each["policies"][name][kind] for each in rows]), prices, projects)
                 for kind in ("change", "best_of_two")
             }
-        searched = results.get("searches", {}).get(level, {})
-        if searched:
-            kept = [records[name] for name in searched]
-            owners, their_prices = [each["project"] for each in kept], np.array([each["price"] for each in kept])
-            changes = np.array([each["change"] for each in searched.values()])
-            level_summary["search"] = row_of(changes * their_prices, their_prices, owners)
-            guarded = np.array([each["policies"][NETWORK]["best_of_two"] for each in kept])
-            if more := results.get("headroom", {}).get(level, {}):
-                changes = np.array([more[name]["change"] for name in searched])
-                level_summary["headroom"] = row_of(changes * their_prices, their_prices, owners)
-            level_summary["network_where_searched"] = row_of(guarded, their_prices, owners)
+        searched, more = (results.get(key, {}).get(level, {}) for key in ("searches", "headroom"))
+        for key, changes, names in (("search", searched, searched), ("many", more, more), ("few", searched, more)):
+            if names and names.keys() <= changes.keys():
+                kept = [records[name] for name in names]
+                owners, their_prices = [each["project"] for each in kept], np.array([each["price"] for each in kept])
+                relative = np.array([changes[name]["change"] for name in names])
+                level_summary[key] = row_of(relative * their_prices, their_prices, owners)
         found[level] = level_summary
     programs = results.get("programs", {})
     functions = np.array([row for each in programs.values() for name in POLICIES for row in each[name]["functions"]])
@@ -364,19 +365,18 @@ def interval_of_mean(logarithms: Any, projects: tuple[str, ...]) -> list[float] 
 def main() -> None:
     """Measure what the results lack, and print the summary."""
     parser = command_line(__doc__)
-    parser.add_argument("--network", type=Path, default=RESULTS.with_suffix(".safetensors"), help="file of the network")
     parser.add_argument("--parts", default="modules,searches,programs", help="modules, searches, programs")
     parser.add_argument("--output", type=Path, default=RESULTS, help="path of the results")
     options = parser.parse_args()
     results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
     results |= {"compiles": COMPILES, "many_compiles": MANY_COMPILES}
     parts = options.parts.split(",")
-    work = [measure_modules(level, options.network, results) for level in LEVELS if "modules" in parts]
+    work = [measure_modules(level, results) for level in LEVELS if "modules" in parts]
     if "searches" in parts:
         for key, compiles in (("searches", COMPILES), ("headroom", MANY_COMPILES)):
             work += [measure_search(level, results, key, compiles) for level in LEVELS]
     if "programs" in parts:
-        work += [measure_programs(options.network, results), measure_searches(options.network, results)]
+        work += [measure_programs(results), measure_searches(results)]
     for part in work:
         for _ in part:
             results["summary"] = summary(results)

@@ -1,9 +1,9 @@
 """Do inlining and evictions add up? Compiles with either policy and with both; writes docs/results/joint.json.
 
-    python -m benchmarks.joint --network docs/results/evictions.safetensors
+    python -m benchmarks.joint
 
-Each module of the held-out programs at -Os is compiled four times: by plain clang, with a policy of inlining, with a
-network for evictions, and with both at once. The summary compares the change of both with the sum of the two changes,
+Each module of the held-out programs at -Os is compiled four times: by plain clang, with a policy of inlining, with
+`evict`, and with both at once. The summary compares the change of both with the sum of the two changes,
 in logarithms.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.evictions import METRIC, held_out, interval_of_mean
+from benchmarks.evictions import BUNDLED, METRIC, held_out, interval_of_mean
 from benchmarks.measuring import Table, command_line, write_json
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
@@ -71,14 +71,13 @@ def summary(modules: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Measure the modules that the results lack, and print the summary."""
     parser = command_line(__doc__)
-    parser.add_argument("--network", type=Path, required=True, help="file of the network for evictions")
     parser.add_argument("--output", type=Path, default=RESULTS, help="path of the results")
     options = parser.parse_args()
     results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {"modules": {}}
     evictions, modules = held_out(LEVEL)
     inlining = make_environment("mlgo/Inline-v0", {"corpus": evictions.corpus, "metric": METRIC})
     envs = [inlining, evictions]
-    policies = [load_policy(INLINING, inlining), load_policy(f"mlp:{options.network}", evictions)]
+    policies = [load_policy(INLINING, inlining), load_policy(BUNDLED, evictions)]
     for name, project in modules.items():
         if name in results["modules"]:
             continue

@@ -6,7 +6,7 @@ once.
 
 `inline-oz` and `inline-os` use callee features, `inline-oz-fast` and `inline-os-fast` use clang's features only.
 `inline-oz-rust` is for crates of Rust, `inline-oz-thumbv7em` for Cortex-M4 firmware, and `inline-os-riscv32imc` for
-RISC-V of 32 bits; all use callee features.
+RISC-V of 32 bits; all use callee features. `evict` decides evictions.
 """
 
 from __future__ import annotations

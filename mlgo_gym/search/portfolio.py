@@ -22,7 +22,7 @@ FAST_PORTFOLIO = ("default", "threshold:50", "threshold:400", "inline-os-fast", 
 """The same where executed instructions cost, counted or estimated."""
 
 
-EVICTION_PORTFOLIO = ("ratio:2", "ratio:0.5", "ratio:1.25", "never_evict")
+EVICTION_PORTFOLIO = ("evict", "ratio:2", "ratio:0.5", "ratio:1.25", "never_evict")
 """The policies that a search of evictions tries, function by function."""
 
 

@@ -75,7 +75,7 @@ def test_a_policy_for_evictions_decides_on_them(run: Run, project: Path) -> None
     source = Path(__file__).parent.parent / "programs" / "pressure.c"
     (project / "pressure.c").write_bytes(source.read_bytes())
     objects = {}
-    for policy in ("default", "first_legal", "never_evict"):
+    for policy in ("default", "evict", "first_legal", "never_evict"):
         arguments = ("--mlgo-policy=default", f"--mlgo-eviction-policy={policy}", "--mlgo-strict", "-Os")
         assert run(*arguments, "-c", "pressure.c").returncode == 0
         objects[policy] = (project / "pressure.o").read_bytes()

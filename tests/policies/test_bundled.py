@@ -83,12 +83,14 @@ def test_an_environment_with_other_decisions_is_refused(corpus: Path, networks: 
         load_policy("inline-test", env)
 
 
-def test_every_bundled_policy_loads_has_a_card_and_decides(corpus: Path) -> None:
-    env = gym.make("mlgo/Inline-v0", corpus=str(corpus), callee_features=True).unwrapped
+def test_every_bundled_policy_loads_has_a_card_and_decides(corpus: Path, varied: str) -> None:
+    inlining = gym.make("mlgo/Inline-v0", corpus=str(corpus), callee_features=True).unwrapped
+    evictions = gym.make("mlgo/RegAllocEvict-v0", corpus=varied).unwrapped
     for name in bundled.bundled_policies():
+        env, module = (evictions, "mixed") if name == "evict" else (inlining, "calls")
         policy = load_policy(name, env)
-        observation, info = env.reset(options={"module": "calls"})
-        assert policy.act(observation, info) in (0, 1)
+        observation, info = env.reset(options={"module": module})
+        assert policy.act(observation, info) in np.flatnonzero(info.get("action_mask", (1, 1)))
         file = bundled.bundled_file(name)
         for ending in (".md", ".json"):
             assert file.with_suffix(ending).is_file(), f"{file.name} has no model card {file.stem}{ending}"
