@@ -46,10 +46,14 @@ UNLIMITED = "unlimited:"
 NO_LIMIT: dict[str, Any] = {"compile_options": {"extra_flags": ("-mllvm", "-ml-advisor-size-increase-threshold=1000")}}
 """Arguments of the environment for such a policy."""
 
+SMALLER = "smaller:"
+"""Prefix of a policy whose object counts if it is not larger than plain clang's, as in a list of `mlgo-clang`."""
+
 POLICIES = {
     level: (
         *("default", "threshold:0", "threshold:5", f"inline-{level.lower()}-fast", f"inline-{level.lower()}"),
         f"{UNLIMITED}inline-{level.lower()}",
+        f"{SMALLER}{UNLIMITED}inline-{level.lower()}",
     )
     for level in ("Oz", "Os")
 }
@@ -65,7 +69,21 @@ _LEAST_DECISIONS = 20
 _PER_PROGRAM = 2
 """Searched modules per program."""
 
-Builds = dict[str, tuple[EvaluatedPolicies, PolicyObjects]]
+
+class SmallerObjects:
+    """The smaller object of each module of two builds; of equal sizes the second one's."""
+
+    def __init__(self, first: PolicyObjects, second: PolicyObjects) -> None:
+        self._both = second, first
+
+    def file(self, name: str) -> Path:
+        """Return the path of a module's object."""
+        return min(
+            (objects.file(name) for objects in self._both), key=lambda path: object_sizes(path.read_bytes()).text
+        )
+
+
+Builds = dict[str, tuple[EvaluatedPolicies, PolicyObjects | SmallerObjects]]
 
 
 def policies_of(target: str, level: str) -> tuple[str, ...]:
@@ -76,20 +94,26 @@ def policies_of(target: str, level: str) -> tuple[str, ...]:
 
 def open_builds(corpus: str, policies: tuple[str, ...], resources: ExitStack) -> Builds:
     """Return the environment and the objects of plain clang and of each policy."""
-    unlimited = tuple(name for name in policies if name.startswith(UNLIMITED))
-    groups: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-        ((PLAIN, *(name for name in policies if name not in unlimited)), {}),
+    compiled = [name for name in policies if not name.startswith(SMALLER)]
+    unlimited = [name for name in compiled if name.startswith(UNLIMITED)]
+    groups: tuple[tuple[list[str], dict[str, Any]], ...] = (
+        ([PLAIN, *(name for name in compiled if name not in unlimited)], {}),
         (unlimited, NO_LIMIT),
     )
-    builds: Builds = {}
+    found: dict[str, tuple[EvaluatedPolicies, PolicyObjects]] = {}
     for names, arguments in groups:
         chosen = {name: name.removeprefix(UNLIMITED) for name in names if name != PLAIN}
         evaluated = EvaluatedPolicies(RunnerSettings("mlgo/Inline-v0", corpus, arguments, policies=chosen))
         resources.callback(evaluated.close)
         for name in names:
             folder = Path(resources.enter_context(tempfile.TemporaryDirectory()))
-            builds[name] = evaluated, PolicyObjects(evaluated, name, folder)
-    return builds
+            found[name] = evaluated, PolicyObjects(evaluated, name, folder)
+    smaller: Builds = {
+        name: (found[PLAIN][0], SmallerObjects(found[PLAIN][1], found[name.removeprefix(SMALLER)][1]))
+        for name in policies
+        if name.startswith(SMALLER)
+    }
+    return {**found, **smaller}
 
 
 def measure(program: Program, builds: Builds) -> dict[str, Any]:

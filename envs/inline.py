@@ -189,7 +189,7 @@ class InlineEnv(CompilerEnv):
 
     `terminated` when clang has written the object file. `truncated` only if the compile failed, with the reward
     `error_reward` and `info["error"]`. The inliner requests no more decisions when its estimate of the module's size
-    has doubled (`-ml-advisor-size-increase-threshold`).
+    has doubled (`-ml-advisor-size-increase-threshold`). Compiles for WebAssembly have no such limit by default.
 
     ## Info
 

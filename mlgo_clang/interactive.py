@@ -10,6 +10,8 @@ import sys
 from mlgo_clang.compiler import CLANG
 from mlgo_clang.folders import make_scratch, remove_folder
 from mlgo_clang.header import ProtocolError, read_header
+from mlgo_clang.invocation import expand_response_files
+from mlgo_clang.other_machines import target_of
 from mlgo_clang.servers import RuleServer, silence
 
 TYPE_CHECKING = False
@@ -30,6 +32,9 @@ PRINTING = ("-print-before=inline",)
 """Options that print the code that the inliner visits, to standard error."""
 PRINTING_FILES = (*PRINTING, "-ir-dump-directory=")
 """The same, to files in a folder named as the base of the channel; clang has the option since version 18."""
+WITHOUT_SIZE_LIMIT = "-ml-advisor-size-increase-threshold=1000"
+"""Option of every compile for WebAssembly with an advisor, which otherwise stops when its estimate of the module has
+doubled; `mlgo_gym.corpus.commands.compilation` has the same. A later option of the user wins."""
 EVICTION = ("-regalloc-enable-advisor=release", "-regalloc-evict-interactive-channel-base=")
 
 _STOP_SECONDS = 10.0
@@ -193,8 +198,9 @@ class InteractiveCompile:
                 channels.append(channel)
                 channel.open()
                 for option in switches:
-                    before, start = llvm_option
-                    options += (before, start + option + channel.base * option.endswith("="))
+                    options += (llvm_option[0], llvm_option[1] + option + channel.base * option.endswith("="))
+            if options and target_of(expand_response_files(rest)).startswith("wasm"):
+                options += (llvm_option[0], llvm_option[1] + WITHOUT_SIZE_LIMIT)
             guard += os.pipe()
             withheld += os.pipe()
             os.set_inheritable(guard[0], True)

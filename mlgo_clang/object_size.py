@@ -10,25 +10,29 @@ import struct
 from mlgo_clang.programs import PolicyError
 
 _EXECUTABLE = 4  # SHF_EXECINSTR of elf(5)
+_CODE = 10  # the code section of the WebAssembly core specification, section 5.5
 
 
 class ObjectSizeError(PolicyError):
-    """A file is no ELF object with readable sections."""
+    """A file is neither an ELF object nor a WebAssembly object with readable sections."""
 
 
 def text_size(path: str) -> int:
-    """Return the sum of an ELF object's executable sections in bytes.
+    """Return the bytes of an ELF object's executable sections, or of a WebAssembly object's code section.
 
     Args:
-        path: the object, 32-bit or 64-bit, of either byte order.
+        path: the object; an ELF object is 32-bit or 64-bit, of either byte order.
 
     Raises:
         ObjectSizeError: the file is no such object.
     """
     with open(path, "rb") as file:
         data = file.read()
+    if data[:4] == b"\0asm":
+        return _code_size(path, data)
     if data[:4] != b"\x7fELF" or len(data) < 52 or data[4] not in (1, 2) or data[5] not in (1, 2):
-        raise ObjectSizeError(f"expected an ELF object, got {path} that starts with {data[:8]!r}; use one policy")
+        found = f"{path} that starts with {data[:8]!r}"
+        raise ObjectSizeError(f"expected an ELF or WebAssembly object, got {found}; use one policy")
     order = "<" if data[5] == 1 else ">"
     is_64_bit = data[4] == 2
     # Flags and size of a section: the address and the offset are between them.
@@ -42,3 +46,23 @@ def text_size(path: str) -> int:
     except struct.error:
         raise ObjectSizeError(f"{path} ends before its table of sections; use one policy") from None
     return sum(size for flags, size in sections if flags & _EXECUTABLE)
+
+
+def _code_size(path: str, data: bytes) -> int:
+    code, position = 0, 8
+    try:
+        while position < len(data):
+            kind, shift, size = data[position], 0, 0
+            while True:  # the size of a section is a number in LEB128
+                position += 1
+                size |= (data[position] & 0x7F) << shift
+                shift += 7
+                if data[position] < 0x80:
+                    break
+            position += 1 + size
+            code += size if kind == _CODE else 0
+    except IndexError:
+        position = -1
+    if position != len(data):
+        raise ObjectSizeError(f"{path} ends within a section; use one policy")
+    return code

@@ -25,12 +25,15 @@ _MACHINE = ("-march=", "-mabi=", "-mcpu=", "-mtune=", "--target=")
 
 
 def target_of(arguments: Sequence[str]) -> str:
-    """Return the last target that a command line names; empty if it is that of this machine, or there is none."""
+    """Return the last target that a command line names; empty if it is that of this machine, or there is none.
+
+    The command line is of clang's driver, of its `-cc1`, or of rustc.
+    """
     target = before = ""
     for word in arguments:
         if word.startswith("--target="):
             target = word.removeprefix("--target=")
-        elif before == "-target":
+        elif before in ("-target", "-triple", "--target"):
             target = word
         before = word
     return "" if target == getattr(sys.implementation, "_multiarch", "") else target

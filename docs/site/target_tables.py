@@ -44,7 +44,7 @@ POLICIES = {
     "threshold:5": "`threshold:5`",
     "inline-fast": "fast bundled policy",
     "inline": "bundled policy",
-    "unlimited:inline": "bundled policy, no size limit",
+    "smaller:unlimited:inline": "smaller of clang and the bundled policy, no size limit",
     "inline-target": "policy of the target",
     "search": "search, 50 compiles",
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 from mlgo_gym.attribution.inline_compile import InlineCompile, inline_compile_coroutine
@@ -188,10 +187,9 @@ class Setup:
         full = plan(
             module, self.toolchain, self._flags, self.options.compile_options.limits, target=self.options.target
         )
-        triple = dict(pairwise(full.flags)).get("-triple", "")
-        if self.task.after_optimization and triple.startswith("wasm"):
+        if self.task.after_optimization and full.triple.startswith("wasm"):
             raise MlgoError(
-                f"expected a target with registers for {self.task.name}, got {triple} of module {module.name!r}; "
+                f"expected a target with registers for {self.task.name}, got {full.triple} of module {module.name!r}; "
                 "use mlgo/Inline-v0"
             )
         if not self.options.preoptimizes(self.task):

@@ -5,8 +5,9 @@ people (`NAME.md`) and the same facts for programs (`NAME.json`). A network that
 once.
 
 `inline-oz` and `inline-os` use callee features, `inline-oz-fast` and `inline-os-fast` use clang's features only.
-`inline-oz-rust` is for crates of Rust, `inline-oz-thumbv7em` for Cortex-M4 firmware, and `inline-os-riscv32imc` for
-RISC-V of 32 bits; all use callee features. `evict` decides evictions.
+`inline-oz-rust` is for crates of Rust, `inline-oz-thumbv7em` for Cortex-M4 firmware, `inline-os-riscv32imc` for RISC-V
+of 32 bits, and `inline-oz-wasm32-wasi` for WebAssembly; all use callee features.
+`evict` decides evictions.
 """
 
 from __future__ import annotations

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
 from benchmarks.exactness import of_targets, own_choices
-from benchmarks.targets import changes
+from benchmarks.targets import changes, open_builds
 from docs.site import target_tables
 from mlgo_gym.evaluation.compiled_objects import PLAIN
+from mlgo_gym.llvm.object_file import object_sizes
 
 
 def test_a_change_counts_modules_links_and_whole_webassembly_files() -> None:
@@ -21,6 +24,16 @@ def test_a_change_counts_modules_links_and_whole_webassembly_files() -> None:
     assert found["objects"]["total"] == pytest.approx(145 / 150 - 1)
     assert found["linked"]["total"] == pytest.approx(-0.05)
     assert [found[name]["total"] for name in ("file", "wasm-opt")] == pytest.approx([-0.01, -0.005])
+
+
+def test_builds_lack_the_size_limit_or_keep_the_smaller_object() -> None:
+    policies = ("default", "unlimited:default", "smaller:default", "smaller:unlimited:threshold:300")
+    with ExitStack() as resources:
+        builds = open_builds("builtin@Os@aarch64-linux", (*policies, "unlimited:threshold:300"), resources)
+        objects = {name: build.file("cpp/linalg").read_bytes() for name, (_, build) in builds.items()}
+    plain = objects.pop(PLAIN)
+    assert [objects[name] == plain for name in policies] == [False, True, True, True]
+    assert object_sizes(objects["default"]).text > object_sizes(plain).text
 
 
 def test_compared_objects_of_other_targets_have_a_table_of_their_own() -> None:

@@ -10,8 +10,10 @@ import pytest
 from mlgo_clang.object_size import ObjectSizeError, text_size
 from mlgo_gym.llvm.object_file import object_sizes
 
+TARGETS = ["x86_64-linux-gnu", "i386-linux-gnu", "armeb-linux-gnueabi", "powerpc64-linux-gnu", "wasm32-wasip1"]
 
-@pytest.mark.parametrize("target", ["x86_64-linux-gnu", "i386-linux-gnu", "armeb-linux-gnueabi", "powerpc64-linux-gnu"])
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_bytes_of_instructions_are_those_of_the_environments(
     tmp_path: Path, clang: dict[str, list[str]], target: str
 ) -> None:
@@ -29,8 +31,19 @@ def test_an_incomplete_object_is_refused(tmp_path: Path, clang: dict[str, list[s
     data = output.read_bytes()
     for damaged in (b"", b"\xcf\xfa\xed\xfe" + data[4:], data[:40]):
         output.write_bytes(damaged)
-        with pytest.raises(ObjectSizeError, match="expected an ELF object"):
+        with pytest.raises(ObjectSizeError, match="expected an ELF or WebAssembly object"):
             text_size(str(output))
     output.write_bytes(data[:-64])
     with pytest.raises(ObjectSizeError, match="ends before its table of sections"):
         text_size(str(output))
+
+
+def test_an_incomplete_webassembly_object_is_refused(tmp_path: Path, clang: dict[str, list[str]]) -> None:
+    output = tmp_path / "one.o"
+    command = [*clang["gcc"], "--target=wasm32-wasip1", "-Os", "-c", "-x", "c", "-", "-o", str(output)]
+    subprocess.run(command, input=b"int one(int n) { return n * n; }\n", check=True)
+    data = output.read_bytes()
+    for damaged in (data[:9], data[:-1], data + b"\x0a\xff"):
+        output.write_bytes(damaged)
+        with pytest.raises(ObjectSizeError, match="ends within a section"):
+            text_size(str(output))

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_clang.other_machines import header_words, library_target, linker_option
+from mlgo_clang.interactive import WITHOUT_SIZE_LIMIT
+from mlgo_clang.other_machines import header_words, library_target, linker_option, target_of
+from tests.conftest import PROGRAMS
 from tests.mlgo_clang.conftest import Run
 
 HELLO = (
@@ -32,6 +34,22 @@ def test_webassembly_compiles_links_and_runs_without_an_sdk(run: Run, hello: Pat
     pytest.importorskip("wasmtime", reason="extra run-time")
     command = [sys.executable, "-m", "mlgo_gym.programs.webassembly", "report", "hello.wasm"]
     assert subprocess.run(command, cwd=hello, capture_output=True, check=True).stdout == b"hello 1\n"
+
+
+def test_webassembly_has_no_size_limit_unless_the_command_line_names_one(run: Run, hello: Path) -> None:
+    def compiled(policy: str, *words: str) -> bytes:
+        options = (f"--mlgo-policy={policy}", "--mlgo-strict", "--target=wasm32-wasip1", "-Oz")
+        result = run(*options, *words, "-c", str(PROGRAMS / "vectors.c"), "-o", "vectors.o")
+        assert (result.returncode, result.stderr) == (0, b"")
+        return (hello / "vectors.o").read_bytes()
+
+    limit = ("-mllvm", "-ml-advisor-size-increase-threshold=2")
+    plain = compiled("default")
+    assert compiled("default", *limit) == compiled("default", "-mllvm", WITHOUT_SIZE_LIMIT) == plain
+    for policy in ("threshold:5", "inline-oz"):
+        assert compiled(policy) == plain
+        assert len(compiled(policy, *limit)) > len(plain)
+        assert compiled(f"default,{policy}", *limit) == compiled(f"{policy},default", *limit) == plain
 
 
 def test_a_linux_program_for_another_machine_runs_in_an_emulator(run: Run, hello: Path) -> None:
@@ -91,6 +109,19 @@ def test_the_wheels_compiler_names_its_headers_once(tmp_path: Path, monkeypatch:
 )
 def test_a_command_line_has_the_wheels_library_unless_it_names_its_own(words: list[str], target: str) -> None:
     assert library_target(words) == target
+
+
+@pytest.mark.parametrize(
+    ("words", "target"),
+    [
+        (["-cc1", "-triple", "wasm32-unknown-wasip1", "-Oz"], "wasm32-unknown-wasip1"),
+        (["--crate-name", "x", "--target", "wasm32-wasip1"], "wasm32-wasip1"),
+        (["--target=wasm32-wasip1", "--target=aarch64-linux-musl"], "aarch64-linux-musl"),
+        (["-Oz"], ""),
+    ],
+)
+def test_the_last_target_of_a_driver_of_cc1_or_of_rustc_counts(words: list[str], target: str) -> None:
+    assert target_of(words) == target
 
 
 def test_lld_of_the_wheel_links_without_an_operating_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

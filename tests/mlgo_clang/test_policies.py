@@ -269,7 +269,7 @@ def test_clang_compiles_alone_if_one_of_several_policies_cannot_be_read(run: Run
     assert b"expected --mlgo-policy=NAME or a list" in run("--mlgo-policy=,", "-Oz", "-c", "calls.c").stderr
 
 
-def test_several_policies_need_elf_objects(run: Run) -> None:
+def test_several_policies_need_elf_or_webassembly_objects(run: Run) -> None:
     result = run("--mlgo-policy=always,never", "--target=x86_64-apple-macos", "-Oz", "-c", "calls.c")
     assert result.returncode == 0
-    assert b"expected an ELF object, got calls.o" in result.stderr
+    assert b"expected an ELF or WebAssembly object, got calls.o" in result.stderr

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,14 @@ _LOCAL_JOINED = ("-fdebug-compilation-dir=", "-fcoverage-compilation-dir=")
 _EMBEDDING = ("-fembed-bitcode", "-lto-embed-bitcode")
 _UNSPECIFIED = "<UNSPECIFIED>"
 
+_SIZE_LIMIT = "-ml-advisor-size-increase-threshold"
+
+WITHOUT_SIZE_LIMIT = ("-mllvm", f"{_SIZE_LIMIT}=1000")
+"""Flags of every compile for WebAssembly that names no limit itself; `mlgo_clang.interactive` has the same.
+
+The ML advisor inlines nothing more when its estimate of the module has doubled. Plain clang has no such limit.
+"""
+
 _expansions = JsonCache("driver-flags")
 
 
@@ -62,6 +71,11 @@ class Compilation:
     def command(self) -> tuple[str, ...]:
         """Command line, to which a session adds channels and output."""
         return (*self.toolchain.command, *self.flags, *self.inputs)
+
+    @property
+    def triple(self) -> str:
+        """Triple in the flags; empty if they have none."""
+        return dict(pairwise(self.flags)).get("-triple", "")
 
     def session(self, advisors: Sequence[Advisor] = (), **options: bool) -> Session:
         """Start the compile under its confinement and limits, as `Session`; raise `CompilerError` if it cannot."""
@@ -120,7 +134,10 @@ def plan(
         inputs += [f"-fthinlto-index={module.thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
     flags = (*recorded, "-w", *extra_flags)
     confined = _is_compiled(toolchain.binary) and refused_argument(flags, module.inputs) is None
-    return Compilation(toolchain, module, flags, tuple(inputs), confined, limits)
+    compilation = Compilation(toolchain, module, flags, tuple(inputs), confined, limits)
+    if compilation.triple.startswith("wasm") and not any(_SIZE_LIMIT in flag for flag in flags):
+        return replace(compilation, flags=(*flags, *WITHOUT_SIZE_LIMIT))
+    return compilation
 
 
 def without_embedding(flags: tuple[str, ...]) -> tuple[str, ...]:

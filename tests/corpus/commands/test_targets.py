@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import pytest
 
+from benchmarks.own_choices import replayed
+from mlgo_clang import interactive
 from mlgo_gym import open_corpus
+from mlgo_gym.corpus.commands.compilation import WITHOUT_SIZE_LIMIT, plan
 from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, TARGETS, target_of_triple
+from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules.builtin import builtin_corpus, builtin_folder
 from mlgo_gym.corpus.recording.links import read_links
 from mlgo_gym.corpus.recording.record import record_build
@@ -20,6 +25,8 @@ from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.object_file import object_sizes, read_elf
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.wasm_file import MAGIC
+from tests.conftest import MakeBitcode
+from tests.ways_to_answer import INLINE, make
 
 OTHERS = [name for name in TARGETS if name != DEFAULT_TARGET]
 ELF = {"aarch64-linux": (183, True), "riscv64gc": (243, True), "riscv32imc": (243, False), "thumbv7em": (40, False)}
@@ -76,6 +83,27 @@ def test_bare_bitcode_is_compiled_for_the_chosen_target(name: str, toolchain: To
     other = gym.make("mlgo/Inline-v0", corpus=str(tmp_path), target="wasm32-wasi")
     with other, pytest.raises(CorpusError, match=r"expected bitcode for wasm32-wasi, got \w+-unknown-linux-musl"):
         other.reset()
+
+
+def test_webassembly_has_no_size_limit_unless_its_flags_name_one(
+    toolchain: Toolchain, make_bitcode: MakeBitcode
+) -> None:
+    env = make(INLINE, str(make_bitcode("vectors.c", triple=TARGETS["wasm32-wasi"].triple)))
+    module = next(iter(env.corpus))
+    limit = ("-mllvm", "-ml-advisor-size-increase-threshold=2")
+    compilation = env.compilation(module)
+    assert compilation.flags[-2:] == WITHOUT_SIZE_LIMIT == ("-mllvm", interactive.WITHOUT_SIZE_LIMIT)
+    again = plan(replace(module, flags=compilation.flags), toolchain)
+    assert again.flags.count(WITHOUT_SIZE_LIMIT[1]) == 1
+    plain, decided, requests = replayed(compilation, env.task)
+    assert (decided, requests) == (plain, 18)
+    for limited in (plan(module, toolchain, limit), plan(replace(module, flags=("-Oz", *limit)), toolchain)):
+        assert WITHOUT_SIZE_LIMIT[1] not in limited.flags
+        limited_plain, larger, fewer = replayed(limited, env.task)
+        assert limited_plain == plain
+        assert (len(larger) > len(plain), fewer) == (True, 4)
+    other = plan(Module("vectors", make_bitcode("vectors.c", triple=TARGETS["aarch64-linux"].triple)), toolchain)
+    assert not any("threshold" in flag for flag in other.flags)
 
 
 @pytest.mark.parametrize("task", ["RegAllocEvict", "RegAllocPriority"])
