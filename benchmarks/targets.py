@@ -193,6 +193,21 @@ def changes(programs: Mapping[str, Mapping[str, Any]], policy: str) -> dict[str,
     return found
 
 
+def smallest(programs: Mapping[str, Mapping[str, Any]], policies: tuple[str, ...]) -> dict[str, Any]:
+    """Return the statistics of the smallest object of plain clang, `threshold:0` and the bundled policies.
+
+    `mlgo-clang` keeps this object if `--mlgo-policy` has a list of them.
+    """
+    listed = (PLAIN, *(name for name in policies if name == "threshold:0" or name.startswith("inline-")))
+    pairs, clusters = [], []
+    for program, builds in programs.items():
+        for module, size in builds[PLAIN].get("objects", {}).items():
+            sizes = [builds[name]["objects"].get(module, size) for name in listed if "objects" in builds.get(name, {})]
+            pairs.append((min(sizes), size))
+            clusters.append(program)
+    return {"objects": facts_of(Change(tuple(pairs), tuple(clusters)))}
+
+
 def main() -> None:
     """Measure the programs that the results lack, and print a line per target, level and policy."""
     parser = command_line(__doc__)
@@ -224,11 +239,14 @@ def main() -> None:
             objects, linked = found["objects"], found["linked"]
             cells = (objects["modules"], objects["mean"], objects["total"], objects["worse"])
             table.row(target, level, policy, *cells, linked["mean"], linked["worse"])
+        more = {"smallest": smallest(programs, policies)}
         if searched := results["searches"][key]:
-            objects = facts_of(Change(tuple((after, before) for after, before in searched.values())))
-            results["changes"][f"{key} search"] = {"objects": objects}
+            pairs = tuple((after, before) for after, before in searched.values())
+            more["search"] = {"objects": facts_of(Change(pairs))}
+        for name, found in more.items():
+            results["changes"][f"{key} {name}"], objects = found, found["objects"]
             cells = (objects["modules"], objects["mean"], objects["total"], objects["worse"])
-            table.row(target, level, "search", *cells, math.nan, 0)
+            table.row(target, level, name, *cells, math.nan, 0)
         write_json(options.output, results)
 
 

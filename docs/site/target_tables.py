@@ -46,6 +46,7 @@ POLICIES = {
     "inline": "bundled policy",
     "smaller:unlimited:inline": "smaller of clang and the bundled policy, no size limit",
     "inline-target": "policy of the target",
+    "smallest": "smallest of clang, `threshold:0` and the bundled policies",
     "search": "search, 50 compiles",
 }
 """Title of each column of the tables of sizes, by the policy without its level."""

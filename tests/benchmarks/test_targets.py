@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from benchmarks.exactness import of_targets, own_choices
-from benchmarks.targets import changes, open_builds
+from benchmarks.targets import changes, open_builds, smallest
 from docs.site import target_tables
 from mlgo_gym.evaluation.compiled_objects import PLAIN
 from mlgo_gym.llvm.object_file import object_sizes
@@ -24,6 +24,16 @@ def test_a_change_counts_modules_links_and_whole_webassembly_files() -> None:
     assert found["objects"]["total"] == pytest.approx(145 / 150 - 1)
     assert found["linked"]["total"] == pytest.approx(-0.05)
     assert [found[name]["total"] for name in ("file", "wasm-opt")] == pytest.approx([-0.01, -0.005])
+
+
+def test_the_smallest_object_of_a_list_counts() -> None:
+    sizes = {PLAIN: (100, 50), "threshold:0": (90, 60), "threshold:5": (1, 1), "inline-oz": (95, 45)}
+    builds = {name: {"objects": {"a": first, "b": second}} for name, (first, second) in sizes.items()}
+    found = smallest({"one": builds, "two": {PLAIN: {"error": "no object"}}}, (*builds, "unlimited:inline-oz"))[
+        "objects"
+    ]
+    assert (found["modules"], found["worse"]) == (2, 0)
+    assert found["total"] == pytest.approx(135 / 150 - 1)
 
 
 def test_builds_lack_the_size_limit_or_keep_the_smaller_object() -> None:
