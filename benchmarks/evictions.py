@@ -56,11 +56,11 @@ POLICIES = ("default", "ratio:1.25", BUNDLED)
 
 LEVELS = ("O2", "Os")
 
-COMPILES = 30
-"""Compiles of the search of a module."""
+COMPILES, MANY_COMPILES = 30, 300
+"""Compiles of the search of a module, and of the long one."""
 
-MANY_MODULES, MANY_COMPILES = 20, 300
-"""Modules per level of the long search, and compiles of each."""
+MODULE_SEARCHES = {"searches": (COMPILES, None), "headroom": (MANY_COMPILES, 20)}
+"""Searches of modules: the compiles of each, and the number of modules per level, drawn at random; None is all."""
 
 SEARCHES = {"best_of_two": (BUNDLED, 3), "search": ("default", COMPILES)}
 """Searches of whole programs: the policy that they start from, and their compiles per module."""
@@ -71,7 +71,8 @@ LEAST = 1000
 LARGEST = 400_000
 """Largest bitcode of a module, in bytes."""
 
-_SPECIFICATIONS = {name: name for name in POLICIES}
+_SETTINGS = RunnerSettings(ENVIRONMENT, "programs@O2", {"metric": METRIC}, policies={name: name for name in POLICIES})
+"""Settings of the programs."""
 
 
 def held_out(level: str) -> tuple[CompilerEnv, dict[str, str]]:
@@ -146,12 +147,12 @@ def measure_modules(level: str, results: dict[str, Any]) -> Iterator[None]:
         yield
 
 
-def measure_search(level: str, results: dict[str, Any], key: str, compiles: int) -> Iterator[None]:
-    """Search the modules of a level, or some of them by many compiles, and keep the results under a key."""
+def measure_search(level: str, results: dict[str, Any], key: str) -> Iterator[None]:
+    """Make one of `MODULE_SEARCHES` of a level, and keep the results under its key; yield after each module."""
     env, _ = held_out(level)
-    names = sorted(name for name, record in results["modules"][level].items() if record is not None)
-    if compiles == MANY_COMPILES:
-        names = np.random.default_rng(0).permutation(names)[:MANY_MODULES].tolist()
+    compiles, limit = MODULE_SEARCHES[key]
+    known = sorted(name for name, record in results["modules"][level].items() if record is not None)
+    names = np.random.default_rng(0).permutation(known)[:limit].tolist()
     records = results.setdefault(key, {}).setdefault(level, {})
     for name in names:
         if name not in records:
@@ -170,8 +171,7 @@ def measure_programs(results: dict[str, Any]) -> Iterator[None]:
         if not program.held_out or program.name in records:
             continue
         with tempfile.TemporaryDirectory() as scratch:
-            settings = RunnerSettings(ENVIRONMENT, "programs@O2", {"metric": METRIC}, policies=_SPECIFICATIONS)
-            evaluated = EvaluatedPolicies(settings)
+            evaluated = EvaluatedPolicies(_SETTINGS)
             try:
                 counts = {}
                 for number, name in enumerate((PLAIN, *POLICIES)):
@@ -192,11 +192,10 @@ def measure_programs(results: dict[str, Any]) -> Iterator[None]:
 
 def measure_searches(results: dict[str, Any]) -> Iterator[None]:
     """Count instructions and memory accesses of the programs by the searches and the network; yield after each."""
-    settings = RunnerSettings(ENVIRONMENT, "programs@O2", {"metric": METRIC}, policies=_SPECIFICATIONS)
     for name, record in results["programs"].items():
         if "accesses" in record[PLAIN]:
             continue
-        with tempfile.TemporaryDirectory() as scratch, closing(EvaluatedPolicies(settings)) as evaluated:
+        with tempfile.TemporaryDirectory() as scratch, closing(EvaluatedPolicies(_SETTINGS)) as evaluated:
             env = evaluated.env
             (program,) = (each for each in read_programs(env.corpus) if each.name == name)
             assert env.corpus.path is not None
@@ -373,8 +372,7 @@ def main() -> None:
     parts = options.parts.split(",")
     work = [measure_modules(level, results) for level in LEVELS if "modules" in parts]
     if "searches" in parts:
-        for key, compiles in (("searches", COMPILES), ("headroom", MANY_COMPILES)):
-            work += [measure_search(level, results, key, compiles) for level in LEVELS]
+        work += [measure_search(level, results, key) for key in MODULE_SEARCHES for level in LEVELS]
     if "programs" in parts:
         work += [measure_programs(results), measure_searches(results)]
     for part in work:

@@ -25,6 +25,7 @@ from typing import Any
 
 from benchmarks.measuring import Table, command_line, write_json
 from benchmarks.reference_table import facts_of
+from mlgo_gym.corpus.commands.compilation import WITHOUT_SIZE_LIMIT
 from mlgo_gym.corpus.commands.targets import TARGETS
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
@@ -43,7 +44,7 @@ RESULTS = Path(__file__).parents[1] / "docs" / "results" / "targets.json"
 UNLIMITED = "unlimited:"
 """Prefix of a policy that decides without the size limit of clang's advisor."""
 
-NO_LIMIT: dict[str, Any] = {"compile_options": {"extra_flags": ("-mllvm", "-ml-advisor-size-increase-threshold=1000")}}
+NO_LIMIT: dict[str, Any] = {"compile_options": {"extra_flags": WITHOUT_SIZE_LIMIT}}
 """Arguments of the environment for such a policy."""
 
 SMALLER = "smaller:"

@@ -7,10 +7,9 @@ import shutil
 from collections import Counter as Sums
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
-from mlgo_gym.corpus.commands.targets import Target, target_of_triple
+from mlgo_gym.corpus.commands.targets import Target, target_of_triple, triple_of
 from mlgo_gym.corpus.modules.description import read_command
 from mlgo_gym.corpus.recording.links import read_links
 from mlgo_gym.corpus.recording.relink import relink
@@ -58,7 +57,7 @@ def modules_of(program: Program, corpus: Path) -> tuple[str, ...]:
 def program_target(program: Program, corpus: Path) -> Target | None:
     """Return the target of a program, by the flags of its first module; None for another one than `TARGETS`."""
     flags = read_command(corpus / f"{modules_of(program, corpus)[0]}.cmd")
-    return target_of_triple(dict(pairwise(flags)).get("-triple", ""))
+    return target_of_triple(triple_of(flags))
 
 
 def program_counter(program: Program, corpus: Path, *, by_function: bool = False) -> Counter:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from mlgo_gym.corpus.commands.allowed import check_arguments, refused_argument
 from mlgo_gym.corpus.commands.driver import cc1_line
 from mlgo_gym.corpus.commands.flags import edit_flags
 from mlgo_gym.corpus.commands.shim_compiles import drop_options
-from mlgo_gym.corpus.commands.targets import find_target
+from mlgo_gym.corpus.commands.targets import find_target, triple_of
 from mlgo_gym.corpus.module import Module, missing_bitcode
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
@@ -75,7 +74,7 @@ class Compilation:
     @property
     def triple(self) -> str:
         """Triple in the flags; empty if they have none."""
-        return dict(pairwise(self.flags)).get("-triple", "")
+        return triple_of(self.flags)
 
     def session(self, advisors: Sequence[Advisor] = (), **options: bool) -> Session:
         """Start the compile under its confinement and limits, as `Session`; raise `CompilerError` if it cannot."""
@@ -133,11 +132,10 @@ def plan(
     if module.thinlto_index is not None:
         inputs += [f"-fthinlto-index={module.thinlto_index}", "-mllvm", "-thinlto-assume-merged"]
     flags = (*recorded, "-w", *extra_flags)
+    if triple_of(flags).startswith("wasm") and not any(_SIZE_LIMIT in flag for flag in flags):
+        flags += WITHOUT_SIZE_LIMIT
     confined = _is_compiled(toolchain.binary) and refused_argument(flags, module.inputs) is None
-    compilation = Compilation(toolchain, module, flags, tuple(inputs), confined, limits)
-    if compilation.triple.startswith("wasm") and not any(_SIZE_LIMIT in flag for flag in flags):
-        return replace(compilation, flags=(*flags, *WITHOUT_SIZE_LIMIT))
-    return compilation
+    return Compilation(toolchain, module, flags, tuple(inputs), confined, limits)
 
 
 def without_embedding(flags: tuple[str, ...]) -> tuple[str, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from mlgo_gym.errors import CorpusError
 
@@ -103,6 +105,11 @@ TARGETS = {
     )
 }
 """The targets by name. `thumbv7em` is a Cortex-M4, `thumbv6m` a Cortex-M0, both with software floating point."""
+
+
+def triple_of(flags: Sequence[str]) -> str:
+    """Return the triple in flags of `-cc1`; empty if they have none."""
+    return dict(pairwise(flags)).get("-triple", "")
 
 
 def target_of_triple(triple: str) -> Target | None:

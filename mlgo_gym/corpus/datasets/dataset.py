@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from mlgo_gym.corpus.commands.driver import PORTABLE_TARGET
 from mlgo_gym.corpus.commands.shim_compiles import record_compile
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, find_target, target_of_triple
+from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, find_target, target_of_triple, triple_of
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, fetched_names, find_dataset
 from mlgo_gym.corpus.datasets.crates import installed_rustc, record_crates
 from mlgo_gym.corpus.datasets.fetch import SourceArchive
@@ -154,7 +153,7 @@ def _target_of(folder: Path) -> str:
         flags = read_command(folder / f"{read_description(folder).modules[0]}.cmd")
     except (CorpusError, IndexError):
         return ""
-    target = target_of_triple(dict(pairwise(flags)).get("-triple", ""))
+    target = target_of_triple(triple_of(flags))
     return "" if target is None or target.name == DEFAULT_TARGET else target.name
 
 
