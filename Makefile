@@ -14,11 +14,9 @@ INSTALL = sh -c '$(UV) "$$@" || $(PIP) "$$@"' install
 
 .PHONY: demo report-demo test libraries check lint types layers docs numbers format fuzz release-check compatibility install clean
 
-# Eight modules of Zstandard at -Os with three policies: clang's choices, a rule of one line, and always inlining.
+# Eight modules of Zstandard at -Os with clang, a rule of one line, a bundled policy, and always inlining.
 demo: $(VENV)/.installed-demo
-	@echo "==> compiling modules of Zstandard with three policies and with plain clang"
-	@$(BIN)/mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd@Os --offline-corpus builtin --limit 8 \
-	    --policy default --policy threshold:0 --policy always --jobs 2 --output $(OUTPUT)
+	@$(BIN)/mlgo-gym demo --output $(OUTPUT)
 
 # The report of an evaluation of the packaged corpus with three policies.
 report-demo: $(VENV)/.installed
@@ -87,7 +85,7 @@ $(BIN)/python:
 
 $(VENV)/.installed: $(BIN)/python pyproject.toml
 	@echo "==> installing mlgo-gym with its extras"
-	@$(INSTALL) --editable '.[all]'
+	@$(INSTALL) --editable '.[tools]'
 	@touch $@ $(VENV)/.installed-demo
 
 $(VENV)/.installed-demo: $(BIN)/python pyproject.toml
