@@ -87,6 +87,6 @@ def test_imports_are_as_small_as_what_they_are_for() -> None:
 def test_public_names_are_documented_and_an_unknown_one_is_an_attribute_error() -> None:
     values = [getattr(mlgo_gym, name) for name in mlgo_gym.__all__]
     assert all(inspect.getdoc(value) for value in values if inspect.isclass(value) or inspect.isfunction(value))
-    with pytest.raises(AttributeError, match="has no attribute 'evalute'"):
-        mlgo_gym.evalute  # noqa: B018 - the access is the test
+    with pytest.raises(AttributeError, match="has no attribute 'evaluat'"):
+        mlgo_gym.evaluat  # noqa: B018 - the access is the test
     assert mlgo_gym.__version__ == importlib.metadata.version("mlgo-gym")
