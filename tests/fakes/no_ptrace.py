@@ -1,5 +1,11 @@
 """Forbids ptrace, as some containers do."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
 NO_PTRACE = """
 import ctypes, platform, struct
 number = {"x86_64": 101, "aarch64": 117}[platform.machine()]
@@ -12,4 +18,17 @@ PR_SET_SECCOMP, SECCOMP_MODE_FILTER, PR_SET_NO_NEW_PRIVS = 22, 2, 38
 assert libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
 assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0) == 0
 """
-"""Python code that forbids ptrace in its process and in the programs that it starts."""
+"""Python code that forbids ptrace in its thread and in the programs that it starts."""
+
+Result = TypeVar("Result")
+
+
+def without_ptrace(function: Callable[[], Result]) -> Result:
+    """Call a function in a thread of its own that may not use ptrace."""
+
+    def work() -> Result:
+        exec(NO_PTRACE, {})
+        return function()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()

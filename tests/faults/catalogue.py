@@ -34,11 +34,10 @@ class Fault:
 
     Attributes:
         title: Description of the fault.
-        spec: `$MLGO_FAULT` for `compiler.py`.
+        spec: Behaviour of `mlgo_gym.testing.fake_clang`.
         outcome: Outcome in an environment.
         driver: Reason in the warning of `mlgo-clang`; empty for no warning, None where the fault cannot occur.
         before_fork: Whether it happens before the first decision, and so in a fork only by replay.
-        left: Number of processes that the compiler leaves running.
     """
 
     title: str
@@ -46,12 +45,6 @@ class Fault:
     outcome: Outcome
     driver: str | None
     before_fork: bool = field(default=False)
-    left: int = 0
-
-    @property
-    def name(self) -> str:
-        """Name in the ids of tests."""
-        return self.spec
 
 
 def matches(message: str, text: str) -> bool:
@@ -72,7 +65,7 @@ def _where(point: str) -> str:
     return "reset" if point in ("start", "header") else "step"
 
 
-def _dies(title: str, what: str, kind: str, message: str, words: str, driver: str, **more: int) -> list[Fault]:
+def _dies(title: str, what: str, kind: str, message: str, words: str, driver: str) -> list[Fault]:
     return [
         Fault(
             f"{title} {stderr}",
@@ -80,7 +73,6 @@ def _dies(title: str, what: str, kind: str, message: str, words: str, driver: st
             Outcome(_where(point), kind=kind, message=message, stderr=words.format(point=point)),
             driver,
             before_fork=point in ("start", "header"),
-            **more,
         )
         for point, stderr in AT.items()
     ]
@@ -136,14 +128,12 @@ FAULTS = [
             "step", kind="exit", message="clang failed with exit status 1", stderr="fatal error: lost at the answer"
         ),
         None,
-        left=1,
     ),
     Fault(
         "the compiler writes an object and leaves a child running",
         "heir-of-success@end",
         Outcome(ENDS),
         None,
-        left=1,
     ),
     Fault(
         "the folder of its channels disappears",
