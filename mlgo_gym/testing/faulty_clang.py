@@ -33,8 +33,10 @@ class FaultyClang:
 
         clang = FaultyClang(tmp_path, corpus / "hello.bc")
         env = gym.make("mlgo/Inline-v0", corpus=corpus, clang=clang.program)
-        env.reset(options={"module": "hello"})[1]
         clang.set_fault("crash@answer")  # from the next episode on
+        _, info = env.reset(options={"module": "hello"})
+        *_, truncated, info = env.step(0)
+        assert truncated and info["error"]["kind"] == "signal"
         clang.set_fault("")              # no fault
 
     Args:

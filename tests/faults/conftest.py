@@ -26,7 +26,9 @@ def compiler(
         shutil.copy(make_bitcode("calls.c"), corpus / f"{name}.bc")
     source = folder / "faulty.c"
     shutil.copy(PROGRAMS / "calls.c", source)
-    clang = FaultyClang(folder, corpus / "faulty.bc")
+    programs = folder / "programs"
+    programs.mkdir()
+    clang = FaultyClang(programs, corpus / "faulty.bc")
     for target in ("i386", "s390x"):
         path = clang.recording.with_suffix(f".{target}.o")
         result = toolchain.run([f"--target={target}-unknown-linux-musl", "-Oz", "-c", str(source), "-o", str(path)])

@@ -96,21 +96,6 @@ def test_in_a_fork_while_the_original_continues(task: str, number: int, kind: st
         works.close()
 
 
-@pytest.mark.parametrize(("task", "number", "kind"), one_of_each(cases(TWO), *TASK_AND_SIGNAL, name=name_of))
-def test_in_a_vector_environment(task: str, number: int, kind: str, mixed: str) -> None:
-    options = {"timeout": 2 * SHORT if kind == "timeout" else LONG}
-    envs = gym.make_vec(f"mlgo/{task}-v0", 3, corpus=mixed, max_decisions=5, compile_options=options, prefetch=0)
-    _, info = envs.reset(seed=0)
-    hit(running_compile(envs, 1).pid, number)
-    *_, truncations, info = envs.step(info["default_action"])
-    assert truncations.tolist() == [False, True, False]
-    assert info["error"]["kind"][1] == kind
-    for _ in range(12):
-        *_, truncations, info = envs.step(info["default_action"])
-        assert not truncations.any()
-    envs.close()
-
-
 HOST = """
 import sys
 import gymnasium as gym, mlgo_gym

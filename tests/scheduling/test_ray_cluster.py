@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -24,7 +23,6 @@ from mlgo_gym.scheduling.file_store import FileStore, StoredFiles
 from mlgo_gym.scheduling.ray_cluster import STARTS, ray_library
 from tests.conftest import MakeBitcode
 from tests.scheduling.marks import on_a_cluster
-from tests.traces import ends_within
 
 pytest.importorskip("ray")
 
@@ -96,20 +94,6 @@ def test_items_of_a_killed_worker_are_retried_and_a_deadly_one_is_lost(cluster: 
     found = run(cluster, work, 8)
     assert isinstance(found.pop(5), WorkerFailure)
     assert found == {number: number**2 for number in range(8) if number != 5}
-
-
-def test_a_late_item_is_copied_at_the_end(cluster: str, tmp_path: Path) -> None:
-    def work(number: int, store: FileStore) -> int:
-        first = tmp_path / f"first {number}"
-        if number == 7:
-            with contextlib.suppress(FileExistsError):
-                first.touch(exist_ok=False)
-                (tmp_path / "slow").write_text(str(os.getpid()))
-                signal.pause()
-        return number
-
-    assert run(cluster, work, 8) == {number: number for number in range(8)}
-    assert ends_within(int((tmp_path / "slow").read_text()), 20)
 
 
 def test_the_error_of_a_runner_that_cannot_start_names_the_node(cluster: str) -> None:

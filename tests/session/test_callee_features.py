@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gymnasium as gym
 import pytest
 
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES, DISCARDABLE, INTERNAL, Call, DecisionHistory
 from mlgo_gym.session.protocol.decision import DecisionSite
 
@@ -44,27 +43,24 @@ def test_the_history_counts_by_callee_by_caller_and_by_pair() -> None:
     }
 
 
-@pytest.mark.parametrize(("linkage", "users", "last"), [(INTERNAL, 1, 1), (DISCARDABLE, 2, 1), (INTERNAL, 2, 0)])
-def test_the_symbol_of_a_visible_function_is_no_call(linkage: int, users: float, last: int) -> None:
-    values = DecisionHistory().features(DecisionSite("f", 0, 0), Call("g", linkage, 0, 0, 1, 0, 4), users, 3.0)
-    assert values[list(CALLEE_FEATURES).index("callee_last")] == last
+def test_the_symbol_of_a_visible_function_is_no_call() -> None:
+    for linkage, users, last in ((INTERNAL, 1, 1), (DISCARDABLE, 2, 1), (INTERNAL, 2, 0)):
+        values = DecisionHistory().features(DecisionSite("f", 0, 0), Call("g", linkage, 0, 0, 1, 0, 4), users, 3.0)
+        assert values[list(CALLEE_FEATURES).index("callee_last")] == last
 
 
-@pytest.mark.parametrize("observation", ["flat", "vector", "dict"])
-def test_observations_of_every_form_have_the_callee_features(observation: str) -> None:
-    env = gym.make("mlgo/Inline-v0", observation=observation, callee_features=True).unwrapped
-    assert isinstance(env, CompilerEnv)
-
-    def features(found: Any) -> dict[str, float]:
-        assert env.observation_space.contains(found)
-        if observation == "dict":
-            return {name: found[name].item() for name in CALLEE_FEATURES}
-        return dict(zip(env.feature_names, found.tolist(), strict=True))
-
-    found, info = env.reset(options={"module": "c/scheduler"})
-    assert env.feature_names[-len(CALLEE_FEATURES) :] == tuple(CALLEE_FEATURES)
-    assert features(found)["module_decisions"] == 0
-    assert info["callee"]
-    found, *_ = env.step(1)
-    assert features(found)["module_decisions"] == 1
-    env.close()
+def test_observations_of_every_form_have_the_callee_features() -> None:
+    for form in ("flat", "vector", "dict"):
+        env = gym.make("mlgo/Inline-v0", observation=form, callee_features=True).unwrapped
+        assert isinstance(env, CompilerEnv)
+        assert env.feature_names[-len(CALLEE_FEATURES) :] == tuple(CALLEE_FEATURES)
+        observation, info = env.reset(options={"module": "c/scheduler"})
+        assert info["callee"]
+        for decisions in range(2):
+            assert env.observation_space.contains(observation)
+            names = observation if form == "dict" else dict(zip(env.feature_names, observation.tolist(), strict=True))
+            assert names["module_decisions"] == decisions
+            observation, *_ = env.step(1)
+        env.close()
+    with pytest.raises(MlgoError, match="unexpected keyword argument 'callee_features'"):
+        gym.make("mlgo/RegAllocEvict-v0", callee_features=True)

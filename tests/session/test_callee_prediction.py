@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gymnasium as gym
-import pytest
 
 from mlgo_gym.attribution.inline_compile import run_inline_compile
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import MlgoError
 from mlgo_gym.session.protocol.callee_features import DISCARDABLE, EXTERNAL, INTERNAL
 from mlgo_gym.session.protocol.callee_prediction import CallQueue
 
@@ -108,8 +106,3 @@ def test_nearly_all_callees_of_a_module_are_predicted() -> None:
     correct = [decision.predicted_callee == decision.callee for decision in compiled.decisions]
     assert len(correct) > 100
     assert sum(correct) > 0.9 * len(correct)
-
-
-def test_environments_without_inlining_refuse_it() -> None:
-    with pytest.raises(MlgoError, match="unexpected keyword argument 'callee_features'"):
-        gym.make("mlgo/RegAllocEvict-v0", callee_features=True)
