@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,39 +27,36 @@ int caller(int x) { return callee(x) + callee(x + 1); }
 """
 """A module with an object of 30 GB."""
 
-WIDE = "\n".join(
-    f"static long f{n}(long x, long *p) {{ for (long i = 0; i < x; i++) p[i] = p[i + {n}] * x + {n}; return x; }}"
-    f"long g{n}(long x, long *p) {{ return f{n}(x, p) + f{n}(x + {n}, p) * p[0]; }}"
-    for n in range(1500)
-)
-"""A module that needs over 100 MB more than clang itself."""
+LARGE = "long large[40L << 20] = {[0 ... (40L << 20) - 1] = 1};"
+"""A source whose 320 MB clang holds in memory."""
 
 
 @pytest.fixture(scope="module")
-def modules(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The bitcode of both modules."""
-    folder = tmp_path_factory.mktemp("sources")
-    for name, source in (("huge", HUGE), ("wide", WIDE)):
-        (folder / f"{name}.c").write_text(source)
-    return {name: make_bitcode(folder / f"{name}.c") for name in ("huge", "wide")}
+def huge(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = tmp_path_factory.mktemp("huge") / "huge.c"
+    source.write_text(HUGE)
+    return make_bitcode(source)
 
 
-@pytest.mark.parametrize(
-    ("name", "memory", "message"),
-    [
-        ("wide", 0.24, "expected clang to need at most 0.24 GiB of memory, got more; raise memory_limit"),
-        ("huge", 0.3, "expected clang to write at most 0.3 GiB, got more; raise memory_limit"),
-    ],
-)
-def test_memory_beyond_the_limit_is_an_error_with_clangs_message(
-    name: str, memory: float, message: str, modules: dict[str, Path], toolchain: Toolchain
-) -> None:
-    compilation = plan(Module(name, modules[name]), toolchain, limits=Limits(memory=memory))
-    with Session(compilation.command, limits=compilation.limits) as session, pytest.raises(CompilerError) as caught:
+def failure_of(command: Sequence[str], limits: Limits) -> CompilerError:
+    with Session(command, limits=limits) as session, pytest.raises(CompilerError) as caught:
         session.finish(60)
-    error = caught.value
-    assert (error.kind, error.message) == ("limit", message)
-    assert name == "huge" or "bad_alloc" in error.stderr or "out of memory" in error.stderr
+    return caught.value
+
+
+def test_memory_beyond_the_limit_is_an_error_with_clangs_message(
+    huge: Path, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    source = tmp_path / "large.c"
+    source.write_text(LARGE)
+    words = ["-cc1", "-triple", "x86_64-linux-musl", "-emit-obj", str(source)]
+    error = failure_of([*toolchain.command, *words], Limits(memory=0.24))
+    assert error.kind == "limit"
+    assert error.message == "expected clang to need at most 0.24 GiB of memory, got more; raise memory_limit"
+    assert "bad_alloc" in error.stderr or "out of memory" in error.stderr
+    error = failure_of(plan(Module("huge", huge), toolchain).command, Limits(memory=0.3))
+    assert error.kind == "limit"
+    assert error.message == "expected clang to write at most 0.3 GiB, got more; raise memory_limit"
 
 
 def test_none_is_no_limit_and_a_lower_limit_is_kept() -> None:
@@ -75,14 +73,14 @@ def test_none_is_no_limit_and_a_lower_limit_is_kept() -> None:
         process.close()
 
 
-def test_modules_beyond_a_limit_fail_alone(modules: dict[str, Path], calls: Path, tmp_path: Path) -> None:
+def test_modules_beyond_a_limit_fail_alone(huge: Path, calls: Path, tmp_path: Path) -> None:
     zig, mode = bundled_command()
     program = tmp_path / "clang"
     program.write_text(f'#!/bin/sh\ncase "$*" in */endless.bc*) while :; do :; done;; esac\nexec "{zig}" {mode} "$@"\n')
     program.chmod(0o755)
     corpus = tmp_path / "corpus"
     corpus.mkdir()
-    for name, bitcode in (("calls", calls), ("endless", calls), ("huge", modules["huge"])):
+    for name, bitcode in (("calls", calls), ("endless", calls), ("huge", huge)):
         (corpus / f"{name}.bc").write_bytes(bitcode.read_bytes())
     result = evaluate(
         "mlgo/Inline-v0",

@@ -399,7 +399,7 @@ def inheritable(descriptor: int) -> bool:
 def test_a_compiler_has_its_streams_and_inherits_nothing_else() -> None:
     # Descriptors that this program inherited are passed on; its own are not.
     inherited = {int(link.name) for link in Path("/proc/self/fd").iterdir() if inheritable(int(link.name))}
-    with Session(["sh", "-c", "ls /proc/$$/fd; wc -c; echo err >&2"]) as session:
+    with Session(["/bin/sh", "-c", "ls /proc/$$/fd; wc -c; echo err >&2"]) as session:
         compiled = session.finish(LONG)
     *descriptors, standard_input = compiled.object_bytes.split()
     assert (standard_input, compiled.stderr) == (b"0", "err\n")
@@ -407,7 +407,7 @@ def test_a_compiler_has_its_streams_and_inherits_nothing_else() -> None:
 
 
 def test_a_compiler_leads_a_process_group_with_default_signals_and_limits() -> None:
-    with Session(["sleep", "60"]) as session:
+    with Session(["/bin/sleep", "60"]) as session:
         status = Path(f"/proc/{session.pid}/status").read_text()
         group, cpu = os.getpgid(session.pid), resource.prlimit(session.pid, resource.RLIMIT_CPU)
         assert group == session.pid
@@ -418,7 +418,7 @@ def test_a_compiler_leads_a_process_group_with_default_signals_and_limits() -> N
 
 
 def test_other_code_may_reap_a_compiler() -> None:
-    with Session(["true"]) as session:
+    with Session(["/bin/true"]) as session:
         os.waitpid(session.pid, 0)
         with pytest.raises(CompilerError, match="exit status 255"):
             session.finish(LONG)

@@ -14,11 +14,10 @@ from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.session.process.starvation import Starvation, cpu_wait_seconds
 from mlgo_gym.session.session import Session
-from tests.traces import ends_within
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-ENDLESS = ("sh", "-c", "while :; do :; done")
+ENDLESS = ("/bin/sh", "-c", "while :; do :; done")
 
 
 @pytest.fixture
@@ -46,9 +45,8 @@ def test_grace_is_the_time_waited_since_the_last_call_and_at_most_the_timeout(bu
     assert Starvation().grace(starved.pid, waited / 2) == waited / 2
     assert Starvation().grace(starved.pid, 11 * waited) == 0
     starved.kill()
-    assert ends_within(starved.pid, 10)
-    assert cpu_wait_seconds(starved.pid) == 0
     starved.wait()
+    assert cpu_wait_seconds(starved.pid) == 0
 
 
 def test_a_starved_clang_gets_more_time(busy: subprocess.Popen[bytes]) -> None:
