@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,9 @@ from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.testing import FaultyClang
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
 from tests.faults.catalogue import ENDS, Outcome
-from tests.mlgo_clang.conftest import DRIVERS
 
 INLINE = "mlgo/Inline-v0"
+DRIVER = Path(sys.executable).with_name("mlgo-clang")
 SHORT, LONG = 1.0, 20.0
 """Timeouts in seconds: for a compiler that stalls, and for one that works on a busy machine."""
 
@@ -137,7 +138,7 @@ def run_sound_vector(envs: CompilerVectorEnv) -> None:
 
 def run_driver(compiler: FaultyCompiler, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `mlgo-clang` on the faulty source."""
-    command = [str(DRIVERS["gcc"]), f"--mlgo-clang={compiler.clang.program}", *arguments, "-Oz", "-c", "faulty.c"]
+    command = [str(DRIVER), f"--mlgo-clang={compiler.clang.program}", *arguments, "-Oz", "-c", "faulty.c"]
     return subprocess.run(
         command, cwd=compiler.source.parent, capture_output=True, text=True, check=False, timeout=LONG
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import resource
@@ -26,6 +27,7 @@ from mlgo_gym.session.snapshot_support import snapshot_support
 from mlgo_gym.testing import FaultyClang
 from tests.faults.catalogue import ENDS, FORKED, IGNORING, SHORTAGES, Outcome, matches
 from tests.faults.hosts import (
+    DRIVER,
     FAULTY,
     INLINE,
     FaultyCompiler,
@@ -36,7 +38,6 @@ from tests.faults.hosts import (
     run_vector,
     take_steps,
 )
-from tests.mlgo_clang.conftest import DRIVERS
 from tests.sampling import one_of_each
 from tests.traces import ends_within
 
@@ -63,7 +64,7 @@ def start(host: str, compiler: FaultyCompiler) -> subprocess.Popen[str]:
     """Start a host that its compiler sends a signal to."""
     clang = compiler.clang.program
     if host == "driver":
-        command = [str(DRIVERS["gcc"]), f"--mlgo-clang={clang}", "--mlgo-policy=never", "-Oz", "-c", "faulty.c"]
+        command = [str(DRIVER), f"--mlgo-clang={clang}", "--mlgo-policy=never", "-Oz", "-c", "faulty.c"]
     else:
         program = HOSTS[host].replace("ENV", repr(INLINE)).replace("CORPUS", repr(compiler.corpus))
         program = f"import gymnasium as gym, mlgo_gym\n{program}\n".replace("CLANG", repr(clang))
@@ -194,13 +195,13 @@ def no_descriptors() -> Any:
 @contextmanager
 def no_space() -> Iterator[None]:
     """Fill the file system of the scratch folder: a small one is mounted over it."""
-    words = ["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=3,mode=700", "none", str(scratch_root())]
-    if subprocess.run(words, capture_output=True, check=False).returncode != 0:
-        pytest.skip("a file system cannot be mounted")
+    libc, folder = ctypes.CDLL(None), os.fsencode(scratch_root())
+    if libc.mount(b"none", folder, b"tmpfs", 0, b"size=4k,nr_inodes=3,mode=700") != 0:
+        pytest.skip("this user may not mount a file system")
     try:
         yield
     finally:
-        subprocess.run(["umount", str(scratch_root())], check=True)
+        assert libc.umount(folder) == 0
 
 
 def shortage(what: str) -> Any:
@@ -319,7 +320,7 @@ def test_the_commands_restore_the_handling_of_sigchld(tmp_path: Path) -> None:
     words = ["--mlgo-policy=never", "--mlgo-strict", "-Oz", "-c", "calls.c"]
     evaluation = ["evaluate", INLINE, "--corpus", "builtin", "--limit", "1", "--policy", "never", "--output", "run"]
     with ignoring_children():
-        for program, arguments in ((DRIVERS["gcc"], words), (DRIVERS["gcc"].with_name("mlgo-gym"), evaluation)):
+        for program, arguments in ((DRIVER, words), (DRIVER.with_name("mlgo-gym"), evaluation)):
             with subprocess.Popen([program, *arguments], cwd=tmp_path, stderr=subprocess.PIPE) as started:
                 _, stderr = started.communicate()
             assert b"error" not in stderr.lower()

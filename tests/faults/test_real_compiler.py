@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
-from operator import itemgetter
 from typing import Any
 
 import gymnasium as gym
@@ -17,27 +15,11 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.testing import running_compile
 from tests.conftest import MakeBitcode
 from tests.faults.hosts import LONG, SHORT
-from tests.sampling import one_of_each
 from tests.traces import children, ends_within
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-TASKS = ("Inline", "RegAllocEvict", "RegAllocPriority", "Joint")
-
-FAULTS = {signal.SIGSEGV: "signal", signal.SIGABRT: "signal", signal.SIGKILL: "signal", signal.SIGSTOP: "timeout"}
-TWO = [(signal.SIGSEGV, "signal"), (signal.SIGSTOP, "timeout")]
-
-Case = tuple[str, int, str]
-TASK_AND_SIGNAL = (itemgetter(0), itemgetter(1))
-
-
-def cases(faults: Iterable[tuple[int, str]]) -> list[Case]:
-    """Return every task with every fault."""
-    return [(task, number, kind) for number, kind in faults for task in TASKS]
-
-
-def name_of(case: Case) -> str:
-    return f"{case[0]}-{signal.Signals(case[1]).name}"
+slow = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -46,15 +28,9 @@ def mixed(make_bitcode: MakeBitcode) -> str:
     return str(make_bitcode("mixed.c"))
 
 
-def make(task: str, mixed: str, kind: str) -> CompilerEnv:
-    options = {"timeout": SHORT if kind == "timeout" else LONG}
-    env = gym.make(f"mlgo/{task}-v0", corpus=mixed, max_decisions=5, compile_options=options).unwrapped
-    assert isinstance(env, CompilerEnv)
-    return env
-
-
-def hit(pid: int, number: int) -> None:
-    """Send a signal that kills a process, and wait until it has exited; or one that stops it."""
+def hit(env: CompilerEnv, number: int) -> None:
+    """Send a signal that kills the compiler, and wait until it has exited; or one that stops it."""
+    pid = running_compile(env).pid
     os.kill(pid, number)
     if number != signal.SIGSTOP:
         assert ends_within(pid, 10)
@@ -68,30 +44,33 @@ def play(env: CompilerEnv, info: dict[str, Any]) -> dict[str, Any]:
     return info
 
 
-@pytest.mark.parametrize(("task", "number", "kind"), one_of_each(cases(FAULTS.items()), *TASK_AND_SIGNAL, name=name_of))
-def test_in_an_environment(task: str, number: int, kind: str, mixed: str) -> None:
-    env = make(task, mixed, kind)
+@pytest.mark.parametrize(
+    ("task", "number", "kind"),
+    [
+        ("Inline", signal.SIGSEGV, "signal"),
+        ("RegAllocEvict", signal.SIGABRT, "signal"),
+        ("RegAllocPriority", signal.SIGKILL, "signal"),
+        ("Joint", signal.SIGSEGV, "signal"),
+        ("Inline", signal.SIGSTOP, "timeout"),
+        pytest.param("RegAllocEvict", signal.SIGSTOP, "timeout", marks=slow),
+        pytest.param("RegAllocPriority", signal.SIGSTOP, "timeout", marks=slow),
+        pytest.param("Joint", signal.SIGSTOP, "timeout", marks=slow),
+    ],
+)
+def test_a_signal_ends_one_episode_alone(task: str, number: int, kind: str, mixed: str) -> None:
+    options = {"timeout": SHORT if kind == "timeout" else LONG}
+    env = gym.make(f"mlgo/{task}-v0", corpus=mixed, max_decisions=5, compile_options=options).unwrapped
+    assert isinstance(env, CompilerEnv)
     _, info = env.reset()
     *_, info = env.step(info["default_action"])
-    hit(running_compile(env).pid, number)
-    _, _, terminated, truncated, info = env.step(info["default_action"])
-    assert (terminated, truncated) == (False, True)
-    assert info["error"]["kind"] == kind
-    assert "error" not in play(env, env.reset()[1])
-    env.close()
-
-
-@pytest.mark.parametrize(("task", "number", "kind"), one_of_each(cases(TWO), *TASK_AND_SIGNAL, name=name_of))
-def test_in_a_fork_while_the_original_continues(task: str, number: int, kind: str, mixed: str) -> None:
-    env = make(task, mixed, kind)
-    _, info = env.reset()
     copied, again = env.fork(), env.fork()
-    hit(running_compile(copied).pid, number)
-    assert copied.step(info["default_action"])[-1]["error"]["kind"] == kind
-    hit(running_compile(env).pid, signal.SIGSEGV)
-    assert env.step(info["default_action"])[-1]["error"]["kind"] == "signal"
+    for failing, sent, expected in ((copied, number, kind), (env, signal.SIGSEGV, "signal")):
+        hit(failing, sent)
+        _, _, terminated, truncated, failed = failing.step(info["default_action"])
+        assert (terminated, truncated) == (False, True)
+        assert failed["error"]["kind"] == expected
     assert "error" not in play(again, info)
-    for works in (copied, env, again):
+    for works in (env, copied, again):
         assert "error" not in play(works, works.reset()[1])
         works.close()
 
@@ -107,8 +86,6 @@ envs.reset()
 print("ready", flush=True)
 sys.stdin.read()
 """
-
-slow = pytest.mark.slow
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,17 @@ from mlgo_gym.scheduling import Execution, ItemQueue, RemoteWork, SequentialRunn
 from mlgo_gym.scheduling.file_store import FileStore, StoredFiles
 from mlgo_gym.scheduling.ray_cluster import STARTS, ray_library
 from tests.conftest import MakeBitcode
-from tests.scheduling.marks import on_a_cluster
 
 pytest.importorskip("ray")
 
-pytestmark = [pytest.mark.libraries, *on_a_cluster(300)]
+pytestmark = [
+    pytest.mark.libraries,
+    # Ray leaves sockets and files open until the process exits, and warns about future changes.
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.timeout(300),
+    # One cluster for all tests, never two at the same time.
+    pytest.mark.xdist_group("ray"),
+]
 
 
 def until(condition: Callable[[], bool]) -> None:
