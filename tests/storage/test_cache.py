@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import UNWRITABLE, JsonCache, cache_directory, key_of, write_atomically
 from mlgo_gym.storage.json_lines import JsonLines
 
@@ -141,9 +142,19 @@ def test_a_cache_that_cannot_be_written_is_read_and_warns(own_cache: Path) -> No
     assert cache.get(KEY) == {"a": 1}
 
 
-def test_a_partial_last_line_is_removed(tmp_path: Path) -> None:
-    (tmp_path / "lines.jsonl").write_bytes(b'"first"\n"xxxxx')
-    lines = JsonLines(tmp_path / "lines.jsonl")
+def test_another_error_of_a_cache_is_raised(own_cache: Path) -> None:
+    own_cache.write_bytes(b"a file")
+    with pytest.raises(NotADirectoryError):
+        JsonCache("things").put(KEY, {"a": 1})
+
+
+def test_a_partial_last_line_is_removed_and_one_process_writes(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b'"first"\n"xxxxx')
+    lines = JsonLines(path)
+    assert not lines.is_empty
+    with pytest.raises(MlgoError, match=r"another process writes to '.*lines\.jsonl'"):
+        JsonLines(path)
     lines.append("next")
     lines.close()
-    assert (tmp_path / "lines.jsonl").read_text().splitlines() == ['"first"', '"next"']
+    assert path.read_text().splitlines() == ['"first"', '"next"']
