@@ -22,7 +22,7 @@ from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.session_policy import decision_info
 from mlgo_gym.session.protocol.decision import Decision
-from tests.policies.test_eviction import eviction_network, shifted
+from tests.policies.episodes import eviction_network, shifted
 
 
 def tensors(header: LogHeader) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ from mlgo_gym.policies.network import FORMAT, Network
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.storage.tensors import format_tensors
 from tests.mlgo_clang.conftest import Run
-from tests.policies.test_eviction import eviction_network
+from tests.policies.episodes import eviction_network
 
 
 def text(path: Path) -> int:

@@ -1,11 +1,16 @@
-"""Episodes under a policy."""
+"""Episodes under a policy, and networks with random weights."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.policies import Policy
+from mlgo_gym.policies.eviction import INPUTS
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.normalization import Normalization
 
 
 def play(env: CompilerEnv, policy: Policy, module: str) -> tuple[list[Any], dict[str, Any]]:
@@ -20,3 +25,19 @@ def play(env: CompilerEnv, policy: Policy, module: str) -> tuple[list[Any], dict
         assert not truncated, info
         if terminated:
             return actions, info
+
+
+def random_network(
+    names: tuple[str, ...], *sizes: int, activation: str = "relu", normalization: Normalization | None = None
+) -> Network:
+    generator = np.random.default_rng(2)
+    shapes = list(zip((len(names), *sizes[:-1]), sizes, strict=True))
+    weights = tuple(generator.normal(size=shape).astype(np.float32) for shape in shapes)
+    biases = tuple(generator.normal(size=size).astype(np.float32) for size in sizes)
+    return Network(names, weights, biases, activation, normalization)
+
+
+def eviction_network() -> Network:
+    """Return a network of evictions that often deviates from clang's own choice."""
+    samples = np.random.default_rng(0).random((200, len(INPUTS))).astype(np.float32) * 4
+    return random_network(INPUTS, 8, 1, normalization=Normalization.fit(samples, INPUTS, "standard"))
