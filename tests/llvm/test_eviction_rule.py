@@ -24,6 +24,7 @@ class Column(NamedTuple):
 
 
 MASKED = Column(0.0, legal=0)
+NAN = math.nan  # an infinite weight
 
 
 def choose(*columns: Column) -> int:
@@ -38,67 +39,34 @@ def choose(*columns: Column) -> int:
     )
 
 
-def test_the_lightest_is_evicted() -> None:
-    assert choose(Column(0.5), Column(0.2), Column(0.3), Column(1.0)) == 1
-
-
-def test_the_first_of_equals_is_evicted() -> None:
-    assert choose(Column(0.5), Column(0.2), Column(0.2), Column(1.0)) == 1
-
-
-def test_nothing_is_evicted_that_weighs_as_much_as_the_candidate() -> None:
-    assert choose(Column(0.5), Column(0.7), Column(0.5)) == 2
-
-
-def test_a_masked_column_is_not_considered() -> None:
-    assert choose(MASKED, Column(0.5), MASKED, Column(1.0)) == 1
-
-
-def test_breaking_no_hint_comes_before_weighing_little() -> None:
-    assert choose(Column(0.1, broken_hints=1.0), Column(0.9), Column(1.0)) == 1
-
-
-def test_an_urgent_eviction_costs_more_than_any_broken_hint() -> None:
-    assert choose(Column(0.1, urgent=1.0), Column(0.2, broken_hints=1.0), MASKED) == 1
-
-
-def test_after_one_was_found_what_is_local_is_left_alone() -> None:
-    assert choose(Column(0.5), Column(0.2, local=1), Column(1.0)) == 0
-    assert choose(Column(0.5, local=1), Column(0.2), Column(1.0)) == 1
-
-
-def test_a_hint_that_can_be_had_ends_the_search() -> None:
-    assert choose(Column(0.5, hint=1), Column(0.2), Column(1.0)) == 0
-    assert choose(Column(1.0, hint=1), Column(0.2), Column(1.0)) == 1
-
-
-def test_an_infinite_weight_is_not_a_number() -> None:
-    assert choose(Column(math.nan), Column(0.0), Column(math.nan)) == 1
-    assert choose(Column(math.nan), Column(0.0)) == 1
-
-
-def test_where_something_must_be_evicted_it_may_be_local_or_heavy() -> None:
-    assert choose(Column(0.9), Column(0.5, local=1), MASKED) == 1
-    assert choose(Column(math.nan), MASKED) == 0
-
-
-values = st.floats(0, 1) | st.just(math.nan)
-columns = st.builds(
-    Column,
-    values,
-    st.integers(0, 1),
-    st.integers(0, 1),
-    st.integers(0, 3),
-    st.floats(0, 1),
-    st.floats(0, 1),
+@pytest.mark.parametrize(
+    ("rule", "choice", "columns"),
+    [
+        ("the lightest", 1, [Column(0.5), Column(0.2), Column(0.3), Column(1.0)]),
+        ("the first of equals", 1, [Column(0.5), Column(0.2), Column(0.2), Column(1.0)]),
+        ("none that weighs as much as the candidate", 2, [Column(0.5), Column(0.7), Column(0.5)]),
+        ("no masked column", 1, [MASKED, Column(0.5), MASKED, Column(1.0)]),
+        ("no broken hint before little weight", 1, [Column(0.1, broken_hints=1.0), Column(0.9), Column(1.0)]),
+        ("an urgent one last", 1, [Column(0.1, urgent=1.0), Column(0.2, broken_hints=1.0), MASKED]),
+        ("no local one after another", 0, [Column(0.5), Column(0.2, local=1), Column(1.0)]),
+        ("a local one before another", 1, [Column(0.5, local=1), Column(0.2), Column(1.0)]),
+        ("a hint ends the search", 0, [Column(0.5, hint=1), Column(0.2), Column(1.0)]),
+        ("a hint as heavy as the candidate does not", 1, [Column(1.0, hint=1), Column(0.2), Column(1.0)]),
+        ("infinite weights", 1, [Column(NAN), Column(0.0), Column(NAN)]),
+        ("an infinite weight and a candidate", 1, [Column(NAN), Column(0.0)]),
+        ("a local one where one must be evicted", 1, [Column(0.9), Column(0.5, local=1), MASKED]),
+        ("an infinite weight where one must be evicted", 0, [Column(NAN), MASKED]),
+        *((f"{count} masked ones before", count, [*[MASKED] * count, Column(0.5), Column(1.0)]) for count in (7, 64)),
+    ],
 )
+def test_the_rule_chooses(rule: str, choice: int, columns: list[Column]) -> None:
+    assert choose(*columns) == choice, rule
 
 
-@given(st.lists(columns, min_size=2, max_size=33).filter(lambda every: any(column.legal for column in every)))
-def test_the_choice_is_always_legal(every: list[Column]) -> None:
-    assert every[choose(*every)].legal
+bits, values = st.integers(0, 1), st.floats(0, 1) | st.just(NAN)
+some_columns = st.builds(Column, values, bits, bits, bits, st.integers(0, 3).map(float), st.floats(0, 1))
 
 
-@pytest.mark.parametrize("number", [1, 7, 64])
-def test_the_number_of_columns_does_not_matter(number: int) -> None:
-    assert choose(*[MASKED] * number, Column(0.5), Column(1.0)) == number
+@given(st.lists(some_columns, min_size=2, max_size=33).filter(lambda columns: any(one.legal for one in columns)))
+def test_the_choice_is_always_legal(columns: list[Column]) -> None:
+    assert columns[choose(*columns)].legal

@@ -47,9 +47,6 @@ BEGUN = HEADER_LINE + b'{"context":"f"}\n'
 OBSERVED = b'{"observation":0}\n' + PAYLOAD + b"\n"
 
 
-# Logs of LLVM
-
-
 @pytest.fixture
 def raw_log(make_bitcode: MakeBitcode, tmp_path: Path) -> Callable[[Toolchain, Advisor, str], bytes]:
     """Return a function that has a real clang write a log into a file; its answers lie ready in a file."""
@@ -140,9 +137,6 @@ def test_an_inlining_log_of_clang_has_one_empty_context(
     assert header.advice == TensorSpec("inlining_decision", "int64_t", (1,))
 
 
-# Round trips
-
-
 def tensor_specs() -> st.SearchStrategy[TensorSpec]:
     shapes = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
     return st.builds(TensorSpec, st.text(max_size=12), st.sampled_from(sorted(SCALAR_TYPES)), shapes)
@@ -222,34 +216,9 @@ def test_a_log_cut_off_anywhere_but_between_events_is_refused(
         assert caught.value.offset == max((end for end in ends if end < cut), default=0)
 
 
-def offset_of_error(data: bytes) -> int:
-    """Read a log and return where it is malformed, 0 if it is not; any other error is let through."""
-    try:
-        list(read_events(io.BytesIO(data)))
-    except TrainingLogError as error:
-        return error.offset
-    return 0
-
-
-@given(logs(), st.data())
-def test_a_damaged_byte_never_raises_anything_but_the_typed_error(
-    log: tuple[LogHeader, list[Event]], data: st.DataObject
-) -> None:
-    damaged = bytearray(written(*log))
-    place = data.draw(st.integers(0, len(damaged) - 1))
-    damaged[place] = data.draw(st.integers(0, 255))
-    assert 0 <= offset_of_error(bytes(damaged)) <= len(damaged)
-
-
-@given(st.binary(max_size=200))
-def test_garbage_never_raises_anything_but_the_typed_error(garbage: bytes) -> None:
-    for data in (garbage, BEGUN + garbage):
-        assert 0 <= offset_of_error(data) <= len(data)
-
-
 @pytest.mark.parametrize("scalar", sorted(SCALAR_TYPES))
-@pytest.mark.parametrize("shape", [(1,), (3,), (2, 3), (1, 33)])
-def test_the_extreme_values_of_every_scalar_type_come_back(scalar: str, shape: tuple[int, ...]) -> None:
+def test_the_extreme_values_of_every_scalar_type_come_back(scalar: str) -> None:
+    shape = (2, 3)
     spec = TensorSpec("x", scalar, shape)
     if spec.dtype.kind == "f":
         limits = np.finfo(spec.dtype)
@@ -273,44 +242,25 @@ def test_the_extreme_values_of_every_scalar_type_come_back(scalar: str, shape: t
 
 
 def test_payloads_of_nothing_but_newlines_are_read_by_length() -> None:
-    decoder = LogDecoder()
-    decoder.feed(BEGUN + b'{"observation":0}\n' + b"\n" * 17 + b'{"observation":1}\n' + b"\n" * 17)
-    assert [type(event) for event in decoded(decoder)] == [Context, Observation, Observation]
+    data = BEGUN + b'{"observation":0}\n' + b"\n" * 17 + b'{"observation":1}\n' + b"\n" * 17
+    assert [type(event) for event in read_events(io.BytesIO(data))] == [Context, Observation, Observation]
 
 
-def test_observations_are_numbered_within_their_context_also_when_it_comes_again() -> None:
+def test_observations_are_numbered_within_their_context_and_may_lack_an_outcome() -> None:
     out = io.BytesIO()
-    writer = LogWriter(out, HEADER)
+    writer = LogWriter(out, SCORED)
     numbers = []
     for name in ("f", "g", "f"):
         writer.context(name)
         numbers += [writer.observation(PAYLOAD), writer.observation(PAYLOAD)]
+        writer.outcome(len(numbers))
     assert numbers == [0, 1, 0, 1, 2, 3]
-    out.seek(0)
-    _, records = read_log(out)
-    assert [(record.context, record.number) for record in records] == list(zip("ffggff", numbers, strict=True))
-
-
-def test_a_decision_without_an_outcome_has_none() -> None:
-    out = io.BytesIO()
-    writer = LogWriter(out, SCORED)
-    writer.context("f")
-    for score in (1.0, None, 3.0):
-        writer.observation(PAYLOAD)
-        if score is not None:
-            writer.outcome(score)
-    out.seek(0)
-    _, records = read_log(out)
-    assert [record.outcome is not None and record.outcome.item() for record in records] == [1.0, False, 3.0]
-
-
-def test_a_log_without_events_is_a_header_without_records() -> None:
-    header, records = read_log(io.BytesIO(HEADER_LINE))
-    assert header == HEADER
-    assert list(records) == []
-
-
-# Malformed logs
+    header, records = read_log(io.BytesIO(out.getvalue()))
+    assert header == SCORED
+    assert [
+        (record.context, record.number, None if record.outcome is None else record.outcome.item()) for record in records
+    ] == [("f", 0, None), ("f", 1, 2), ("g", 0, None), ("g", 1, 4), ("f", 2, None), ("f", 3, 6)]
+    assert list(read_log(io.BytesIO(HEADER_LINE))[1]) == []
 
 
 OTHER_LINE = "expected a context, an observation or an outcome, got"
@@ -340,7 +290,6 @@ MALFORMED = {
     "an empty line": (HEADER_LINE + b"\n", len(HEADER_LINE), "JSON line"),
     "an unknown event": (HEADER_LINE + b'{"hello":0}\n', len(HEADER_LINE), OTHER_LINE),
     "two events in one line": (HEADER_LINE + b'{"context":"f","outcome":0}\n', len(HEADER_LINE), OTHER_LINE),
-    "a line that is a list": (HEADER_LINE + b"[0]\n", len(HEADER_LINE), OTHER_LINE),
     "a context that is no string": (HEADER_LINE + b'{"context":3}\n', len(HEADER_LINE), "a string as the context"),
     "an observation that skips a number": (
         BEGUN + OBSERVED.replace(b":0", b":1"),
@@ -386,69 +335,44 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize(("data", "offset", "complaint"), MALFORMED.values(), ids=MALFORMED.keys())
-@pytest.mark.parametrize("chunk", [1, 1 << 20], ids=["byte by byte", "at once"])
-def test_a_malformed_log_raises_one_error_that_names_the_offset(
-    data: bytes, offset: int, complaint: str, chunk: int
-) -> None:
-    if chunk == 1 and len(data) > 10_000:
-        chunk = 1000
-    with pytest.raises(TrainingLogError) as caught:
-        list(read_events(io.BytesIO(data), chunk=chunk))
-    assert caught.value.offset == offset
-    assert complaint in str(caught.value)
-    assert f"(at byte {offset})" in str(caught.value)
+def test_a_malformed_log_raises_one_error_that_names_the_offset(data: bytes, offset: int, complaint: str) -> None:
+    for chunk in (1 if len(data) < 10_000 else 1000, 1 << 20):
+        with pytest.raises(TrainingLogError) as caught:
+            list(read_events(io.BytesIO(data), chunk=chunk))
+        assert caught.value.offset == offset
+        assert complaint in str(caught.value)
+        assert f"(at byte {offset})" in str(caught.value)
+    unpickled = pickle.loads(pickle.dumps(caught.value))
+    assert (str(unpickled), unpickled.offset) == (str(caught.value), offset)
 
 
-def test_what_came_before_the_damage_is_handed_out_first() -> None:
+def test_events_before_the_damage_are_returned_first() -> None:
     events = read_events(io.BytesIO(BEGUN + OBSERVED + b"garbage\n"))
     assert [type(next(events)), type(next(events))] == [Context, Observation]
     with pytest.raises(TrainingLogError):
         next(events)
 
 
-def test_the_error_survives_pickling() -> None:
-    error = pickle.loads(pickle.dumps(TrainingLogError("expected a header, got none", 17)))
-    assert (str(error), error.offset) == ("expected a header, got none (at byte 17)", 17)
-
-
-# Misuse of the writer
-
-
-def test_the_writer_refuses_an_observation_without_a_context() -> None:
-    with pytest.raises(ValueError, match="needs a context: call context"):
-        LogWriter(io.BytesIO(), HEADER).observation(PAYLOAD)
-
-
-@pytest.mark.parametrize("payload", [PAYLOAD[:-1], PAYLOAD + b"\n"])
-def test_the_writer_refuses_an_observation_of_another_size(payload: bytes) -> None:
+def test_the_writer_refuses_an_observation_without_a_context_or_of_another_size() -> None:
     out = io.BytesIO()
     writer = LogWriter(out, HEADER)
+    with pytest.raises(ValueError, match="needs a context: call context"):
+        writer.observation(PAYLOAD)
     writer.context("f")
     before = out.getvalue()
-    with pytest.raises(ValueError, match=r"bytes, found \d+"):
-        writer.observation(payload)
-    assert out.getvalue() == before
-
-
-def test_the_writer_numbers_on_after_a_refused_observation() -> None:
-    writer = LogWriter(io.BytesIO(), HEADER)
-    writer.context("f")
-    with pytest.raises(ValueError, match="bytes, found 0"):
-        writer.observation(b"")
+    for payload in (b"", PAYLOAD[:-1], PAYLOAD + b"\n"):
+        with pytest.raises(ValueError, match=r"bytes, found \d+"):
+            writer.observation(payload)
+        assert out.getvalue() == before
     assert writer.observation(PAYLOAD) == 0
 
 
-@pytest.mark.parametrize(("header", "why"), [(HEADER, "has no score"), (SCORED, "write the observation first")])
-def test_the_writer_refuses_an_outcome_where_none_belongs(header: LogHeader, why: str) -> None:
-    writer = LogWriter(io.BytesIO(), header)
-    writer.context("f")
-    with pytest.raises(ValueError, match=why):
-        writer.outcome(1.0)
-
-
-def test_the_writer_refuses_a_second_outcome() -> None:
-    writer = LogWriter(io.BytesIO(), SCORED)
-    writer.context("f")
+def test_the_writer_refuses_an_outcome_where_none_belongs() -> None:
+    for header, reason in ((HEADER, "has no score"), (SCORED, "write the observation first")):
+        writer = LogWriter(io.BytesIO(), header)
+        writer.context("f")
+        with pytest.raises(ValueError, match=reason):
+            writer.outcome(1.0)
     writer.observation(PAYLOAD)
     writer.outcome(1.0)
     with pytest.raises(ValueError, match="once: write the observation first"):

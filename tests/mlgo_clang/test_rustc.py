@@ -19,10 +19,8 @@ from mlgo_gym.attribution.recipe import keep_recipe
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.search.recipes import make_recipe
-from tests.mlgo_clang.conftest import counted
-from tests.mlgo_clang.test_interactive import abandoned
+from tests.mlgo_clang.conftest import abandoned, counted, text
 from tests.rust import SHAPES, WITHOUT_LIBRARY, needs_rust, write_workspace
 
 WRAPPER = Path(sys.executable).parent / "mlgo-rustc"
@@ -63,50 +61,35 @@ def cargo(workspace: Path, *arguments: str, **environment: str) -> subprocess.Co
     return subprocess.run(command, cwd=workspace, env=variables, capture_output=True, text=True, check=False)
 
 
+def compiled(source: Path, *arguments: str, **environment: str) -> bytes:
+    """Return the object of a compile without a message."""
+    result = compile_library(source, *arguments, **environment)
+    assert (result.returncode, result.stderr) == (0, "")
+    return (source / "shapes.o").read_bytes()
+
+
 @needs_rust
-def test_a_policy_decides_for_a_crate(source: Path) -> None:
-    objects = {}
-    for policy in ("default", "never", "threshold:0", "inline-oz-fast"):
-        result = compile_library(source, *ONE_UNIT, MLGO_POLICY=policy)
-        assert (result.returncode, result.stderr) == (0, "")
-        objects[policy] = (source / "shapes.o").read_bytes()
+@pytest.mark.slow
+def test_a_policy_decides_for_a_crate_and_of_several_the_smallest_is_kept(source: Path) -> None:
+    objects, sizes = {}, {}
+    several = "always,inline-oz,default,never"
+    for policy in ("default", "never", "always", "threshold:0", "inline-oz-fast", "inline-oz", several):
+        objects[policy] = compiled(source, *ONE_UNIT, MLGO_POLICY=policy, MLGO_STRICT="1")
+        sizes[policy] = text(source / "shapes.o")
     assert compile_library(source, *ONE_UNIT, program="rustc").returncode == 0
     assert objects["default"] == (source / "shapes.o").read_bytes()
     assert len(set(objects.values())) >= 3
+    # With callee features clang makes the decisions on the crate's bitcode, and rustc requests as many.
+    assert objects["inline-oz"] != objects["inline-oz-fast"]
+    assert sizes[several] == min(sizes[policy] for policy in several.split(",")) < sizes["always"]
     assert {path.name for path in source.iterdir()} == {"shapes.o", "shapes.rs"}
-
-
-@needs_rust
-def test_a_policy_with_callee_features_decides_in_advance(source: Path) -> None:
-    """Clang makes the decisions on the crate's bitcode, and rustc requests as many."""
-    before = counted("compiled by rustc alone")
-    assert compile_library(source, *ONE_UNIT, MLGO_POLICY="inline-oz-fast").returncode == 0
-    fast = (source / "shapes.o").read_bytes()
-    result = compile_library(source, *ONE_UNIT, MLGO_POLICY="inline-oz")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert counted("compiled by rustc alone") == before
-    assert (source / "shapes.o").read_bytes() != fast
-
-
-@needs_rust
-def test_the_smallest_of_several_policies_is_kept(source: Path) -> None:
-    sizes = {}
-    for policy in ("never", "always", "default", "always,inline-oz,default,never"):
-        result = compile_library(source, *ONE_UNIT, MLGO_POLICY=policy, MLGO_STRICT="1")
-        assert (result.returncode, result.stderr) == (0, "")
-        sizes[policy] = object_sizes((source / "shapes.o").read_bytes()).text
-    smallest = sizes.pop("always,inline-oz,default,never")
-    assert smallest <= min(sizes.values()) < max(sizes.values())
-
-
-@needs_rust
-def test_other_levels_are_left_to_rustc(source: Path) -> None:
     before = counted("compiled with a policy")
     assert compile_library(source, "-Copt-level=2", MLGO_POLICY="never").returncode == 0
     assert counted("compiled with a policy") == before
 
 
 @needs_rust
+@pytest.mark.slow
 def test_a_build_of_cargo_follows_the_policy(workspace: Path) -> None:
     """Build scripts and procedural macros are compiled by rustc alone, and the program runs."""
     before = counted("compiled with a policy")
@@ -125,6 +108,7 @@ def test_a_build_of_cargo_follows_the_policy(workspace: Path) -> None:
 
 
 @needs_rust
+@pytest.mark.slow
 def test_a_recipe_of_a_recorded_crate_fits_the_build(workspace: Path, tmp_path: Path) -> None:
     """The build finds the module that the recording made, and rustc requests the decisions of the recipe."""
     record_build(["cargo", "build", "--release", "--offline", "--quiet"], tmp_path / "corpus", folder=workspace)
@@ -148,6 +132,7 @@ def test_a_recipe_of_a_recorded_crate_fits_the_build(workspace: Path, tmp_path: 
 
 
 @needs_rust
+@pytest.mark.slow
 def test_a_compiler_cache_tells_policies_apart(workspace: Path, tmp_path: Path) -> None:
     """A cache that starts `mlgo-rustc` as rustc, as sccache does, compiles again for another policy only."""
     cache = tmp_path / "cache"
@@ -168,26 +153,20 @@ def test_a_compiler_cache_tells_policies_apart(workspace: Path, tmp_path: Path) 
 
 
 @needs_rust
-def test_messages_in_json_are_those_of_rustc(workspace: Path) -> None:
-    result = cargo(workspace, "--message-format=json", "-j2", MLGO_POLICY="never")
+@pytest.mark.slow
+def test_messages_in_json_are_those_of_rustc_and_several_codegen_units_become_one(workspace: Path) -> None:
+    units = {"CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
+    result = cargo(workspace, "--message-format=json", "-j2", MLGO_POLICY="never", **units)
     messages = [json.loads(line) for line in result.stdout.splitlines()]
     assert messages[-1] == {"reason": "build-finished", "success": True}
     artifacts = {each["target"]["name"] for each in messages if each["reason"] == "compiler-artifact"}
     assert {"draw", "shapes", "macros"} <= artifacts
-
-
-@needs_rust
-def test_several_codegen_units_become_one_with_a_message(workspace: Path) -> None:
-    result = cargo(workspace, MLGO_POLICY="never", CARGO_PROFILE_RELEASE_CODEGEN_UNITS="16")
-    assert result.returncode == 0
     (line, *_) = (line for line in result.stderr.splitlines() if "shapes is" in line)
-    assert line == (
-        "mlgo-rustc: shapes is compiled as one codegen unit; set codegen-units = 1 in [profile.release] to have the "
-        "same without a policy"
-    )
+    assert line.startswith("mlgo-rustc: shapes is compiled as one codegen unit; set codegen-units = 1 in")
 
 
 @needs_rust
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -217,6 +196,7 @@ def test_other_work_is_left_to_rustc_with_the_reason(source: Path, options: list
 
 
 @needs_rust
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["no-such-policy", "mlp:/nowhere", "threshold:many"])
 def test_a_policy_that_cannot_decide_leaves_the_crate_to_rustc(source: Path, policy: str) -> None:
     """One line is printed, and a strict compile fails."""
@@ -233,6 +213,7 @@ def test_a_policy_that_cannot_decide_leaves_the_crate_to_rustc(source: Path, pol
 
 
 @needs_rust
+@pytest.mark.slow
 def test_an_old_rustc_is_named_as_the_reason(source: Path) -> None:
     old = source.parent / "rustc"
     cases = "-vV) echo 'LLVM version: 14.0.6';;\n*/proc/*) exit 1;;\n*) exec rustc \"$@\";;"
@@ -247,6 +228,7 @@ def test_an_old_rustc_is_named_as_the_reason(source: Path) -> None:
 
 
 @needs_rust
+@pytest.mark.slow
 def test_a_cross_target_without_its_library_has_the_error_of_rustc(source: Path) -> None:
     options = (*ONE_UNIT, "--target=riscv64gc-unknown-linux-gnu")
     plain = compile_library(source, *options, program="rustc")
@@ -258,6 +240,7 @@ def test_a_cross_target_without_its_library_has_the_error_of_rustc(source: Path)
 
 
 @needs_rust
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["always", "inline-oz"])
 def test_a_policy_decides_for_a_cross_target(source: Path, policy: str) -> None:
     """The crate needs no library, so that rustc compiles it without the one of the target."""
@@ -272,6 +255,7 @@ def test_a_policy_decides_for_a_cross_target(source: Path, policy: str) -> None:
 
 
 @needs_rust
+@pytest.mark.slow
 def test_an_error_of_the_source_is_that_of_rustc(source: Path) -> None:
     (source / "shapes.rs").write_text("pub fn f() -> u8 { nonsense }\n")
     plain = compile_library(source, *ONE_UNIT, program="rustc")
@@ -280,6 +264,7 @@ def test_an_error_of_the_source_is_that_of_rustc(source: Path) -> None:
 
 
 @needs_rust
+@pytest.mark.slow
 def test_an_interrupted_build_leaves_no_channel(workspace: Path) -> None:
     environment = {**os.environ, "RUSTC_WRAPPER": str(WRAPPER), "MLGO_POLICY": "never"}
     command = ["cargo", "build", "--release", "--offline", "-j2"]
