@@ -137,7 +137,7 @@ def test_list_names_the_builtin_corpus_and_the_datasets(toolchain: Toolchain) ->
     assert "zstd" in run("corpus", "list").stdout
 
 
-def test_fetch_names_failed_compiles_and_unknown_datasets(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_names_failed_compiles(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"good.c": "int good(int x) { return x + 1; }\n", "bad.c": "int bad(void) { return missing; }\n"}
     with serve() as index:
         digest = index.add("tiny-1.0.tar.gz", source_distribution(files))
@@ -152,7 +152,9 @@ def test_fetch_names_failed_compiles_and_unknown_datasets(own_cache: Path, monke
     (report,) = json.loads(again.stdout)
     assert (again.exit_code, report["name"], report["modules"], report["lines"]) == (1, "tiny", 1, 1)
     assert report["failures"][0]["source"] == "bad.c"
-    monkeypatch.undo()
+
+
+def test_fetch_names_unknown_datasets_and_lists_those_of_the_catalogue(own_cache: Path) -> None:
     result = run("corpus", "fetch", "zztd", "pypi:x")
     assert result.exit_code == 1
     assert "got 'zztd'" in result.stderr
