@@ -11,9 +11,8 @@ import pytest
 from mlgo_clang.compiler import compiler_command
 from mlgo_gym.deploy.native_library import build_native_library, main
 from mlgo_gym.errors import ToolchainError
-from mlgo_gym.policies.network import ACTIVATIONS, Network
-from mlgo_gym.policies.normalization import METHODS
-from tests.deploy.conftest import NAMES, Observations, make_network
+from mlgo_gym.policies.network import Network
+from tests.deploy.conftest import KINDS, NAMES, Observations, make_network
 
 
 def native_decisions(library: Path, observations: Observations) -> list[int]:
@@ -25,11 +24,7 @@ def native_decisions(library: Path, observations: Observations) -> list[int]:
     return [native.mlgo_decide(data, size * number, offsets) for number in range(len(observations))]
 
 
-@pytest.mark.parametrize(
-    ("activation", "method", "outputs"),
-    [("relu", method, 1) for method in (*METHODS, None)]
-    + [(activation, "log_standard", 2) for activation in ACTIVATIONS],
-)
+@pytest.mark.parametrize(("activation", "method", "outputs"), KINDS)
 def test_decisions_are_equal(
     activation: str, method: str | None, outputs: int, observations: Observations, tmp_path: Path
 ) -> None:

@@ -95,6 +95,7 @@ def answers(program: Path, rows: Observations) -> list[bool]:
     return [character == ord("1") for character in said]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("major", "policy", "level"), [(22, "inline-oz-fast", "Oz"), (19, "inline-os-fast", "Os")])
 def test_llvms_release_mode_decides_as_the_bundled_policies(
@@ -119,6 +120,7 @@ def test_llvms_release_mode_decides_as_the_bundled_policies(
     assert np.not_equal(found, real).mean() < 0.005
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_llvm_that_computes_clangs_own_decision_is_used(tmp_path: Path) -> None:
     network = exported_network("inline-os-fast")
@@ -128,6 +130,7 @@ def test_an_llvm_that_computes_clangs_own_decision_is_used(tmp_path: Path) -> No
     assert answers(program, rows) == (network(rows.astype(np.float32))[:, 0] > 0).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("major", [22, 19])
 def test_llvms_release_mode_evicts_as_the_network_does(major: int, tmp_path: Path) -> None:

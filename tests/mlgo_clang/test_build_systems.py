@@ -36,7 +36,8 @@ SYSTEMS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]] = {
     "cmake": (
         {
             "CMakeLists.txt": "cmake_minimum_required(VERSION 3.16)\nproject(p C CXX)\n"
-            "add_library(calls STATIC calls.c)\nadd_executable(program main.cpp)\ntarget_link_libraries(program calls)\n"
+            "add_library(calls STATIC calls.c)\n"
+            "add_executable(program main.cpp)\ntarget_link_libraries(program calls)\n"
         },
         (
             "cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=MinSizeRel",

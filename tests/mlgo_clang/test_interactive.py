@@ -23,17 +23,22 @@ FakeClang = Callable[[str], str]
 
 @pytest.fixture
 def fake_clang(tmp_path: Path, clang: dict[str, list[str]]) -> FakeClang:
-    """Return a function that makes a clang which runs a shell statement first, where it is to request decisions.
+    """Return a function that makes a clang which runs a shell statement where it is to request decisions.
 
-    In it `$clang "$@"` is the compile.
+    In the statement `clang "$@"` is the compile, and `$PPID` the driver.
     """
 
     def make(statement: str) -> str:
         path = tmp_path / "fake-clang"
-        real = " ".join(f"'{word}'" for word in clang["gcc"])
-        program = f'#!/bin/sh\nclang() {{ {real} "$@"; }}\n'
-        program += f'case "$*" in *channel-base*) {statement};; esac\nexec {real} "$@"\n'
-        path.write_text(program)
+        driver, front_end = (" ".join(f"'{word}'" for word in words) for words in (clang["gcc"], clang["gcc"][:1]))
+        path.write_text(
+            f'#!/bin/sh\nclang() {{ if [ "$1" = -cc1 ]; then {front_end} "$@"; else {driver} "$@"; fi; }}\n'
+            'case "$*" in\n'
+            # The driver names this program for its compile.
+            """*-###*) clang "$@" 2>&1 | sed 's|^ "[^"]*" | "'"$0"'" |' >&2; exit;;\n"""
+            f'*channel-base*) {statement};;\nesac\nif [ "$1" = -cc1 ]; then exec {front_end} "$@"; fi\n'
+            f'exec {driver} "$@"\n'
+        )
         path.chmod(0o755)
         return f"--mlgo-clang={path}"
 
@@ -46,6 +51,8 @@ def policy(request: pytest.FixtureRequest, always: str) -> str:
 
 
 COMPILE = ("-Oz", "-c", "calls.c")
+STALL = 'for word; do case "$word" in @*) cat "${word#@}";; esac; done; echo $$ > ../started; exec sleep 600'
+"""As clang, it starts when it has read its arguments, of which the driver withholds one until it guards the process."""
 
 
 def test_a_policy_that_cannot_be_read_leaves_the_compile_to_clang(
@@ -92,10 +99,10 @@ def test_a_clang_that_is_killed_compiles_alone(run: Run, project: Path, plain: b
 
 
 def test_a_clang_that_stalls_is_stopped_in_time(run: Run, project: Path, plain: bytes, fake_clang: FakeClang) -> None:
-    result = run("--mlgo-policy=never", "--mlgo-timeout=0.2", fake_clang("echo $$ > ../pid; exec sleep 600"), *COMPILE)
+    result = run("--mlgo-policy=never", "--mlgo-timeout=0.2", fake_clang(STALL), *COMPILE)
     assert (result.returncode, b"compiled by clang alone" in result.stderr) == (0, True)
     assert (project / "calls.o").read_bytes() == plain
-    assert not Path("/proc", (project.parent / "pid").read_text().strip()).exists()
+    assert not Path("/proc", (project.parent / "started").read_text().strip()).exists()
 
 
 def test_a_full_disk_fails_and_a_cache_that_cannot_be_written_does_not(
@@ -126,8 +133,8 @@ def test_a_driver_that_is_killed_while_clang_compiles_leaves_nothing(
 ) -> None:
     before = abandoned()
     os.mkfifo(project.parent / "started")
-    stalling = fake_clang("echo $$ > ../started; exec sleep 600")
-    process = subprocess.Popen([DRIVERS["gcc"], policy, stalling, *COMPILE], cwd=project, stderr=subprocess.DEVNULL)
+    command = [DRIVERS["gcc"], policy, fake_clang(STALL), *COMPILE]
+    process = subprocess.Popen(command, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     pid = int((project.parent / "started").read_text())  # waits for the writer
     process.send_signal(number)
     assert process.wait() == -number
