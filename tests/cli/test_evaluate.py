@@ -48,7 +48,7 @@ def test_arguments_and_lists_of_policies_reach_the_evaluation(corpus: Path) -> N
     data = run_json(*EVALUATE, "--corpus", corpus, *options, *settings, *policies)["configuration"]
     assert (data["metric"], data["modules"]) == ("object", 2)
     assert data["arguments"] == {"metric": "object", "reward": "log", "max_decisions": 3, "strict": True}
-    assert data["policies"] == ["default", "never", "clang:-O1,-w", "clang:-mllvm,-inline-threshold=20"]
+    assert list(data["policies"]) == ["default", "never", "clang:-O1,-w", "clang:-mllvm,-inline-threshold=20"]
 
 
 def test_a_split_and_several_episodes_at_once(varied: str) -> None:
