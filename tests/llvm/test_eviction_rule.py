@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,28 +38,27 @@ def choose(*columns: Column) -> int:
     )
 
 
-@pytest.mark.parametrize(
-    ("rule", "choice", "columns"),
-    [
-        ("the lightest", 1, [Column(0.5), Column(0.2), Column(0.3), Column(1.0)]),
-        ("the first of equals", 1, [Column(0.5), Column(0.2), Column(0.2), Column(1.0)]),
-        ("none that weighs as much as the candidate", 2, [Column(0.5), Column(0.7), Column(0.5)]),
-        ("no masked column", 1, [MASKED, Column(0.5), MASKED, Column(1.0)]),
-        ("no broken hint before little weight", 1, [Column(0.1, broken_hints=1.0), Column(0.9), Column(1.0)]),
-        ("an urgent one last", 1, [Column(0.1, urgent=1.0), Column(0.2, broken_hints=1.0), MASKED]),
-        ("no local one after another", 0, [Column(0.5), Column(0.2, local=1), Column(1.0)]),
-        ("a local one before another", 1, [Column(0.5, local=1), Column(0.2), Column(1.0)]),
-        ("a hint ends the search", 0, [Column(0.5, hint=1), Column(0.2), Column(1.0)]),
-        ("a hint as heavy as the candidate does not", 1, [Column(1.0, hint=1), Column(0.2), Column(1.0)]),
-        ("infinite weights", 1, [Column(NAN), Column(0.0), Column(NAN)]),
-        ("an infinite weight and a candidate", 1, [Column(NAN), Column(0.0)]),
-        ("a local one where one must be evicted", 1, [Column(0.9), Column(0.5, local=1), MASKED]),
-        ("an infinite weight where one must be evicted", 0, [Column(NAN), MASKED]),
-        *((f"{count} masked ones before", count, [*[MASKED] * count, Column(0.5), Column(1.0)]) for count in (7, 64)),
-    ],
-)
-def test_the_rule_chooses(rule: str, choice: int, columns: list[Column]) -> None:
-    assert choose(*columns) == choice, rule
+def test_the_rule_evicts_the_lightest_that_breaks_the_fewest_hints() -> None:
+    assert choose(Column(0.5), Column(0.2), Column(0.3), Column(1.0)) == 1
+    assert choose(Column(0.5), Column(0.2), Column(0.2), Column(1.0)) == 1, "the first of equals"
+    assert choose(Column(0.5), Column(0.7), Column(0.5)) == 2, "none that weighs as much as the candidate"
+    assert choose(MASKED, Column(0.5), MASKED, Column(1.0)) == 1
+    assert choose(*[MASKED] * 64, Column(0.5), Column(1.0)) == 64
+    assert choose(Column(0.1, broken_hints=1.0), Column(0.9), Column(1.0)) == 1
+    assert choose(Column(0.1, urgent=1.0), Column(0.2, broken_hints=1.0), MASKED) == 1
+
+
+def test_local_ranges_and_hints_end_the_search() -> None:
+    assert choose(Column(0.5), Column(0.2, local=1), Column(1.0)) == 0
+    assert choose(Column(0.5, local=1), Column(0.2), Column(1.0)) == 1
+    assert choose(Column(0.5, hint=1), Column(0.2), Column(1.0)) == 0
+    assert choose(Column(1.0, hint=1), Column(0.2), Column(1.0)) == 1
+
+
+def test_an_infinite_weight_is_evicted_only_where_one_must_be() -> None:
+    assert choose(Column(NAN), Column(0.0), Column(NAN)) == choose(Column(NAN), Column(0.0)) == 1
+    assert choose(Column(0.9), Column(0.5, local=1), MASKED) == 1
+    assert choose(Column(NAN), MASKED) == 0
 
 
 bits, values = st.integers(0, 1), st.floats(0, 1) | st.just(NAN)

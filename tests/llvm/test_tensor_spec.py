@@ -41,26 +41,22 @@ def test_json_has_the_keys_of_llvm_in_its_order_and_the_port_is_optional() -> No
 
 
 VALID = {"name": "a", "type": "float", "shape": [1]}
+INVALID: dict[str, list[Any]] = {
+    "JSON object": [None, ["a", "float", [1]]],
+    "string name": [{"type": "float", "shape": [1]}, {**VALID, "name": 3}],
+    "string type": [{"name": "a", "shape": [1]}],
+    "known are": [{**VALID, "type": "half"}],
+    "integer port": [{**VALID, "port": port} for port in ("0", True)],
+    "list of integers": [{"name": "a", "type": "float"}, *({**VALID, "shape": shape} for shape in (1, [1.0], [True]))],
+    "at least 1": [{**VALID, "shape": shape} for shape in ([], [0], [1, -1])],
+}
 
 
-@pytest.mark.parametrize(
-    ("value", "complaint"),
-    [
-        (None, "JSON object"),
-        (["a", "float", [1]], "JSON object"),
-        ({"type": "float", "shape": [1]}, "string name"),
-        ({**VALID, "name": 3}, "string name"),
-        ({"name": "a", "shape": [1]}, "string type"),
-        ({**VALID, "type": "half"}, "known are"),
-        *(({**VALID, "port": port}, "integer port") for port in ("0", True)),
-        ({"name": "a", "type": "float"}, "list of integers"),
-        *(({**VALID, "shape": shape}, "list of integers") for shape in (1, [1.0], [True])),
-        *(({**VALID, "shape": shape}, "at least 1") for shape in ([], [0], [1, -1])),
-    ],
-)
-def test_anything_else_is_refused_with_a_reason(value: Any, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        TensorSpec.from_json(value)
+@pytest.mark.parametrize("complaint", INVALID)
+def test_anything_else_is_refused_with_a_reason(complaint: str) -> None:
+    for value in INVALID[complaint]:
+        with pytest.raises(ValueError, match=complaint):
+            TensorSpec.from_json(value)
 
 
 def test_a_record_is_packed_without_gaps_and_has_each_name_once() -> None:
