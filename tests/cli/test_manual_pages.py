@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import pytest
 from gymnasium.envs.registration import load_env_creator
 
 import mlgo_gym
@@ -41,17 +40,17 @@ def test_there_is_a_page_for_every_environment_with_a_row_for_each_feature() -> 
         assert row.findall(texts[f"{page}.md"]) == names
 
 
-@pytest.mark.parametrize("name", list(mlgo_gym.ENVIRONMENTS))
-def test_each_argument_has_a_row_on_the_shared_page_or_on_that_of_the_environment(name: str) -> None:
+def test_each_argument_has_a_row_on_the_shared_page_or_on_that_of_the_environment() -> None:
     texts = pages()
-    own = texts[f"{name.partition('/')[2]}.md"].partition("\n## Arguments\n")[2].partition("\n## ")[0]
     shared = texts["arguments.md"].partition("\n## Info\n")[0]
-    rows = [row for page in (shared, own) for row in re.findall(r"^\| `([\w.]+)` \| `.+?` \| ", page, re.MULTILINE)]
-    entry_point = gym.spec(name).entry_point
-    assert isinstance(entry_point, str)
-    env_type: Any = load_env_creator(entry_point)
-    assert sorted(rows) == sorted(argument.name for argument in declared_arguments(env_type.options_type))
-    assert {argument for argument in rows if "." not in argument} == {*inspect.signature(env_type).parameters}
+    for name in mlgo_gym.ENVIRONMENTS:
+        own = texts[f"{name.partition('/')[2]}.md"].partition("\n## Arguments\n")[2].partition("\n## ")[0]
+        rows = re.findall(r"^\| `([\w.]+)` \| `.+?` \| ", f"{shared}\n{own}", re.MULTILINE)
+        entry_point = gym.spec(name).entry_point
+        assert isinstance(entry_point, str)
+        env_type: Any = load_env_creator(entry_point)
+        assert sorted(rows) == sorted(argument.name for argument in declared_arguments(env_type.options_type))
+        assert {argument for argument in rows if "." not in argument} == {*inspect.signature(env_type).parameters}
 
 
 def test_pages_are_written_once_superfluous_ones_deleted_and_a_check_writes_nothing(tmp_path: Path) -> None:

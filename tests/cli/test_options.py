@@ -19,21 +19,13 @@ def test_settings_are_json_or_else_strings() -> None:
             run("evaluate", "mlgo/Inline-v0", "--set", text)
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("--ray", "--ray="),
-        ("--ray --jobs 2", "--ray= --jobs 2"),
-        ("--ray mlgo/Inline-v0", "--ray= mlgo/Inline-v0"),
-        ("--ray 10.0.0.1:6379", "--ray 10.0.0.1:6379"),
-        ("--ray [::1]:6379", "--ray [::1]:6379"),
-        ("--ray ray://head:10001", "--ray ray://head:10001"),
-        ("--ray auto", "--ray auto"),
-        ("--ray=auto --jobs 2", "--ray=auto --jobs 2"),
-    ],
-)
-def test_the_address_of_a_cluster_is_optional(words: str, expected: str) -> None:
-    assert fill_ray_value(["evaluate", *words.split()]) == ["evaluate", *expected.split()]
+def test_the_address_of_a_cluster_is_optional() -> None:
+    for words in ("--ray", "--ray --jobs 2", "--ray mlgo/Inline-v0"):
+        filled = words.replace("--ray", "--ray=").split()
+        assert fill_ray_value(["evaluate", *words.split()]) == ["evaluate", *filled]
+    for address in ("10.0.0.1:6379", "[::1]:6379", "ray://head:10001", "auto"):
+        for words in (["--ray", address], [f"--ray={address}", "--jobs", "2"]):
+            assert fill_ray_value(["evaluate", *words]) == ["evaluate", *words]
 
 
 def test_the_environment_names_the_cluster_where_the_option_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

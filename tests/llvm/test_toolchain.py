@@ -48,35 +48,24 @@ def test_a_clang_is_found_by_its_path_by_its_name_and_by_the_environment(
     assert relative.run(["--version"]).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["no-such-clang", "/no/such/clang"])
-def test_a_missing_program_is_named_with_a_remedy(name: str) -> None:
-    with pytest.raises(ToolchainError, match=r"no program '.*no.such.clang' .* leave it out to use the bundled one"):
-        find_toolchain(name)
-
-
-@pytest.mark.parametrize(
-    ("content", "mode", "message"),
-    [
+def test_a_missing_or_another_program_and_an_old_clang_are_refused(tmp_path: Path) -> None:
+    for name in ("no-such-clang", "/no/such/clang"):
+        message = r"no program '.*no.such.clang' .* leave it out to use the bundled one"
+        with pytest.raises(ToolchainError, match=message):
+            find_toolchain(name)
+    other = r"is not clang: --version printed 'gcc \(Debian\) 12\.2\.0'"
+    old = r"clang 17 or newer is needed, .*clang-x is clang version 16\.0\.6"
+    for content, mode, message in (
         (b"text", 0o644, "is on PATH or executable"),
         (b"\x00\x01\x02", 0o755, "cannot be started"),
-        (
-            b"#!/bin/sh\necho 'gcc (Debian) 12.2.0'\n",
-            0o755,
-            r"is not clang: --version printed 'gcc \(Debian\) 12\.2\.0'",
-        ),
-        (
-            b"#!/bin/sh\necho 'Debian clang version 16.0.6 (15~deb12u1)'\n",
-            0o755,
-            r"clang 17 or newer is needed, .*clang-x is clang version 16\.0\.6",
-        ),
-    ],
-)
-def test_another_program_and_an_old_clang_are_refused(tmp_path: Path, content: bytes, mode: int, message: str) -> None:
-    path = tmp_path / "clang-x"
-    path.write_bytes(content)
-    path.chmod(mode)
-    with pytest.raises(ToolchainError, match=message):
-        find_toolchain(str(path))
+        (b"#!/bin/sh\necho 'gcc (Debian) 12.2.0'\n", 0o755, other),
+        (b"#!/bin/sh\necho 'Debian clang version 16.0.6 (15~deb12u1)'\n", 0o755, old),
+    ):
+        path = tmp_path / "clang-x"
+        path.write_bytes(content)
+        path.chmod(mode)
+        with pytest.raises(ToolchainError, match=message):
+            find_toolchain(str(path))
 
 
 def test_a_vendor_may_write_around_the_version(tmp_path: Path) -> None:

@@ -73,24 +73,19 @@ def test_webassembly_has_no_size_limit_unless_the_command_line_names_one(run: Ru
     assert compiled("default,threshold:5", *limit) == compiled("threshold:5,default", *limit) == plain
 
 
-@pytest.mark.parametrize(
-    ("words", "target", "library"),
-    [
+def test_the_last_target_counts_and_has_the_wheels_library() -> None:
+    for words, target, library in (
         ("--target=wasm32-wasip1", "wasm32-wasip1", "wasm32-wasi"),
         ("-target wasm32-unknown-wasi", "wasm32-unknown-wasi", "wasm32-wasi"),
         ("--target=riscv64-unknown-linux-musl", "riscv64-unknown-linux-musl", "riscv64-linux-musl"),
         ("--target=wasm32-wasip1 --sysroot=/opt/wasi", "wasm32-wasip1", ""),
         ("--target=wasm32-wasip2", "wasm32-wasip2", ""),
         ("--target=wasm32-wasip1 --target=aarch64-linux-gnu", "aarch64-linux-gnu", ""),
-        ("-cc1 -triple wasm32-unknown-wasip1 -Oz", "wasm32-unknown-wasip1", None),
-        ("--crate-name x --target wasm32-wasip1", "wasm32-wasip1", None),
         ("-Oz", "", ""),
-    ],
-)
-def test_the_last_target_counts_and_has_the_wheels_library(words: str, target: str, library: str | None) -> None:
-    assert target_of(words.split()) == target
-    if library is not None:
-        assert library_target(words.split()) == library
+    ):
+        assert (target_of(words.split()), library_target(words.split())) == (target, library)
+    for words in ("-cc1 -triple wasm32-unknown-wasip1 -Oz", "--crate-name x --target wasm32-unknown-wasip1"):
+        assert target_of(words.split()) == "wasm32-unknown-wasip1"
 
 
 def test_lld_of_the_wheel_links_without_an_operating_system(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
