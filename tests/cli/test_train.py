@@ -25,37 +25,35 @@ EVICT = "mlgo/RegAllocEvict-v0"
 
 
 @pytest.mark.parametrize(
-    ("options", "base"),
+    ("options", "base", "levels"),
     [
-        ("--level Oz", "default"),
-        ("--level Os", "threshold:5"),
-        ("--level Os --base default", "default"),
-        ("--level Os --base threshold:7", "threshold:7"),
+        ("--level Oz", "default", ["Oz"]),
+        ("--level Os", "threshold:5", ["Os", "Oz"]),
+        ("--level Os --base default", "default", ["Os", "Oz"]),
+        ("--level Os --base threshold:7 --extra-level O2", "threshold:7", ["Os", "O2"]),
     ],
 )
-def test_the_base_is_the_given_one_or_that_of_the_level(
-    options: str, base: str, tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_first_labels_are_taken_around_the_base_at_every_level(
+    options: str, base: str, levels: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "lightgbm", None)  # labels come first
-    words = ("--corpus", corpus, "--rounds", 1, "--compiles", 2, "--limit", 1, "--margin", 0)
+    words = ("--corpus", "builtin:train", "--rounds", 1, "--compiles", 2, "--limit", 1, "--margin", 0)
     with pytest.raises(MissingExtraError):
         run("train", "policy", "--output", tmp_path, *words, *options.split())
-    recorded = [path.read_text() for path in tmp_path.glob("round-1/labels/*.json")]
-    assert any(f'"{base}"' in text for text in recorded), recorded
+    (path,) = tmp_path.glob("round-*/labels/labels.json")
+    labels = json.loads(path.read_text())
+    assert (labels["policy"], labels["compiles"]) == (base, 2)
+    assert labels["corpus"] == ",".join(f"builtin@{level}:train" for level in levels)
 
 
-@pytest.mark.parametrize(
-    ("corpus", "expected"),
-    [
-        ("zstd", "zstd@Os"),
-        ("zstd:train", "zstd@Os:train"),
-        ("catalogue:train-projects", "catalogue@Os:train-projects"),
-        ("pypi:lz4==4.4.5", "pypi:lz4==4.4.5@Os"),
-        ("/", "/"),
-    ],
-)
-def test_a_level_precedes_the_split_of_a_corpus(corpus: str, expected: str) -> None:
-    assert at_level(corpus, "Os") == expected
+def test_a_level_precedes_the_split_of_a_corpus() -> None:
+    for corpus, expected in {
+        "zstd": "zstd@Os",
+        "catalogue:train-projects": "catalogue@Os:train-projects",
+        "pypi:lz4==4.4.5": "pypi:lz4==4.4.5@Os",
+        "/": "/",
+    }.items():
+        assert at_level(corpus, "Os") == expected
 
 
 def test_options_are_checked(corpus: Path, tmp_path: Path) -> None:
