@@ -9,7 +9,7 @@ import pytest
 
 from mlgo_gym.attribution.recipe import write_recipe
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.model_files import MODEL_POLICIES
 from mlgo_gym.policies.rules import RULES
 from mlgo_gym.search.recipes import make_recipe
@@ -74,22 +74,6 @@ def test_failed_episodes_and_missing_results_show_in_the_exit_status(broken: Pat
     assert "Failed: 1 episode:\n  default on broken: " in result.stdout
     with pytest.raises(MlgoError, match=r"expected results in .*, got none"):
         run("report", tmp_path)
-
-
-def test_another_corpus_is_used_only_when_the_package_index_is_unreachable(
-    corpus: Path, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")  # no server listens there
-    monkeypatch.chdir(corpus.parent)
-    output = tmp_path / "demo"
-    result = run(*EVALUATE, "--corpus", "pypi:far==1.0", "--offline-corpus", corpus.name, "--output", output)
-    assert result.exit_code == 0
-    assert "far 1.0 cannot be fetched" in result.stderr
-    assert f"mlgo-gym: continuing with the corpus {corpus.name}" in result.stderr
-    assert (tmp_path / f"demo-{corpus.name}" / "meta.json").exists()
-    assert not output.exists()
-    with pytest.raises(CorpusError, match="nowhere"):
-        run(*EVALUATE, "--corpus", "nowhere", "--offline-corpus", corpus)
 
 
 def test_traces_and_recipes_are_replayed(corpus: Path, tmp_path: Path) -> None:
