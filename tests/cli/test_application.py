@@ -19,7 +19,7 @@ from tests.cli.command import run, run_json
 
 PROGRAM = Path(sys.executable).with_name("mlgo-gym")
 
-WITHOUT_JSON = {"corpus catalogue", "corpus prepare", "corpus record", "docs"}
+WITHOUT_JSON = {"corpus catalogue", "corpus prepare", "corpus record", "demo", "docs"}
 """Commands that write files or whose standard output is that of a build."""
 
 

@@ -24,8 +24,8 @@ def test_the_address_of_a_cluster_is_optional() -> None:
         filled = words.replace("--ray", "--ray=").split()
         assert fill_ray_value(["evaluate", *words.split()]) == ["evaluate", *filled]
     for address in ("10.0.0.1:6379", "[::1]:6379", "ray://head:10001", "auto"):
-        for words in (["--ray", address], [f"--ray={address}", "--jobs", "2"]):
-            assert fill_ray_value(["evaluate", *words]) == ["evaluate", *words]
+        for given in (["--ray", address], [f"--ray={address}", "--jobs", "2"]):
+            assert fill_ray_value(["evaluate", *given]) == ["evaluate", *given]
 
 
 def test_the_environment_names_the_cluster_where_the_option_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

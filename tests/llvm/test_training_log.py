@@ -98,7 +98,8 @@ def test_the_writer_writes_byte_for_byte_what_clang_writes(
     if advisor is INLINING:
         header, records = read_log(io.BytesIO(log))
         first, *others = records
-        assert (first.context, first.features["callee_basic_block_count"]) == ("", 1)
+        assert first.context == ""
+        assert first.features["callee_basic_block_count"] == 1
         assert [(record.context, record.number) for record in others] == [("", number) for number in range(1, 9)]
         assert header.advice == TensorSpec("inlining_decision", "int64_t", (1,))
 
@@ -192,7 +193,7 @@ def test_the_extreme_values_of_every_scalar_type_are_read_back(scalar: str) -> N
         bounds = np.iinfo(spec.dtype)
         values = [bounds.min, bounds.max, 10, 0]
     array = np.resize(np.array(values, spec.dtype), spec.shape)
-    events = [Context("f", 0), Observation(0, array.tobytes(), 0), Outcome(0, array.tobytes(), 0)]
+    events: list[Event] = [Context("f", 0), Observation(0, array.tobytes(), 0), Outcome(0, array.tobytes(), 0)]
     (record,) = read_log(io.BytesIO(written(LogHeader((spec,), score=spec), events)))[1]
     assert record.features["x"].dtype == spec.dtype
     np.testing.assert_array_equal(record.features["x"], array)

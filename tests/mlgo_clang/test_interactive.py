@@ -133,7 +133,7 @@ def test_a_driver_that_is_killed_while_clang_compiles_leaves_nothing(
 ) -> None:
     before = abandoned()
     os.mkfifo(project.parent / "started")
-    command = [DRIVERS["gcc"], policy, fake_clang(STALL), *COMPILE]
+    command = [str(DRIVERS["gcc"]), policy, fake_clang(STALL), *COMPILE]
     process = subprocess.Popen(command, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     pid = int((project.parent / "started").read_text())  # waits for the writer
     process.send_signal(number)
@@ -142,7 +142,7 @@ def test_a_driver_that_is_killed_while_clang_compiles_leaves_nothing(
     assert files(project) == ["calls.c"]
     if number == signal.SIGKILL:
         # The next compile removes the folder of the killed one.
-        assert subprocess.run([DRIVERS["gcc"], "--mlgo-policy=never", *COMPILE], cwd=project).returncode == 0
+        assert subprocess.run([str(DRIVERS["gcc"]), "--mlgo-policy=never", *COMPILE], cwd=project).returncode == 0
     assert abandoned() <= before
 
 
@@ -152,7 +152,7 @@ def test_a_signal_when_clang_starts_or_ends_leaves_nothing(
     project: Path, fake_clang: FakeClang, statement: str, number: signal.Signals
 ) -> None:
     before = abandoned()
-    command = [DRIVERS["gcc"], "--mlgo-policy=never", fake_clang(statement.format(int(number))), *COMPILE]
+    command = [str(DRIVERS["gcc"]), "--mlgo-policy=never", fake_clang(statement.format(int(number))), *COMPILE]
     assert subprocess.run(command, cwd=project, check=False).returncode == -number
     assert [file for file in files(project) if file != "calls.o"] == ["calls.c"]
     assert abandoned() <= before
@@ -163,7 +163,7 @@ def test_clang_exits_if_its_driver_is_killed_before_clang_is_guarded(
     project: Path, fake_clang: FakeClang, extra: tuple[str, ...]
 ) -> None:
     killer = fake_clang("echo $$ > ../pid; kill -KILL $PPID")
-    command = [DRIVERS["gcc"], "--mlgo-policy=never", *extra, killer, *COMPILE]
+    command = [str(DRIVERS["gcc"]), "--mlgo-policy=never", *extra, killer, *COMPILE]
     assert subprocess.run(command, cwd=project, stderr=subprocess.PIPE, check=False).returncode == -signal.SIGKILL
     assert ends_within(int((project.parent / "pid").read_text()), 20)
     assert files(project) == ["calls.c"]

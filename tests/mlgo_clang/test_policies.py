@@ -45,8 +45,8 @@ def test_each_policy_makes_its_own_decisions_and_of_several_the_smallest_object_
         size, data = compiled(policies)
         assert size == min(candidates)[0]
         assert (size, data) in candidates
-    names = ("default", "never", "threshold:0", "inline-oz-fast")
-    assert compiled("smallest")[0] == min(compiled(policy)[0] for policy in names)
+    candidates = [compiled(policy) for policy in ("default", "never", "threshold:0", "inline-oz-fast")]
+    assert compiled("smallest")[0] == min(candidates)[0]
 
 
 def test_settings_come_from_options_or_else_from_variables(
