@@ -174,9 +174,7 @@ def test_forks_of_forks_are_closed_in_any_order(compile_calls: Compilation) -> N
             assert [alive(sessions[later].pid) for later in order[closed + 1 :]] == [True] * (3 - closed)
 
 
-def test_threads_can_fork_at_once_and_a_session_of_another_thread_and_a_collected_fork_ends(
-    waiting: Session, compile_calls: Compilation
-) -> None:
+def test_threads_can_fork_at_once_and_a_collected_fork_ends(waiting: Session, compile_calls: Compilation) -> None:
     def fork_often() -> None:
         with Session(compile_calls.command, [INLINING]) as session:
             session.wait(LONG)
@@ -187,7 +185,8 @@ def test_threads_can_fork_at_once_and_a_session_of_another_thread_and_a_collecte
         pool.submit(waiting.fork).result().close()
         for done in [pool.submit(fork_often) for _ in range(3)]:
             done.result()
-        assert ends_within(waiting.fork().pid, 10)
+        pid = waiting.fork().pid
+        assert ends_within(pid, 10)
 
 
 def test_a_fork_has_the_signals_and_limits_of_its_original_and_none_of_its_files(waiting: Session) -> None:
