@@ -82,10 +82,6 @@ class SnapshotError(MlgoError):
     """A running clang that cannot be copied on this machine or in its state."""
 
 
-class NotReproducedError(MlgoError):
-    """Results that were not reproduced; the text names the modules."""
-
-
 class TrainingLogError(MlgoError):
     """A training log or channel that breaks LLVM's format.
 

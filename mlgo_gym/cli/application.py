@@ -14,7 +14,6 @@ from mlgo_gym.cli.evaluate import evaluate
 from mlgo_gym.cli.explain import explain, importance
 from mlgo_gym.cli.export import export_commands
 from mlgo_gym.cli.label import label
-from mlgo_gym.cli.leaderboard import leaderboard_commands
 from mlgo_gym.cli.output import echo
 from mlgo_gym.cli.recipes import cc_stats, recipes_commands
 from mlgo_gym.cli.report import compare, report
@@ -33,7 +32,6 @@ application = typer.Typer(
 for name, group in (
     ("corpus", corpus_commands),
     ("export", export_commands),
-    ("leaderboard", leaderboard_commands),
     ("recipes", recipes_commands),
     ("train", train_commands),
 ):
