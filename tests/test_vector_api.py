@@ -68,9 +68,7 @@ def test_the_states_and_forks_of_environments_are_their_own(envs: CompilerVector
 @pytest.mark.parametrize("name", ["step", "reset", "close", "from_state", "_end_episode"])
 def test_methods_that_would_advance_one_environment_are_refused(name: str, envs: CompilerVectorEnv) -> None:
     envs.reset()
-    with pytest.raises(
-        MlgoError, match=f"^expected a method that leaves .*, got '{name}'"
-    ):
+    with pytest.raises(MlgoError, match=f"^expected a method that leaves .*, got '{name}'"):
         envs.call(name)
     assert envs.step([0, 0, 0])[4]["decision_index"].tolist() == [1, 1, 1]
 

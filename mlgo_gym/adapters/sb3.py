@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -71,7 +72,7 @@ class VecEnvAdapter(VecEnv):
     def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any], *, rows_change: bool = False) -> None:
         inner = envs.unwrapped
         if not isinstance(inner, InProcessVectorEnv):
-            raise MlgoError(f"expected an environment of gymnasium.make_vec, got {type(inner).__name__}; use DummyVecEnv")
+            raise MlgoError(f"expected one of gymnasium.make_vec, got {type(inner).__name__}; use DummyVecEnv")
         self._inner = inner
         if inner.autoreset_mode is not AutoresetMode.SAME_STEP:
             raise MlgoError(
@@ -118,7 +119,7 @@ class VecEnvAdapter(VecEnv):
         if self._any_order and not self.rows_change:
             raise MlgoError(
                 f"expected the callback CreditAdvantages with batch_size {self.num_envs} of {self.envs.num_envs} "
-                "environments, whose rows change, got none; pass it to learn(), omit batch_size, or set rows_change=True"
+                "environments, got none; pass it to learn(), omit batch_size, or set rows_change=True"
             )
         self._actions = actions
 
@@ -205,8 +206,8 @@ class CreditAdvantages(BaseCallback):
     """Trains PPO or A2C on the credit of each decision instead of the reward at the end of an episode.
 
     The environments are made with `credit=True`. After each rollout the callback sets the advantages of the decisions
-    of finished episodes to their credit minus the critic's value, without anything that follows later, and those of
-    unfinished episodes to 0.
+    of finished episodes to their credit minus the critic's value, without anything that follows later. Those of failed
+    and unfinished episodes are 0; a rollout without a finished episode warns.
 
     ```python
     envs = gym.make_vec("mlgo/Inline-v0", num_envs=12, batch_size=4, autoreset_mode="SameStep", credit=True)
@@ -218,8 +219,7 @@ class CreditAdvantages(BaseCallback):
         clip: Largest absolute credit, in standard deviations of the credits of a rollout (> 0).
 
     Raises:
-        MlgoError: the algorithm is neither PPO nor A2C, the environments are made without `credit=True`, or no episode
-            ends in a rollout.
+        MlgoError: the algorithm is neither PPO nor A2C, or an episode ends without credit.
     """
 
     def __init__(self, clip: float = 5.0) -> None:
@@ -257,12 +257,13 @@ class CreditAdvantages(BaseCallback):
         for row in np.flatnonzero(self.locals["dones"]).tolist():
             info, cells = self.locals["infos"][row], self._cells.pop(self._shown[row], [])
             self._ended += 1
-            if "credit" not in info and "error" not in info:
+            failed = bool(info.get("error"))
+            if "credit" not in info and not failed:
                 raise MlgoError(
-                    "expected info['credit'] at the end of an episode, got none; make the environments with credit=True "
-                    "and info='full'"
+                    "expected info['credit'] at the end of an episode, got none; make the environments with "
+                    "credit=True and info='full'"
                 )
-            if "credit" in info and "error" not in info and cells:
+            if cells and not failed:
                 # The episode may have begun before this rollout.
                 credit = decision_rewards(info, float(self.locals["rewards"][row]))[-len(cells) :]
                 self._credits[tuple(np.transpose(cells))] = credit
@@ -276,9 +277,10 @@ class CreditAdvantages(BaseCallback):
     def _on_rollout_end(self) -> None:
         buffer: Any = cast("OnPolicyAlgorithm", self.model).rollout_buffer
         if not self._ended:
-            raise MlgoError(
-                f"expected the end of an episode in a rollout of {buffer.buffer_size} steps, got none: no decision has "
-                "an advantage; raise n_steps, or make the environments with a smaller max_decisions"
+            warnings.warn(
+                f"no episode ended in a rollout of {buffer.buffer_size} steps, so no decision has an advantage; raise "
+                "n_steps, or make the environments with a smaller max_decisions",
+                stacklevel=2,
             )
         known = ~np.isnan(self._credits)
         deviation = float(self._credits[known].std()) if known.any() else 0.0

@@ -120,7 +120,7 @@ class InProcessVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             else:
                 setattr(view, name, value)
 
-    @property
+    @property  # type: ignore[misc]
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override] # as in `SyncVectorEnv`
         """The random generator of each environment."""
         return self.call(_RANDOM)
@@ -159,9 +159,7 @@ def whole_number(name: str, value: Any, minimum: int) -> int:
     return int(value)
 
 
-def spread_seeds(
-    seed: int | Sequence[int | None] | npt.NDArray[np.integer[Any]] | None, count: int
-) -> list[int | None]:
+def spread_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[int | None]:
     """Return one seed per environment as Gymnasium does: `seed`, `seed + 1`, …, or the given list.
 
     Raises:
