@@ -156,9 +156,8 @@ def pages() -> list[str]:
 
 
 def pages_of_docs() -> list[Path]:
-    """Return the pages in docs, without the archive."""
-    archive = ROOT / "docs" / "archive"
-    return sorted(path for path in (ROOT / "docs").rglob("*.md") if archive not in path.parents)
+    """Return the pages in docs."""
+    return sorted((ROOT / "docs").rglob("*.md"))
 
 
 def commands(block: str) -> list[str]:

@@ -8,6 +8,7 @@ import typer
 
 from mlgo_gym import __version__
 from mlgo_gym.cli.corpus import corpus_commands
+from mlgo_gym.cli.demo import demo
 from mlgo_gym.cli.doctor import doctor
 from mlgo_gym.cli.env import docs, env
 from mlgo_gym.cli.evaluate import evaluate
@@ -37,7 +38,7 @@ for name, group in (
 ):
     application.add_typer(group, name=name)
 for command in (
-    *(cc_stats, compare, docs, doctor, env, evaluate, explain, importance),
+    *(cc_stats, compare, demo, docs, doctor, env, evaluate, explain, importance),
     *(label, replay, report, reproduce, search, trace, validate),
 ):
     application.command()(command)
