@@ -37,13 +37,14 @@ SHARED = "_Z6sharedi"
 
 def end(corpus: Any, metric: str, action: int, module: str = "a.o", **options: Any) -> dict[str, Any]:
     """Play an episode with one action; return its last info."""
-    with InlineEnv(corpus=corpus, metric=metric, **options) as env:
-        _, info = env.reset(options={"module": module} if len(env.corpus.names) > 1 else None)
-        over = False
-        while not over:
-            _, _, terminated, truncated, info = env.step(action)
-            over = terminated or truncated
-        return dict(info)
+    env = InlineEnv(corpus=corpus, metric=metric, **options)
+    _, info = env.reset(options={"module": module} if len(env.corpus.names) > 1 else None)
+    over = False
+    while not over:
+        _, _, terminated, truncated, info = env.step(action)
+        over = terminated or truncated
+    env.close()
+    return dict(info)
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +80,11 @@ def unlinked(build: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def plain_object(corpus: str, module: str) -> bytes:
     """Return the object of plain clang."""
-    with InlineEnv(corpus=corpus) as env, env.compilation(env.corpus.module(module)).session() as session:
-        return session.finish(60).object_bytes
+    env = InlineEnv(corpus=corpus)
+    with env.compilation(env.corpus.module(module)).session() as session:
+        data = session.finish(60).object_bytes
+    env.close()
+    return data
 
 
 def test_the_linked_metric_is_the_size_of_the_files_linked_again(build: str) -> None:
@@ -126,9 +130,9 @@ def test_credit_labels_and_search_take_the_metric(metric: str, build: str) -> No
         found = search_module(env, env.corpus.module("a.o"), "bundles", compiles=6)
         assert found.baseline == pytest.approx(plain, abs=1)
         assert found.cost <= found.baseline
-    env = gym.make("mlgo/RegAllocEvict-v0", corpus=build, metric=metric)
-    assert metric in env.unwrapped.task.metrics  # type: ignore[attr-defined]
-    env.close()
+    evict = gym.make("mlgo/RegAllocEvict-v0", corpus=build, metric=metric)
+    assert metric in evict.unwrapped.task.metrics  # type: ignore[attr-defined]
+    evict.close()
 
 
 def test_metrics_of_links_are_refused_where_they_mean_nothing(unlinked: str) -> None:
