@@ -76,10 +76,16 @@ def toolchain(cache: Path) -> Toolchain:
 
 
 CLANGS = os.environ.get("MLGO_TEST_CLANGS", "bundled,clang-19,clang-22").split(",")
-"""Clangs that the tests of compilers run with; `nox` sets others."""
+"""Clangs that the tests of compilers run with, all but the first in slow tests; `nox` sets others."""
 
 
-@pytest.fixture(scope="session", params=CLANGS, ids=[Path(name).name for name in CLANGS])
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(name, id=Path(name).name, marks=pytest.mark.slow if number else [])
+        for number, name in enumerate(CLANGS)
+    ],
+)
 def any_toolchain(request: pytest.FixtureRequest, cache: Path) -> Toolchain:
     """Each installed clang in turn."""
     name: str = request.param

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from mlgo_gym.env import CompilerEnv
-
 
 class Step(NamedTuple):
     """Result of a step."""
@@ -47,9 +45,3 @@ def play(
     finally:
         env.close()
     return steps
-
-
-def clang_of(env: CompilerEnv) -> int:
-    """Return the process id of the running compile."""
-    assert env._stepper is not None
-    return env._stepper.episode.session.pid
