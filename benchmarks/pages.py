@@ -48,7 +48,6 @@ SKIPPED = {
         "mlgo-gym docs && make check",
     ),
     "needs a crash of the compiler; tests/episode/test_reproducer.py runs it": ("mlgo-gym reproduce",),
-    "needs results of the whole benchmark; tests/cli/test_leaderboard.py runs it": ("mlgo-gym leaderboard",),
     "measures the machine for minutes to hours": (
         "python -m benchmarks.plugin",
         "python -m benchmarks.reference",

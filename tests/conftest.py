@@ -33,18 +33,6 @@ for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
         signal.signal(_number, _usual)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option by which `.ci/run` learns what to run where more is installed."""
-    parser.addoption("--skipped-to", type=Path, help="file to write the ids of skipped tests to, one per line")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Write the ids of the skipped tests."""
-    path: Path | None = config.getoption("--skipped-to")
-    if path is not None:
-        path.write_text("".join(f"{report.nodeid}\n" for report in terminalreporter.stats.get("skipped", ())))
-
-
 def pytest_collection_finish() -> None:
     """Exclude the objects of imports from every later garbage collection: they are most of what it would visit."""
     gc.collect()

@@ -10,9 +10,7 @@ from typer.testing import CliRunner, Result
 
 from mlgo_gym.cli.application import application
 from mlgo_gym.cli.evaluate import split_policies
-from mlgo_gym.errors import CorpusError, MlgoError, UnreachableError
-from mlgo_gym.evaluation import evaluated_policies
-from mlgo_gym.make_env import make_environment
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.model_files import MODEL_POLICIES
 from mlgo_gym.policies.rules import RULES
 
@@ -101,34 +99,3 @@ def test_what_cannot_be_done_is_one_of_our_errors(corpus: Path, tmp_path: Path) 
 )
 def test_lists_of_policies_are_split_but_for_flags(texts: list[str], policies: list[str]) -> None:
     assert split_policies(texts) == policies
-
-
-def refuse(monkeypatch: pytest.MonkeyPatch, error: CorpusError) -> None:
-    """Make the corpus `far` one that cannot be fetched."""
-
-    def make(name: str, arguments: dict[str, object]) -> object:
-        if arguments["corpus"] == "far":
-            raise error
-        return make_environment(name, arguments)
-
-    monkeypatch.setattr(evaluated_policies, "make_environment", make)
-
-
-def test_another_corpus_stands_in_when_the_index_is_out_of_reach(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuse(monkeypatch, UnreachableError("far cannot be fetched"))
-    monkeypatch.chdir(corpus.parent)
-    output = tmp_path / "demo"
-    arguments = ("--corpus", "far", "--offline-corpus", corpus.name, "--output", output)
-    result = run("evaluate", "mlgo/Inline-v0", *arguments)
-    assert result.exit_code == 0
-    assert f"far cannot be fetched\nmlgo-gym: continuing with the corpus {corpus.name}" in result.stderr
-    assert (tmp_path / f"demo-{corpus.name}" / "meta.json").exists()
-    assert not output.exists()
-
-
-def test_no_other_reason_makes_another_corpus_stand_in(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse(monkeypatch, CorpusError("far has another digest"))
-    with pytest.raises(CorpusError, match="another digest"):
-        run("evaluate", "mlgo/Inline-v0", "--corpus", "far", "--offline-corpus", corpus)

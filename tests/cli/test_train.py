@@ -13,7 +13,6 @@ from mlgo_gym.cli.application import application
 from mlgo_gym.cli.train import at_level
 from mlgo_gym.corpus.modules.training_digests import sidecar_digests
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.leaderboard.training_digests import digests_of_policy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 from mlgo_gym.training import PolicyTraining, read_labels
@@ -93,7 +92,7 @@ def test_labels_with_callee_features_make_a_network_that_sees_them(corpus: Path,
     result = CliRunner().invoke(application, imitation)
     assert result.exit_code == 0, result.output
     assert set(CALLEE_FEATURES) <= set(Network.load(file).features)
-    digests = digests_of_policy(file)
+    digests = set(sidecar_digests(file))
     assert digests
     assert digests <= {module.digest() for module in InlineEnv(corpus=str(corpus)).corpus}
     again = ["label", str(corpus), "--output", str(tmp_path / "second"), "--compiles", "3", "--policy", f"mlp:{file}"]

@@ -13,14 +13,13 @@ import pytest
 from mlgo_clang import recipes as drivers_recipes
 from mlgo_gym.attribution.recipe import read_recipe
 from mlgo_gym.corpus.modules.description import DESCRIPTION_FILE, read_command, read_description, read_metadata
+from mlgo_gym.corpus.modules.training_digests import read_digests
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import read_elf_sections
 from mlgo_gym.corpus.recording.links import LINKS_FILE, read_links
 from mlgo_gym.episode.reproducer import read_reproducer
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.result import load_result
-from mlgo_gym.leaderboard.manifest import Manifest, Verification, read_record
-from mlgo_gym.leaderboard.training_digests import read_digests
 from mlgo_gym.llvm.ir2vec import vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.normalization import Normalization
@@ -38,8 +37,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "m.o": lambda path: read_elf_sections(path, (".llvmbc",)),
     "reproducer.json": lambda path: read_reproducer(path.parent),
     "meta.json": lambda path: load_result(path.parent),
-    "manifest.json": lambda path: read_record(path, Manifest),
-    "verification.json": lambda path: read_record(path, Verification),
     "digests.txt": read_digests,
     "vocabulary.json": lambda path: vocabulary_file(str(path)),
     "normalization.json": Normalization.load,
