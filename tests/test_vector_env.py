@@ -194,7 +194,7 @@ def test_a_step_needs_a_pending_decision_and_an_action_for_each(envs: CompilerVe
     for actions in ([0], [0] * 4, []):
         with pytest.raises(MlgoError, match=f"expected 3 actions, one per environment, got {len(actions)}"):
             envs.step(actions)
-    with pytest.raises(ActionError, match="environment 1: expected an action|expected an action"):
+    with pytest.raises(ActionError, match="expected an action"):
         envs.step([0, 0.5, 0])
     assert envs.step([0, 0, 0])[4]["decision_index"].tolist() == [1, 1, 1]
 
@@ -221,7 +221,7 @@ def test_masks_say_what_is_legal(varied: str, envs: CompilerVectorEnv) -> None:
     assert np.all(masked.action_masks())
     masked.close()
     envs.reset()
-    assert np.array_equal(envs.action_masks(), np.ones((3, 2)))
+    assert np.array_equal(np.asarray(envs.action_masks()), np.ones((3, 2)))
     continuous = make("mlgo/RegAllocPriority-v0", varied, 1)
     assert continuous.action_masks() is None
     continuous.close()

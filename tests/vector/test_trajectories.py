@@ -76,7 +76,8 @@ def test_seeds_and_named_modules_advance_the_random_generators_alike(prefetch: i
     options: dict[str, Any] = {"scope": "function", "max_decisions": 1}
     ours, theirs = make(EVICT, varied, prefetch=prefetch, **options), make_sync(EVICT, varied, **options)
     try:
-        for seed in (1, [1, None, 2], None, [None] * 3, 4):
+        seeds: tuple[int | list[int | None] | None, ...] = (1, [1, None, 2], None, [None] * 3, 4)
+        for seed in seeds:
             assert_equal(ours.reset(seed=seed), theirs.reset(seed=seed))
         for choice in ({"module": "mixed"}, {}, {"module": "again"}, {"module": "mixed", "function": "crowd"}, {}, {}):
             assert_equal(ours.reset(options=dict(choice)), theirs.reset(options=dict(choice)))
