@@ -38,6 +38,7 @@ check: lint types layers
 lint:
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/codespell
 
 # mypy does not follow a mapped package directory: build/types has the packages as they are installed.
 types:
