@@ -99,7 +99,6 @@ def test_gymnasiums_wrappers_take_it(varied: str) -> None:
     for _ in range(2):
         *_, infos = wrapped.step(np.ones(3, int))
     assert [info["episode"]["l"] for info in infos] == [2, 2, 2]
-    assert [info["env_id"] for info in infos] == [0, 1, 2]
     wrapped.close()
 
 
@@ -245,7 +244,6 @@ def test_numeric_infos_have_one_form(varied: str) -> None:
     forms = {key: (value.dtype, value.shape) for key, value in first.items()}
     for _ in range(6):
         *_, infos = envs.step(first["default_action"])
-        infos.pop("env_id")
         assert {key: (value.dtype, value.shape) for key, value in infos.items()} == forms
     envs.close()
 
