@@ -63,11 +63,15 @@ def toolchain(cache: Path) -> Toolchain:
     return find_toolchain("bundled")
 
 
-CLANGS = os.environ.get("MLGO_TEST_CLANGS", "bundled,clang-19,clang-22").split(",")
-"""Clangs that the tests of compilers run with; `nox` sets others."""
+CLANG, *OTHER_CLANGS = os.environ.get("MLGO_TEST_CLANGS", "bundled,clang-19,clang-22").split(",")
+"""Clangs that the tests of compilers run with, of which all but the first are slow; `nox` sets others."""
 
 
-@pytest.fixture(scope="session", params=CLANGS, ids=[Path(name).name for name in CLANGS])
+@pytest.fixture(
+    scope="session",
+    params=[CLANG, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHER_CLANGS)],
+    ids=lambda name: Path(name).name,
+)
 def any_toolchain(request: pytest.FixtureRequest, cache: Path) -> Toolchain:
     """Each installed clang in turn."""
     name: str = request.param

@@ -23,7 +23,7 @@ from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.network import FORMAT, Network
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.policies.observation_samples import record_observations
-from tests.policies.episodes import eviction_network, play, random_network
+from tests.policies.episodes import eviction_network, play, random_network, shifted
 
 NAMES = ("a", "b", "c")
 ROWS = np.random.default_rng(0).normal(0, 1e4, (20, 3)).astype(np.float32)
@@ -200,8 +200,7 @@ def test_a_network_of_evictions_takes_the_column_with_the_smallest_output(evict:
     default = play(evict, load_policy("default", evict), "c/bigint")[0]
     actions = []
     for margin in (1e9, -1e9):
-        shifted = (network.biases[0], network.biases[1] + np.float32(margin))
-        replace(network, biases=shifted).save(tmp_path / "network.safetensors")
+        shifted(network, margin).save(tmp_path / "network.safetensors")
         actions.append(play(evict, load_policy(policy, evict), "c/bigint")[0])
     assert actions[0] == default, "a large margin leaves clang's own choices"
     assert actions[1][0] != default[0]
