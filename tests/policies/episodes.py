@@ -40,8 +40,11 @@ def random_network(
 
 def eviction_network() -> Network:
     """Return a network of evictions that often deviates from clang's own choice."""
-    samples = np.random.default_rng(0).random((200, len(INPUTS))).astype(np.float32) * 4
-    return random_network(INPUTS, 8, 1, normalization=Normalization.fit(samples, INPUTS, "standard"))
+    generator = np.random.default_rng(0)
+    weights = tuple(generator.normal(size=shape).astype(np.float32) for shape in ((len(INPUTS), 8), (8, 1)))
+    samples = generator.random((200, len(INPUTS))).astype(np.float32) * 4
+    biases = (np.zeros(8, np.float32), np.zeros(1, np.float32))
+    return Network(INPUTS, weights, biases, "relu", Normalization.fit(samples, INPUTS, "standard"))
 
 
 def shifted(network: Network, output: float) -> Network:
