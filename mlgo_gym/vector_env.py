@@ -15,6 +15,7 @@ from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.module_order import OrderCursor
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.session.process.interrupts import uninterrupted
 from mlgo_gym.vector.event_loop import EventLoop
 from mlgo_gym.vector.info_batch import add_absent, batch_infos, decision_infos
 from mlgo_gym.vector.sub_environment import SubEnvironment, spread_seeds
@@ -158,12 +159,14 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         for name, function in zip(names, functions, strict=True):
             self._maker.check_choice(name, function)
         modules = [None if name is None else self.corpus.module(name) for name in names]
-        for number in numbers:
-            sub_env, sub_env_seed = self._sub_envs[number], seeds[number]
-            if sub_env_seed is not None:
-                sub_env.seed(sub_env_seed)
-            sub_env.begin(modules[number], functions[number])
-            self._loop.expect(number)
+        self._template.setup.order  # noqa: B018 - opens the corpus, which may take minutes
+        with uninterrupted():
+            for number in numbers:
+                sub_env, sub_env_seed = self._sub_envs[number], seeds[number]
+                if sub_env_seed is not None:
+                    sub_env.seed(sub_env_seed)
+                sub_env.begin(modules[number], functions[number])
+                self._loop.expect(number)
 
     def _per_sub_env(self, value: Any, key: str) -> list[Any]:
         if value is None or isinstance(value, str):
@@ -219,9 +222,10 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         if busy:
             raise MlgoError(f"expected a ready environment, got {busy[0]}, which is running; recv() it first")
         answers = [self._sub_envs[number].encode(action) for number, action in zip(numbers, each, strict=True)]
-        for number, answer in zip(numbers, answers, strict=True):
-            self._sub_envs[number].act(answer)
-            self._loop.expect(number)
+        with uninterrupted():
+            for number, answer in zip(numbers, answers, strict=True):
+                self._sub_envs[number].act(answer)
+                self._loop.expect(number)
 
     def recv(self) -> Step:
         """Return the first `batch_size` environments that are ready.
@@ -305,6 +309,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         value = getattr(self._template, name)
         return tuple(value(*args, **kwargs) if callable(value) else value for _ in range(self.num_envs))
 
+    @uninterrupted()
     def close_extras(self, **kwargs: Any) -> None:
         """End every compile."""
         del kwargs

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from mlgo_gym.errors import CompilerError
+from mlgo_gym.session.process.interrupts import uninterrupted
 from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.session.session import Session
 
@@ -19,6 +20,7 @@ Errors of `Session.wait()` are raised at the yield.
 """
 
 
+@uninterrupted()
 def run_blocking(coroutine: CompilerCoroutine[T], timeout: float) -> T:
     """Run a coroutine to its end, blocking, and return its result; a clang may be silent for `timeout` seconds.
 

@@ -10,14 +10,15 @@ import os
 import select
 import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError, TrainingLogError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session.process.affinity import SharedAffinity
 from mlgo_gym.session.process.host_lifetime import cancel_close_after_fork, close_after_fork
+from mlgo_gym.session.process.interrupts import interruptible, uninterrupted
 from mlgo_gym.session.process.limits import DEFAULT_LIMITS, Limits, raise_if_descriptor_limit
 from mlgo_gym.session.process.process import CLANG_ACTION, CompilerProcess, FileId, describe_exit
 from mlgo_gym.session.process.scratch import scratch_error, scratch_root
@@ -50,6 +51,7 @@ class Session(AbstractContextManager["Session"]):
         MlgoError: No file descriptor is left, or a flag hides the contexts.
     """
 
+    @uninterrupted()
     def __init__(
         self,
         command: Sequence[str],
@@ -262,8 +264,7 @@ class Session(AbstractContextManager["Session"]):
         if decision is None:
             if channel.ended:
                 # A closed FIFO stays readable and would wake every wait.
-                self._poll.unregister(channel.log)
-                channel.close_log()
+                self._unwatch(channel.log, channel.close_log)
             if self._connection.all_channels_open():
                 self._connection.remove_files()
         return decision
@@ -274,8 +275,14 @@ class Session(AbstractContextManager["Session"]):
     def _read_stderr(self) -> None:
         descriptor = self._connection.stderr
         if descriptor >= 0 and self._stderr.read(self._connection):
+            self._unwatch(descriptor, self._connection.close_stderr)
+
+    @uninterrupted()
+    def _unwatch(self, descriptor: int, close: Callable[[], None]) -> None:
+        # A session that failed to start may not watch it yet.
+        with suppress(KeyError):
             self._poll.unregister(descriptor)
-            self._connection.close_stderr()
+        close()
 
     def wait(self, timeout: float) -> Decision | None:
         """Return the next decision, or None when clang has exited; wait for `timeout` seconds, plus `grace()`.
@@ -290,7 +297,7 @@ class Session(AbstractContextManager["Session"]):
         while (remaining := deadline - time.monotonic()) > 0 or (remaining := self.grace(timeout)) > 0:
             deadline = time.monotonic() + remaining
             if self._affinity is None:
-                self._poll.poll(remaining * 1000)
+                interruptible(self._poll.poll, remaining * 1000)
             else:
                 self._affinity.wait(self._poll, remaining)
             if (decision := self.poll()) is not None or self.exited:
@@ -307,6 +314,7 @@ class Session(AbstractContextManager["Session"]):
         message = f"expected a decision or the end of clang within {timeout:g} s, got neither; clang was killed"
         return self._error("timeout", message)
 
+    @uninterrupted()
     def fork(self, timeout: float = 10.0) -> Session:
         """Return an independent copy of the session and its clang, with the same pending decision.
 
@@ -373,6 +381,7 @@ class Session(AbstractContextManager["Session"]):
         status = self._process.exit_status if self._process is not None else None
         return CompilerError(message, kind=kind, exit_status=status, stderr=self.stderr, command=self.command)
 
+    @uninterrupted()
     def kill(self) -> None:
         """Kill clang, and read its output so far. Idempotent."""
         if self._process is not None and not self.exited:
@@ -382,6 +391,7 @@ class Session(AbstractContextManager["Session"]):
             self.exited = True
             self._connection.remove_files()
 
+    @uninterrupted()
     def close(self) -> None:
         """Kill clang if it runs, and close everything. Idempotent."""
         if self._host == os.getpid():
@@ -396,5 +406,7 @@ class Session(AbstractContextManager["Session"]):
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_connection", None) is not None:
+        # An interrupt in a finaliser is lost, so a closed session does nothing here.
+        connection = getattr(self, "_connection", None)
+        if connection is not None and not connection.closed:
             self.close()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgo_gym.llvm.advisors import Advisor
+from mlgo_gym.session.process.interrupts import uninterrupted
 from mlgo_gym.session.process.process import FIRST_EXTRA_DESCRIPTOR, FileId, file_id
 from mlgo_gym.session.process.scratch import make_scratch
 from mlgo_gym.session.protocol.channel import Channel
@@ -25,6 +26,7 @@ class Connection:
         stderr: Read end of clang's standard error; -1 once clang has closed it.
         stderr_is_file: Whether standard error is a file, whose writes wake nothing, instead of a pipe.
         stderr_write: Write end for a clang that is started; -1 afterwards.
+        closed: Whether `close()` was called.
         lent: Descriptors that clang receives from `FIRST_EXTRA_DESCRIPTOR` on.
     """
 
@@ -32,6 +34,7 @@ class Connection:
         self.channels: list[Channel] = []
         self.output = self.optimization_record = self.stderr = self.stderr_write = self._folder = -1
         self.stderr_is_file = False
+        self.closed = False
         self.lent: list[int] = []
         self._host = os.getpid()
         self._scratch: Path | None = None
@@ -137,6 +140,7 @@ class Connection:
         """Return the result of a clang that has exited, with the tail of its standard error."""
         return CompileResult(_contents(self.output), _contents(self.optimization_record), stderr)
 
+    @uninterrupted()
     def remove_files(self) -> None:
         """Remove the folder: clang has opened the files, or has exited. Idempotent."""
         if self._scratch is not None and self._host == os.getpid():
@@ -161,6 +165,7 @@ class Connection:
 
     def close(self) -> None:
         """Close everything. Idempotent."""
+        self.closed = True
         for channel in self.channels:
             channel.close()
         for descriptor in (self.output, self.optimization_record, self.stderr, self.stderr_write, self._folder):
