@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 
-from mlgo_gym.session.process.interrupts import interruptible
+from mlgo_gym.session.process.interrupts import interruptible, uninterrupted
 
 BURST_SECONDS = 0.004
 """A clang that computes for longer than this, in seconds, may run on any CPU."""
@@ -42,19 +42,22 @@ class SharedAffinity:
             interruptible(poll.poll, seconds * 1000)
             self._quick = time.monotonic() - start < BURST_SECONDS
             return
-        # Pinned until the contrary is known: an interrupt may come between.
-        allowed, pinned = os.sched_getaffinity(0), True
         burst = min(seconds, BURST_SECONDS)
-        try:
-            pinned = self._share(current(), allowed)
-            ready = interruptible(poll.poll, burst * 1000)
-        finally:
-            if pinned:
-                os.sched_setaffinity(0, allowed)
-        if not ready:
+        if not self._wait_pinned(poll, burst, current()):
             self._quick = False
             self.release()
             interruptible(poll.poll, max(seconds - burst, 0.0) * 1000)
+
+    @uninterrupted()
+    def _wait_pinned(self, poll: select.poll, seconds: float, cpu: int) -> bool:
+        """Wait on a CPU; return whether a descriptor is ready."""
+        allowed, pinned = os.sched_getaffinity(0), False
+        try:
+            pinned = self._share(cpu, allowed)
+            return bool(interruptible(poll.poll, seconds * 1000))
+        finally:
+            if pinned:
+                os.sched_setaffinity(0, allowed)
 
     def _share(self, cpu: int, allowed: set[int]) -> bool:
         """Pin clang and this thread to a CPU; return whether this thread was pinned."""
