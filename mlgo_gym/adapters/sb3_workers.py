@@ -78,14 +78,14 @@ class SubprocVecEnv(vec_env.SubprocVecEnv):
             return
         for remote in self.remotes:
             with suppress(MlgoError, EOFError, OSError):
-                if self.waiting:
+                if self.waiting and remote.responds(_CLOSING_SECONDS):
                     remote.recv()
                 remote.send(("close", None))
         for process in self.processes:
             process.join(_CLOSING_SECONDS)
             if process.is_alive():
                 process.kill()
-                process.join()
+                process.join(_CLOSING_SECONDS)
         self.closed = True
 
 
@@ -106,6 +106,10 @@ class _Remote:
             self._connection.send(message)
         except ConnectionError as error:
             raise self._failure() from error
+
+    def responds(self, seconds: float) -> bool:
+        """Return whether the worker sends something, or exits, within some seconds."""
+        return bool(wait([self._connection, self._process.sentinel], seconds))
 
     def recv(self) -> Any:
         try:

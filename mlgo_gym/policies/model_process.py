@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import select
 import signal
 import struct
@@ -23,7 +22,7 @@ from mlgo_gym.errors import CompilerError, PolicyError
 from mlgo_gym.session.process.affinity import SharedAffinity
 from mlgo_gym.session.process.host_lifetime import cancel_close_after_fork, close_after_fork
 from mlgo_gym.session.process.interrupts import interruptible, uninterrupted
-from mlgo_gym.session.process.limits import Limits, raise_if_descriptor_limit
+from mlgo_gym.session.process.limits import Limits, is_out_of_memory, raise_if_descriptor_limit
 from mlgo_gym.session.process.process import FIRST_EXTRA_DESCRIPTOR, CompilerProcess
 from mlgo_gym.session.process.starvation import Starvation
 
@@ -40,7 +39,6 @@ _HEADER = struct.Struct("<cI")
 _PIECE = 1 << 16
 _MAX_QUOTED = 2000
 _ENDING_SECONDS = 5.0
-_OUT_OF_MEMORY = re.compile(rb"bad_alloc|out of memory|MemoryError|Cannot allocate memory")
 
 
 class ModelProcessError(PolicyError):
@@ -214,9 +212,10 @@ class _Child:
         output = b""
         with contextlib.suppress(BlockingIOError):
             output = os.read(self._stderr, _PIECE)
-        if _OUT_OF_MEMORY.search(output):
+        text = output.decode(errors="replace")
+        if is_out_of_memory(text):
             return ModelProcessError(f"it needs more than {MEMORY_GIB:g} GiB of memory, and its process was stopped")
-        lines = output.decode(errors="replace").splitlines()
+        lines = text.splitlines()
         quoted = "\n".join(line for line in lines if not line.startswith("INFO:")).strip()[-_MAX_QUOTED:]
         signalled = status is not None and status < 0
         how = f"signal {-status} ({signal.Signals(-status).name})" if status and signalled else f"exit status {status}"

@@ -37,8 +37,7 @@ def test_decisions_are_equal(margin: float, deviates: bool, tmp_path: Path) -> N
     env = RegAllocEvictEnv(corpus="builtin")
     path = tmp_path / "evict.safetensors"
     shifted(eviction_network(), margin).save(path)
-    library = tmp_path / "evict.so"
-    build_native_library(path, library, compiler_command("bundled", "gcc"))
+    library = build_native_library(path, tmp_path, compiler_command("bundled", "gcc"))
     native = ctypes.CDLL(str(library))
     native.mlgo_decide.restype = ctypes.c_int64
     native.mlgo_decide.argtypes = (ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_int32))

@@ -77,7 +77,9 @@ def test_the_wheels_compiler_names_its_headers_once(tmp_path: Path, monkeypatch:
     compiler = tmp_path / "zig"
 
     def install(folder: str) -> None:
-        compiler.write_text(f'#!/bin/sh\necho x >> {tmp_path}/starts\necho \'"-cc1" "-isystem" "{folder}"\' >&2\n')
+        compiler.write_text(
+            f'#!/bin/sh\necho x >> {tmp_path}/starts\necho \' "zig" "-cc1" "-isystem" "{folder}"\' >&2\n'
+        )
         compiler.chmod(0o755)
 
     install("/include")

@@ -100,6 +100,12 @@ def test_the_smallest_of_several_policies_is_kept(source: Path) -> None:
 
 
 @needs_rust
+def test_smallest_measures_networks_without_callee_features(source: Path) -> None:
+    result = compile_library(source, *ONE_UNIT, MLGO_POLICY="smallest", MLGO_STRICT="1")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@needs_rust
 def test_other_levels_are_left_to_rustc(source: Path) -> None:
     before = counted("compiled with a policy")
     assert compile_library(source, "-Copt-level=2", MLGO_POLICY="never").returncode == 0

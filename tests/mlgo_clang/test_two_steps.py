@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 
 from mlgo_clang.counters import counters_path, parse
+from mlgo_clang.interactive import INLINING
+from mlgo_clang.native import NativeNetwork, NativeServer
+from mlgo_clang.two_steps import TwoSteps
 from mlgo_gym.policies.network import Network
 from tests.mlgo_clang.conftest import DRIVERS, Run
 from tests.mlgo_clang.test_interactive import abandoned, clangs_on, files, make_project, wait_for
@@ -54,6 +57,20 @@ def test_all_files_and_messages_are_those_of_one_step(
             (project / name).unlink()
         found[policy] = (result.stderr, made)
     assert found["always"] == found[always]
+
+
+def test_a_network_without_callee_features_decides_in_two_steps(
+    project: Path, network: Path, clang: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    steps = TwoSteps(clang["gcc"], ["-Os", "-c", "calls.c"], 60)
+    run, printed = steps.compile(None, [(INLINING, NativeNetwork(str(network), clang["gcc"]).bind)], "calls.o")
+    assert (run.status, printed) == (0, b"")
+    assert run.decisions > 0
+    assert (project / "calls.o").exists()
+    (server,) = run.servers
+    assert isinstance(server, NativeServer)
+    assert server.other_messages() == b""
 
 
 def test_one_of_several_advisors_may_use_callee_features(run: Run, project: Path, always: str) -> None:

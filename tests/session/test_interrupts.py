@@ -64,7 +64,7 @@ def in_finaliser(frame: FrameType | None) -> bool:
 
 def counts() -> tuple[int, ...]:
     """Return the numbers of children, descriptors and scratch folders of this process."""
-    return len(children()), len(os.listdir("/proc/self/fd")), len(scratch_folders())
+    return len(children()), len(list(Path("/proc/self/fd").iterdir())), len(scratch_folders())
 
 
 def interrupts(call: Callable[[], None], stride: int, recover: Callable[[], None] = lambda: None) -> int:
@@ -169,17 +169,22 @@ def test_a_handler_that_does_not_raise_lets_the_wait_continue() -> None:
 
 
 def test_an_interrupt_replaces_the_error_of_the_block() -> None:
-    with pytest.raises(KeyboardInterrupt) as raised, uninterrupted():
+    @uninterrupted()
+    def fail() -> None:
         signal.raise_signal(signal.SIGINT)
         raise ValueError
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        fail()
     assert isinstance(raised.value.__context__, ValueError)
 
 
 @pytest.mark.usefixtures("nothing_is_left")
 def test_limits_that_cannot_be_applied_leave_nothing() -> None:
-    with open(os.devnull, "wb") as nowhere, pytest.raises(OverflowError):  # noqa: PTH123
+    with Path(os.devnull).open("wb") as nowhere:
         sink = nowhere.fileno()
-        CompilerProcess.start(["/bin/sleep", "60"], stdout=sink, stderr=sink, limits=Limits(memory=1e12))
+        with pytest.raises(OverflowError):
+            CompilerProcess.start(["/bin/sleep", "60"], stdout=sink, stderr=sink, limits=Limits(memory=1e12))
     with pytest.raises((OverflowError, ToolchainError)):
         run_bounded(["/bin/sleep", "60"], limits=Limits(memory=1e12))
     with pytest.raises(CompilerError):

@@ -30,7 +30,8 @@ _signal = importlib.import_module("_signal")
 class uninterrupted:  # noqa: N801 - reads as a statement, like `contextlib.suppress`
     """Defer the handlers of signals to the end of the block, and to `interruptible()` calls in it.
 
-    It also decorates functions. Blocks may be nested. Threads other than the main one run no handlers, and nothing is deferred there.
+    It also decorates functions. Blocks may be nested. Threads other than the main one run no handlers, and nothing is
+    deferred there.
     """
 
     def __init__(self) -> None:

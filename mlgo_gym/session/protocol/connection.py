@@ -11,8 +11,9 @@ from pathlib import Path
 
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.session.process.interrupts import uninterrupted
-from mlgo_gym.session.process.process import FIRST_EXTRA_DESCRIPTOR, FileId, file_id
-from mlgo_gym.session.process.scratch import make_scratch
+from mlgo_gym.session.process.limits import Limits
+from mlgo_gym.session.process.process import CLANG_ACTION, FIRST_EXTRA_DESCRIPTOR, CompilerProcess, FileId, file_id
+from mlgo_gym.session.process.scratch import make_scratch, scratch_root
 from mlgo_gym.session.protocol.channel import Channel
 
 
@@ -84,6 +85,21 @@ class Connection:
             words += ["-opt-record-file", f"/proc/self/fd/{number}", "-opt-record-passes", "regalloc"]
         return [*words, "-o", "-"]
 
+    def start(self, command: Sequence[str], confined: bool, limits: Limits) -> CompilerProcess:
+        """Start clang with its ends of the files; arguments and errors as for `Session`."""
+        process = CompilerProcess.start(
+            command,
+            stdout=self.output,
+            stderr=self.stderr_write,
+            extras=self.lent,
+            writable=[scratch_root()] if confined else None,
+            limits=limits,
+            withheld=CLANG_ACTION,
+        )
+        os.close(self.stderr_write)
+        self.stderr_write = -1
+        return process
+
     def copy(self) -> tuple[Connection, dict[FileId, str]]:
         """Return a connection at the same position for a copy of clang, and its file's path for each of these files."""
         new = Connection()
@@ -151,12 +167,6 @@ class Connection:
                 self._scratch.rmdir()
             self._names.clear()
             self._scratch = None
-
-    def close_inherited(self) -> None:
-        """Close the descriptors that clang has inherited. Idempotent."""
-        if self.stderr_write >= 0:
-            os.close(self.stderr_write)
-            self.stderr_write = -1
 
     def close_stderr(self) -> None:
         """Close the read end of standard error."""
