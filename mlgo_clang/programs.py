@@ -34,9 +34,11 @@ def run_to_end(
     """
     import subprocess
 
-    source = {"stdin": subprocess.DEVNULL} if data is None else {"input": data}
+    stdin = subprocess.DEVNULL if data is None else None
     try:
-        return subprocess.run(command, env=environment, capture_output=True, check=False, timeout=seconds, **source)
+        return subprocess.run(
+            command, stdin=stdin, input=data, env=environment, capture_output=True, check=False, timeout=seconds
+        )
     except subprocess.TimeoutExpired:
         name = os.path.basename(command[0])
         raise PolicyError(f"{name} did not end within {seconds:g} s; raise --mlgo-timeout") from None

@@ -39,6 +39,10 @@ def command(toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path_factory: p
     return list(plan(Module("contexts", make_bitcode(source)), toolchain).command)
 
 
+def features_of(decision: Decision) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(decision.payload) // 8}q", decision.payload)
+
+
 def sites(session: Session, answers: list[bytes] | None = None) -> list[tuple[Decision, str | None]]:
     decisions = []
     while (decision := session.wait(LONG)) is not None:
@@ -47,10 +51,9 @@ def sites(session: Session, answers: list[bytes] | None = None) -> list[tuple[De
     session.finish(LONG)
     assert session.contexts is not None
     assert len(session.contexts.remarks) == len(decisions)
-    values = [struct.unpack(f"<{len(decision.payload) // 8}q", decision.payload) for decision in decisions]
     return [
-        (decision, callee_name(remark, features))
-        for decision, remark, features in zip(decisions, session.contexts.remarks, values, strict=True)
+        (decision, callee_name(remark, features_of(decision)))
+        for decision, remark in zip(decisions, session.contexts.remarks, strict=True)
     ]
 
 
@@ -64,26 +67,25 @@ def test_every_decision_has_the_component_of_its_call(command: list[str]) -> Non
     assert [place[3] for place in places if place[0] == "top"] == ["two", "one", "ping", "pong"]
 
 
-def test_every_clang_prints_contexts(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
-    bitcode = make_bitcode("calls.c", compiler=any_toolchain)
-    with Session(plan(Module("calls", bitcode), any_toolchain).command, [INLINING], contexts=True) as session:
-        found = sites(session)
-    assert len(found) > 5
-    assert all(decision.context and callee for decision, callee in found)
-
-
-def test_contexts_do_not_change_the_object(command: list[str]) -> None:
+def test_every_clang_prints_contexts_and_compiles_the_same(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
+    command = plan(Module("calls", make_bitcode("calls.c", compiler=any_toolchain)), any_toolchain).command
     objects, payloads = [], []
     for contexts in (False, True):
         with Session(command, [INLINING], contexts=contexts) as session:
-            seen = []
+            decisions = []
             while (decision := session.wait(LONG)) is not None:
-                seen.append(decision.payload)
+                decisions.append(decision)
+                assert bool(decision.context) == contexts
                 session.advise(decision.payload[-8:])
             objects.append(session.finish(LONG).object_bytes)
-        payloads.append(seen)
-    assert objects[0] == objects[1]
+            assert session.stderr == ""
+            if session.contexts is not None:
+                pairs = zip(session.contexts.remarks, map(features_of, decisions), strict=True)
+                assert all(callee_name(remark, features) for remark, features in pairs)
+        payloads.append([decision.payload for decision in decisions])
+    assert len(payloads[0]) == 9
     assert payloads[0] == payloads[1]
+    assert objects[0] == objects[1]
 
 
 def test_a_site_does_not_depend_on_other_decisions(command: list[str]) -> None:
@@ -129,12 +131,6 @@ def test_the_error_of_a_failing_clang_has_no_code(command: list[str]) -> None:
     with session, pytest.raises(CompilerError, match="no-such-option") as error:
         session.finish(LONG)
     assert "IR Dump" not in str(error.value)
-
-
-def test_only_the_output_for_contexts_is_removed(command: list[str]) -> None:
-    with Session(command, [INLINING], contexts=True) as session:
-        sites(session)
-        assert session.stderr == ""
 
 
 def test_visits_and_indices_are_counted() -> None:
