@@ -15,6 +15,7 @@ from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
+from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.search.search_space import Budget, SearchSpace
 from mlgo_gym.session.coroutine import CompilerCoroutine, CoroutineDriver
@@ -88,7 +89,7 @@ def test_a_pipeline_has_a_round() -> None:
 
 def test_a_log_needs_the_header_of_a_channel() -> None:
     with pytest.raises(MlgoError, match="got one without advice"):
-        write_log(io.BytesIO(), LogHeader(()), [], [])
+        write_log(io.BytesIO(), LogHeader((TensorSpec("x", "int64_t", (1,)),)), [], [])
 
 
 def test_the_checks_hold_without_asserts(compile_calls: Compilation) -> None:
