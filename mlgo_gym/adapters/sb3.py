@@ -17,7 +17,6 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.sb3 import save_sb3
 from mlgo_gym.vector.info_batch import unbatch_infos
 from mlgo_gym.vector_env import CompilerVectorEnv
-from mlgo_gym.wrappers.credit_rewards import decision_rewards
 
 try:
     from stable_baselines3.common.callbacks import BaseCallback
@@ -200,10 +199,9 @@ class CreditAdvantages(BaseCallback):
         self._steps, self._shown = self._steps + 1, self._env_ids()
         for row in np.flatnonzero(self.locals["dones"]).tolist():
             info, cells = self.locals["infos"][row], self._cells.pop(self._shown[row], [])
-            if "credit" in info and cells:
+            if "rewards" in info and cells:
                 # The episode may have begun before this rollout.
-                credit = decision_rewards(info, float(self.locals["rewards"][row]))[-len(cells) :]
-                self._credits[tuple(np.transpose(cells))] = credit
+                self._credits[tuple(np.transpose(cells))] = info["rewards"][-len(cells) :]
         return True
 
     def _env_ids(self) -> list[int]:

@@ -14,7 +14,7 @@ import pytest
 
 from mlgo_gym.errors import ActionError, MlgoError, PolicyError
 from mlgo_gym.policies.sb3 import read_sb3, save_sb3
-from mlgo_gym.wrappers import NormalizeFeatures, decision_rewards, fit_normalization, vector
+from mlgo_gym.wrappers import NormalizeFeatures, fit_normalization, vector
 from tests.adapters.networks import decisions, random_network
 from tests.vector.stepping import EVICT, INLINE, end_clang, make
 
@@ -132,8 +132,7 @@ class Follow(CreditAdvantages):
             if self.locals["dones"][row]:
                 cells, info = self._positions.pop(number), self.locals["infos"][row]
                 kept = [float(self._credits[cell]) for cell in cells]
-                credit = decision_rewards(info, float(self.locals["rewards"][row])).tolist()
-                self.found.append((info["module"], kept, credit))
+                self.found.append((info["module"], kept, list(info["rewards"])))
         return True
 
 
