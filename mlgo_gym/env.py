@@ -328,10 +328,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         Raises:
             MissingExtraError: Pillow is not installed and a picture is requested.
         """
-        return self.render_step(self._stepper)
-
-    def render_step(self, stepper: Stepper | None) -> Any:
-        """Return the rendering of the pending decision of an episode of this environment."""
+        stepper = self._stepper
         if self.render_mode == "rgb_array":
             if stepper is None or stepper.picture is None:
                 return EpisodePicture(self.task).draw(None)

@@ -13,7 +13,8 @@ from gymnasium.vector import AutoresetMode
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.errors import ActionError, MlgoError, NoDecisionError
-from mlgo_gym.vector.sub_environment import SubEnvironment, spread_seeds
+from mlgo_gym.vector.in_process import spread_seeds
+from mlgo_gym.vector.sub_environment import SubEnvironment
 from tests.traces import children
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
