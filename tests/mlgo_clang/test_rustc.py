@@ -14,7 +14,6 @@ from typing import cast
 import gymnasium as gym
 import pytest
 
-from mlgo_clang.rustc import run as run_rustc
 from mlgo_gym.attribution.recipe import keep_recipe
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.record import record_build
@@ -29,18 +28,16 @@ ONE_UNIT = ("-Copt-level=z", "-Ccodegen-units=1")
 pytestmark = pytest.mark.usefixtures("own_cache")  # other tests count their compiles, too
 
 
-def test_without_rustc_and_for_a_search_one_line_names_the_remedy(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("MLGO_SEARCH", "5")
-    monkeypatch.setenv("MLGO_RECIPES", "/nowhere")
-    assert run_rustc([sys.executable, "a.rs"]) == 1
-    assert "record the build and run mlgo-gym search --recipes=DIR" in capfd.readouterr().err
-    monkeypatch.delenv("MLGO_SEARCH")
-    monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.delenv("MLGO_RUSTC", raising=False)
-    assert run_rustc(["--version"]) == 1
-    assert capfd.readouterr().err == (
+def test_without_rustc_and_for_a_search_one_line_names_the_remedy() -> None:
+    def message(*arguments: str, **variables: str) -> str:
+        command = [str(WRAPPER), *arguments]
+        result = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+        assert result.returncode == 1
+        return result.stderr
+
+    search = message(sys.executable, "a.rs", MLGO_SEARCH="5", MLGO_RECIPES="/nowhere")
+    assert "record the build and run mlgo-gym search --recipes=DIR" in search
+    assert message("--version", PATH="/nowhere") == (
         "mlgo-rustc: error: expected rustc on PATH or in $MLGO_RUSTC, got none; install Rust from rustup.rs\n"
     )
 
