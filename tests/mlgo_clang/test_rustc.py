@@ -154,7 +154,7 @@ class TestRust:
         """A cache that starts `mlgo-rustc` as rustc, as sccache does, compiles again for another policy only."""
         cache, wrapper = tmp_path / "cache", tmp_path / "wrapper"
         cache.mkdir()
-        fake = Path(__file__).parents[1] / "fakes" / "compiler_cache.py"
+        fake = Path(__file__).with_name("compiler_cache.py")
         wrapper.write_text(f'#!/bin/sh\nexec {sys.executable} {fake} "$@"\n')
         wrapper.chmod(0o755)
         variables = {"RUSTC_WRAPPER": str(wrapper), "RUSTC": str(WRAPPER), "CACHE": str(cache)}
