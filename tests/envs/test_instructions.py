@@ -109,6 +109,7 @@ def test_only_modules_of_programs_have_episodes() -> None:
 
 
 @needs_valgrind
+@pytest.mark.slow
 def test_labels_are_the_effects_of_single_flips(right: Path) -> None:
     with InlineEnv(corpus=str(right), metric=METRIC, compile_options=TRUST) as env:
         compilation = env.compilation(env.corpus[0])

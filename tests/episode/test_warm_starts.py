@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import MlgoWarning
 from mlgo_gym.session.snapshot_support import snapshot_support
-from tests.conftest import MakeBitcode
+from mlgo_gym.testing import running_compile
+from tests.conftest import PROGRAMS, MakeBitcode
 from tests.traces import children
 
 pytestmark = [
@@ -64,3 +66,19 @@ def test_a_waiting_clang_that_was_killed_is_replaced(pressure: Path) -> None:
     with pytest.warns(MlgoWarning, match=r"could not be copied, .* fresh one: .*(SIGKILL|exited during the copy)"):
         assert play(env) == wanted
     env.close()
+
+
+def test_at_most_eight_clangs_wait(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
+    text = (PROGRAMS / "pressure.c").read_text()
+    for number in range(10):
+        source = tmp_path / f"{number}.c"
+        source.write_text(f"{text}\nint variant_{number} = {number};\n")
+        shutil.copy(make_bitcode(source), tmp_path / f"{number}.bc")
+    others = children()
+    with RegAllocEvictEnv(corpus=str(tmp_path), compile_options={"fork_resets": True}) as env:
+        methods = []
+        for name in (*map(str, range(10)), "9", "0"):
+            env.reset(options={"module": name})
+            methods.append(running_compile(env).fork_method)
+        assert len(children() - others) == 9  # one runs
+    assert methods == [None] * 10 + ["snapshot", None]

@@ -72,5 +72,5 @@ def test_with_credit_each_decision_has_its_reward(
 
 def test_without_minari_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "minari", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'mlgo-gym\[minari\]'"):
+    with pytest.raises(MissingExtraError, match="needs the extra 'minari'"):
         MinariDataset("x/y-v0", "mlgo/Inline-v0", "default")
