@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,8 @@ from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import Recording
 from mlgo_gym.errors import NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain
+
+OTHER_SIGNALS = (signal.SIGINT, signal.SIGHUP)
 
 
 @pytest.fixture
@@ -57,19 +58,22 @@ def test_skipped_compiles_are_counted_by_reason(project: Path, toolchain: Toolch
     }
 
 
+def test_one_source_in_several_programs_is_several_modules(project: Path, toolchain: Toolchain) -> None:
+    (project / "t.c").write_text("int main(void) {\n#ifdef A\nreturn 1;\n#endif\nreturn 2; }\n")
+    recording = record(project, "$CC -DA t.c -o a; $CC -DB t.c -ob; $CC t.c", toolchain)
+    # -DB and the third one are equal, since no line uses B.
+    assert (recording.replaced, recording.duplicates) == (0, 1)
+    assert len(recording.modules) == 2
+    assert recording.failures == ()
+    again = record_build(["sh", "-ec", "$CC -DA t.c -o a; $CC t.c -o a"], project.parent / "again", folder=project)
+    assert (again.replaced, len(again.modules)) == (1, 1)
+
+
 def test_probes_are_recorded_on_request(project: Path, toolchain: Toolchain) -> None:
     (project / "conftest.c").write_text("int probe(void) { return 0; }\n")
     recording = record(project, "$CC -c f.c; $CC -c conftest.c", toolchain, probes=True)
     assert recording.modules == ("conftest.o", "f.o")
     assert recording.skipped == {}
-
-
-def test_compiles_in_temporary_folders_of_python_are_probes(project: Path, toolchain: Toolchain) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "testfile.cpp").write_text("int t() { return 0; }\n")
-        recording = record(project, f"$CC -c f.c; $CXX -c {folder}/testfile.cpp -o t.o", toolchain)
-    assert recording.modules == ("f.o",)
-    assert recording.skipped == {"a probe of the build system": 1}
 
 
 def test_one_of_several_equal_compiles_is_kept(project: Path, toolchain: Toolchain) -> None:
@@ -121,7 +125,7 @@ def interrupted(program: str, how: signal.Signals, project: Path, temporary: Pat
         return process.wait(), rest
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("how", [signal.SIGTERM, *(pytest.param(how, marks=pytest.mark.slow) for how in OTHER_SIGNALS)])
 def test_an_interrupted_build_keeps_its_records(
     project: Path, toolchain: Toolchain, how: signal.Signals, tmp_path: Path
 ) -> None:
@@ -139,6 +143,7 @@ def test_an_interrupted_build_keeps_its_records(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "project", "temporary"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_build_that_is_not_kept_ends_the_process_by_the_same_signal(
     project: Path, toolchain: Toolchain, how: signal.Signals, tmp_path: Path
