@@ -21,7 +21,7 @@ from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.storage.tensors import format_tensors
 from tests.conftest import PROGRAMS
 from tests.mlgo_clang.conftest import Run, counted, text
-from tests.policies.test_eviction import eviction_network
+from tests.policies.episodes import eviction_network
 
 COMPILE = ("-Oz", "-c", "calls.c")
 PRESSURE = ("--mlgo-strict", "-Os", "-c", "pressure.c")
