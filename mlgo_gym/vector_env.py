@@ -13,7 +13,8 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.module_order import OrderCursor
-from mlgo_gym.env import CompilerEnv
+from mlgo_gym.env import CompilerEnv, read_options
+from mlgo_gym.episode.argument_types import check_type
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.vector.event_loop import EventLoop
 from mlgo_gym.vector.info_batch import add_absent, batch_infos, decision_infos
@@ -62,12 +63,15 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         prefetch: int = 1,
         **options: Any,
     ) -> None:
+        for name, value, form in (("num_envs", num_envs, int), ("batch_size", batch_size, int | None)):
+            check_type(name, value, form)
+        check_type("prefetch", prefetch, int)
         if num_envs < 1:
-            raise MlgoError(f"expected num_envs ≥ 1, got {num_envs!r}")
+            raise MlgoError(f"expected num_envs ≥ 1, got {num_envs!r}; correct it")
         if batch_size is not None and not 1 <= batch_size <= num_envs:
-            raise MlgoError(f"expected batch_size from 1 to num_envs={num_envs}, got {batch_size!r}")
+            raise MlgoError(f"expected batch_size from 1 to num_envs={num_envs}, got {batch_size!r}; correct it")
         if prefetch < 0:
-            raise MlgoError(f"expected prefetch ≥ 0, got {prefetch!r}")
+            raise MlgoError(f"expected prefetch ≥ 0, got {prefetch!r}; 0 starts no episode early")
         try:
             self.autoreset_mode = AutoresetMode(autoreset_mode)
         except ValueError:
@@ -114,7 +118,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             CorpusError: a module is unknown or has no decision.
             CompilerError: the compiler fails on a named module.
         """
-        chosen = dict(options or {})
+        chosen = read_options(options)
         mask = chosen.pop("reset_mask", None)
         if mask is None:
             numbers = list(range(self.num_envs))
@@ -146,7 +150,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             env_ids: Indices of the environments.
         """
         numbers = list(range(self.num_envs)) if env_ids is None else self._numbers(env_ids)
-        self._begin(numbers, seed, dict(options or {}))
+        self._begin(numbers, seed, read_options(options))
 
     def _begin(self, numbers: list[int], seed: int | list[int | None] | None, options: dict[str, Any]) -> None:
         self._refuse_if_closed()
@@ -168,6 +172,8 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
     def _per_sub_env(self, value: Any, key: str) -> list[Any]:
         if value is None or isinstance(value, str):
             return [value] * self.num_envs
+        if not isinstance(value, (list, tuple, np.ndarray)):
+            raise MlgoError(f"expected option {key!r} as a name or a list of names, got {value!r}; correct it")
         if len(value) != self.num_envs:
             raise MlgoError(
                 f"expected option {key!r} with {self.num_envs} values, one per environment, got {len(value)}"

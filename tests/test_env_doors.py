@@ -48,7 +48,7 @@ def play(env: gym.Env[Any, Any], info: dict[str, Any], most: int = 10_000) -> tu
 def test_a_batch_of_one_is_an_action(env: Any) -> None:
     env.reset(options={"module": "calls"})
     for action in (np.array([1]), np.array([[0]]), [1]):
-        assert "illegal_action" not in env.step(action)[4]
+        assert not env.step(action)[4].get("illegal_action")
     assert env.unwrapped.actions == (1, 0, 1)
 
 
@@ -60,10 +60,12 @@ def test_what_is_no_action_raises_and_the_decision_waits_on(env: Any, action: An
     assert env.step(1)[4]["decision_index"] == 1
 
 
-def test_an_illegal_action_stands_as_what_replaced_it(env: Any) -> None:
+def test_an_illegal_action_stands_as_what_replaced_it(varied: str) -> None:
+    env: Any = gym.make(INLINE, corpus=varied, strict=False)
     _, info = env.reset(seed=1)
     assert env.step(7)[4]["illegal_action"]
     assert env.unwrapped.actions == (info["default_action"],)
+    env.close()
 
 
 @every

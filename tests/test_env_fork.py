@@ -70,7 +70,7 @@ def legal_action(env: CompilerEnv, chance: np.random.Generator) -> Any:
         return int(chance.choice(np.flatnonzero(mask)))
     if isinstance(env.action_space, gym.spaces.Discrete):
         return int(chance.integers(int(env.action_space.n)))
-    return chance.uniform(0, 1000, env.action_space.shape or ()).astype(np.float32)
+    return chance.uniform(0, 1, env.action_space.shape or ()).astype(np.float32)
 
 
 def go_on(env: CompilerEnv, seed: int, steps: int = 10**6) -> list[tuple[Any, ...]]:

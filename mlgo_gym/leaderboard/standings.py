@@ -11,6 +11,7 @@ from mlgo_gym.evaluation.summary import TEXT, Change
 from mlgo_gym.evaluation.table import Table
 from mlgo_gym.leaderboard.board import Submission
 from mlgo_gym.leaderboard.rules import some
+from mlgo_gym.tasks.reward import worst_cost
 
 _MAX_MODULES = 3
 _MAX_NAME = 20
@@ -73,7 +74,7 @@ def as_data(submission: Submission) -> dict[str, Any]:
 
 
 def change_of(submission: Submission) -> Change:
-    """Return the sizes of a submission against plain clang; failed compiles count as plain clang's."""
+    """Return the sizes of a submission against plain clang; failed compiles have the worst cost of rewards."""
     (summary,) = submission.result.summaries()
     found = summary.changes[TEXT]
     if submission.verification is None or not submission.verification.failed:
@@ -81,7 +82,7 @@ def change_of(submission: Submission) -> Change:
     projects = {episode.module: episode.project for episode in submission.result.episodes}
     failed = submission.verification.failed
     return Change(
-        (*found.pairs, *((size, size) for size in failed.values())),
+        (*found.pairs, *((worst_cost(size), size) for size in failed.values())),
         (*found.clusters, *(projects[module] for module in failed)),
     )
 

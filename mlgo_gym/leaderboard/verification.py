@@ -46,7 +46,7 @@ def reproduce(
     """Reproduce the results of one policy with the recorded version of the compiler.
 
     Finished episodes are reproduced by their recorded actions. Modules without decisions are checked. For failed
-    episodes the size of plain clang is measured, which counts as the policy's.
+    episodes the size of plain clang is measured, of which they count as a multiple.
 
     Args:
         folder: Results with a configuration that follows the protocol.

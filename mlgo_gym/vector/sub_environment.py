@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules.module_order import OrderCursor
+from mlgo_gym.episode.argument_types import check_seed
 from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.outcome import EpisodeOutcome
 from mlgo_gym.episode.pending_episode import PendingEpisode
@@ -262,12 +263,15 @@ def spread_seeds(seed: int | list[int | None] | None, count: int) -> list[int | 
     """Return one seed per sub-environment as Gymnasium does: `seed`, `seed + 1`, …, or the given list.
 
     Raises:
-        MlgoError: The list has another length.
+        MlgoError: A seed is no whole number ≥ 0, or the list has another length.
     """
     if seed is None:
         return [None] * count
     if isinstance(seed, (int, np.integer)):
+        check_seed(seed)
         return [int(seed) + number for number in range(count)]
-    if len(seed) != count:
-        raise MlgoError(f"expected {count} seeds, one per environment, got {len(seed)}")
-    return [None if each is None else int(each) for each in seed]
+    if not isinstance(seed, (list, tuple, np.ndarray)) or len(seed) != count:
+        raise MlgoError(f"expected a seed or a list of {count}, one per environment, got {seed!r}; correct it")
+    for number, value in enumerate(seed):
+        check_seed(value, f"seed of environment {number}")
+    return [None if value is None else int(value) for value in seed]

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 HIGHEST = 4294967040
 """The largest float32 below 2^32: beyond it clang's conversion wraps, or gives 0."""
 
-ILLEGAL = [-1e-9, 1.0000002, 2, math.nan, math.inf, -math.inf, np.array([2.0])]
+ILLEGAL = [-1e-9, 1.0000002, 2, math.inf, -math.inf, np.array([2.0])]
 NO_ACTIONS = [None, "first", [], [0.1, 0.2], np.array([])]
 SPLIT, DONE = 2, 5
 
@@ -124,7 +124,7 @@ def test_clang_receives_the_priority_as_float32(spills: str, action: Any) -> Non
     advice = env.task.encode(env._stepper.decision, action)
     assert advice == struct.pack("<f", SCALE * float(np.asarray(action).item()))
     assert 0 <= struct.unpack("<f", advice)[0] <= HIGHEST
-    assert "illegal_action" not in env.step(action)[4]
+    assert not env.step(action)[4].get("illegal_action")
     env.close()
 
 
@@ -135,19 +135,19 @@ def test_clang_says_that_it_received_the_priority(spills: str) -> None:
 
 
 @pytest.mark.parametrize("action", ILLEGAL, ids=repr)
-def test_a_number_outside_the_space_is_replaced_and_said(env: RegAllocPriorityEnv, action: Any) -> None:
+def test_a_number_outside_the_space_is_replaced_on_request(spills: str, action: Any) -> None:
+    env = RegAllocPriorityEnv(corpus=spills, strict=False)
     env.reset()
     assert env.step(action)[4]["illegal_action"] is True
+    env.close()
 
 
 @pytest.mark.parametrize("action", ILLEGAL, ids=repr)
-def test_a_strict_environment_refuses_a_number_outside_the_space(spills: str, action: Any) -> None:
-    env = RegAllocPriorityEnv(corpus=spills, strict=True)
+def test_a_number_outside_the_space_raises(env: RegAllocPriorityEnv, action: Any) -> None:
     env.reset()
     with pytest.raises(ActionError, match=r"expected a legal action among Box\(0\.0, 1\.0"):
         env.step(action)
-    assert "illegal_action" not in env.step(0.5)[4]
-    env.close()
+    assert not env.step(0.5)[4].get("illegal_action")
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -157,7 +157,7 @@ def test_what_is_no_number_raises_and_one_is_waited_for(spills: str, action: Any
     env.reset()
     with pytest.raises(ActionError, match=r"expected an action, an element of Box\(0\.0, 1\.0.*, got"):
         env.step(action)
-    assert "illegal_action" not in env.step(0.5)[4]
+    assert not env.step(0.5)[4].get("illegal_action")
     env.close()
 
 
@@ -171,7 +171,7 @@ def test_random_priorities_never_fail_and_matter(any_toolchain: Toolchain, make_
         while True:
             *_, terminated, truncated, info = env.step(env.action_space.sample())
             assert not truncated
-            assert "illegal_action" not in info
+            assert not info.get("illegal_action")
             if terminated:
                 break
         costs.add(info["spill_cost"])

@@ -177,16 +177,25 @@ def test_a_module_that_clang_cannot_compile_is_a_failure_with_its_words(broken: 
         assert "error" in each.error["stderr"]
 
 
+LENIENT = {"strict": False}
+
+
 def test_failures_are_tried_again(corpus: Path, tmp_path: Path) -> None:
-    evaluate("mlgo/Inline-v0", corpus=str(corpus), policies={"mine": Broken()}, output=tmp_path)
+    evaluate("mlgo/Inline-v0", corpus=str(corpus), policies={"mine": Broken()}, output=tmp_path, env_kwargs=LENIENT)
     content = (tmp_path / "meta.json").read_text()
     (tmp_path / "meta.json").write_text(content.replace("Broken", "Illegal"))
-    result = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies={"mine": Illegal()}, output=tmp_path)
+    result = evaluate(
+        "mlgo/Inline-v0", corpus=str(corpus), policies={"mine": Illegal()}, output=tmp_path, env_kwargs=LENIENT
+    )
     assert result.failures == []
 
 
-def test_illegal_actions_are_counted(corpus: Path) -> None:
+def test_illegal_actions_are_failures_or_are_replaced_and_counted(corpus: Path) -> None:
     result = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies={"illegal": Illegal()})
+    assert {each.error["kind"] for each in result.failures if each.error} == {"ActionError"}
+    with pytest.raises(MlgoError, match="expected results of illegal on every module, got 2 failed"):
+        result.change("illegal")
+    result = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies={"illegal": Illegal()}, env_kwargs=LENIENT)
     assert result.summaries()[0].illegal_actions == sum(each.decisions for each in result.episodes) > 0
     assert "illegal actions, replaced by clang's own choice" in "\n".join(notes(result))
 
@@ -215,7 +224,7 @@ def test_a_budget_of_decisions_is_handed_on(corpus: Path) -> None:
         ({"environment": "CartPole-v1"}, "does not take the arguments"),
         ({"env_kwargs": {"colour": 1}}, "does not take the arguments"),
         ({"env_kwargs": {"scope": "function"}}, "expected scope='module'"),
-        ({"env_kwargs": {"compile_options": {"flags": [1j]}}}, "JSON values"),
+        ({"env_kwargs": {"compile_options": {"flags": [1j]}}}, "expected flags as a list of strings"),
         ({"limit": 0}, "expected limit ≥ 1, got 0"),
         ({"envs": 0}, "expected envs ≥ 1, got 0"),
     ],

@@ -36,9 +36,9 @@ The folder also contains `reproduce.sh`, which needs clang only, for a report to
 
 ## Faults of the compiler
 
-A compile that fails before its first decision makes `reset()` raise. A later failure truncates the episode, and
-`info["error"]` has the kind, the message, the exit status and the last 64 KB of standard error. With
-`error_reward=None` it raises too. Where modules are sampled, a module on which `reset()` would raise is skipped and
+A compile that fails before its first decision makes `reset()` raise. A later failure truncates the episode with
+the lowest reward of all, and `info["error"]` has the kind, the message, the exit status and the last 64 KB of standard
+error. With `error_reward=None` it raises too. Where modules are sampled, a module on which `reset()` would raise is skipped and
 reported in `info["skipped"]`.
 
 - In a *vector environment* the outcome is the same for the environment whose compiler failed. The message starts with

@@ -39,7 +39,7 @@ def choices(env: CompilerEnv, network: Network, folder: Path) -> list[int]:
     """Return the actions of a network in an episode."""
     network.save(folder / "network.safetensors")
     actions, info = play(env, load_policy(f"mlp:{folder}/network.safetensors", env), MODULE)
-    assert "illegal_action" not in info
+    assert not info.get("illegal_action")
     return [int(action) for action in actions]
 
 

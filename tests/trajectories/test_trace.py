@@ -204,12 +204,14 @@ def test_an_illegal_action_is_replaced_or_refused(calls: Path, tmp_path: Path) -
     code = tmp_path / "wrong.py"
     code.write_text("class Wrong:\n    def act(self, observation, info):\n        return 7\n")
     arguments: dict[str, Any] = {"policy": f"{code}:Wrong", "corpus": str(calls)}
-    (replaced,) = trace("mlgo/Inline-v0", output=tmp_path / "lenient", **arguments).episodes
+    (replaced,) = trace(
+        "mlgo/Inline-v0", output=tmp_path / "lenient", env_kwargs={"strict": False}, **arguments
+    ).episodes
     (default,) = trace("mlgo/Inline-v0", "default", corpus=str(calls), output=tmp_path / "default").episodes
     assert (replaced.metrics, replaced.actions) == (default.metrics, default.actions)
     assert replaced.illegal_actions == replaced.decisions > 0
     with pytest.raises(ActionError, match=r"expected a legal action among .*, got 7"):
-        trace("mlgo/Inline-v0", output=tmp_path / "strict", env_kwargs={"strict": True}, **arguments)
+        trace("mlgo/Inline-v0", output=tmp_path / "strict", **arguments)
 
 
 @pytest.mark.parametrize("environment", ["mlgo/RegAllocPriority-v0", "mlgo/Joint-v0"])
