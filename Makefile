@@ -12,13 +12,11 @@ INDEX = $(shell $(BIN)/python -m pip config get global.index-url 2>/dev/null)
 UV = $(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(BIN)/uv pip install --python $(BIN)/python
 INSTALL = sh -c '$(UV) "$$@" || $(PIP) "$$@"' install
 
-.PHONY: demo report-demo test libraries check lint types layers docs numbers format fuzz release-check compatibility install clean
+.PHONY: demo report-demo test test-all check lint types layers docs numbers format fuzz release-check compatibility install clean
 
-# Eight modules of Zstandard at -Os with three policies: clang's choices, a rule of one line, and always inlining.
+# Eight modules of Zstandard at -Os with clang, a rule of one line, a bundled policy, and always inlining.
 demo: $(VENV)/.installed-demo
-	@echo "==> compiling modules of Zstandard with three policies and with plain clang"
-	@$(BIN)/mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd@Os --offline-corpus builtin --limit 8 \
-	    --policy default --policy threshold:0 --policy always --jobs 2 --output $(OUTPUT)
+	@$(BIN)/mlgo-gym demo --output $(OUTPUT)
 
 # The report of an evaluation of the packaged corpus with three policies.
 report-demo: $(VENV)/.installed
@@ -26,11 +24,13 @@ report-demo: $(VENV)/.installed
 	    --output $(REPORT)/results > /dev/null
 	@$(BIN)/mlgo-gym report $(REPORT)/results --html $(REPORT)/report.html --figures $(REPORT)/figures > /dev/null
 
+# What a contributor runs before each commit: it needs no other compiler, no emulator and no RL library.
 test: $(VENV)/.installed-test
 	$(MAKE) --no-print-directory check
 
-# The RL libraries and the formats of foreign models; `make test` skips their tests where they are not installed.
-libraries: $(VENV)/.installed-libraries
+# Every test: also the slow ones, those of the RL libraries, and those of the other programs that are installed.
+test-all: $(VENV)/.installed-libraries
+	$(MAKE) --no-print-directory check PYTEST_ARGS="-m '' --dist loadgroup"
 
 check: lint types layers
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -38,6 +38,7 @@ check: lint types layers
 lint:
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/codespell
 
 # mypy does not follow a mapped package directory: build/types has the packages as they are installed.
 types:
@@ -87,7 +88,7 @@ $(BIN)/python:
 
 $(VENV)/.installed: $(BIN)/python pyproject.toml
 	@echo "==> installing mlgo-gym with its extras"
-	@$(INSTALL) --editable '.[all]'
+	@$(INSTALL) --editable '.[tools]'
 	@touch $@ $(VENV)/.installed-demo
 
 $(VENV)/.installed-demo: $(BIN)/python pyproject.toml

@@ -25,7 +25,7 @@ nox.options.error_on_missing_interpreters = False
 _PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
 os.environ["PATH"] = os.pathsep.join([*map(str, sorted(_PYENV.glob("3.*/bin"))), os.environ["PATH"]])
 
-PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
+PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 WHEELS = {"17": "0.12.1", "18": "0.13.0", "19": "0.14.1", "20": "0.15.2", "21": "0.16.0", "22": "0.17.0"}
 """Version of the ziglang wheel with each version of clang."""
 

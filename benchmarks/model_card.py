@@ -4,8 +4,7 @@
     python -m benchmarks.model_card inline-oz --training oz.safetensors.training.txt
 
 `--results` writes the policy's row of docs/results/benchmark.json to `test` of `NAME.json`; `make numbers` writes the
-tables of `NAME.md`. `--training` writes the digests of the training sources, which `mlgo-gym leaderboard` reads, in a
-shorter form.
+tables of `NAME.md`. `--training` writes the digests of the training sources in a shorter form.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from pathlib import Path
 
 from benchmarks.measuring import command_line
 from docs.site.results_tables import card_facts
-from mlgo_gym.corpus.modules.training_digests import SHORT_DIGEST, sidecar
-from mlgo_gym.leaderboard.training_digests import read_digests
+from mlgo_gym.corpus.modules.training_digests import SHORT_DIGEST, read_digests, sidecar
 from mlgo_gym.policies.bundled import NETWORKS
 from mlgo_gym.policies.model_files import file_digest
 from mlgo_gym.policies.network import Network

@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 ELSEWHERE = {
     "docs/how_to/many_machines.md": "needs a cluster; tests/scheduling runs on one with the RL libraries",
     "docs/how_to/rust.md": "needs cargo and sources of crates; tests/mlgo_clang/test_rustc.py builds with them",
-    "docs/tutorials/first_episode.md": "tests/test_tutorials.py runs it",
+    "docs/tutorials/first_episode.md": "tests/test_pages.py runs it",
     "docs/tutorials/smaller_program.md": "needs the sources of yaml-cpp; benchmarks/tutorial.py runs it",
     "docs/tutorials/train_and_compare.md": "trains for minutes; tests/test_library_examples.py runs its programs",
 }
@@ -48,7 +48,6 @@ SKIPPED = {
         "mlgo-gym docs && make check",
     ),
     "needs a crash of the compiler; tests/episode/test_reproducer.py runs it": ("mlgo-gym reproduce",),
-    "needs results of the whole benchmark; tests/cli/test_leaderboard.py runs it": ("mlgo-gym leaderboard",),
     "measures the machine for minutes to hours": (
         "python -m benchmarks.plugin",
         "python -m benchmarks.reference",
@@ -68,7 +67,7 @@ SKIPPED = {
         "mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd --split test --policy default,mlp:",
     ),
     "needs the extra `training`; tests/cli/test_train.py runs it": ("mlgo-gym train",),
-    "writes pages of the repository; tests/test_documentation.py checks them": ("make numbers",),
+    "writes pages of the repository; tests/test_pages.py checks them": ("make numbers",),
     "needs the linker script of a board; tests/corpus/commands/test_targets.py records cross builds": (
         'make CC="mlgo-clang --mlgo-policy=inline-oz --target=thumbv7em',
     ),
@@ -157,9 +156,8 @@ def pages() -> list[str]:
 
 
 def pages_of_docs() -> list[Path]:
-    """Return the pages in docs, without the archive."""
-    archive = ROOT / "docs" / "archive"
-    return sorted(path for path in (ROOT / "docs").rglob("*.md") if archive not in path.parents)
+    """Return the pages in docs."""
+    return sorted((ROOT / "docs").rglob("*.md"))
 
 
 def commands(block: str) -> list[str]:

@@ -30,14 +30,11 @@ FORBIDDEN = (".bc", ".cmd", ".o", ".so", ".parquet", ".jsonl", ".onnx", ".tflite
 
 LABELS = "mlgo_gym/training/bundled_labels/"
 
-EXTRAS = "all"
+EXTRAS = "tools"
 NO_NETWORK = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
 """Proxies at a port where no server listens."""
 
-DEMO = """
-mlgo-gym evaluate mlgo/Inline-v0 --corpus zstd@Os --offline-corpus builtin --limit 8
-    --policy default --policy threshold:0 --policy always --jobs 2 --output demo
-"""
+DEMO = "mlgo-gym demo --output demo"
 
 SMOKE = """
 import gymnasium as gym, mlgo_gym

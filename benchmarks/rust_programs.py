@@ -63,7 +63,7 @@ class Program:
 
 
 def _markdown() -> bytes:
-    pages = sorted((ROOT / "docs" / "archive").glob("*.md"))
+    pages = sorted((ROOT / "docs").rglob("*.md"))
     return b"\n".join(page.read_bytes() for page in pages)
 
 

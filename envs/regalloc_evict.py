@@ -151,8 +151,9 @@ class RegAllocEvictEnv(CompilerEnv):
     | 0 … 31 | evict what occupies this register of the allocation order |
     | 32 | evict nothing; legal unless the candidate must have a register |
 
-    An illegal index never reaches clang, which would crash: it raises `ActionError`. With `strict=False` the default action
-    replaces it and `info["illegal_action"]` is True. `action_masks()` and `info["action_mask"]` also return the mask.
+    An illegal index never reaches clang, which would crash: it raises `ActionError`. With `strict=False` the default
+    action replaces it and `info["illegal_action"]` is True. `action_masks()` and `info["action_mask"]` also
+    return the mask.
 
     ## Rewards
 

@@ -3,10 +3,14 @@
 Several agents share the minute. The policy is the mean of their networks, and decides otherwise than the rule
 `threshold:5` only where it is sure.
 
-pip install 'mlgo-gym[cli,sb3,training]'
+pip install '.[learn]'   # in a clone of mlgo-gym
 python bandit.py [LEVEL] [ALGORITHM] [FILE] [SECONDS] [SEED] [CORPUS] [MARGIN]
 mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@LEVEL --split test --policy mlp:FILE
 """
+
+from mlgo_gym.extras import require_libraries
+
+require_libraries("learn", "stable_baselines3", "torch")
 
 import sys
 import time

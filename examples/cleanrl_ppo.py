@@ -4,10 +4,14 @@ Each decision has its own reward, its credit; decisions of episodes that end aft
 
 It keeps the best checkpoint on validation modules, and compares it with clang and a rule on test modules.
 
-pip install 'mlgo-gym[cli,corpus,mlp,training]'
+pip install '.[learn]'   # in a clone of mlgo-gym
 python cleanrl_ppo.py [CORPUS] [STEPS] [FILE] [SEED]
 mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Os --split test --policy mlp:FILE
 """
+
+from mlgo_gym.extras import require_libraries
+
+require_libraries("learn", "torch")
 
 import sys
 import time

@@ -1,12 +1,16 @@
 """MaskablePPO of sb3-contrib goes on from clang's choice of the live range that loses its register.
 
-It starts from a network that has learned by imitation what clang does, never takes an illegal action, which would raise, and keeps the
+It starts from a network that imitates clang, never takes an illegal action, which would raise, and keeps the
 checkpoint that is best on validation modules, the start among them.
 
-pip install 'mlgo-gym[cli,run-time,sb3,training]'
+pip install '.[learn]'   # in a clone of mlgo-gym
 python maskable_ppo.py [CORPUS] [STEPS] [FILE]
 mlgo-gym evaluate mlgo/RegAllocEvict-v0 --policy sb3:FILE
 """
+
+from mlgo_gym.extras import require_libraries
+
+require_libraries("learn", "capstone", "sb3_contrib")
 
 import sys
 from pathlib import Path

@@ -1,6 +1,6 @@
 """A policy of your own, against clang's heuristic.
 
-pip install 'mlgo-gym[cli]'
+pip install '.[cli]'   # in a clone of mlgo-gym
 python my_policy.py [CORPUS]
 mlgo-gym evaluate mlgo/Inline-v0 --policy default,my_policy.py:OneBlock --jobs 2
 """

@@ -8,10 +8,14 @@ It keeps the best checkpoint on validation modules, and compares it with clang a
 `Os` or `Oz` for the bundled ones. With them the first round starts from what they teach, and all rounds learn from them
 too. The policy then decides otherwise than a rule only where it is sure.
 
-pip install 'mlgo-gym[cli,corpus,mlp,training]'
+pip install '.[learn]'   # in a clone of mlgo-gym
 python policy_iteration.py [CORPUS] [MINUTES] [FILE] [SEED] [LABELS]
 mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Os --split test --policy mlp:FILE
 """
+
+from mlgo_gym.extras import require_libraries
+
+require_libraries("learn", "torch")
 
 import shutil
 import sys

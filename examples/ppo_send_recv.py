@@ -4,10 +4,14 @@ In lock step every environment waits for the slowest. Here `recv()` returns the 
 order, and `send()` takes their actions. An update learns from whole episodes, from the credit of each decision. All
 else is as in `cleanrl_ppo.py`.
 
-pip install 'mlgo-gym[cli,corpus,mlp,training]'
+pip install '.[learn]'   # in a clone of mlgo-gym
 python ppo_send_recv.py [CORPUS] [STEPS] [FILE] [SEED]
 mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Os --split test --policy mlp:FILE
 """
+
+from mlgo_gym.extras import require_libraries
+
+require_libraries("learn", "torch")
 
 import sys
 import time

@@ -1,6 +1,6 @@
 """A random agent: the loop that every agent has, on one module.
 
-pip install mlgo-gym
+pip install .   # in a clone of mlgo-gym
 python random_agent.py [CORPUS]
 """
 

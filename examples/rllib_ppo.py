@@ -2,10 +2,14 @@
 
 It keeps the best checkpoint on validation modules, and compares it with clang and a rule on test modules.
 
-pip install 'mlgo-gym[cli,corpus,mlp,rllib,training]'
+pip install '.[learn,rllib]'   # in a clone of mlgo-gym
 python rllib_ppo.py [CORPUS] [STEPS] [FILE] [SEED]
 mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Os --split test --policy mlp:FILE
 """
+
+from mlgo_gym.extras import require_libraries
+
+require_libraries("learn,rllib", "ray", "torch")
 
 import sys
 import time

@@ -2,10 +2,14 @@
 
 It keeps the best checkpoint on validation modules, and compares it with clang and a rule on test modules.
 
-pip install 'mlgo-gym[cli,corpus,sb3]'
+pip install '.[learn]'   # in a clone of mlgo-gym
 python sb3_ppo.py [CORPUS] [STEPS] [FILE] [SEED] [credit|module]
 mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Os --split test --policy sb3:FILE
 """
+
+from mlgo_gym.extras import require_libraries
+
+require_libraries("learn", "stable_baselines3", "torch")
 
 import sys
 import time

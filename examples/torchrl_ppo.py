@@ -2,10 +2,14 @@
 
 It keeps the best checkpoint on validation modules, and compares it with clang and a rule on test modules.
 
-pip install 'mlgo-gym[cli,corpus,mlp,torchrl,training]'
+pip install '.[learn,torchrl]'   # in a clone of mlgo-gym
 python torchrl_ppo.py [CORPUS] [STEPS] [FILE] [SEED]
 mlgo-gym evaluate mlgo/Inline-v0 --corpus builtin@Os --split test --policy mlp:FILE
 """
+
+from mlgo_gym.extras import require_libraries
+
+require_libraries("learn,torchrl", "torch", "torchrl")
 
 import sys
 import time

@@ -60,7 +60,7 @@ def compiler_command(clang: str, mode: str) -> list[str]:
         return [found] if mode == "gcc" else [found, f"--driver-mode={mode}"]
     library = next(filter(os.path.isdir, (os.path.join(folder, "ziglang", "lib") for folder in sys.path)), None)
     if library is None:
-        raise NoCompilerError("the bundled compiler is missing: pip install ziglang==0.17.0, or name another clang")
+        raise NoCompilerError("the bundled compiler is missing: pip install ziglang, or name another clang")
     words = [os.path.join(os.path.dirname(library), "zig"), "clang"]
     if mode != "gcc":
         words.append(f"--driver-mode={mode}")

@@ -21,7 +21,7 @@ from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.module_order import OrderCursor
-from mlgo_gym.episode.argument_types import check_seed, check_type
+from mlgo_gym.episode.argument_types import check_type, whole_number
 from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions, document_arguments
 from mlgo_gym.episode.outcome import costs
@@ -122,8 +122,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
                 failed, or one with `error_reward=None`.
             MlgoError: an option is unknown.
         """
-        check_seed(seed)
-        super().reset(seed=None if seed is None else int(seed))
+        super().reset(seed=None if seed is None else whole_number("seed", seed, 0))
         self._end_episode()
         if not self._was_reset:
             _warn_of_step_limit()
@@ -331,10 +330,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         Raises:
             MissingExtraError: Pillow is not installed and a picture is requested.
         """
-        return self.render_step(self._stepper)
-
-    def render_step(self, stepper: Stepper | None) -> Any:
-        """Return the rendering of the pending decision of an episode of this environment."""
+        stepper = self._stepper
         if self.render_mode == "rgb_array":
             if stepper is None or stepper.picture is None:
                 return EpisodePicture(self.task).draw(None)

@@ -84,15 +84,11 @@ class MissingExtraError(MlgoError):
     """A missing optional dependency; the text names the extra that installs it."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs the extra {extra!r}: pip install 'mlgo-gym[{extra}]'")
+        super().__init__(f"{feature} needs the extra {extra!r}; in a clone of mlgo-gym: pip install '.[{extra}]'")
 
 
 class SnapshotError(MlgoError):
     """A running clang that cannot be copied on this machine or in its state."""
-
-
-class NotReproducedError(MlgoError):
-    """Results that were not reproduced; the text names the modules."""
 
 
 class TrainingLogError(MlgoError):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
+from pathlib import Path
 from typing import Any
 
 from mlgo_gym.errors import MissingExtraError
@@ -18,3 +21,14 @@ def library(name: str, feature: str, extra: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise MissingExtraError(feature, extra) from error
+
+
+def require_libraries(extra: str, *names: str) -> None:
+    """Exit with one line that names the extra if the running script needs a library that is not installed.
+
+    Args:
+        extra: The extra of this package that installs the libraries.
+        names: Names of the modules that the script imports.
+    """
+    if any(importlib.util.find_spec(name) is None for name in names):
+        sys.exit(str(MissingExtraError(Path(sys.argv[0]).name, extra)))

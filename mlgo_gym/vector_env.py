@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -14,23 +15,27 @@ from gymnasium.vector.utils import batch_space, iterate
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.module_order import OrderCursor
 from mlgo_gym.env import CompilerEnv, read_options
-from mlgo_gym.episode.argument_types import check_type
+from mlgo_gym.episode.argument_types import whole_number
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.vector.event_loop import EventLoop
+from mlgo_gym.vector.in_process import InProcessVectorEnv, spread_seeds
 from mlgo_gym.vector.info_batch import add_absent, batch_infos, decision_infos
-from mlgo_gym.vector.sub_environment import SubEnvironment, spread_seeds
+from mlgo_gym.vector.sub_environment import SubEnvironment
 
 Observations = Any
 Step = tuple[Observations, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]
 
 
-class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
+class CompilerVectorEnv(InProcessVectorEnv):
     """Several environments of one kind, each with its own clang, served by one event loop in this process.
 
-    `gymnasium.make_vec("mlgo/…", num_envs=N, …)` makes one. It has Gymnasium's `reset()` and `step()`, and EnvPool's
-    asynchronous interface: `async_reset()`, `send(actions, env_ids)` and `recv()`. `recv()` returns the first
-    `batch_size` environments that are ready, with their indices in `info["env_id"]`. The environments do not wait for
-    each other.
+    `gymnasium.make_vec("mlgo/…", num_envs=N, …)` makes one. It has Gymnasium's `reset()` and `step()`, which take and
+    return all environments, and EnvPool's asynchronous interface: `async_reset()`, `send(actions, env_ids)` and
+    `recv()`. `recv()` returns the first `batch_size` environments that are ready, with their indices in
+    `info["env_id"]`. The environments do not wait for each other.
+
+    `call()`, `get_attr()` and `set_attr()` act on each environment, as those of Gymnasium's `SyncVectorEnv`; methods
+    that advance an environment, such as `step`, are refused.
 
     Args:
         num_envs: Number of environments (≥ 1).
@@ -38,7 +43,8 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             action is ignored and starts an episode. `SAME_STEP`: the step returns the first observation of the next
             episode, with `final_obs` and `final_info` in the info (for `mlgo_gym.adapters.sb3`). `DISABLED`: the caller
             resets with `options={"reset_mask": …}`, as TorchRL's `GymWrapper` does.
-        batch_size: Number of environments that `recv()` returns (1 to `num_envs`). Default: all.
+        batch_size: Number of environments that `recv()` returns (1 to `num_envs`); `step()` and `reset()` return all.
+            Default: all.
         prefetch: Number of episodes that each environment starts early (≥ 0): their compilers reach the first decision
             while the current episode runs.
         options: Arguments of the single environment.
@@ -63,20 +69,11 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         prefetch: int = 1,
         **options: Any,
     ) -> None:
-        for name, value, form in (("num_envs", num_envs, int), ("batch_size", batch_size, int | None)):
-            check_type(name, value, form)
-        check_type("prefetch", prefetch, int)
-        if num_envs < 1:
-            raise MlgoError(f"expected num_envs ≥ 1, got {num_envs!r}; correct it")
-        if batch_size is not None and not 1 <= batch_size <= num_envs:
-            raise MlgoError(f"expected batch_size from 1 to num_envs={num_envs}, got {batch_size!r}; correct it")
-        if prefetch < 0:
-            raise MlgoError(f"expected prefetch ≥ 0, got {prefetch!r}; 0 starts no episode early")
-        try:
-            self.autoreset_mode = AutoresetMode(autoreset_mode)
-        except ValueError:
-            modes = [mode.value for mode in AutoresetMode]
-            raise MlgoError(f"expected autoreset_mode as one of {modes}, got {autoreset_mode!r}") from None
+        super().__init__(num_envs, autoreset_mode)
+        self.batch_size = self.num_envs if batch_size is None else whole_number("batch_size", batch_size, 1)
+        if self.batch_size > self.num_envs:
+            raise MlgoError(f"expected batch_size from 1 to num_envs={num_envs}, got {batch_size!r}")
+        whole_number("prefetch", prefetch, 0)
         # The single environment checks the arguments and binds the task; it starts no compiler.
         self._template = self.env_type(**options)
         self._maker = self._template.maker
@@ -84,8 +81,6 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self.metadata = {**self._template.metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = self._template.render_mode
         self.feature_names = self._template.feature_names
-        self.num_envs = num_envs
-        self.batch_size = batch_size or num_envs
         self.single_observation_space = self._template.observation_space
         self.single_action_space = self._template.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -96,7 +91,8 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             for number in range(num_envs)
         ]
         self._all_numbers = frozenset(range(num_envs))
-        self._delivered = list(range(num_envs))
+        self._everyone = list(range(num_envs))
+        self._delivered = self._everyone
         self._loop = EventLoop(self._sub_envs)
 
     @property
@@ -119,20 +115,11 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             CompilerError: the compiler fails on a named module.
         """
         chosen = read_options(options)
-        mask = chosen.pop("reset_mask", None)
-        if mask is None:
-            numbers = list(range(self.num_envs))
-        else:
-            mask = np.asarray(mask)
-            if mask.shape != (self.num_envs,) or mask.dtype != np.bool_ or not mask.any():
-                raise MlgoError(
-                    f"expected reset_mask as booleans of shape ({self.num_envs},) with at least one True, got {mask!r}"
-                )
-            numbers = np.flatnonzero(mask).tolist()
+        numbers = self._masked(chosen)
         self._begin(numbers, seed, chosen)
         self._collect(len(numbers), frozenset(numbers))
         infos = {number: self._sub_envs[number].step_result().info for number in numbers}
-        self._delivered = list(range(self.num_envs))
+        self._delivered = self._everyone
         return self._observe(self._sub_envs), batch_infos(infos, self.num_envs)
 
     def async_reset(
@@ -149,7 +136,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             options: `module` and `function`, as for `reset()`.
             env_ids: Indices of the environments.
         """
-        numbers = list(range(self.num_envs)) if env_ids is None else self._numbers(env_ids)
+        numbers = self._everyone if env_ids is None else self._numbers(env_ids)
         self._begin(numbers, seed, read_options(options))
 
     def _begin(self, numbers: list[int], seed: int | list[int | None] | None, options: dict[str, Any]) -> None:
@@ -173,7 +160,7 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         if value is None or isinstance(value, str):
             return [value] * self.num_envs
         if not isinstance(value, (list, tuple, np.ndarray)):
-            raise MlgoError(f"expected option {key!r} as a name or a list of names, got {value!r}; correct it")
+            raise MlgoError(f"expected option {key!r} as a name or a list with one per environment, got {value!r}")
         if len(value) != self.num_envs:
             raise MlgoError(
                 f"expected option {key!r} with {self.num_envs} values, one per environment, got {len(value)}"
@@ -187,20 +174,19 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             raise MlgoError(f"expected env_ids as distinct indices from 0 to {self.num_envs - 1}, got {numbers}")
         return numbers
 
-    def _refuse_if_closed(self) -> None:
-        if self.closed:
-            raise MlgoError("expected an open vector environment, got a closed one; make another")
-
-    def step(self, actions: Any, env_ids: Sequence[int] | npt.NDArray[np.int64] | None = None) -> Step:
-        """Answer the decisions of the environments and return the next: `send()`, then `recv()`.
+    def step(self, actions: Any) -> Step:
+        """Answer the decisions of all environments and return the next, whatever `batch_size` is.
 
         Args:
             actions: One action per environment.
-            env_ids: Indices of these environments. Default: those of the last `recv()`, which are all if `batch_size`
-                is `num_envs`.
+
+        Raises:
+            MlgoError: an environment is running since `send()`.
+            ActionError: an episode is over and `autoreset_mode` is DISABLED, or an action is illegal with `strict`.
+            CompilerError, CorpusError: the environment of the error's `env_id` failed; `recv()` returns the others.
         """
-        self.send(actions, env_ids)
-        return self.recv()
+        self._send(actions, self._everyone)
+        return self._receive(self.num_envs)
 
     def send(self, actions: Any, env_ids: Sequence[int] | npt.NDArray[np.int64] | None = None) -> None:
         """Answer the decisions of some environments and return at once.
@@ -215,8 +201,10 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
         No action is sent if it raises.
         """
+        self._send(actions, self._delivered if env_ids is None else self._numbers(env_ids))
+
+    def _send(self, actions: Any, numbers: list[int]) -> None:
         self._refuse_if_closed()
-        numbers = self._delivered if env_ids is None else self._numbers(env_ids)
         plain = isinstance(actions, np.ndarray) and actions.ndim == 1 and self._discrete
         each = actions.tolist() if plain else list(iterate(self.action_space, actions))
         if len(each) != len(numbers):
@@ -241,17 +229,23 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             MlgoError: fewer than `batch_size` environments are running.
             CompilerError, CorpusError: the environment of the error's `env_id` failed; the others keep running.
         """
+        self._refuse_if_closed()
         if len(self._loop) < self.batch_size:
             raise MlgoError(
                 f"expected {self.batch_size} running environments for recv(), got {len(self._loop)}; send() or "
                 "async_reset() first"
             )
-        numbers = self._collect(self.batch_size)
-        if self.batch_size == self.num_envs:
+        result = self._receive(self.batch_size)
+        result[4]["env_id"] = np.array(self._delivered, np.int64)
+        return result
+
+    def _receive(self, count: int) -> Step:
+        numbers = self._collect(count)
+        if count == self.num_envs:
             numbers.sort()
-        rewards = np.zeros(self.batch_size, np.float64)
-        terminations = np.zeros(self.batch_size, np.bool_)
-        truncations = np.zeros(self.batch_size, np.bool_)
+        rewards = np.zeros(count, np.float64)
+        terminations = np.zeros(count, np.bool_)
+        truncations = np.zeros(count, np.bool_)
         self._delivered = numbers
         sub_envs = [self._sub_envs[number] for number in numbers]
         if all(sub_env.has_plain_info for sub_env in sub_envs) and self._template.setup.numeric_infos is None:
@@ -261,9 +255,8 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             infos: dict[int, dict[str, Any]] = {}
             for row, sub_env in enumerate(sub_envs):
                 rewards[row], terminations[row], truncations[row], infos[row] = sub_env.step_result()
-            info = batch_infos(infos, self.batch_size)
-            add_absent(info, self.task, self.batch_size)
-        info["env_id"] = np.array(numbers, np.int64)
+            info = batch_infos(infos, count)
+            add_absent(info, self.task, count)
         return self._observe(sub_envs), rewards, terminations, truncations, info
 
     def _observe(self, sub_envs: Iterable[SubEnvironment]) -> Observations:
@@ -297,19 +290,27 @@ class CompilerVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
     def render(self) -> tuple[Any, ...]:
         """Return the rendering of each environment, as `render()` of the single environment."""
-        return tuple(self._template.render_step(sub_env.last_stepper) for sub_env in self._sub_envs)
+        return self.call("render")
 
-    def get_attr(self, name: str) -> tuple[Any, ...]:
-        """Return an attribute of the single environment, once per environment."""
-        return (getattr(self._template, name),) * self.num_envs
+    def _make_view(self, number: int) -> CompilerEnv:
+        del number
+        # copy.copy() would make an environment that probes the compiler again, by EzPickle.
+        view = object.__new__(self.env_type)
+        spaces = {name: copy.deepcopy(getattr(self._template, name)) for name in ("observation_space", "action_space")}
+        view.__dict__.update(self._template.__dict__, **spaces)
+        return view
 
-    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Return an attribute of each environment, or its result if it is callable."""
-        if name in ("action_masks", "render"):
-            result = getattr(self, name)()
-            return (None,) * self.num_envs if result is None else tuple(result)
-        value = getattr(self._template, name)
-        return tuple(value(*args, **kwargs) if callable(value) else value for _ in range(self.num_envs))
+    def _update_view(self, number: int, view: gym.Env[Any, Any]) -> None:
+        sub_env = self._sub_envs[number]
+        view.__dict__.update(
+            _stepper=sub_env.shown_stepper,
+            _np_random=sub_env.np_random,
+            _np_random_seed=sub_env.np_random_seed,
+            _cursor=sub_env.cursor,
+        )
+
+    def _set_random(self, number: int, generator: np.random.Generator) -> None:
+        self._sub_envs[number].np_random, self._sub_envs[number].np_random_seed = generator, -1
 
     def close_extras(self, **kwargs: Any) -> None:
         """End every compile."""

@@ -33,18 +33,6 @@ for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
         signal.signal(_number, _usual)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option by which `.ci/run` learns what to run where more is installed."""
-    parser.addoption("--skipped-to", type=Path, help="file to write the ids of skipped tests to, one per line")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Write the ids of the skipped tests."""
-    path: Path | None = config.getoption("--skipped-to")
-    if path is not None:
-        path.write_text("".join(f"{report.nodeid}\n" for report in terminalreporter.stats.get("skipped", ())))
-
-
 def pytest_collection_finish() -> None:
     """Exclude the objects of imports from every later garbage collection: they are most of what it would visit."""
     gc.collect()
@@ -75,11 +63,15 @@ def toolchain(cache: Path) -> Toolchain:
     return find_toolchain("bundled")
 
 
-CLANGS = os.environ.get("MLGO_TEST_CLANGS", "bundled,clang-19,clang-22").split(",")
-"""Clangs that the tests of compilers run with; `nox` sets others."""
+CLANG, *OTHER_CLANGS = os.environ.get("MLGO_TEST_CLANGS", "bundled,clang-19,clang-22").split(",")
+"""Clangs that the tests of compilers run with, of which all but the first are slow; `nox` sets others."""
 
 
-@pytest.fixture(scope="session", params=CLANGS, ids=[Path(name).name for name in CLANGS])
+@pytest.fixture(
+    scope="session",
+    params=[CLANG, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHER_CLANGS)],
+    ids=lambda name: Path(name).name,
+)
 def any_toolchain(request: pytest.FixtureRequest, cache: Path) -> Toolchain:
     """Each installed clang in turn."""
     name: str = request.param

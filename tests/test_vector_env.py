@@ -105,7 +105,6 @@ def test_gymnasiums_wrappers_take_it(varied: str) -> None:
     for _ in range(2):
         *_, infos = wrapped.step(np.ones(3, int))
     assert [info["episode"]["l"] for info in infos] == [2, 2, 2]
-    assert [info["env_id"] for info in infos] == [0, 1, 2]
     wrapped.close()
 
 
@@ -138,7 +137,7 @@ def test_impossible_options_are_refused(envs: CompilerVectorEnv, options: dict[s
 
 
 def test_too_few_seeds_are_refused(envs: CompilerVectorEnv) -> None:
-    with pytest.raises(MlgoError, match=r"expected a seed or a list of 3, one per environment, got \[1, 2\]"):
+    with pytest.raises(MlgoError, match="expected 3 seeds, one per environment, got 2"):
         envs.reset(seed=[1, 2])
 
 
@@ -257,7 +256,6 @@ def test_numeric_infos_have_one_form(varied: str) -> None:
     forms = {key: (value.dtype, value.shape) for key, value in infos.items()}
     for _ in range(6):
         *_, infos = envs.step(infos["default_action"])
-        infos.pop("env_id")
         assert {key: (value.dtype, value.shape) for key, value in infos.items()} == forms
     envs.close()
 
@@ -335,7 +333,8 @@ def test_actions_are_for_those_that_came_last_unless_they_name_others(few: Compi
     second = few.recv()[4]["env_id"].tolist()
     few.send([0, 0])
     assert sorted(few.recv()[4]["env_id"]) == sorted(second)
-    *_, info = few.step([0, 0], env_ids=first)
+    few.send([0, 0], env_ids=first)
+    *_, info = few.recv()
     assert sorted(info["env_id"]) == sorted(first)
     assert info["decision_index"].tolist() == [2, 2]
 

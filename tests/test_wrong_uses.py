@@ -84,10 +84,10 @@ def test_a_vector_environment_refuses_it_too(arguments: dict[str, Any], message:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_envs": "2"}, "expected num_envs as a whole number, got '2'"),
+        ({"num_envs": "2"}, "expected num_envs ≥ 1, got '2'"),
         ({"num_envs": 0}, "expected num_envs ≥ 1, got 0"),
-        ({"num_envs": 2, "batch_size": 1.5}, "expected batch_size as a whole number or None, got 1.5"),
-        ({"num_envs": 2, "prefetch": None}, "expected prefetch as a whole number, got None"),
+        ({"num_envs": 2, "batch_size": 1.5}, "expected batch_size ≥ 1, got 1.5"),
+        ({"num_envs": 2, "prefetch": None}, "expected prefetch ≥ 0, got None"),
     ],
     ids=repr,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -15,12 +16,14 @@ from gymnasium.vector import AutoresetMode
 from mlgo_gym.errors import MissingExtraError, MlgoError, PolicyError
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.sb3 import save_sb3
+from mlgo_gym.vector.in_process import InProcessVectorEnv
 from mlgo_gym.vector.info_batch import unbatch_infos
 from mlgo_gym.vector_env import CompilerVectorEnv
 from mlgo_gym.wrappers.credit_rewards import decision_rewards
 
 try:
     from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
     from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
     from torch import nn
@@ -48,29 +51,36 @@ class VecEnvAdapter(VecEnv):
 
     With a `batch_size` below the number of environments nobody waits for the slowest compile: the rows of a step are
     the environments that are ready first, `env_ids`, and these differ from step to step. The reward of a row then
-    belongs to another environment than the action before it. So train with `CreditAdvantages`, which finds the
-    decisions of each episode. `seed()` and `set_options()` of the first row then apply to all environments.
+    belongs to another environment than the action before it. So a step needs the callback `CreditAdvantages`, which
+    finds the decisions of each episode, or `rows_change=True`. `seed()` and `set_options()` of the first row then apply
+    to all environments.
 
     Args:
         envs: a vector environment with `autoreset_mode="SameStep"`, in Gymnasium's wrappers or not. With a smaller
             `batch_size` the wrappers have `async_reset()` and `recv()`, as those of `mlgo_gym.wrappers.vector`.
+        rows_change: Whether a smaller `batch_size` works without `CreditAdvantages`: for callers that read `env_ids`.
 
     Attributes:
         env_ids: Index of the environment of each row, int64 of shape (rows,).
+        rows_change: Whether the caller reads `env_ids`; `CreditAdvantages` sets it.
 
     Raises:
-        MlgoError: it has another mode, or wrappers without `recv()` for a smaller `batch_size`.
+        MlgoError: it has another mode, or wrappers without `recv()` for a smaller `batch_size`. Or a step has a smaller
+            `batch_size` and no `rows_change`.
     """
 
-    def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any]) -> None:
-        self._inner: Any = envs.unwrapped
-        mode = self._inner.metadata.get("autoreset_mode")
-        if mode is not AutoresetMode.SAME_STEP:
+    def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any], *, rows_change: bool = False) -> None:
+        inner = envs.unwrapped
+        if not isinstance(inner, InProcessVectorEnv):
+            raise MlgoError(f"expected one of gymnasium.make_vec, got {type(inner).__name__}; use DummyVecEnv")
+        self._inner = inner
+        if inner.autoreset_mode is not AutoresetMode.SAME_STEP:
             raise MlgoError(
-                f"expected autoreset_mode 'SameStep', got {getattr(mode, 'value', mode)!r}; make the environment with "
+                f"expected autoreset_mode 'SameStep', got {inner.autoreset_mode.value!r}; make the environment with "
                 'autoreset_mode="SameStep"'
             )
-        rows = self._inner.batch_size if isinstance(self._inner, CompilerVectorEnv) else envs.num_envs
+        rows = inner.batch_size if isinstance(inner, CompilerVectorEnv) else envs.num_envs
+        self.rows_change = rows_change
         self._any_order = rows < envs.num_envs
         if self._any_order and not hasattr(envs, "recv"):
             raise MlgoError(
@@ -106,13 +116,22 @@ class VecEnvAdapter(VecEnv):
 
     def step_async(self, actions: npt.NDArray[Any]) -> None:
         """Keep the actions, one per row, for `step_wait()`."""
+        if self._any_order and not self.rows_change:
+            raise MlgoError(
+                f"expected the callback CreditAdvantages with batch_size {self.num_envs} of {self.envs.num_envs} "
+                "environments, got none; pass it to learn(), omit batch_size, or set rows_change=True"
+            )
         self._actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
         """Return observations, rewards (float32), whether each episode has ended (bool), and one info each."""
         self._lengths[self.env_ids] += 1
-        observations, rewards, terminations, truncations, info = self.envs.step(self._actions)
-        self.env_ids = info.get("env_id", self.env_ids)
+        if self._any_order:
+            self.envs.send(self._actions, self.env_ids)
+            observations, rewards, terminations, truncations, info = self.envs.recv()
+            self.env_ids = info["env_id"]
+        else:
+            observations, rewards, terminations, truncations, info = self.envs.step(self._actions)
         self._totals[self.env_ids] += rewards
         dones = terminations | truncations
         infos = unbatch_infos(info, self.num_envs)
@@ -137,39 +156,58 @@ class VecEnvAdapter(VecEnv):
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         """Return an attribute of some environments; default: all."""
-        values = self._inner.get_attr(attr_name)
-        return [values[self.env_ids[row]] for row in self._get_indices(indices)]
+        return self._inner.get_some(self._numbers(indices), attr_name)
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Raise an MlgoError: the environments share their attributes."""
-        del value, indices
-        raise MlgoError(f"cannot set {attr_name!r} of an environment; make the environments with it")
+        """Set an attribute of some environments to a value.
+
+        Raises:
+            MlgoError: the environments share the attribute.
+        """
+        numbers = self._numbers(indices)
+        self._inner.set_some(numbers, attr_name, [value] * len(numbers))
 
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Return the results of a method of some environments; `action_masks` is all ones if every action is legal."""
-        values: Any = None
-        if method_name != "action_masks":
-            values = self._inner.call(method_name, *method_args, **method_kwargs)
-        elif (values := self._inner.action_masks()) is None:
+        """Return the results of a method of some environments; `action_masks` is all ones if every action is legal.
+
+        Raises:
+            MlgoError: the method would advance an environment, such as `step`; or `action_masks` of continuous actions.
+        """
+        if method_name == "action_masks" and not isinstance(self.action_space, gym.spaces.Discrete):
             raise MlgoError(f"expected discrete actions for action_masks, got {self.action_space}")
-        return [values[self.env_ids[row]] for row in self._get_indices(indices)]
+        return self._inner.call_some(self._numbers(indices), method_name, *method_args, **method_kwargs)
+
+    def _numbers(self, indices: VecEnvIndices) -> list[int]:
+        """Return the numbers of the environments of some rows."""
+        return [int(self.env_ids[row]) for row in self._get_indices(indices)]
 
     def env_is_wrapped(
         self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
     ) -> list[bool]:
-        """Return False for each environment: none is wrapped."""
-        del wrapper_class
-        return [False for _ in self._get_indices(indices)]
+        """Return whether the class is `Monitor`, whose `info["episode"]` the adapter adds; no other wraps them."""
+        return [wrapper_class is Monitor for _ in self._get_indices(indices)]
+
+    def get_images(self) -> list[npt.NDArray[np.uint8] | None]:
+        """Return a picture of each row, uint8 of shape (288, 480, 3).
+
+        Raises:
+            MlgoError: the environments have another `render_mode` than `"rgb_array"`.
+        """
+        if self.render_mode != "rgb_array":
+            raise MlgoError(
+                f"expected render_mode 'rgb_array' for images, got {self.render_mode!r}; make the environments with it"
+            )
+        return self.env_method("render")
 
 
 class CreditAdvantages(BaseCallback):
     """Trains PPO or A2C on the credit of each decision instead of the reward at the end of an episode.
 
     The environments are made with `credit=True`. After each rollout the callback sets the advantages of the decisions
-    of finished episodes to their credit minus the critic's value, without anything that follows later, and those of
-    unfinished episodes to 0.
+    of finished episodes to their credit minus the critic's value, without anything that follows later. Those of failed
+    and unfinished episodes are 0; a rollout without a finished episode warns.
 
     ```python
     envs = gym.make_vec("mlgo/Inline-v0", num_envs=12, batch_size=4, autoreset_mode="SameStep", credit=True)
@@ -179,6 +217,9 @@ class CreditAdvantages(BaseCallback):
 
     Args:
         clip: Largest absolute credit, in standard deviations of the credits of a rollout (> 0).
+
+    Raises:
+        MlgoError: the algorithm is neither PPO nor A2C, or an episode ends without credit.
     """
 
     def __init__(self, clip: float = 5.0) -> None:
@@ -188,8 +229,23 @@ class CreditAdvantages(BaseCallback):
         self._shown: list[int] = []
         self._cells: dict[int, list[tuple[int, int]]] = {}
         self._steps = 0
+        self._ended = 0
+
+    def _on_training_start(self) -> None:
+        if not isinstance(self.model, OnPolicyAlgorithm):
+            raise MlgoError(f"expected PPO or A2C for CreditAdvantages, got {type(self.model).__name__}; omit it")
+        self._set_rows_change(True)
+
+    def _on_training_end(self) -> None:
+        self._set_rows_change(False)
+
+    def _set_rows_change(self, value: bool) -> None:
+        adapter = self.training_env.unwrapped
+        if isinstance(adapter, VecEnvAdapter):
+            adapter.rows_change = value
 
     def _on_rollout_start(self) -> None:
+        self._ended = 0
         buffer: Any = cast("OnPolicyAlgorithm", self.model).rollout_buffer
         self._credits, self._steps = np.full((buffer.buffer_size, buffer.n_envs), np.nan, np.float32), 0
         self._shown, self._cells = self._env_ids(), defaultdict(list)
@@ -200,7 +256,14 @@ class CreditAdvantages(BaseCallback):
         self._steps, self._shown = self._steps + 1, self._env_ids()
         for row in np.flatnonzero(self.locals["dones"]).tolist():
             info, cells = self.locals["infos"][row], self._cells.pop(self._shown[row], [])
-            if "credit" in info and cells:
+            self._ended += 1
+            failed = bool(info.get("error"))
+            if "credit" not in info and not failed:
+                raise MlgoError(
+                    "expected info['credit'] at the end of an episode, got none; make the environments with "
+                    "credit=True and info='full'"
+                )
+            if cells and not failed:
                 # The episode may have begun before this rollout.
                 credit = decision_rewards(info, float(self.locals["rewards"][row]))[-len(cells) :]
                 self._credits[tuple(np.transpose(cells))] = credit
@@ -213,6 +276,12 @@ class CreditAdvantages(BaseCallback):
 
     def _on_rollout_end(self) -> None:
         buffer: Any = cast("OnPolicyAlgorithm", self.model).rollout_buffer
+        if not self._ended:
+            warnings.warn(
+                f"no episode ended in a rollout of {buffer.buffer_size} steps, so no decision has an advantage; raise "
+                "n_steps, or make the environments with a smaller max_decisions",
+                stacklevel=2,
+            )
         known = ~np.isnan(self._credits)
         deviation = float(self._credits[known].std()) if known.any() else 0.0
         targets = np.clip(self._credits / max(deviation, 1e-8), -self._clip, self._clip)

@@ -150,7 +150,7 @@ def cost_of_call(estimate: float) -> float:
 def expected_growth(estimate: float) -> float:
     """Return the expected growth of the caller in bytes when a call is inlined.
 
-    The constants fit the 69,471 measured decisions of the bundled labels; docs/archive/credit.md has the table.
+    The constants fit the 69,471 measured decisions of the bundled labels.
 
     Args:
         estimate: Clang's cost estimate, the feature `cost_estimate`.

@@ -8,13 +8,13 @@ import typer
 
 from mlgo_gym import __version__
 from mlgo_gym.cli.corpus import corpus_commands
+from mlgo_gym.cli.demo import demo
 from mlgo_gym.cli.doctor import doctor
 from mlgo_gym.cli.env import docs, env
 from mlgo_gym.cli.evaluate import evaluate
 from mlgo_gym.cli.explain import explain, importance
 from mlgo_gym.cli.export import export_commands
 from mlgo_gym.cli.label import label
-from mlgo_gym.cli.leaderboard import leaderboard_commands
 from mlgo_gym.cli.output import echo
 from mlgo_gym.cli.recipes import cc_stats, recipes_commands
 from mlgo_gym.cli.report import compare, report
@@ -33,13 +33,12 @@ application = typer.Typer(
 for name, group in (
     ("corpus", corpus_commands),
     ("export", export_commands),
-    ("leaderboard", leaderboard_commands),
     ("recipes", recipes_commands),
     ("train", train_commands),
 ):
     application.add_typer(group, name=name)
 for command in (
-    *(cc_stats, compare, docs, doctor, env, evaluate, explain, importance),
+    *(cc_stats, compare, demo, docs, doctor, env, evaluate, explain, importance),
     *(label, replay, report, reproduce, search, trace, validate),
 ):
     application.command()(command)

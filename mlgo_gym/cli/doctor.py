@@ -125,7 +125,7 @@ def _packages(problems: Problems) -> dict[str, dict[str, Any]]:
     try:
         metadata = _metadata()
     except importlib.metadata.PackageNotFoundError:
-        problems.append({"problem": "mlgo-gym is not installed", "remedy": "pip install mlgo-gym, or pip install -e ."})
+        problems.append({"problem": "mlgo-gym is not installed", "remedy": "pip install . in a clone of mlgo-gym"})
         return {}
     this_package = canonicalize_name("mlgo-gym")
     extras = [extra for extra in metadata.get_all("Provides-Extra") or () if extra not in _DEVELOPER_EXTRAS]
@@ -208,7 +208,7 @@ def _lines(findings: dict[str, Any]) -> list[str]:
     lines.append("packages:")
     for name, package in findings["packages"].items():
         extra = package["extra"]
-        missing = f"not installed: pip install 'mlgo-gym[{extra}]'" if extra else "not installed"
+        missing = f"not installed: in a clone, pip install '.[{extra}]'" if extra else "not installed"
         lines.append(f"  {name:<12} {package['version'] or missing}")
     lines.append(f"cache: {cache['path']}")
     if "path" in scratch:

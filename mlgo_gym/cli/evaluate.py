@@ -13,7 +13,6 @@ from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, LimitOption,
 from mlgo_gym.cli.output import FAILED, JsonOption, echo
 from mlgo_gym.cli.terminal import INTERRUPTED
 from mlgo_gym.corpus.modules.sampling import Part
-from mlgo_gym.errors import UnreachableError
 
 if TYPE_CHECKING:
     from mlgo_gym.evaluation import Evaluation
@@ -59,9 +58,6 @@ def evaluate(
         int | None, typer.Option(min=1, help="Number of decisions of the policy; clang takes all later ones.")
     ] = None,
     limit: LimitOption = None,
-    offline_corpus: Annotated[
-        str | None, typer.Option(help="Corpus to use if --corpus needs a download and the index cannot be reached.")
-    ] = None,
     link: Annotated[
         bool, typer.Option("--link", help="Also repeat the links of the recorded build with each policy's objects.")
     ] = False,
@@ -103,35 +99,22 @@ def evaluate(
     """
     from mlgo_gym.cli.tables import print_result
     from mlgo_gym.evaluation import Evaluation
-    from mlgo_gym.evaluation.evaluation import ENVS
     from mlgo_gym.evaluation.smallest import with_smallest
 
     given = {"metric": metric, "max_decisions": max_decisions}
     arguments = {name: value for name, value in given.items() if value is not None} | compiler.arguments()
-    policies = split_policies(policy or ["default"])
-
-    def prepare(corpus: str, output: Path | None) -> Evaluation:
-        return Evaluation(
-            environment,
-            policies=policies,
-            corpus=corpus,
-            split=split,
-            output=output,
-            env_kwargs=arguments,
-            seed=seed,
-            limit=limit,
-        )
-
-    try:
-        evaluation = prepare(corpus, output)
-    except UnreachableError as error:
-        if offline_corpus is None:
-            raise
-        echo(f"mlgo-gym: {error}\nmlgo-gym: continuing with the corpus {offline_corpus}", err=True)
-        elsewhere = None if output is None else output.with_name(f"{output.name}-{offline_corpus}")
-        evaluation = prepare(offline_corpus, elsewhere)
+    evaluation = Evaluation(
+        environment,
+        policies=split_policies(policy or ["default"]),
+        corpus=corpus,
+        split=split,
+        output=output,
+        env_kwargs=arguments,
+        seed=seed,
+        limit=limit,
+    )
     with evaluation:
-        interrupted = _run(evaluation, execution.execution(), envs or ENVS)
+        interrupted = run_with_progress(evaluation, execution.execution(), envs)
         result = with_smallest(evaluation.result) if smallest and not interrupted else evaluation.result
         trusted = compiler.trust_flags
         modes = [mode for text in link_as or [] for mode in text.split(",") if mode]
@@ -162,16 +145,17 @@ def _link(evaluation: Evaluation, modes: list[str], *, trust_flags: bool) -> lis
         return list(evaluation.link(trust_flags=trust_flags, modes=modes, plugins=plugins))
 
 
-def _run(evaluation: Evaluation, execution: Execution, envs: int) -> bool:
-    """Run the episodes; return whether Ctrl-C interrupted them."""
+def run_with_progress(evaluation: Evaluation, execution: Execution, envs: int | None = None) -> bool:
+    """Run the episodes of an evaluation and show their progress; return whether Ctrl-C interrupted them."""
     from mlgo_gym.cli.progress import RunningChanges, progress_over
+    from mlgo_gym.evaluation.evaluation import ENVS
 
     changes = RunningChanges()
     metric = evaluation.configuration.metric
     try:
         with (
             progress_over(evaluation.remaining, "Episodes") as advance,
-            closing(evaluation.run(execution, envs=envs)) as episodes,
+            closing(evaluation.run(execution, envs=envs or ENVS)) as episodes,
         ):
             for episode in episodes:
                 pair = episode.metrics.get(metric)

@@ -101,12 +101,12 @@ def _words(form: Any) -> str:
     return _WORDS.get(origin or form) or f"a {form.__name__}"
 
 
-def check_seed(seed: object, name: str = "seed") -> None:
-    """Check the seed of a reset.
+def whole_number(name: str, value: Any, minimum: int) -> int:
+    """Return an argument that is an integer from a minimum on.
 
     Raises:
-        MlgoError: it is neither None nor a whole number ≥ 0.
+        MlgoError: it is something else.
     """
-    check_type(name, seed, int | None)
-    if isinstance(seed, (int, np.integer)) and seed < 0:
-        raise MlgoError(f"expected {name} ≥ 0, got {seed}; correct it")
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+        raise MlgoError(f"expected {name} ≥ {minimum}, got {value!r}; pass a whole number")
+    return int(value)

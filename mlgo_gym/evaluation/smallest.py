@@ -18,8 +18,8 @@ def with_smallest(result: EvaluationResult) -> EvaluationResult:
 
     It costs N compiles per module, and `mlgo-clang` does it if `MLGO_POLICY` names several policies. As there,
     `default` stands for plain clang, so with it no module grows. (Clang's own decisions over the channel may give
-    another object; see docs/archive/exactness.md.) Times and decisions are sums over all policies. A module fails if
-    all policies fail on it.
+    another object; see docs/explanation/exactness.md.) Times and decisions are sums over all policies. A module fails
+    if all policies fail on it.
 
     Raises:
         MlgoError: There are fewer than two policies, or an episode has no result yet.

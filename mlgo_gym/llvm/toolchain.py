@@ -122,7 +122,7 @@ def bundled_folder() -> Path:
     spec = importlib.util.find_spec("ziglang")
     if spec is None or spec.origin is None:
         raise ToolchainError(
-            "the bundled compiler is missing: pip install ziglang==0.17.0, or choose another clang with "
+            "the bundled compiler is missing: pip install ziglang, or choose another clang with "
             "clang=PATH or $MLGO_CLANG"
         )
     return Path(spec.origin).parent

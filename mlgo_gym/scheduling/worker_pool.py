@@ -18,7 +18,7 @@ SLOW_FACTOR = 3.0
 """An item is late if it takes this multiple of the median time."""
 
 SLOW_SECONDS = 5.0
-"""Minimum time of a late item, in seconds."""
+"""Default minimum time of a late item, in seconds."""
 
 _LATE_CHECK_SECONDS = 0.5
 """Interval between checks for late items while a worker is idle."""
@@ -90,17 +90,26 @@ class WorkerPool(Workers[Item, Result]):
         retries: Number of times that an item is retried after its worker exited.
         copies: Whether an idle worker runs a copy of a late item once the queue is empty. The first result counts, and
             the other worker is stopped.
+        slow_seconds: Minimum time of a late item, in seconds.
         message_seconds: Time that one message costs this process. With many workers each is assigned more items than
             its capacity, and returns several results in one message.
     """
 
     def __init__(
-        self, jobs: int, capacity: int, *, retries: int = 0, copies: bool = False, message_seconds: float = 0.0
+        self,
+        jobs: int,
+        capacity: int,
+        *,
+        retries: int = 0,
+        copies: bool = False,
+        slow_seconds: float = SLOW_SECONDS,
+        message_seconds: float = 0.0,
     ) -> None:
         self._jobs = jobs
         self._capacity = capacity
         self._retries = retries
         self._copies = copies
+        self._slow_seconds = slow_seconds
         self._workers: list[PoolWorker[Item, Result]] = []
         self._exits: Counter[Item] = Counter()
         self._copied: set[Item] = set()
@@ -244,7 +253,7 @@ class WorkerPool(Workers[Item, Result]):
         if len(queue) or not idle or not self._seconds:
             return
         now = time.monotonic()
-        late = max(SLOW_FACTOR * median(self._seconds), SLOW_SECONDS)
+        late = max(SLOW_FACTOR * median(self._seconds), self._slow_seconds)
         for worker in list(self._workers):
             for item, started in list(worker.items.items()):
                 if idle and now - started > late and item not in self._copied:

@@ -6,13 +6,11 @@ import math
 from collections import deque
 from typing import Any, NamedTuple
 
-import numpy as np
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules.module_order import OrderCursor
-from mlgo_gym.episode.argument_types import check_seed
 from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.outcome import EpisodeOutcome
 from mlgo_gym.episode.pending_episode import PendingEpisode
@@ -51,6 +49,7 @@ class SubEnvironment:
         last_stepper: Stepper of the last started episode, for `render()`.
         outcome: Outcome of the last episode until the next one begins; with SAME_STEP until it is returned.
         np_random: Random generator of modules and functions.
+        np_random_seed: Its seed; -1 if it was set.
         cursor: Position in the order of the modules.
     """
 
@@ -71,7 +70,7 @@ class SubEnvironment:
         self._mode = autoreset_mode
         self._prefetch = prefetch
         self._error: MlgoError | None = None
-        self.np_random, _ = seeding.np_random(None)
+        self.np_random, self.np_random_seed = seeding.np_random(None)
         self.cursor = OrderCursor() if cursor is None else cursor
         self._sampled = True
         self._pending: PendingEpisode | None = None
@@ -104,13 +103,19 @@ class SubEnvironment:
         return self.stepper.episode.decision if self.stepper is not None else None
 
     @property
+    def shown_stepper(self) -> Stepper | None:
+        """Stepper of the running episode, or of one that ended before the next has started."""
+        last = self.last_stepper
+        return self.stepper if self.stepper is not None or last is None or last.outcome is None else last
+
+    @property
     def has_plain_info(self) -> bool:
         """Whether the result is a decision within an episode and nothing else."""
         return self.stepper is not None and self.stepper.has_plain_info
 
     def seed(self, seed: int) -> None:
         """Seed the random generator, and restart the order of the modules."""
-        self.np_random, _ = seeding.np_random(seed)
+        self.np_random, self.np_random_seed = seeding.np_random(seed)
         self.cursor = OrderCursor(self.cursor.first, self.cursor.step)
 
     def begin(self, module: Module | None = None, function: str | None = None) -> None:
@@ -257,21 +262,3 @@ class SubEnvironment:
         while self._prefetched:
             self._prefetched.popleft().close()
         self.ready = False
-
-
-def spread_seeds(seed: int | list[int | None] | None, count: int) -> list[int | None]:
-    """Return one seed per sub-environment as Gymnasium does: `seed`, `seed + 1`, …, or the given list.
-
-    Raises:
-        MlgoError: A seed is no whole number ≥ 0, or the list has another length.
-    """
-    if seed is None:
-        return [None] * count
-    if isinstance(seed, (int, np.integer)):
-        check_seed(seed)
-        return [int(seed) + number for number in range(count)]
-    if not isinstance(seed, (list, tuple, np.ndarray)) or len(seed) != count:
-        raise MlgoError(f"expected a seed or a list of {count}, one per environment, got {seed!r}; correct it")
-    for number, value in enumerate(seed):
-        check_seed(value, f"seed of environment {number}")
-    return [None if value is None else int(value) for value in seed]

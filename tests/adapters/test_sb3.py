@@ -14,9 +14,10 @@ import pytest
 
 from mlgo_gym.errors import ActionError, MlgoError, PolicyError
 from mlgo_gym.policies.sb3 import read_sb3, save_sb3
+from mlgo_gym.vector_env import as_vector
 from mlgo_gym.wrappers import NormalizeFeatures, decision_rewards, fit_normalization, vector
 from tests.adapters.networks import decisions, random_network
-from tests.vector.stepping import EVICT, INLINE, end_clang, make
+from tests.vector.stepping import EVICT, INLINE, end_clang, make, make_sync
 
 pytest.importorskip("stable_baselines3", reason="the extra sb3 is not installed")
 pytest.importorskip("sb3_contrib", reason="the extra sb3 is not installed")
@@ -25,6 +26,7 @@ from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.evaluation import evaluate_policy
 from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
 from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor
 
 from mlgo_gym.adapters.sb3 import CreditAdvantages, VecEnvAdapter, start_sb3
@@ -156,7 +158,8 @@ def test_rows_that_are_ready_first_get_the_credit_of_their_own_decisions(varied:
 
 
 def test_masks_are_those_of_the_rows_that_are_ready(varied: str) -> None:
-    env = VecEnvAdapter(make(EVICT, varied, 3, batch_size=2, autoreset_mode="SameStep", strict=True))
+    envs = make(EVICT, varied, 3, batch_size=2, autoreset_mode="SameStep", strict=True)
+    env = VecEnvAdapter(envs, rows_change=True)
     env.seed(3)
     observations = env.reset()
     for _ in range(20):
@@ -168,7 +171,8 @@ def test_masks_are_those_of_the_rows_that_are_ready(varied: str) -> None:
 
 @both
 def test_a_trained_policy_is_evaluated(make_env: MakeVecEnv, varied: str) -> None:
-    env = VecMonitor(make_env(EVICT, varied, max_decisions=2))
+    env = make_env(EVICT, varied, max_decisions=2)
+    env = env if isinstance(env, VecEnvAdapter) else VecMonitor(env)
     model = MaskablePPO("MultiInputPolicy", env, n_steps=8, batch_size=8, seed=1, device="cpu")
     rewards, lengths = evaluate_policy(model, env, n_eval_episodes=4, return_episode_rewards=True)
     assert isinstance(lengths, list)
@@ -245,7 +249,7 @@ def test_masks_are_ones_if_every_action_is_legal(varied: str) -> None:
 def test_a_failed_compile_is_a_truncation(varied: str) -> None:
     env = adapted(INLINE, varied, error_reward=-2.0)
     env.reset()
-    end_clang(env._inner, 1)
+    end_clang(as_vector(env.envs), 1)
     _, rewards, dones, infos = env.step(np.array([1, 1]))
     assert rewards.tolist() == [0.0, -2.0]
     assert dones.tolist() == [False, True]
@@ -281,8 +285,70 @@ def test_attributes_and_methods_of_some_environments(varied: str) -> None:
     assert not env.has_attr("no_such_attribute")
     assert [text.startswith("inlining decision 0 of") for text in env.env_method("render", indices=1)] == [True]
     assert env.env_is_wrapped(gym.Wrapper, indices=[0, 1]) == [False, False]
-    with pytest.raises(MlgoError, match="cannot set 'metric' of an environment; make the environments with it"):
-        env.set_attr("metric", "object")
+    assert env.env_is_wrapped(Monitor) == [True] * 3
+    env.step(np.array([0, 1, 1]))
+    assert env.env_method("state", indices=[1])[0].actions == (1,)
+    env.set_attr("label", "second", indices=1)
+    assert env.get_attr("label", indices=1) == ["second"]
+    assert not env.has_attr("label")
+    for refused in (lambda: env.set_attr("metric", "object"), lambda: env.env_method("step", 1)):
+        with pytest.raises(MlgoError, match=r"cannot set 'metric'|got 'step'; call"):
+            refused()
+    with pytest.raises(MlgoError, match="expected render_mode 'rgb_array' for images, got 'ansi'"):
+        env.get_images()
+    env.close()
+
+
+def test_pictures_of_all_rows_make_one(varied: str) -> None:
+    env = adapted(INLINE, varied, render_mode="rgb_array")
+    env.reset()
+    images = env.get_images()
+    assert [image.shape for image in images if image is not None] == [(288, 480, 3)] * 2
+    picture = env.render()
+    assert picture is not None
+    assert picture.size >= 2 * 288 * 480 * 3
+    env.close()
+
+
+def test_changing_rows_train_only_with_a_callback_or_on_request(varied: str) -> None:
+    env = adapted(INLINE, varied, 3, batch_size=1, credit=True, max_decisions=2)
+    agent = PPO("MlpPolicy", env, n_steps=16, batch_size=8, seed=0, device="cpu")
+    agent.learn(16, callback=CreditAdvantages())
+    with pytest.raises(MlgoError, match="expected the callback CreditAdvantages with batch_size 1 of 3 environments"):
+        agent.learn(16)
+    env.rows_change = True
+    agent.learn(16)
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "message"),
+    [
+        (
+            PPO,
+            {},
+            r"expected info\['credit'\] at the end of an episode, got none; make the environments with credit=True",
+        ),
+        (PPO, {"credit": True, "info": "numeric"}, "and info='full'"),
+        (DQN, {"credit": True}, "expected PPO or A2C for CreditAdvantages, got DQN"),
+    ],
+)
+def test_credit_that_would_train_nothing_is_refused(
+    algorithm: Any, options: dict[str, Any], message: str, varied: str
+) -> None:
+    env = adapted(INLINE, varied, max_decisions=2, **options)
+    sizes = {"n_steps": 8, "batch_size": 8} if algorithm is PPO else {}
+    with pytest.raises(MlgoError, match=message):
+        algorithm("MlpPolicy", env, device="cpu", **sizes).learn(16, callback=CreditAdvantages())
+    env.close()
+
+
+def test_a_rollout_without_the_end_of_an_episode_warns(varied: str) -> None:
+    env = adapted(INLINE, varied, credit=True)
+    env.set_options({"module": "calls"})
+    agent = PPO("MlpPolicy", env, n_steps=4, batch_size=8, seed=0, device="cpu")
+    with pytest.warns(UserWarning, match="no episode ended in a rollout of 4 steps"):
+        agent.learn(8, callback=CreditAdvantages())
     env.close()
 
 
@@ -299,6 +365,11 @@ def test_an_unsuitable_environment_is_refused(options: dict[str, Any], message: 
     with pytest.raises(MlgoError, match=message):
         VecEnvAdapter(gym.wrappers.vector.TransformReward(envs, lambda reward: reward))
     envs.close()
+
+
+def test_gymnasiums_vector_environment_is_refused(varied: str) -> None:
+    with pytest.raises(MlgoError, match=r"expected one of gymnasium.make_vec, got SyncVectorEnv"):
+        VecEnvAdapter(make_sync(INLINE, varied))
 
 
 def test_gymnasiums_wrappers_are_kept(varied: str) -> None:

@@ -1,47 +1,80 @@
-"""The command line as a whole."""
+"""The command line as a whole, and promises that every command keeps."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from typer.testing import CliRunner
+import pytest
+import typer
 
 import mlgo_gym
 from mlgo_gym.cli.application import application
+from mlgo_gym.errors import MlgoError
+from tests.cli.command import run, run_json
 
 PROGRAM = Path(sys.executable).with_name("mlgo-gym")
 
-
-def test_it_says_its_version() -> None:
-    assert CliRunner().invoke(application, ["--version"]).stdout == f"mlgo-gym {mlgo_gym.__version__}\n"
-
-
-def test_its_help_names_every_command() -> None:
-    listed = CliRunner().invoke(application, ["--help"]).stdout
-    for command in ("corpus", "doctor", "evaluate", "report"):
-        assert f" {command} " in listed
+WITHOUT_JSON = {"corpus catalogue", "corpus prepare", "corpus record", "demo", "docs"}
+"""Commands that write files or whose standard output is that of a build."""
 
 
-def test_an_error_is_one_message_without_a_traceback() -> None:
-    process = subprocess.run(
-        [str(PROGRAM), "evaluate", "mlgo/Inline-v0", "--policy", "nver"], capture_output=True, text=True, check=False
-    )
-    assert process.returncode == 2
-    assert process.stderr.startswith("mlgo-gym: there is no policy 'nver'; did you mean never")
-    assert process.stderr.count("\n") == 1
+def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command with its full name."""
+    group = group or typer.main.get_command(application)
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", command
 
 
-def test_a_command_imports_nothing_heavy_before_it_runs() -> None:
-    program = f"""
-import sys, types
-package = types.ModuleType("mlgo_gym")  # the package itself registers environments, for which it needs gymnasium
-package.__path__ = [{str(Path(mlgo_gym.__file__).parent)!r}]
-package.__version__, package.ENVIRONMENTS = "0", {{}}
-sys.modules["mlgo_gym"] = package
-import mlgo_gym.cli.application, mlgo_gym.cli.corpus, mlgo_gym.cli.doctor, mlgo_gym.cli.evaluate, mlgo_gym.cli.report
-print(*({{"gymnasium", "numpy", "matplotlib", "jinja2", "rich.console"}} & sys.modules.keys()))
-"""
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() in ("", "rich.console")
+def start(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables}
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False, env=environment)
+
+
+def test_every_command_has_json_and_a_help_text_for_itself_and_its_options() -> None:
+    listed = run("--help").stdout
+    assert all(f" {command} " in listed for command in ("corpus", "doctor", "evaluate", "report"))
+    for name, command in commands():
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert ("--json" in options) != (name in WITHOUT_JSON), name
+        assert command.help, name
+        assert [parameter.name for parameter in command.params if not getattr(parameter, "help", None)] == [], name
+        assert "Usage" in run(*name.split(), "--help").stdout
+
+
+def test_the_program_prints_its_version_and_an_error_as_one_line() -> None:
+    assert run("--version").stdout == f"mlgo-gym {mlgo_gym.__version__}\n"
+    failed = start("evaluate", "mlgo/Inline-v0", "--policy", "nver")
+    assert failed.returncode == 2
+    assert failed.stderr.startswith("mlgo-gym: there is no policy 'nver'; did you mean never")
+    assert failed.stderr.count("\n") == 1
+
+
+def test_a_shell_completes_commands() -> None:
+    script = start(_MLGO_GYM_COMPLETE="source_bash").stdout
+    assert "_MLGO_GYM_COMPLETE" in script
+    assert "mlgo-gym" in script
+    completed = start(_MLGO_GYM_COMPLETE="complete_bash", COMP_WORDS="mlgo-gym imp", COMP_CWORD="1").stdout
+    assert completed.split() == ["importance"]
+
+
+def test_the_environments_are_listed_and_have_cards() -> None:
+    listed = run_json("env")
+    assert {entry["id"] for entry in listed} >= set(mlgo_gym.ENVIRONMENTS)
+    for entry in listed:
+        text = run("env", entry["id"]).stdout
+        assert entry["summary"][:40] in text
+        assert max(map(len, text.splitlines())) <= 80
+        card = run_json("env", entry["id"])
+        assert all(feature["meaning"] and feature["source"] for feature in card["features"])
+        assert {argument["name"] for argument in card["arguments"]} >= {"corpus", "reward", "render_mode"}
+        assert "human" in card["render_modes"]
+    with pytest.raises(MlgoError, match="did you mean mlgo/Inline-v0"):
+        run("env", "mlgo/Inlin-v0")

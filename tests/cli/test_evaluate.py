@@ -1,4 +1,4 @@
-"""`mlgo-gym evaluate` and `mlgo-gym report`, run in this process."""
+"""`mlgo-gym evaluate`, `report`, `validate` and `replay`."""
 
 from __future__ import annotations
 
@@ -6,66 +6,58 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from mlgo_gym.cli.application import application
-from mlgo_gym.cli.evaluate import split_policies
-from mlgo_gym.errors import CorpusError, MlgoError, UnreachableError
-from mlgo_gym.evaluation import evaluated_policies
-from mlgo_gym.make_env import make_environment
+from mlgo_gym.attribution.recipe import write_recipe
+from mlgo_gym.envs import InlineEnv
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.model_files import MODEL_POLICIES
 from mlgo_gym.policies.rules import RULES
+from mlgo_gym.search.recipes import make_recipe
+from mlgo_gym.trajectories import trace
+from tests.cli.command import run, run_json
+
+EVALUATE = ("evaluate", "mlgo/Inline-v0")
 
 
-def run(*arguments: object) -> Result:
-    result = CliRunner().invoke(application, list(map(str, arguments)))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
-def test_the_table_is_printed_and_printed_again(corpus: Path, tmp_path: Path) -> None:
-    arguments = ("evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--policy", "default,never", "--output", tmp_path)
+def test_the_table_is_printed_and_printed_again_and_validated(corpus: Path, tmp_path: Path) -> None:
+    arguments = (*EVALUATE, "--corpus", corpus, "--policy", "default,never", "--output", tmp_path)
     first = run(*arguments)
     assert first.exit_code == 0, first.output
-    for word in (
-        "default",
-        "never",
-        "text bytes",
-        "3 modules (3 at Oz)",
-        "`default` equals plain clang on every module.",
-    ):
+    equal = "`default` equals plain clang on every module."
+    for word in ("default", "never", "text bytes", "3 modules (3 at Oz)", equal):
         assert word in first.stdout
     again = run("report", tmp_path).stdout
     assert set(first.stdout.splitlines()) <= set(again.splitlines())
     assert "Where never loses most" in again
     assert run(*arguments).stdout == first.stdout
-
-
-def test_arguments_reach_the_environment(corpus: Path) -> None:
-    result = run(
-        "evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--policy", "never", "--metric", "object",
-        "--set", "reward=log", "--max-decisions", 3, "--clang", "bundled", "--set", "strict=true", "--json",
-    )  # fmt: skip
+    assert run("validate", tmp_path, "--corpus", corpus).stdout == "reproduced 4 of 4 episodes\n"
+    episodes = tmp_path / "episodes.jsonl"
+    lines = [json.loads(line) for line in episodes.read_text().splitlines()]
+    next(line for line in lines if line["module"] == "calls")["metrics"]["text"][0] += 8
+    episodes.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = run("validate", tmp_path, "--corpus", corpus, "--json")
     data = json.loads(result.stdout)
-    assert data["configuration"]["metric"] == "object"
-    assert data["configuration"]["arguments"] == {
-        "metric": "object", "reward": "log", "max_decisions": 3, "strict": True
-    }  # fmt: skip
+    assert (result.exit_code, data["episodes"], data["reproduced"]) == (1, 4, 3)
+    assert [episode["module"] for episode in data["different"]] == ["calls"]
 
 
-def test_a_limit_takes_so_many_modules(corpus: Path) -> None:
-    result = run("evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--limit", 2, "--json")
-    assert json.loads(result.stdout)["configuration"]["modules"] == 2
+def test_arguments_and_lists_of_policies_reach_the_evaluation(corpus: Path) -> None:
+    settings = ("--set", "reward=log", "--set", "strict=true", "--max-decisions", 3)
+    policies = ("--policy", "default, never,clang:-O1,-w", "--policy", "never,clang:-mllvm,-inline-threshold=20")
+    options = ("--limit", 2, "--metric", "object", "--clang", "bundled")
+    data = run_json(*EVALUATE, "--corpus", corpus, *options, *settings, *policies)["configuration"]
+    assert (data["metric"], data["modules"]) == ("object", 2)
+    assert data["arguments"] == {"metric": "object", "reward": "log", "max_decisions": 3, "strict": True}
+    assert list(data["policies"]) == ["default", "never", "clang:-O1,-w", "clang:-mllvm,-inline-threshold=20"]
 
 
 def test_a_split_and_several_episodes_at_once(varied: str) -> None:
-    whole, part = (
-        json.loads(run("evaluate", "mlgo/Inline-v0", "--corpus", varied, "--envs", 3, *more, "--json").stdout)
+    total, part = (
+        run_json(*EVALUATE, "--corpus", varied, "--envs", 3, *more)["configuration"]
         for more in ((), ("--split", "train"))
     )
-    assert part["configuration"]["split"] == "train"
-    assert 0 < part["configuration"]["modules"] <= whole["configuration"]["modules"] == 5
+    assert part["split"] == "train"
+    assert 0 < part["modules"] <= total["modules"] == 5
 
 
 def test_the_help_names_every_policy_and_what_follows_an_evaluation() -> None:
@@ -76,59 +68,19 @@ def test_the_help_names_every_policy_and_what_follows_an_evaluation() -> None:
         assert f"mlgo-gym {command}" in words
 
 
-def test_failed_episodes_show_in_the_exit_status(broken: Path) -> None:
-    result = run("evaluate", "mlgo/Inline-v0", "--corpus", broken)
+def test_failed_episodes_and_missing_results_show_in_the_exit_status(broken: Path, tmp_path: Path) -> None:
+    result = run(*EVALUATE, "--corpus", broken)
     assert result.exit_code == 1
     assert "Failed: 1 episode:\n  default on broken: " in result.stdout
-
-
-def test_what_cannot_be_done_is_one_of_our_errors(corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(MlgoError, match="did you mean never"):
-        run("evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--policy", "nver")
     with pytest.raises(MlgoError, match=r"expected results in .*, got none"):
         run("report", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("texts", "policies"),
-    [
-        (["default"], ["default"]),
-        (["default,random", "never"], ["default", "random", "never"]),
-        (["clang:-mllvm,-inline-threshold=20"], ["clang:-mllvm,-inline-threshold=20"]),
-        (["default, never,clang:-O1,-w"], ["default", "never", "clang:-O1,-w"]),
-        (["default,default", "default"], ["default"]),
-    ],
-)
-def test_lists_of_policies_are_split_but_for_flags(texts: list[str], policies: list[str]) -> None:
-    assert split_policies(texts) == policies
-
-
-def refuse(monkeypatch: pytest.MonkeyPatch, error: CorpusError) -> None:
-    """Make the corpus `far` one that cannot be fetched."""
-
-    def make(name: str, arguments: dict[str, object]) -> object:
-        if arguments["corpus"] == "far":
-            raise error
-        return make_environment(name, arguments)
-
-    monkeypatch.setattr(evaluated_policies, "make_environment", make)
-
-
-def test_another_corpus_stands_in_when_the_index_is_out_of_reach(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuse(monkeypatch, UnreachableError("far cannot be fetched"))
-    monkeypatch.chdir(corpus.parent)
-    output = tmp_path / "demo"
-    arguments = ("--corpus", "far", "--offline-corpus", corpus.name, "--output", output)
-    result = run("evaluate", "mlgo/Inline-v0", *arguments)
-    assert result.exit_code == 0
-    assert f"far cannot be fetched\nmlgo-gym: continuing with the corpus {corpus.name}" in result.stderr
-    assert (tmp_path / f"demo-{corpus.name}" / "meta.json").exists()
-    assert not output.exists()
-
-
-def test_no_other_reason_makes_another_corpus_stand_in(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse(monkeypatch, CorpusError("far has another digest"))
-    with pytest.raises(CorpusError, match="another digest"):
-        run("evaluate", "mlgo/Inline-v0", "--corpus", "far", "--offline-corpus", corpus)
+def test_traces_and_recipes_are_replayed(corpus: Path, tmp_path: Path) -> None:
+    trace("mlgo/Inline-v0", "never", corpus=str(corpus), output=tmp_path / "trace")
+    assert run("replay", tmp_path / "trace").stdout == "reproduced 2 of 2 episodes\n"
+    env = InlineEnv(corpus=str(corpus))
+    module = env.corpus.module("calls")
+    recipe = make_recipe(env, module, (0,) * sum(env.decisions(module).values()))
+    write_recipe(recipe, tmp_path / "calls.recipe")
+    assert run_json("replay", tmp_path / "calls.recipe", "--corpus", corpus)["text"] == recipe.text

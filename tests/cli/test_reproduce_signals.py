@@ -1,4 +1,4 @@
-"""`reproduce --reduce` ends in time however it is told to, with all that it has started, and leaves no folder."""
+"""`reproduce --reduce` ends in time after any signal, with all that it has started, and leaves no folder."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,101 +13,83 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.llvm.toolchain import bundled_command
-from mlgo_gym.storage.temporary_folders import temporary_folder
 from tests.episode.test_reproducer import LARGE, keep
+from tests.traces import ends_within
 
 REDUCER = """#!/bin/sh
 test=${1#--test=}
 begin=$(mktemp --suffix begin.bc)
 cp "$5" "$begin"
 sleep 1000 &
-while "$test" "$begin"; do : > "$MARKS/asked"; done
+"$test" "$begin"
+echo > "$MARKS/reducing"
 sleep 1000
 """
 STALLING_CLANG = """#!/bin/sh
 for last; do :; done
-# As clang, it goes on when it has read its last argument, which it gets when it is sure to end with its host.
-case "$*" in *-cc1*begin.bc*) cat "${{last#@}}"; : > "$MARKS/compiling"; sleep 1000;; esac
+# As clang, it continues when it has read its last argument, which it gets when it is sure to end with its host.
+case "$*" in *-cc1*begin.bc*) cat "${{last#@}}"; echo > "$MARKS/compiling"; sleep 1000;; esac
 exec {compiler} "$@"
 """
 
 
 @pytest.fixture
-def reducing(calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, list[str]]]:
-    """A folder for marks and temporary files, and a command line that reduces for ever."""
+def reducing(calls: Path, tmp_path: Path) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """A command line that reduces without end, and its environment with folders for marks and temporary files."""
     folder, _ = keep(calls, tmp_path, LARGE)
     programs = {"llvm-reduce-22": REDUCER, "stalling": STALLING_CLANG.format(compiler=" ".join(bundled_command()))}
+    for name in ("bin", "temporary"):
+        (tmp_path / name).mkdir()
     for name, text in programs.items():
-        program = tmp_path / "bin" / name
-        program.parent.mkdir(exist_ok=True)
-        program.write_text(text)
-        program.chmod(0o755)
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    monkeypatch.setenv("MARKS", str(tmp_path))
-    code = "import sys; from mlgo_gym.cli import main; sys.argv[0] = 'mlgo-gym'; main()"
-    yield temporary, [sys.executable, "-c", code, "reproduce", str(folder), "--reduce", "--trust-flags"]
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    for mark in ("reducing", "compiling"):
+        os.mkfifo(tmp_path / mark)
+    variables = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "temporary")}
+    program = str(Path(sys.executable).with_name("mlgo-gym"))
+    command = [program, "reproduce", str(folder), "--reduce", "--trust-flags"]
+    yield command, {**os.environ, **variables, "MARKS": str(tmp_path)}
     for pid in started(tmp_path):
         os.kill(pid, signal.SIGKILL)
 
 
 def started(folder: Path) -> set[int]:
-    """Return the processes that have a temporary folder of this test in their environment, but for this one."""
-    found = set()
+    """Return the processes that have the marks of this test in their environment."""
+    pids = set()
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if f"MARKS={folder}".encode() in (entry / "environ").read_bytes():
-                found.add(int(entry.name))
-    return found - {os.getpid()}
-
-
-def wait_until(mark: Path, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 60
-    while not mark.exists():
-        assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.01)
+                pids.add(int(entry.name))
+    return pids
 
 
 @pytest.mark.parametrize(
     ("number", "when"),
     [
-        (signal.SIGTERM, "asked"),
-        (signal.SIGINT, "compiling"),
+        (signal.SIGTERM, "reducing"),
         (signal.SIGKILL, "compiling"),
         *(
-            pytest.param(*combination, marks=pytest.mark.slow)
-            for combination in (
-                (signal.SIGTERM, "compiling"),
-                (signal.SIGHUP, "asked"),
-                (signal.SIGHUP, "compiling"),
-                (signal.SIGINT, "asked"),
-                (signal.SIGKILL, "asked"),
-            )
+            pytest.param(number, when, marks=pytest.mark.slow)
+            for number in (signal.SIGINT, signal.SIGHUP)
+            for when in ("reducing", "compiling")
         ),
+        pytest.param(signal.SIGTERM, "compiling", marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, "reducing", marks=pytest.mark.slow),
     ],
 )
 def test_it_ends_with_all_that_it_has_started(
-    number: signal.Signals, when: str, reducing: tuple[Path, list[str]], tmp_path: Path
+    number: signal.Signals, when: str, reducing: tuple[list[str], dict[str, str]], tmp_path: Path
 ) -> None:
-    temporary, command = reducing
+    command, environment = reducing
     clang = ["--clang", "stalling"] if when == "compiling" else []
-    with subprocess.Popen([*command, *clang], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        wait_until(tmp_path / when, process)
-        assert list(temporary.iterdir())
+    with subprocess.Popen([*command, *clang], env=environment, stderr=subprocess.DEVNULL) as process:
+        (tmp_path / when).read_text()  # waits for the writer
+        assert list((tmp_path / "temporary").iterdir())
         process.send_signal(number)
-        status = process.wait(timeout=20)
+        status = process.wait(timeout=60)
     if number is signal.SIGKILL:
         assert status == -number
     else:
         assert status in (128 + number, 1)
-        assert list(temporary.iterdir()) == []
-    end = time.monotonic() + 10
-    while left := started(tmp_path):
-        assert time.monotonic() < end, [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left]
-        time.sleep(0.01)
-    with temporary_folder() as folder:
-        assert list(temporary.iterdir()) == [folder]
+        assert list((tmp_path / "temporary").iterdir()) == []
+    assert [pid for pid in started(tmp_path) if not ends_within(pid, 30)] == []

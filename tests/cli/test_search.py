@@ -1,24 +1,22 @@
-"""`mlgo-gym search`."""
+"""`mlgo-gym search` and `mlgo-gym label`: results on disk, which the same command resumes."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from typer.testing import CliRunner
+import pytest
 
-from mlgo_gym.cli.application import application
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.training import read_labels
+from tests.cli.command import run, run_json
 
-
-def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(application, ["search", "mlgo/Inline-v0", *arguments])
-    return result.exit_code, result.stdout if result.exception is None else str(result.exception)
+SEARCH = ("search", "mlgo/Inline-v0", "--corpus")
 
 
 def test_a_search_prints_a_row_for_each_module_and_the_total(calls: Path) -> None:
-    status, text = run("--corpus", str(calls), "--algorithm", "bundles", "--compiles", "4")
-    assert status == 0
-    header, row, summary = text.strip().splitlines()
+    result = run(*SEARCH, calls, "--algorithm", "bundles", "--compiles", 4)
+    assert result.exit_code == 0
+    header, row, summary = result.stdout.strip().splitlines()
     assert header.split() == ["decisions", "compiles", "clang", "found", "change", "module"]
     assert row.endswith("calls")
     assert summary.startswith("1 modules: total")
@@ -26,14 +24,38 @@ def test_a_search_prints_a_row_for_each_module_and_the_total(calls: Path) -> Non
 
 
 def test_a_search_resumes_from_its_output(calls: Path, tmp_path: Path) -> None:
-    arguments = ("--corpus", str(calls), "--compiles", "2", "--output", str(tmp_path / "found.jsonl"), "--json")
-    first, second = run(*arguments), run(*arguments)
-    assert first == second
-    (result,) = json.loads(first[1])
+    arguments = (*SEARCH, calls, "--compiles", 2, "--output", tmp_path / "found.jsonl")
+    (result,) = run_json(*arguments)
     assert result["verified"]
-    assert "choose another output" in run(*arguments, "--seed", "1")[1]
+    assert run_json(*arguments) == [result]
+    with pytest.raises(MlgoError, match="choose another output"):
+        run(*arguments, "--seed", 1)
 
 
-def test_an_unknown_algorithm_is_refused_at_once(calls: Path) -> None:
-    assert "expected one of greedy, random" in run("--corpus", str(calls), "--algorithm", "magic")[1]
-    assert "got 'greedy'; use bundles" in run("--corpus", str(calls), "--start", "never")[1]
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--algorithm", "magic"), "expected one of greedy, random"),
+        (("--start", "never"), "got 'greedy'; use bundles"),
+    ],
+)
+def test_an_unknown_algorithm_is_refused_at_once(more: tuple[str, str], message: str, calls: Path) -> None:
+    with pytest.raises(MlgoError, match=message):
+        run(*SEARCH, calls, *more)
+
+
+def test_it_labels_a_corpus_and_resumes(corpus: Path, tmp_path: Path) -> None:
+    command = ("label", corpus, "--output", tmp_path, "--compiles", 3, "--check", 1)
+    first = run(*command)
+    assert first.exit_code == 0, first.output
+    labels = read_labels([tmp_path])
+    assert f"{len(labels)} labels of 18 decisions in 3 modules" in first.output
+    assert "2 labels against single flips: 100% exact" in first.output
+    assert run(*command).output == first.output
+
+
+def test_it_labels_evictions_by_look_ahead(varied: str, tmp_path: Path) -> None:
+    options = ("--compiles", 4, "--limit", 3, "--environment", "mlgo/RegAllocEvict-v0")
+    report = run_json("label", varied, "--output", tmp_path, *options)
+    assert report["labels"] == len(read_labels([tmp_path])) > 0
+    assert (report["flips"], report["checked"], report["failed"]) == (0, [], {})

@@ -1,14 +1,24 @@
-"""Tables on terminals."""
+"""Tables, progress and untrusted names on terminals."""
 
 from __future__ import annotations
 
 import io
+import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.table import Table as RichTable
 
+from mlgo_gym.cli.output import SafeConsole
+from mlgo_gym.cli.progress import RunningChanges, progress_over
 from mlgo_gym.cli.tables import print_table
-from mlgo_gym.evaluation.table import Table, fitting_columns
+from mlgo_gym.cli.terminal import escape_control_characters
+from mlgo_gym.evaluation.table import Table
+from tests.cli.command import run
+from tests.corpus.untrusted import make_untrusted_corpus
 
 SHEET = Table(
     "What it shows",
@@ -16,21 +26,110 @@ SHEET = Table(
     (("default", "26", "398,805", "0"), ("clang:-mllvm,-inline-threshold=20", "26", "400,000", "+0.30 %")),
 )
 
+CONTROL = "\x1b]52;c;cGFzdGVk\x07\x1b[2Jname\r\x9b1m\u202e"
+SHOWN = "\\x1b]52;c;cGFzdGVk\\x07\\x1b[2Jname\\x0d\\x9b1m\\u202e"
 
-def test_a_wide_terminal_shows_one_table() -> None:
-    assert fitting_columns(SHEET, 100, 3) == [[0, 1, 2, 3]]
 
-
-@pytest.mark.parametrize("width", [50, 60, 70, 80])
-def test_a_narrow_terminal_shows_every_complete_cell_and_each_row_with_its_policy(width: int) -> None:
+@pytest.mark.parametrize(("width", "tables"), [(100, 1), (65, 1), (60, 2), (50, 3)])
+def test_a_narrow_terminal_shows_every_complete_cell_and_each_row_with_its_policy(width: int, tables: int) -> None:
     file = io.StringIO()
     print_table(Console(file=file, width=width, force_terminal=True, color_system=None), SHEET)
     shown = file.getvalue()
     for cell in (*SHEET.columns, *(cell for row in SHEET.rows for cell in row)):
         assert cell in shown
     assert max(map(len, shown.splitlines())) <= width
-    assert shown.count("clang:-mllvm") == len(fitting_columns(SHEET, width, 3))
+    assert shown.count("clang:-mllvm") == tables
 
 
-def test_a_terminal_too_narrow_for_anything_still_shows_each_column_once() -> None:
-    assert fitting_columns(SHEET, 1, 3) == [[0, 1], [0, 2], [0, 3]]
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time; a test sets it."""
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    return now
+
+
+def test_lines_every_few_seconds_show_progress_and_result(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress_over(9, "Episodes") as advance:
+        for now in (2, 5, 7, 11):
+            clock[0] = now
+            advance()
+    with progress_over(None, "Modules") as advance:
+        advance("-1.00%")
+        clock[0] += 6
+        advance()
+    with progress_over(None, "Labels") as advance:
+        clock[0] += 100
+        advance.at(3, 4, "Labels", "fine")
+        advance.at(0, 10, "Trees")  # a new title restarts the clock
+        clock[0] += 10
+        advance.at(5, 10, "Trees")
+    assert capsys.readouterr().err.splitlines() == [
+        "Episodes: 2 of 9, 24.0/min, 0:00:18 left",
+        "Episodes: 4 of 9, 21.8/min, 0:00:14 left",
+        "Modules: 2, 20.0/min; -1.00%",
+        "Labels: 3 of 4, 1.8/min, 0:00:33 left; fine",
+        "Trees: 5 of 10, 30.0/min, 0:00:10 left",
+    ]
+    with progress_over(None, "Short") as advance:
+        advance()
+    assert capsys.readouterr().err == ""
+
+
+def test_on_a_terminal_there_is_a_bar_and_pipes_stay_clean(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # Rich then takes the standard error of the test for a terminal
+    with progress_over(4, "[Episodes]") as advance:
+        advance("[x] -7.80%")
+        sys.stdout.write("a row\n")
+    output = capsys.readouterr()
+    for text in ("[Episodes]", "1 of 4", "[x] -7.80%"):
+        assert text in output.err
+    assert "a row" not in output.err
+    assert output.out == "a row\n"
+
+
+def test_running_changes_are_geometric_means() -> None:
+    running = RunningChanges()
+    assert running.add("", 99, 199) == "-50.00%"
+    for name in ("a", "b", "c"):
+        running.add(name, 199, 99)
+    assert str(running) == "-50.00%, a +100.00%, b +100.00%, …"
+
+
+def test_control_characters_are_escaped_and_a_table_keeps_only_its_own_colours() -> None:
+    assert escape_control_characters(f"a\tb\n{CONTROL}ü日") == f"a\tb\n{SHOWN}ü日"
+    file = io.StringIO()
+    table = RichTable("[bold]module")
+    table.add_row(CONTROL, style="red")
+    SafeConsole(file=file, force_terminal=True, color_system="standard", width=80).print(table)
+    assert "\\x1b]52;c;cGFzdGVk" in file.getvalue()
+    assert "\x1b[31m" in file.getvalue()
+    assert "\x1b]" not in file.getvalue()
+
+
+def test_a_command_escapes_the_name_of_a_module_and_an_error_that_of_a_file(
+    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    folder = make_untrusted_corpus(tmp_path / "corpus", calls, ("-load", "x"), name=f"m{CONTROL}")
+    for command in (["info", "--modules"], ["verify"]):
+        shown = run("corpus", *command, folder).output
+        assert "\x1b" not in shown
+        assert "cGFzdGVk" in shown
+    program = Path(sys.executable).with_name("mlgo-gym")
+    failed = subprocess.run([program, "replay", tmp_path / f"a{CONTROL}.recipe"], capture_output=True, check=False)
+    assert failed.returncode == 2
+    assert SHOWN in failed.stderr.decode()
+
+
+def test_deep_nesting_is_an_error_of_one_line(tmp_path: Path) -> None:
+    nested = json.dumps({"features": []}).replace("[]", "[" * 200_000 + "]" * 200_000)
+    (tmp_path / "meta.json").write_text(nested)
+    program = Path(sys.executable).with_name("mlgo-gym")
+    failed = subprocess.run([program, "report", tmp_path], capture_output=True, text=True, check=False)
+    assert failed.returncode == 2
+    assert (failed.stderr.startswith("mlgo-gym: "), failed.stderr.count("\n")) == (True, 1)

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.policies.network import ACTIVATIONS, Network
+from mlgo_gym.policies.normalization import METHODS, Normalization
 
 Observations = npt.NDArray[np.int64]
 
@@ -20,6 +20,12 @@ NAMES = (
     "cost_estimate", "callee_users", "inlining_default",
 )  # fmt: skip
 
+
+KINDS = [
+    (activation, method, 1 + number % 2)
+    for number, (activation, method) in enumerate(zip([*ACTIVATIONS, "relu"], [*METHODS, None], strict=True))
+]
+"""Each activation and each method of normalization in a network of one or two outputs."""
 
 LABELS = Path(__file__).parents[2] / "mlgo_gym" / "training" / "bundled_labels"
 

@@ -58,16 +58,7 @@ class Traced:
 
 
 def in_traced_plugin(command: Sequence[str], plugin: Path, output: Path) -> Traced:
-    """Compile with a plugin of `traced()` code.
-
-    Args:
-        command: the compile command.
-        plugin: the plugin.
-        output: path of the object.
-
-    Raises:
-        CalledProcessError: the compile failed.
-    """
+    """Compile with a plugin of `traced()` code."""
     words = [*command, f"-fpass-plugin={plugin}", "-o", str(output)]
     output_text = subprocess.run(words, check=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True).stderr
     lines = _LINE.findall(output_text)
@@ -79,13 +70,7 @@ def in_traced_plugin(command: Sequence[str], plugin: Path, output: Path) -> Trac
 def in_traced_environment(
     env: CompilerEnv, policy: Policy, module: Module
 ) -> tuple[Traced, tuple[InlineDecision, ...]]:
-    """Compile over the interactive channel; return the trace, and the decisions with their predicted calls.
-
-    Args:
-        env: an environment with `callee_features=True`.
-        policy: the policy.
-        module: the module.
-    """
+    """Compile over the interactive channel; return the trace, and the decisions with their predicted calls."""
     compilation = env.compilation(module)
     choose = SessionPolicy(env.task, policy, module.name)
     made: list[tuple[Decision, int]] = []

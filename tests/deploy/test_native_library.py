@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,7 @@ import pytest
 from mlgo_clang.compiler import compiler_command
 from mlgo_gym.deploy.native_library import build_native_library, main
 from mlgo_gym.errors import ToolchainError
-from mlgo_gym.policies.network import ACTIVATIONS, Network
-from mlgo_gym.policies.normalization import METHODS
-from tests.deploy.conftest import NAMES, Observations, make_network
+from tests.deploy.conftest import KINDS, NAMES, Observations, make_network
 
 
 def native_decisions(library: Path, observations: Observations) -> list[int]:
@@ -25,11 +24,7 @@ def native_decisions(library: Path, observations: Observations) -> list[int]:
     return [native.mlgo_decide(data, size * number, offsets) for number in range(len(observations))]
 
 
-@pytest.mark.parametrize(
-    ("activation", "method", "outputs"),
-    [("relu", method, 1) for method in (*METHODS, None)]
-    + [(activation, "log_standard", 2) for activation in ACTIVATIONS],
-)
+@pytest.mark.parametrize(("activation", "method", "outputs"), KINDS)
 def test_decisions_are_equal(
     activation: str, method: str | None, outputs: int, observations: Observations, tmp_path: Path
 ) -> None:
@@ -46,22 +41,17 @@ def test_decisions_are_equal(
 
 def test_equal_outputs_are_decided_alike(observations: Observations, tmp_path: Path) -> None:
     """A bias makes the outputs of one observation exactly equal, or exactly 0."""
+    row = observations[49:50]
     for outputs in (1, 2):
         network = make_network(observations, outputs=outputs)
-        few = observations[:50]
-        for row in few:
-            values = network(row.astype(np.float32))
-            # The last bias is added last, so subtracting the output without it gives 0.
-            bare = Network(NAMES, network.weights, (*network.biases[:-1], np.zeros(outputs, np.float32)),
-                           network.activation, network.normalization)(row.astype(np.float32))  # fmt: skip
-            assert values.shape == bare.shape
-            tied = Network(NAMES, network.weights, (*network.biases[:-1], -bare), network.activation,
-                           network.normalization)  # fmt: skip
-            assert not tied(row.astype(np.float32)).any()
+        # The last bias is added last, so subtracting the output without it gives 0.
+        bare = replace(network, biases=(*network.biases[:-1], np.zeros(outputs, np.float32)))
+        tied = replace(network, biases=(*network.biases[:-1], -bare(row[0].astype(np.float32))))
+        assert not tied(row[0].astype(np.float32)).any()
         path = tmp_path / f"{outputs}.safetensors"
         tied.save(path)
         build_native_library(path, path.with_suffix(".so"), compiler_command("bundled", "gcc"))
-        assert native_decisions(path.with_suffix(".so"), few[-1:]) == [0]
+        assert native_decisions(path.with_suffix(".so"), row) == [0]
 
 
 def test_the_largest_legal_output_is_chosen(observations: Observations, tmp_path: Path) -> None:

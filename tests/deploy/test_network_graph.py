@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,19 +17,14 @@ from mlgo_gym.deploy.inlining_default import default_rule
 from mlgo_gym.deploy.onnx_model import onnx_model
 from mlgo_gym.deploy.tflite_model import LOGARITHMS, tflite_model
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import MissingExtraError, PolicyError
+from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.network import ACTIVATIONS, Network
-from mlgo_gym.policies.normalization import METHODS
-from tests.deploy.conftest import NAMES, Observations, labelled, make_network
+from mlgo_gym.policies.network import Network
+from tests.deploy.conftest import KINDS, Observations, labelled, make_network
 from tests.policies.conftest import inline as inline
 
 pytestmark = pytest.mark.libraries
 
-KINDS = [
-    *((method, "relu", outputs) for method in (*METHODS, None) for outputs in (1, 2)),
-    *(("log_standard", activation, 2) for activation in ACTIVATIONS),
-]
 Outputs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
 
 
@@ -65,29 +59,27 @@ def wanted(network: Network, rows: Observations) -> Outputs:
     return yes.astype(np.int64), logits
 
 
-@pytest.mark.parametrize(("method", "activation", "outputs"), KINDS)
-def test_onnx_computes_the_same_to_the_last_bit(
-    method: str | None, activation: str, outputs: int, observations: Observations
-) -> None:
-    pytest.importorskip("onnx", reason="onnx is not installed")
-    network = make_network(observations, activation=activation, method=method, outputs=outputs)
-    decisions, logits = run_onnx(onnx_model("a network", network), NAMES, observations)
-    expected, exact = wanted(network, observations)
-    assert decisions.tolist() == expected.tolist()
-    assert np.array_equal(logits, exact)
+def run_graph(kind: str, network: Network, rows: Observations) -> Outputs:
+    pytest.importorskip("onnx" if kind == "onnx" else "ai_edge_litert", reason=f"the extra {kind} is not installed")
+    if kind == "onnx":
+        return run_onnx(onnx_model("a network", network), network.features, rows)
+    return run_tflite(tflite_model("a network", network), network.features, rows)
 
 
-@pytest.mark.parametrize(("method", "activation", "outputs"), KINDS)
-def test_tflite_computes_the_same_to_the_last_bit(
-    method: str | None, activation: str, outputs: int, observations: Observations
+@pytest.mark.parametrize("kind", ["onnx", "tflite"])
+@pytest.mark.parametrize(("activation", "method", "outputs"), KINDS)
+def test_a_graph_computes_the_same_to_the_last_bit(
+    kind: str, activation: str, method: str | None, outputs: int, observations: Observations
 ) -> None:
-    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
     network = make_network(observations, activation=activation, method=method, outputs=outputs)
-    rows = observations[:1000]
-    decisions, logits = run_tflite(tflite_model("a network", network), NAMES, rows)
+    rows = observations if kind == "onnx" else observations[:1000]
+    decisions, logits = run_graph(kind, network, rows)
     expected, exact = wanted(network, rows)
     assert decisions.tolist() == expected.tolist()
-    # Larger numbers and other activations use the library's own functions.
+    if kind == "onnx":
+        assert np.array_equal(logits, exact)
+        return
+    # In TensorFlow Lite, larger numbers and other activations use the library's own functions.
     small = (np.abs(rows) < LOGARITHMS).all(axis=1)
     assert small.sum() > 50
     if activation in ("relu", "leaky_relu"):
@@ -97,21 +89,15 @@ def test_tflite_computes_the_same_to_the_last_bit(
 
 @pytest.mark.parametrize("kind", ["onnx", "tflite"])
 def test_equal_outputs_mean_0(kind: str, observations: Observations) -> None:
-    pytest.importorskip("onnx" if kind == "onnx" else "ai_edge_litert")
+    row = observations[(np.abs(observations) < LOGARITHMS).all(axis=1)][:1]
     for outputs in (1, 2):
         network = make_network(observations, outputs=outputs)
-        row = observations[(np.abs(observations) < LOGARITHMS).all(axis=1)][:1]
         biases = (*network.biases[:-1], np.zeros(outputs, np.float32))
-        bare = Network(NAMES, network.weights, biases, "relu", network.normalization)(row.astype(np.float32))[0]
+        last = -replace(network, biases=biases)(row.astype(np.float32))[0]
         for more, expected in ((0.0, 0), (1e-3, 1)):
-            last = -bare
             last[-1] += np.float32(more)
-            tied = Network(NAMES, network.weights, (*biases[:-1], last), "relu", network.normalization)
-            if kind == "onnx":
-                found = run_onnx(onnx_model("a tie", tied), NAMES, row)
-            else:
-                found = run_tflite(tflite_model("a tie", tied), NAMES, row)
-            assert found[0].tolist() == [expected]
+            tied = replace(network, biases=(*biases[:-1], last.copy()))
+            assert run_graph(kind, tied, row)[0].tolist() == [expected]
 
 
 @pytest.mark.parametrize(("policy", "level"), [("inline-oz-fast", "Oz"), ("inline-os-fast", "Os")])
@@ -159,36 +145,14 @@ def test_a_network_of_clangs_own_decision_alone_gets_the_cost_as_input() -> None
 
 
 @pytest.mark.parametrize("kind", ["onnx", "tflite"])
-class TestRefusals:
-    """Unusable policies are refused by name."""
-
-    def export(self, kind: str, policy: str, output: Path) -> Any:
-        result = CliRunner().invoke(application, ["export", kind, "--policy", policy, "--output", str(output)])
-        assert isinstance(result.exception, Exception)
-        raise result.exception
-
-    def test_a_rule_is_refused(self, kind: str, tmp_path: Path) -> None:
-        with pytest.raises(PolicyError, match="expected a network, got the rule 'threshold:3'"):
-            self.export(kind, "threshold:3", tmp_path / "model")
-
-    def test_a_network_with_more_outputs_is_refused(
-        self, kind: str, observations: Observations, tmp_path: Path
-    ) -> None:
-        make_network(observations, outputs=3).save(tmp_path / "three")
-        more = ["--keep-default"] if kind == "tflite" else []
-        arguments = ["export", kind, "--policy", f"mlp:{tmp_path}/three", "--output", str(tmp_path / "model"), *more]
-        result = CliRunner().invoke(application, arguments)
-        assert isinstance(result.exception, PolicyError)
-        assert "got 3" in str(result.exception)
-        assert not (tmp_path / "model").exists()
-
-    def test_without_the_library_the_extra_is_named(
-        self, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setitem(sys.modules, "onnx" if kind == "onnx" else "ai_edge_litert.schema_py_generated", None)
-        with pytest.raises(MissingExtraError, match=rf"pip install 'mlgo-gym\[{kind}\]'"):
-            self.export(kind, "inline-oz-fast", tmp_path / "model")
-        assert list(tmp_path.iterdir()) == []
+def test_a_network_with_more_outputs_is_refused(kind: str, observations: Observations, tmp_path: Path) -> None:
+    make_network(observations, outputs=3).save(tmp_path / "three")
+    more = ["--keep-default"] if kind == "tflite" else []
+    arguments = ["export", kind, "--policy", f"mlp:{tmp_path}/three", "--output", str(tmp_path / "model"), *more]
+    result = CliRunner().invoke(application, arguments)
+    assert isinstance(result.exception, PolicyError)
+    assert "got 3" in str(result.exception)
+    assert not (tmp_path / "model").exists()
 
 
 def test_a_users_network_of_clangs_own_decision_needs_a_level(network_file: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from mlgo_gym.deploy.release_header import eviction_header, release_header
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.eviction import EvictionPolicy
-from tests.deploy.conftest import Observations, labelled
+from tests.deploy.conftest import labelled
 from tests.deploy.test_eviction_code import decisions
 from tests.policies.test_eviction import eviction_network
 
@@ -30,32 +30,10 @@ PROGRAM = """
 int main() {
   llvm::LLVMContext Context;
   std::vector<llvm::TensorSpec> Specs;
-  for (const char *Name : {NAMES, "an_unknown_feature"})
-    Specs.push_back(llvm::TensorSpec::createSpec<int64_t>(Name, {1}));
-  llvm::ReleaseModeModelRunner<llvm::InlinerSizeModel> Runner(Context, Specs, "inlining_decision");
-  std::vector<int64_t> Row(Specs.size() - 1);
-  while (std::fread(Row.data(), 8, Row.size(), stdin) == Row.size()) {
-    for (size_t I = 0; I < Row.size(); ++I)
-      *Runner.getTensor<int64_t>(I) = Row[I];
-    std::putchar(Runner.evaluate<int64_t>() ? '1' : '0');
-  }
-}
-"""
-
-EVICTIONS = """
-#include "header.h"
-#include "llvm/Analysis/ReleaseModeModelRunner.h"
-#include "llvm/Analysis/TensorSpec.h"
-#include "llvm/IR/LLVMContext.h"
-#include <cstdio>
-#include <vector>
-int main() {
-  llvm::LLVMContext Context;
-  std::vector<llvm::TensorSpec> Specs;
-NAMES
-  llvm::ReleaseModeModelRunner<llvm::RegAllocEvictModel> Runner(Context, Specs, "index_to_evict");
+SPECS
+  llvm::ReleaseModeModelRunner<llvm::MODEL> Runner(Context, Specs, "DECISION");
   for (;;) {
-    for (size_t I = 0; I < Specs.size(); ++I)
+    for (size_t I = 0; I < Specs.size() - UNKNOWN; ++I)
       if (!std::fread(Runner.getTensor<char>(I), Specs[I].getTotalTensorBufferSize(), 1, stdin))
         return 0;
     int64_t Decision = Runner.evaluate<int64_t>();
@@ -63,12 +41,22 @@ NAMES
   }
 }
 """
+"""Reads the tensors of decisions, and writes the decisions of LLVM's model runner as int64."""
 
 
-def runner(major: int, header: str, names: tuple[str, ...], folder: Path) -> Path:
-    """Return a program that reads rows of features in the order of the names and prints LLVM's decisions."""
-    quoted = ", ".join(f'"{name}"' for name in names)
-    return build(major, header, PROGRAM.replace("NAMES", quoted), folder)
+def decide(program: Path, data: bytes) -> list[int]:
+    decisions = subprocess.run([program], input=data, capture_output=True, check=True).stdout
+    return [int(decision) for decision in np.frombuffer(decisions, np.int64)]
+
+
+def inlining_runner(major: int, header: str, names: tuple[str, ...], folder: Path) -> Path:
+    """Return a program for rows of the named features; LLVM has a feature that the header does not name, too."""
+    specs = "".join(
+        f'  Specs.push_back(llvm::TensorSpec::createSpec<int64_t>("{name}", {{1}}));\n' for name in (*names, "unknown")
+    )
+    code = PROGRAM.replace("UNKNOWN", "1").replace("SPECS", specs)
+    code = code.replace("MODEL", "InlinerSizeModel").replace("DECISION", "inlining_decision")
+    return build(major, header, code, folder)
 
 
 def build(major: int, header: str, code: str, folder: Path) -> Path:
@@ -89,12 +77,7 @@ def build(major: int, header: str, code: str, folder: Path) -> Path:
     return program
 
 
-def answers(program: Path, rows: Observations) -> list[bool]:
-    data = np.ascontiguousarray(rows).tobytes()
-    said = subprocess.run([str(program)], input=data, capture_output=True, check=True).stdout
-    return [character == ord("1") for character in said]
-
-
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("major", "policy", "level"), [(22, "inline-oz-fast", "Oz"), (19, "inline-os-fast", "Os")])
 def test_llvms_release_mode_decides_as_the_bundled_policies(
@@ -106,8 +89,9 @@ def test_llvms_release_mode_decides_as_the_bundled_policies(
     rule = default_rule(policy, network.features)
     names = tuple(name for name in network.features if rule is None or name != rule.feature)
     code = network_decision_code(policy, network)
-    program = runner(major, release_header(code), names, tmp_path)
-    found = answers(program, rows[:, [network.features.index(name) for name in names]])
+    program = inlining_runner(major, release_header(code), names, tmp_path)
+    columns = [network.features.index(name) for name in names]
+    found = decide(program, np.ascontiguousarray(rows[:, columns]).tobytes())
     supposed = rows.copy()
     if rule is not None:
         own, cost = (network.features.index(name) for name in (rule.feature, rule.cost))
@@ -119,15 +103,17 @@ def test_llvms_release_mode_decides_as_the_bundled_policies(
     assert np.not_equal(found, real).mean() < 0.005
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_llvm_that_computes_clangs_own_decision_is_used(tmp_path: Path) -> None:
     network = exported_network("inline-os-fast")
     rows = labelled("Os", network.features)
     code = network_decision_code("inline-os-fast", network)
-    program = runner(22, release_header(code), network.features, tmp_path)
-    assert answers(program, rows) == (network(rows.astype(np.float32))[:, 0] > 0).tolist()
+    program = inlining_runner(22, release_header(code), network.features, tmp_path)
+    assert decide(program, rows.tobytes()) == (network(rows.astype(np.float32))[:, 0] > 0).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("major", [22, 19])
 def test_llvms_release_mode_evicts_as_the_network_does(major: int, tmp_path: Path) -> None:
@@ -137,7 +123,9 @@ def test_llvms_release_mode_evicts_as_the_network_does(major: int, tmp_path: Pat
         f'  Specs.push_back(llvm::TensorSpec::createSpec<{spec.type}>("{spec.name}", {{{spec.size}}}));'
         for spec in env.task.headers[0].features
     )
-    program = build(major, eviction_header("random", network), EVICTIONS.replace("NAMES", specs), tmp_path)
+    code = PROGRAM.replace("UNKNOWN", "0").replace("SPECS", specs)
+    code = code.replace("MODEL", "RegAllocEvictModel").replace("DECISION", "index_to_evict")
+    program = build(major, eviction_header("random", network), code, tmp_path)
     rows: list[bytes] = []
     chosen: list[int] = []
     defaults: list[int] = []
@@ -145,8 +133,7 @@ def test_llvms_release_mode_evicts_as_the_network_does(major: int, tmp_path: Pat
         rows.append(bytes(decision.payload))
         chosen.append(action)
         defaults.append(env.task.default_action(decision))
-    found = subprocess.run([str(program)], input=b"".join(rows), capture_output=True, check=True).stdout
-    assert np.frombuffer(found, np.int64).tolist() == chosen
+    assert decide(program, b"".join(rows)) == chosen
     assert np.not_equal(chosen, defaults).mean() > 0.1
 
 
@@ -158,9 +145,6 @@ def test_a_policy_of_clangs_own_decision_that_is_not_bundled_needs_a_level() -> 
     assert '"feed_inlining_default", "feed_cost_estimate"' in header
     with pytest.raises(PolicyError, match="expected a level of Oz, Os, got 'O2'"):
         release_header(decision_code("default"), "O2")
-
-
-def test_other_policies_need_no_level() -> None:
     assert "inlining_default" not in release_header(decision_code("threshold:20"))
 
 

@@ -1,9 +1,8 @@
-"""Fakes of clang, for faults that a real one cannot show on demand."""
+"""Fakes of compilers."""
 
-import sys
-from pathlib import Path
+from mlgo_gym import testing
 
 
 def fake_clang(behaviour: str) -> tuple[str, ...]:
-    """Return the command of a fake clang; `tests/fakes/clang.py` lists the behaviours."""
-    return (sys.executable, "-I", "-S", str(Path(__file__).with_name("clang.py")), behaviour)
+    """Return `mlgo_gym.testing.fake_clang(behaviour)`; `silent` never opens its channel."""
+    return testing.fake_clang({"silent": "stall@start"}.get(behaviour, behaviour))

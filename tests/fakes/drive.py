@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.testing import running_compile
 
 
 class Step(NamedTuple):
@@ -51,5 +52,4 @@ def play(
 
 def clang_of(env: CompilerEnv) -> int:
     """Return the process id of the running compile."""
-    assert env._stepper is not None
-    return env._stepper.episode.session.pid
+    return running_compile(env).pid

@@ -1,4 +1,10 @@
-"""Forbids ptrace, as some containers do."""
+"""Forbids ptrace and other system calls, as some containers do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 NO_PTRACE = """
 import ctypes, platform, struct
@@ -12,4 +18,29 @@ PR_SET_SECCOMP, SECCOMP_MODE_FILTER, PR_SET_NO_NEW_PRIVS = 22, 2, 38
 assert libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
 assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0) == 0
 """
-"""Python code that forbids ptrace in its process and in the programs that it starts."""
+"""Python code that forbids ptrace in its thread and in the programs that it starts."""
+
+Result = TypeVar("Result")
+
+
+NUMBERS = {"ptrace": (101, 117), "sched_setaffinity": (203, 122)}
+"""Numbers of system calls on x86-64 and aarch64."""
+
+
+def without_system_call(name: str, function: Callable[[], Result]) -> Result:
+    """Call a function in a thread of its own that may not use a system call."""
+    code = NO_PTRACE
+    for ptrace, number in zip(NUMBERS["ptrace"], NUMBERS[name], strict=True):
+        code = code.replace(f": {ptrace}", f": {number}")
+
+    def work() -> Result:
+        exec(code, {})
+        return function()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+def without_ptrace(function: Callable[[], Result]) -> Result:
+    """Call a function in a thread of its own that may not use ptrace."""
+    return without_system_call("ptrace", function)

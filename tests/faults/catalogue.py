@@ -34,11 +34,10 @@ class Fault:
 
     Attributes:
         title: Description of the fault.
-        spec: `$MLGO_FAULT` for `compiler.py`.
+        spec: Behaviour of `mlgo_gym.testing.fake_clang`.
         outcome: Outcome in an environment.
         driver: Reason in the warning of `mlgo-clang`; empty for no warning, None where the fault cannot occur.
         before_fork: Whether it happens before the first decision, and so in a fork only by replay.
-        left: Number of processes that the compiler leaves running.
     """
 
     title: str
@@ -46,12 +45,6 @@ class Fault:
     outcome: Outcome
     driver: str | None
     before_fork: bool = field(default=False)
-    left: int = 0
-
-    @property
-    def name(self) -> str:
-        """Name in the ids of tests."""
-        return self.spec
 
 
 def matches(message: str, text: str) -> bool:
@@ -59,212 +52,95 @@ def matches(message: str, text: str) -> bool:
     return re.match(".*".join(map(re.escape, message.split("…"))), text, re.DOTALL) is not None
 
 
-AT = {
-    "start": "before it opens its channels",
-    "header": "after its header",
-    "question": "in the middle of an observation",
-    "answer": "after reading advice",
-    "end": "after the last decision",
+POINTS = {
+    "start": ("reset", "before it opens its channels"),
+    "header": ("reset", "after its header"),
+    "question": ("step", "in the middle of an observation"),
+    "answer": ("step", "after reading advice"),
+    "end": ("step", "after the last decision"),
 }
 
+STATUS = "clang exited with status {} while a policy decided"
+SILENT = "clang gave no sign of life for … s while a policy decided; raise --mlgo-timeout"
+TIMEOUT = "expected a decision or the end of clang within … s, got neither; clang was killed"
+FAILED = "clang failed with exit status 1"
+NOT_HEADER = "expected a header of features and advice, got"
+NOT_OBSERVATION = "expected an observation of 312 bytes and a newline, got"
+HUGE = "expected observations of at most 16777216 bytes, got a header for 32000000304"
 
-def _where(point: str) -> str:
-    return "reset" if point in ("start", "header") else "step"
 
-
-def _dies(title: str, what: str, kind: str, message: str, words: str, driver: str, **more: int) -> list[Fault]:
+def _dies(title: str, what: str, kind: str, message: str, words: str, driver: str) -> list[Fault]:
     return [
         Fault(
-            f"{title} {stderr}",
+            f"{title} {when}",
             f"{what}@{point}",
-            Outcome(_where(point), kind=kind, message=message, stderr=words.format(point=point)),
+            Outcome(where, kind=kind, message=message, stderr=words.format(point=point)),
             driver,
-            before_fork=point in ("start", "header"),
-            **more,
+            before_fork=where == "reset",
         )
-        for point, stderr in AT.items()
+        for point, (where, when) in POINTS.items()
     ]
 
 
-def _protocol(title: str, what: str, where: str, message: str, driver: str) -> Fault:
-    full = f"clang violated the protocol of the inlining advisor: {message}"
-    return Fault(title, what, Outcome(where, kind="protocol", message=full), driver, before_fork=where == "reset")
+def _reset(title: str, what: str, error: str, message: str, driver: str, kind: str = "", stderr: str = "") -> Fault:
+    return Fault(title, what, Outcome("reset", error, kind, message, stderr), driver, before_fork=True)
 
 
-def _object(title: str, what: str, message: str) -> Fault:
-    full = f"clang succeeded, but its object cannot be measured: {message}"
-    return Fault(title, f"object:{what}", Outcome("step", kind="object", message=full), None)
+def _protocol(where: str, title: str, what: str, message: str, driver: str) -> Fault:
+    message = f"clang violated the protocol of the inlining advisor: {message}"
+    return Fault(title, what, Outcome(where, kind="protocol", message=message), driver, before_fork=where == "reset")
+
+
+def _object(title: str, what: str, message: str, driver: str | None = None) -> Fault:
+    message = f"clang succeeded, but its object cannot be measured: {message}"
+    return Fault(title, f"object:{what}", Outcome("step", kind="object", message=message), driver)
+
+
+def _loses(title: str, what: str, driver: str | None) -> Fault:
+    outcome = Outcome("step", kind="exit", message=FAILED, stderr="fatal error: lost at the answer")
+    return Fault(f"the compiler {title}", f"{what}@answer", outcome, driver)
 
 
 FAULTS = [
-    *_dies(
-        "the compiler exits",
-        "exit",
-        "exit",
-        "clang failed with exit status 1",
-        "fatal error: lost at the {point}",
-        "clang exited with status 1 while a policy decided",
-    ),
-    *_dies(
-        "the compiler crashes",
-        "crash",
-        "signal",
-        "clang crashed with signal 11 (SIGSEGV)",
-        "",
-        "clang exited with status -11 while a policy decided",
-    ),
-    *_dies(
-        "the compiler stalls",
-        "stall",
-        "timeout",
-        "expected a decision or the end of clang within … s, got neither; clang was killed",
-        "",
-        "clang gave no sign of life for … s while a policy decided; raise --mlgo-timeout",
-    ),
-    Fault(
-        "the compiler writes 10 MB on standard error, and exits",
-        "chatter@answer",
-        Outcome(
-            "step", kind="exit", message="clang failed with exit status 1", stderr="fatal error: lost at the answer"
-        ),
-        "clang exited with status 1 while a policy decided",
-    ),
-    Fault(
-        "the compiler exits and leaves a child running",
-        "heir@answer",
-        Outcome(
-            "step", kind="exit", message="clang failed with exit status 1", stderr="fatal error: lost at the answer"
-        ),
-        None,
-        left=1,
-    ),
-    Fault(
-        "the compiler writes an object and leaves a child running",
-        "heir-of-success@end",
-        Outcome(ENDS),
-        None,
-        left=1,
-    ),
-    Fault(
-        "the folder of its channels disappears",
-        "no-folder@start",
-        Outcome("reset", kind="exit", message="clang failed with exit status 1", stderr="Cannot open inbound file"),
-        "clang exited with status 1 while a policy decided",
-        before_fork=True,
-    ),
-    Fault(
-        "the header is of another version",
-        "other-version",
-        Outcome(
-            "reset",
-            "ToolchainError",
-            message="expected the header … of the inlining advisor, got …; make the environment with the flags",
-        ),
-        "",
-        before_fork=True,
-    ),
-    _protocol(
-        "the header is malformed JSON",
-        "not-json",
-        "reset",
-        "expected a JSON line, got …",
-        "expected a header of features and advice, got",
-    ),
-    _protocol(
-        "the channel carries garbage",
-        "garbage",
-        "reset",
-        "expected a JSON line, got …",
-        "expected a header of features and advice, got",
-    ),
-    _protocol(
-        "a line of the channel never ends",
-        "endless-line",
-        "reset",
-        "expected a JSON line of at most 1048576 bytes, got a longer one",
-        "expected a header of at most 1048576 bytes, got a longer line",
-    ),
-    _protocol(
-        "the header declares observations of 32 GB",
-        "huge-question",
-        "reset",
-        "expected observations of at most 16777216 bytes, got a header for 32000000304",
-        "expected observations of at most 16777216 bytes, got a header for 32000000304",
-    ),
-    _protocol(
-        "an observation is shorter than the header declares",
-        "too-short",
-        "step",
-        "expected 312 bytes of tensors and a newline, got …",
-        "expected an observation of 312 bytes and a newline, got",
-    ),
-    _protocol(
-        "an observation has a wrong number",
-        "no-number",
-        "step",
-        "expected observation 1 of context '', got 7",
-        "",
-    ),
-    _protocol(
-        "an observation precedes any context",
-        "no-context",
-        "reset",
-        "expected a context, got an observation",
-        "",
-    ),
-    _protocol(
-        "an outcome replaces an observation",
-        "outcome",
-        "step",
-        "expected no outcome, because the header has no score, got one",
-        "expected an observation of 312 bytes and a newline, got",
-    ),
-    Fault(
-        "a context has no decision",
-        "no-question",
-        Outcome(
-            "reset",
-            "NoDecisionError",
-            message="expected a decision on inlining in module 'faulty' of corpus …, got none",
-        ),
-        "",
-        before_fork=True,
-    ),
-    Fault(
-        "the compiler closes the log and continues",
-        "close-log",
-        Outcome(
-            "reset",
-            kind="timeout",
-            message="expected a decision or the end of clang within … s, got neither; clang was killed",
-        ),
-        "clang gave no sign of life for … s while a policy decided; raise --mlgo-timeout",
-        before_fork=True,
-    ),
+    *_dies("the compiler exits", "exit", "exit", FAILED, "fatal error: lost at the {point}", STATUS.format(1)),
+    *_dies("the compiler crashes", "crash", "signal", "clang crashed with signal 11 (SIGSEGV)", "", STATUS.format(-11)),
+    *_dies("the compiler stalls", "stall", "timeout", TIMEOUT, "", SILENT),
+    _loses("writes 10 MB on standard error, and exits", "chatter", STATUS.format(1)),
+    _loses("exits and leaves a child running", "heir", None),
+    Fault("the compiler writes an object and leaves a child running", "heir-of-success@end", Outcome(ENDS), None),
+    _reset("the folder of its channels disappears", "no-folder@start", "CompilerError", FAILED, STATUS.format(1),
+           "exit", "Cannot open inbound file"),
+    _reset("the header is of another version", "other-version", "ToolchainError",
+           "expected the header … of the inlining advisor, got …; make the environment with the flags", ""),
+    _protocol("reset", "the header is malformed JSON", "not-json", "expected a JSON line, got …", NOT_HEADER),
+    _protocol("reset", "the channel carries garbage", "garbage", "expected a JSON line, got …", NOT_HEADER),
+    _protocol("reset", "a line of the channel never ends", "endless-line",
+              "expected a JSON line of at most 1048576 bytes, got a longer one",
+              "expected a header of at most 1048576 bytes, got a longer line"),
+    _protocol("reset", "the header declares observations of 32 GB", "huge-question", HUGE, HUGE),
+    _protocol("step", "an observation is shorter than the header declares", "too-short",
+              "expected 312 bytes of tensors and a newline, got …", NOT_OBSERVATION),
+    _protocol("step", "an observation has a wrong number", "no-number",
+              "expected observation 1 of context '', got 7", ""),
+    _protocol("reset", "an observation precedes any context", "no-context",
+              "expected a context, got an observation", ""),
+    _protocol("step", "an outcome replaces an observation", "outcome",
+              "expected no outcome, because the header has no score, got one", NOT_OBSERVATION),
+    _reset("a context has no decision", "no-question", "NoDecisionError",
+           "expected a decision on inlining in module 'faulty' of corpus …, got none", ""),
+    _reset("the compiler closes the log and continues", "close-log", "CompilerError", TIMEOUT, SILENT, "timeout"),
     Fault("the compiler closes the advice pipe and continues", "close-advice", Outcome(ENDS), ""),
-    _protocol(
-        "the compiler never reads advice and continues",
-        "deaf",
-        "step",
-        "it requests decisions and reads no answers; it was killed",
-        "clang requests decisions without reading the advice",
-    ),
-    Fault(
-        "there is no object",
-        "object:missing",
-        Outcome(
-            "step",
-            kind="object",
-            message="clang succeeded, but its object cannot be measured: expected an ELF object, got 0 bytes",
-        ),
-        "clang succeeded without writing an object",
-    ),
+    _protocol("step", "the compiler never reads advice and continues", "deaf",
+              "it requests decisions and reads no answers; it was killed",
+              "clang requests decisions without reading the advice"),
+    _object("there is no object", "missing", "expected an ELF object, got 0 bytes",
+            "clang succeeded without writing an object"),
     _object("the object is empty", "empty", "expected an ELF object, got 0 bytes"),
     _object("the object is truncated", "cut", "an ELF object of … bytes is cut off"),
     _object("the object is not an ELF file", "text", "expected an ELF object, got 230 bytes that begin with b'this'"),
     Fault("the object is of 32 bits", "object:i386", Outcome(ENDS), None),
     Fault("the object is big-endian", "object:s390x", Outcome(ENDS), None),
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

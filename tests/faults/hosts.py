@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.testing import FaultyClang
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
 from tests.faults.catalogue import ENDS, Outcome
-from tests.mlgo_clang.conftest import DRIVERS
 
 INLINE = "mlgo/Inline-v0"
-SHORT, LONG = 0.6, 20.0
+DRIVER = Path(sys.executable).with_name("mlgo-clang")
+SHORT, LONG = 1.0, 20.0
 """Timeouts in seconds: for a compiler that stalls, and for one that works on a busy machine."""
 
 FAULTY = {"module": "faulty"}
@@ -28,12 +30,12 @@ class FaultyCompiler:
     """A clang that fails on one module.
 
     Attributes:
-        clang: The program, a clang for all other modules.
+        clang: The program and its switch.
         corpus: Folder with the modules `faulty` and `sound`, of the same bitcode.
         source: Their source, `faulty.c`.
     """
 
-    clang: str
+    clang: FaultyClang
     corpus: str
     source: Path
 
@@ -64,30 +66,20 @@ def take_steps(env: CompilerEnv, info: dict[str, Any]) -> tuple[Outcome, dict[st
             return outcome, info
 
 
-def set_timeout(env: CompilerEnv | CompilerVectorEnv, seconds: float) -> None:
-    """Set the timeout from the next episode on."""
-    setup = env.setup if isinstance(env, CompilerEnv) else env._template.setup
-    setup.timeout = seconds
-
-
-def make_single(compiler: FaultyCompiler) -> CompilerEnv:
+def make_single(compiler: FaultyCompiler, timeout: float = LONG) -> CompilerEnv:
     """Return an environment with the faulty clang."""
-    env = gym.make(
-        INLINE,
-        corpus=compiler.corpus,
-        clang=compiler.clang,
-        compile_options={"timeout": LONG},
-        disable_env_checker=True,
-    ).unwrapped
+    options = {"timeout": timeout}
+    env = gym.make(INLINE, corpus=compiler.corpus, clang=compiler.clang.program, compile_options=options).unwrapped
     assert isinstance(env, CompilerEnv)
     return env
 
 
-def make_vector(compiler: FaultyCompiler) -> CompilerVectorEnv:
+def make_vector(compiler: FaultyCompiler, timeout: float = LONG) -> CompilerVectorEnv:
     """Return two environments with the faulty clang, without prefetching."""
+    options = {"timeout": timeout}
     return as_vector(
         gym.make_vec(
-            INLINE, 2, corpus=compiler.corpus, clang=compiler.clang, compile_options={"timeout": LONG}, prefetch=0
+            INLINE, 2, corpus=compiler.corpus, clang=compiler.clang.program, compile_options=options, prefetch=0
         )
     )
 
@@ -110,7 +102,6 @@ def run_fork(env: CompilerEnv, info: dict[str, Any]) -> Outcome:
         return outcome_of_error(error)
     assert copied.fork_method == "snapshot", copied.fork_reason
     outcome = take_steps(copied, info)[0]
-    set_timeout(copied, LONG)
     copied.reset(options={"module": "sound"})
     copied.close()
     assert take_steps(env, info)[0] == outcome
@@ -147,7 +138,7 @@ def run_sound_vector(envs: CompilerVectorEnv) -> None:
 
 def run_driver(compiler: FaultyCompiler, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `mlgo-clang` on the faulty source."""
-    command = [str(DRIVERS["gcc"]), f"--mlgo-clang={compiler.clang}", *arguments, "-Oz", "-c", "faulty.c"]
+    command = [str(DRIVER), f"--mlgo-clang={compiler.clang.program}", *arguments, "-Oz", "-c", "faulty.c"]
     return subprocess.run(
         command, cwd=compiler.source.parent, capture_output=True, text=True, check=False, timeout=LONG
     )

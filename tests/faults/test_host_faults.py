@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import ctypes
 import os
 import re
 import resource
@@ -16,18 +16,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import pytest
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.toolchain import bundled_command
-from mlgo_gym.session import snapshot_support as snapshot_support_module
-from mlgo_gym.session.process import scratch
+from mlgo_gym.session.process.scratch import scratch_parent, scratch_root
 from mlgo_gym.session.snapshot_support import snapshot_support
-from mlgo_gym.vector_env import CompilerVectorEnv
+from mlgo_gym.testing import FaultyClang
 from tests.faults.catalogue import ENDS, FORKED, IGNORING, SHORTAGES, Outcome, matches
-from tests.faults.conftest import Faults
 from tests.faults.hosts import (
+    DRIVER,
     FAULTY,
     INLINE,
     FaultyCompiler,
@@ -38,62 +38,38 @@ from tests.faults.hosts import (
     run_vector,
     take_steps,
 )
-from tests.faults.test_compiler_faults import source
-from tests.mlgo_clang.conftest import DRIVERS
 from tests.sampling import one_of_each
-from tests.traces import ends_within, scratch_folders
-
-assert source
+from tests.traces import ends_within
 
 POINTS = ("start", "header", "question", "answer", "end")
 
 HOSTS = {
     "single": """
-import gymnasium as gym, mlgo_gym
 env = gym.make(ENV, corpus=CORPUS, clang=CLANG).unwrapped
 _, info = env.reset(options={"module": "faulty"})
-while True:
-    info = env.step(info["default_action"])[-1]
 """,
     "vector": """
-import gymnasium as gym, mlgo_gym
-envs = gym.make_vec(ENV, 2, corpus=CORPUS, clang=CLANG)
-_, info = envs.reset(options={"module": "faulty"})
-while True:
-    info = envs.step(info["default_action"])[-1]
+env = gym.make_vec(ENV, 2, corpus=CORPUS, clang=CLANG)
+_, info = env.reset(options={"module": "faulty"})
 """,
     "fork": """
-import gymnasium as gym, mlgo_gym
 env = gym.make(ENV, corpus=CORPUS, clang=CLANG).unwrapped
 _, info = env.reset(options={"module": "faulty"})
 env = [env, env.fork()][1]
-while True:
-    info = env.step(info["default_action"])[-1]
 """,
 }
 
 
 def start(host: str, compiler: FaultyCompiler) -> subprocess.Popen[str]:
     """Start a host that its compiler sends a signal to."""
+    clang = compiler.clang.program
     if host == "driver":
-        command = [
-            str(DRIVERS["gcc"]),
-            f"--mlgo-clang={compiler.clang}",
-            "--mlgo-policy=never",
-            "-Oz",
-            "-c",
-            "faulty.c",
-        ]
+        command = [str(DRIVER), f"--mlgo-clang={clang}", "--mlgo-policy=never", "-Oz", "-c", "faulty.c"]
     else:
-        program = HOSTS[host].replace("ENV", repr(INLINE))
-        program = program.replace("CORPUS", repr(compiler.corpus)).replace("CLANG", repr(compiler.clang))
-        command = [sys.executable, "-c", program]
+        program = HOSTS[host].replace("ENV", repr(INLINE)).replace("CORPUS", repr(compiler.corpus))
+        program = f"import gymnasium as gym, mlgo_gym\n{program}\n".replace("CLANG", repr(clang))
+        command = [sys.executable, "-c", program + "while True: info = env.step(info['default_action'])[-1]"]
     return subprocess.Popen(command, cwd=compiler.source.parent, text=True, stderr=subprocess.PIPE)
-
-
-def sweep() -> None:
-    """Sweep scratch folders as the next host does."""
-    scratch._sweep(scratch.scratch_parent())
 
 
 CASES = [
@@ -107,54 +83,54 @@ CASES = [
 
 @pytest.mark.parametrize(
     ("name", "host", "point"),
-    one_of_each(CASES, lambda case: case[:2], lambda case: (case[1] == "driver", case[2]), name="-".join),
+    one_of_each(
+        CASES,
+        lambda case: case[1],
+        lambda case: case[2],
+        lambda case: (case[0], case[1] == "driver"),
+        name="-".join,
+    ),
 )
 def test_a_signal_ends_the_host_and_its_compilers(
-    name: str, host: str, point: str, compiler: FaultyCompiler, source: FaultyCompiler, faults: Faults
+    name: str, host: str, point: str, compiler: FaultyCompiler, faults: FaultyClang
 ) -> None:
-    source.source.with_suffix(".o").unlink(missing_ok=True)
-    faults.enable(f"{name}@{point}")
+    compiler.source.with_suffix(".o").unlink(missing_ok=True)
+    faults.set_fault(f"{name}@{point}")
     running = start(host, compiler)
     _, stderr = running.communicate(timeout=60)
     assert running.returncode == -getattr(signal, name), stderr
     if host != "driver" and name == "SIGINT":
         # The compiler of the second sub-environment may interrupt again while Python prints the traceback.
         assert "KeyboardInterrupt" in stderr
-    assert faults.pids
-    for pid in faults.pids:
+    pids = faults.take_pids()
+    assert pids
+    for pid in pids:
         assert ends_within(pid, 10)
-    # The next host removes the folder of a killed one.
-    sweep()
-    assert scratch_folders(running.pid) == frozenset()
-    assert not list(Path(scratch.scratch_parent()).glob(f"mlgo-gym-{running.pid}-*"))
-    assert not source.source.with_suffix(".o").exists()
-
-
-def interrupt(faults: Faults, point: str, work: Callable[[], object]) -> None:
-    """Call a function that Ctrl-C interrupts at a point of a compile."""
-    faults.enable(f"SIGINT@{point}")
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    faults.disable()
+    assert not compiler.source.with_suffix(".o").exists()
+    # The next host removes the folder of one that a signal ended.
+    folders = f"mlgo-gym-{running.pid}-*"
+    if list(Path(scratch_parent()).glob(folders)):
+        next_host = "from mlgo_gym.session.process.scratch import scratch_root; scratch_root()"
+        subprocess.run([sys.executable, "-c", next_host], check=True)
+    assert not list(Path(scratch_parent()).glob(folders))
 
 
 @pytest.mark.parametrize("point", POINTS)
 def test_an_interrupted_reset_or_step_leaves_an_environment_that_works(
-    point: str, compiler: FaultyCompiler, faults: Faults
+    point: str, compiler: FaultyCompiler, faults: FaultyClang
 ) -> None:
-    env = make_single(compiler)
-    interrupt(faults, point, lambda: run_single(env))
-    assert run_single(env) == Outcome(ENDS)
+    env, envs = make_single(compiler), make_vector(compiler)
+    works: list[tuple[Callable[[], object], Callable[[], object]]] = [
+        (lambda: run_single(env), lambda: run_single(env)),
+        (lambda: run_vector(envs), lambda: run_sound_vector(envs)),
+    ]
+    for interrupted, works_again in works:
+        faults.set_fault(f"SIGINT@{point}")
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        faults.set_fault("")
+        assert works_again() in (Outcome(ENDS), None)
     env.close()
-
-
-@pytest.mark.parametrize("point", ["header", "answer"])
-def test_an_interrupted_reset_or_step_leaves_a_vector_environment_that_works(
-    point: str, compiler: FaultyCompiler, faults: Faults
-) -> None:
-    envs = make_vector(compiler)
-    interrupt(faults, point, lambda: run_vector(envs))
-    run_sound_vector(envs)
     envs.close()
 
 
@@ -172,36 +148,27 @@ def in_fork(work: Callable[[], None]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_after_a_fork_the_original_keeps_its_episode_and_the_fork_may_reset(
-    compiler: FaultyCompiler, faults: Faults
+def test_after_a_fork_the_original_keeps_its_episodes_and_the_fork_may_reset(
+    compiler: FaultyCompiler, faults: FaultyClang
 ) -> None:
-    env = make_single(compiler)
+    env, envs = make_single(compiler), make_vector(compiler)
     _, info = env.reset(options=FAULTY)
+    _, infos = envs.reset(options={"module": "sound"})
 
     def use() -> None:
         with pytest.raises(MlgoError, match=re.escape(FORKED)):
             env.step(info["default_action"])
-        assert run_single(env) == Outcome(ENDS)
-        env.close()
-
-    in_fork(use)
-    assert take_steps(env, info)[0] == Outcome(ENDS)
-    env.close()
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_after_a_fork_the_original_keeps_its_vector_environment(compiler: FaultyCompiler, faults: Faults) -> None:
-    envs = make_vector(compiler)
-    _, info = envs.reset(options={"module": "sound"})
-
-    def use() -> None:
         with pytest.raises(MlgoError, match=re.escape(FORKED)):
-            envs.step(info["default_action"])
+            envs.step(infos["default_action"])
+        assert run_single(env) == Outcome(ENDS)
         run_sound_vector(envs)
+        env.close()
         envs.close()
 
     in_fork(use)
-    assert envs.step(info["default_action"])[-1]["decision_index"].tolist() == [1, 1]
+    assert take_steps(env, info)[0] == Outcome(ENDS)
+    assert envs.step(infos["default_action"])[-1]["decision_index"].tolist() == [1, 1]
+    env.close()
     envs.close()
 
 
@@ -226,94 +193,77 @@ def no_descriptors() -> Any:
 
 
 @contextmanager
-def no_space(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Make scratch folders on a file system of three files, or on one that reports to be full."""
-    small = tmp_path / "small"
-    small.mkdir(exist_ok=True)
-    words = ["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=3", "none", str(small)]
-    able = os.getuid() == 0 and shutil.which("mount") is not None
-    mounted = able and subprocess.run(words, capture_output=True, check=False).returncode == 0
-    with monkeypatch.context() as patch:
-        if mounted:
-            patch.setattr(scratch, "scratch_parent", lambda: str(small))
-        else:
-
-            def refuse(*_: Any, **__: Any) -> None:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-            patch.setattr(os, "mkfifo", refuse)
-        try:
-            yield
-        finally:
-            scratch._make_root.cache_clear()
-            if mounted:
-                subprocess.run(["umount", str(small)], check=True)
+def no_space() -> Iterator[None]:
+    """Fill the file system of the scratch folder: a small one is mounted over it."""
+    libc, folder = ctypes.CDLL(None), os.fsencode(scratch_root())
+    if libc.mount(b"none", folder, b"tmpfs", 0, b"size=4k,nr_inodes=3,mode=700") != 0:
+        pytest.skip("this user may not mount a file system")
+    try:
+        yield
+    finally:
+        assert libc.umount(folder) == 0
 
 
-def shortage(what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    return no_descriptors() if what == "descriptors" else no_space(monkeypatch, tmp_path)
+def shortage(what: str) -> Any:
+    return no_descriptors() if what == "descriptors" else no_space()
 
 
 @pytest.mark.parametrize("what", SHORTAGES)
 def test_a_shortage_is_an_error_and_the_next_reset_works(
-    what: str, compiler: FaultyCompiler, faults: Faults, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    what: str, compiler: FaultyCompiler, faults: FaultyClang
 ) -> None:
-    env = make_single(compiler)
+    env, envs = make_single(compiler), make_vector(compiler)
     assert run_single(env) == Outcome(ENDS)
-    with shortage(what, monkeypatch, tmp_path), pytest.raises(MlgoError) as caught:
-        env.reset(options=FAULTY)
-    assert matches(SHORTAGES[what], str(caught.value))
+    run_sound_vector(envs)
+    with shortage(what):
+        with pytest.raises(MlgoError) as caught:
+            env.reset(options=FAULTY)
+        assert matches(SHORTAGES[what], str(caught.value))
+        with pytest.raises(MlgoError) as caught:
+            envs.reset(options={"module": "sound"})
+        assert matches(f"environment 0: {SHORTAGES[what]}", str(caught.value))
     _, info = env.reset(options=FAULTY)
-    with shortage(what, monkeypatch, tmp_path), pytest.raises(MlgoError) as caught:
+    with shortage(what), pytest.raises(MlgoError) as caught:
         env.fork()
     assert matches(SHORTAGES[what], str(caught.value))
     assert take_steps(env, info)[0] == Outcome(ENDS)
+    run_sound_vector(envs)
     env.close()
-
-
-@pytest.mark.parametrize("what", SHORTAGES)
-def test_a_shortage_is_an_error_of_a_vector_environment(
-    what: str, compiler: FaultyCompiler, faults: Faults, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    envs = make_vector(compiler)
-    run_sound_vector(envs)
-    with shortage(what, monkeypatch, tmp_path), pytest.raises(MlgoError) as caught:
-        envs.reset(options={"module": "sound"})
-    assert matches(f"environment 0: {SHORTAGES[what]}", str(caught.value))
-    run_sound_vector(envs)
     envs.close()
 
 
-def test_snapshots_are_tested_again_after_a_shortage(
-    compiler: FaultyCompiler, faults: Faults, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_snapshots_are_tested_again_after_a_shortage() -> None:
     supported, reason = snapshot_support()
     if not supported:
         pytest.skip(reason)
-    snapshot_support_module._test.cache_clear()
-    with no_space(monkeypatch, tmp_path):
-        assert not snapshot_support()[0]
-    assert snapshot_support()[0]
+    program = """
+from mlgo_gym.session.snapshot_support import snapshot_support
+from tests.faults.test_host_faults import no_space
+with no_space():
+    print(snapshot_support()[0])
+print(snapshot_support()[0])
+"""
+    command = [sys.executable, "-c", program]
+    assert subprocess.check_output(command, text=True, cwd=Path(__file__).parents[2]) == "False\nTrue\n"
 
 
-def test_a_scratch_folder_that_disappears_is_replaced(compiler: FaultyCompiler, faults: Faults) -> None:
+def test_a_scratch_folder_that_disappears_is_replaced(compiler: FaultyCompiler, faults: FaultyClang) -> None:
     env, envs = make_single(compiler), make_vector(compiler)
     for _ in range(2):
-        shutil.rmtree(scratch.scratch_root())
+        shutil.rmtree(scratch_root())
         assert run_single(env) == Outcome(ENDS)
-        shutil.rmtree(scratch.scratch_root())
+        shutil.rmtree(scratch_root())
         run_sound_vector(envs)
-    shutil.rmtree(scratch.scratch_root())
     _, info = env.reset(options=FAULTY)
-    shutil.rmtree(scratch.scratch_root())
+    shutil.rmtree(scratch_root())
     copied = env.fork()
     assert take_steps(copied, info)[0] == take_steps(env, info)[0] == Outcome(ENDS)
-    for each in (env, envs, copied):
-        each.close()
+    for closed in (env, envs, copied):
+        closed.close()
 
 
 def test_an_object_beyond_the_file_size_limit_is_a_failure_of_the_compiler(
-    compiler: FaultyCompiler, faults: Faults
+    compiler: FaultyCompiler, faults: FaultyClang
 ) -> None:
     env = make_single(compiler)
     assert run_single(env) == Outcome(ENDS)
@@ -325,18 +275,13 @@ def test_an_object_beyond_the_file_size_limit_is_a_failure_of_the_compiler(
     env.close()
 
 
-def test_a_compiler_with_too_little_memory_to_start_is_an_error(
-    compiler: FaultyCompiler, faults: Faults, tmp_path: Path
-) -> None:
-    zig, mode = bundled_command()
+def test_a_compiler_with_too_little_memory_to_start_is_an_error(compiler: FaultyCompiler, tmp_path: Path) -> None:
     starved = tmp_path / "starved"
-    starved.write_text(
-        f'#!/bin/sh\ncase "$*" in *faulty*channel*) ulimit -v 150000 ;; esac\nexec "{zig}" {mode} "$@"\n'
-    )
+    limit = 'case "$*" in *faulty*channel*) ulimit -v 150000 ;; esac'
+    starved.write_text(f'#!/bin/sh\n{limit}\nexec {" ".join(bundled_command())} "$@"\n')
     starved.chmod(0o755)
-    corpus = tmp_path / "corpus"
-    shutil.copytree(compiler.corpus, corpus)
-    env = make_single(FaultyCompiler(str(starved), str(corpus), compiler.source))
+    env = gym.make(INLINE, corpus=compiler.corpus, clang=str(starved)).unwrapped
+    assert isinstance(env, CompilerEnv)
     with pytest.raises(CompilerError) as caught:
         env.reset(options=FAULTY)
     assert caught.value.kind == "signal"
@@ -357,7 +302,7 @@ def ignoring_children() -> Iterator[None]:
         signal.signal(signal.SIGCHLD, before)
 
 
-def test_a_host_that_ignores_sigchld_gets_an_error(compiler: FaultyCompiler, faults: Faults) -> None:
+def test_a_host_that_ignores_sigchld_gets_an_error(compiler: FaultyCompiler, faults: FaultyClang) -> None:
     env, envs = make_single(compiler), make_vector(compiler)
     with ignoring_children():
         with pytest.raises(MlgoError, match=IGNORING):
@@ -366,8 +311,8 @@ def test_a_host_that_ignores_sigchld_gets_an_error(compiler: FaultyCompiler, fau
             envs.reset(options=FAULTY)
     assert run_single(env) == Outcome(ENDS)
     run_sound_vector(envs)
-    for each in (env, envs):
-        each.close()
+    env.close()
+    envs.close()
 
 
 def test_the_commands_restore_the_handling_of_sigchld(tmp_path: Path) -> None:
@@ -375,7 +320,7 @@ def test_the_commands_restore_the_handling_of_sigchld(tmp_path: Path) -> None:
     words = ["--mlgo-policy=never", "--mlgo-strict", "-Oz", "-c", "calls.c"]
     evaluation = ["evaluate", INLINE, "--corpus", "builtin", "--limit", "1", "--policy", "never", "--output", "run"]
     with ignoring_children():
-        for program, arguments in ((DRIVERS["gcc"], words), (DRIVERS["gcc"].with_name("mlgo-gym"), evaluation)):
+        for program, arguments in ((DRIVER, words), (DRIVER.with_name("mlgo-gym"), evaluation)):
             with subprocess.Popen([program, *arguments], cwd=tmp_path, stderr=subprocess.PIPE) as started:
                 _, stderr = started.communicate()
             assert b"error" not in stderr.lower()
@@ -397,18 +342,18 @@ print(json.dumps(info, default=str))
 """
 
 
-def test_two_hosts_share_a_cache(compiler: FaultyCompiler, faults: Faults, own_cache: Path) -> None:
+def test_two_hosts_share_an_empty_cache(compiler: FaultyCompiler, own_cache: Path) -> None:
     program = BOTH.replace("ENV", repr(INLINE)).replace("CORPUS", repr(compiler.corpus))
     hosts = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    outcome_of_info = {host.communicate(timeout=60)[0] for host in hosts}
+    infos = {host.communicate(timeout=60)[0] for host in hosts}
     assert [host.returncode for host in hosts] == [0, 0]
-    assert len(outcome_of_info) == 1
+    assert len(infos) == 1
     assert not [path for path in own_cache.rglob("*") if path.is_file() and path.name.startswith((".", "tmp"))]
 
 
 @pytest.mark.parametrize("hours", [-8766, 8766])
 def test_a_clock_that_jumps_changes_nothing(
-    hours: int, compiler: FaultyCompiler, faults: Faults, monkeypatch: pytest.MonkeyPatch
+    hours: int, compiler: FaultyCompiler, faults: FaultyClang, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, calls = time.time, 0
 
@@ -417,13 +362,13 @@ def test_a_clock_that_jumps_changes_nothing(
         calls += 1
         return clock() + 3600.0 * hours * (calls % 2)
 
+    # The clock of the machine belongs to everybody.
     monkeypatch.setattr(time, "time", jumping)
-    env: CompilerEnv = make_single(compiler)
-    envs: CompilerVectorEnv = make_vector(compiler)
+    env, envs = make_single(compiler), make_vector(compiler)
     _, info = env.reset(options=FAULTY)
     copied = env.fork()
     time.time()
     assert take_steps(copied, info)[0] == take_steps(env, info)[0] == Outcome(ENDS)
     run_sound_vector(envs)
-    for each in (env, envs, copied):
-        each.close()
+    for closed in (env, envs, copied):
+        closed.close()

@@ -49,7 +49,7 @@ from mlgo_gym.policies.tflite import TflitePolicy
 from mlgo_gym.reporting.curves import curves_in
 from mlgo_gym.storage.tensors import parse_tensors
 from tests.fuzz import seeds
-from tests.fuzz.parts import split
+from tests.fuzz.seeds import split
 
 TYPED = (MlgoError, ProtocolError, RecipeError)
 """Errors that a reader may raise."""

@@ -28,11 +28,23 @@ from mlgo_gym.policies.normalization import METHODS, Normalization
 from mlgo_gym.session.protocol.decision import DecisionSite
 from mlgo_gym.storage.tensors import format_tensors
 from tests.corpus.compressed_object import compressed_object
-from tests.fuzz.parts import join, split
 from tests.reporting.event_file import event
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 FEATURES = ("cost_estimate", "callee_users")
+MARK = b"\n=====\n"
+"""Mark between the files of an input of several files."""
+
+
+def join(*parts: bytes) -> bytes:
+    """Return several files as one input."""
+    return MARK.join(parts)
+
+
+def split(data: bytes, count: int) -> list[bytes]:
+    """Return the files of an input; missing ones are empty."""
+    parts = data.split(MARK, count - 1)
+    return parts + [b""] * (count - len(parts))
 
 
 @contextlib.contextmanager

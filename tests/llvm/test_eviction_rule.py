@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ class Column(NamedTuple):
 
 
 MASKED = Column(0.0, legal=0)
+NAN = math.nan  # an infinite weight
 
 
 def choose(*columns: Column) -> int:
@@ -38,67 +38,33 @@ def choose(*columns: Column) -> int:
     )
 
 
-def test_the_lightest_is_evicted() -> None:
+def test_the_rule_evicts_the_lightest_that_breaks_the_fewest_hints() -> None:
     assert choose(Column(0.5), Column(0.2), Column(0.3), Column(1.0)) == 1
-
-
-def test_the_first_of_equals_is_evicted() -> None:
-    assert choose(Column(0.5), Column(0.2), Column(0.2), Column(1.0)) == 1
-
-
-def test_nothing_is_evicted_that_weighs_as_much_as_the_candidate() -> None:
-    assert choose(Column(0.5), Column(0.7), Column(0.5)) == 2
-
-
-def test_a_masked_column_is_not_considered() -> None:
+    assert choose(Column(0.5), Column(0.2), Column(0.2), Column(1.0)) == 1, "the first of equals"
+    assert choose(Column(0.5), Column(0.7), Column(0.5)) == 2, "none that weighs as much as the candidate"
     assert choose(MASKED, Column(0.5), MASKED, Column(1.0)) == 1
-
-
-def test_breaking_no_hint_comes_before_weighing_little() -> None:
+    assert choose(*[MASKED] * 64, Column(0.5), Column(1.0)) == 64
     assert choose(Column(0.1, broken_hints=1.0), Column(0.9), Column(1.0)) == 1
-
-
-def test_an_urgent_eviction_costs_more_than_any_broken_hint() -> None:
     assert choose(Column(0.1, urgent=1.0), Column(0.2, broken_hints=1.0), MASKED) == 1
 
 
-def test_after_one_was_found_what_is_local_is_left_alone() -> None:
+def test_local_ranges_and_hints_end_the_search() -> None:
     assert choose(Column(0.5), Column(0.2, local=1), Column(1.0)) == 0
     assert choose(Column(0.5, local=1), Column(0.2), Column(1.0)) == 1
-
-
-def test_a_hint_that_can_be_had_ends_the_search() -> None:
     assert choose(Column(0.5, hint=1), Column(0.2), Column(1.0)) == 0
     assert choose(Column(1.0, hint=1), Column(0.2), Column(1.0)) == 1
 
 
-def test_an_infinite_weight_is_not_a_number() -> None:
-    assert choose(Column(math.nan), Column(0.0), Column(math.nan)) == 1
-    assert choose(Column(math.nan), Column(0.0)) == 1
-
-
-def test_where_something_must_be_evicted_it_may_be_local_or_heavy() -> None:
+def test_an_infinite_weight_is_evicted_only_where_one_must_be() -> None:
+    assert choose(Column(NAN), Column(0.0), Column(NAN)) == choose(Column(NAN), Column(0.0)) == 1
     assert choose(Column(0.9), Column(0.5, local=1), MASKED) == 1
-    assert choose(Column(math.nan), MASKED) == 0
+    assert choose(Column(NAN), MASKED) == 0
 
 
-values = st.floats(0, 1) | st.just(math.nan)
-columns = st.builds(
-    Column,
-    values,
-    st.integers(0, 1),
-    st.integers(0, 1),
-    st.integers(0, 3),
-    st.floats(0, 1),
-    st.floats(0, 1),
-)
+bits, values = st.integers(0, 1), st.floats(0, 1) | st.just(NAN)
+some_columns = st.builds(Column, values, bits, bits, bits, st.integers(0, 3).map(float), st.floats(0, 1))
 
 
-@given(st.lists(columns, min_size=2, max_size=33).filter(lambda every: any(column.legal for column in every)))
-def test_the_choice_is_always_legal(every: list[Column]) -> None:
-    assert every[choose(*every)].legal
-
-
-@pytest.mark.parametrize("number", [1, 7, 64])
-def test_the_number_of_columns_does_not_matter(number: int) -> None:
-    assert choose(*[MASKED] * number, Column(0.5), Column(1.0)) == number
+@given(st.lists(some_columns, min_size=2, max_size=33).filter(lambda columns: any(one.legal for one in columns)))
+def test_the_choice_is_always_legal(columns: list[Column]) -> None:
+    assert columns[choose(*columns)].legal

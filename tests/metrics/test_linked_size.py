@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,18 +36,20 @@ UNUSED = "int unused(int n) { return n * 3 + (n >> 7) * 5; }"
 SHARED = "_Z6sharedi"
 
 
-def play(env: Any, module: str, action: int) -> dict[str, Any]:
-    """Play an episode with one action; return its last info."""
-    _, info = env.reset(options={"module": module})
-    over = False
-    while not over:
-        _, _, terminated, truncated, info = env.step(action)
-        over = terminated or truncated
-    return dict(info)
+def end(corpus: Any, metric: str, action: int, **options: Any) -> dict[str, Any]:
+    """Play an episode of `a.o` with one action; return its last info."""
+    with InlineEnv(corpus=corpus, metric=metric, **options) as env:
+        _, info = env.reset(options={"module": "a.o"})
+        over = False
+        while not over:
+            _, _, terminated, truncated, info = env.step(action)
+            over = terminated or truncated
+        return dict(info)
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Path:
+def build(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> str:
+    """The corpus of a library and of a program of the same objects."""
     folder = tmp_path_factory.mktemp("build")
     project = folder / "project"
     project.mkdir()
@@ -58,140 +59,105 @@ def build(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Pat
     (project / "main.c").write_text("int main(int n, char **v) { return _Z7twice_5i(n) + _Z7twice_9i(n); }\n")
     flags = "-ffunction-sections -fno-exceptions -Wno-implicit-function-declaration"
     script = (
-        f"$CXX {flags} -c a.cpp b.cpp; $CC {flags} -c main.c; $CC -shared a.o b.o -o libboth.so; "
-        "$CC -Wl,--gc-sections main.o a.o b.o -o program"
+        f"$CXX {flags} -c a.cpp b.cpp; $CC {flags} -c main.c; $CC -nostdlib -shared a.o b.o -o libboth.so; "
+        "$CC -nostdlib -Wl,--entry=main -Wl,--gc-sections main.o a.o b.o -o program"
     )
     recorded = record_build(["sh", "-ec", script], folder / "corpus", toolchain=toolchain, folder=project)
-    assert recorded.status == 0
-    assert recorded.links == 2
-    return folder / "corpus"
+    assert (recorded.status, recorded.links) == (0, 2)
+    return str(folder / "corpus")
 
 
 @pytest.fixture(scope="module")
-def unlinked(build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unlinked(build: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The same modules without link steps."""
     folder = tmp_path_factory.mktemp("unlinked") / "corpus"
     folder.mkdir()
-    for path in build.iterdir():
+    for path in Path(build).iterdir():
         if path.is_file() and path.name != LINKS_FILE:
             (folder / path.name).write_bytes(path.read_bytes())
-    return folder
+    return str(folder)
 
 
-def end(corpus: Path, metric: str, action: int, module: str = "a.o", **options: Any) -> dict[str, Any]:
-    env = InlineEnv(corpus=str(corpus), metric=metric, **options)
-    with env:
-        info = play(env, module, action)
-    assert info
-    return info
+def estimate(env: InlineEnv) -> EstimatedLinkedSize:
+    cost = env.setup.project_costs["estimated-linked"]
+    assert isinstance(cost, EstimatedLinkedSize)
+    return cost
 
 
-def test_the_linked_metric_is_the_size_of_the_files_linked_again(build: Path) -> None:
-    kept, inlined = (end(build, "linked", action) for action in (0, 1))
-    assert kept["reduction"] == 1 - kept["linked"] / kept["baseline_linked"]
-    assert inlined["linked"] > kept["linked"]
+def test_the_linked_metric_is_the_size_of_the_files_linked_again(build: str) -> None:
+    never, inlined = (end(build, "linked", action) for action in (0, 1))
+    assert never["reduction"] == 1 - never["linked"] / never["baseline_linked"]
     # `shared` is twice in `a`, and `b` still has its copy: two files grow by more than the object.
-    growth = inlined["text"] - kept["text"]
-    assert inlined["linked"] - kept["linked"] > growth
+    assert inlined["linked"] - never["linked"] > inlined["text"] - never["text"] > 0
 
 
-def test_a_shared_function_counts_by_the_share_of_its_copies(unlinked: Path) -> None:
-    with InlineEnv(corpus=str(unlinked), metric="estimated-linked") as env:
-        cost = env.setup.project_costs["estimated-linked"]
-        assert isinstance(cost, EstimatedLinkedSize)
-        data = env.setup.plain_objects.object("a.o")
+def test_a_shared_function_counts_by_the_share_of_its_copies(unlinked: str) -> None:
+    assert [shared_definitions(Path(unlinked, f"{name}.o.bc")) for name in "ab"] == [{SHARED}] * 2
+    with InlineEnv(corpus=unlinked, metric="estimated-linked") as env:
+        cost, data = estimate(env), env.setup.plain_objects.object("a.o")
         symbols = linked_symbols(data)
-        assert symbols.shared == {SHARED}
-        assert symbols.called <= {SHARED}
+        assert symbols.shared == {SHARED} >= symbols.called
         (project,) = cost.linked_together("a.o")
-        assert project.copies == {SHARED: 2}
-        functions = cost.functions("a.o")
-        assert project.callers is None
-        info = play(env, "a.o", 0)
-        half = functions.functions[SHARED] / cost.unit
-        assert info["baseline_estimated-linked"] == info["baseline_text"] - half
-        assert info["estimated-linked"] == cost.cost("a.o", data)
+        assert (project.copies, project.callers) == ({SHARED: 2}, None)
+        half, plain = cost.functions("a.o").functions[SHARED] / cost.unit, cost.cost("a.o", data)
+        # A function that plain clang drops everywhere counts by its definitions.
+        project.copies.clear()
+        assert project.share(SHARED, is_shared=True) == 0.5
+        assert (project.share("other", is_shared=True), project.share("own", is_shared=False)) == (1.0, 1.0)
+    info = end(unlinked, "estimated-linked", 0)
+    assert info["baseline_estimated-linked"] == info["baseline_text"] - half == plain
+    # A part of a corpus shares with the modules beyond it.
+    part = open_corpus(unlinked).filter(names="a.o")
+    for corpus in (part, join_corpora([part])):
+        with InlineEnv(corpus=corpus, metric="estimated-linked") as env:
+            (project,) = estimate(env).linked_together(env.corpus.names[0])
+            assert project.copies == {SHARED: 2}
 
 
-def test_the_estimate_knows_what_a_recorded_link_drops(build: Path, unlinked: Path) -> None:
-    with InlineEnv(corpus=str(build), metric="estimated-linked") as env:
-        cost = env.setup.project_costs["estimated-linked"]
-        assert isinstance(cost, EstimatedLinkedSize)
+def test_the_estimate_knows_what_a_recorded_link_drops(build: str) -> None:
+    with InlineEnv(corpus=build, metric="estimated-linked") as env:
+        cost = estimate(env)
         library, program = cost.linked_together("a.o")
-        assert "_Z6unusedi" in program.dropped
-        assert "_Z6unusedi" not in library.dropped
+        assert ("_Z6unusedi" in program.dropped, "_Z6unusedi" in library.dropped) == (True, False)
         estimated = sum(cost.cost(name) for name in ("a.o", "b.o", "main.o"))
         # `main` calls both functions, and the library its own functions through stubs.
         assert program.callers is None
         assert library.callers is not None
         for name in linked_symbols(env.setup.plain_objects.object("a.o")).called:
-            without = replace(library, callers=None)
-            assert library.stub_share(name) > without.stub_share(name) == 0
+            assert library.stub_share(name) > 0
             assert cost.functions("a.o").functions[name] >= cost.unit * STUB_BYTES / 2
-    linked = end(build, "linked", 0)["baseline_linked"]
-    # Start files of the C library and padding are not in any module.
-    assert estimated == pytest.approx(linked, rel=0.6)
-
-
-def test_a_function_that_plain_clang_drops_everywhere_counts_by_its_definitions(unlinked: Path) -> None:
-    names = [shared_definitions(unlinked / f"{name}.o.bc") for name in "ab"]
-    assert names == [{SHARED}] * 2
-    with InlineEnv(corpus=str(unlinked), metric="estimated-linked") as env:
-        cost = env.setup.project_costs["estimated-linked"]
-        assert isinstance(cost, EstimatedLinkedSize)
-        (project,) = cost.linked_together("a.o")
-        project.copies.clear()
-        assert project.share(SHARED, is_shared=True) == 0.5
-        assert project.share("other", is_shared=True) == 1.0
-        assert project.share("own", is_shared=False) == 1.0
-
-
-def test_a_part_of_a_corpus_shares_with_the_modules_beyond_it(unlinked: Path) -> None:
-    part = open_corpus(unlinked).filter(names="a.o")
-    for corpus in (part, join_corpora([part])):
-        with InlineEnv(corpus=corpus, metric="estimated-linked") as env:
-            cost = env.setup.project_costs["estimated-linked"]
-            assert isinstance(cost, EstimatedLinkedSize)
-            (name,) = env.corpus.names
-            (project,) = cost.linked_together(name)
-            assert project.copies == {SHARED: 2}
+    # Padding is not in any module.
+    assert estimated == pytest.approx(end(build, "linked", 0)["baseline_linked"], rel=0.2)
 
 
 @pytest.mark.parametrize("metric", ["linked", "estimated-linked"])
-def test_credit_labels_and_search_take_the_metric(metric: str, build: Path) -> None:
+def test_credit_labels_and_search_take_the_metric(metric: str, build: str) -> None:
     info = end(build, metric, 1, credit=True)
-    assert sum(info["credit"]) == pytest.approx(info[f"baseline_{metric}"] - info[metric])
-    with InlineEnv(corpus=str(build), metric=metric) as env:
+    plain = info[f"baseline_{metric}"]
+    assert sum(info["credit"]) == pytest.approx(plain - info[metric])
+    with InlineEnv(corpus=build, metric=metric) as env:
         compilation = env.compilation(env.corpus.module("a.o"))
         costs = FunctionCosts(env.setup, compilation)
         labels = label_by_flips(compilation, env.task, load_policy("default", env), check=2, costs=costs)
-        assert labels.text == pytest.approx(info[f"baseline_{metric}"], abs=1)
+        assert labels.text == pytest.approx(plain, abs=1)
         assert labels.labels
         assert labels.checked
         assert all(label == pytest.approx(alone, abs=16) for label, alone in labels.checked)
         found = search_module(env, env.corpus.module("a.o"), "bundles", compiles=6)
-        assert found.baseline == pytest.approx(info[f"baseline_{metric}"], abs=1)
+        assert found.baseline == pytest.approx(plain, abs=1)
         assert found.cost <= found.baseline
+    env = gym.make("mlgo/RegAllocEvict-v0", corpus=build, metric=metric)
+    assert metric in env.unwrapped.task.metrics  # type: ignore[attr-defined]
+    env.close()
 
 
-def test_register_allocation_takes_the_metrics(build: Path) -> None:
-    for metric in ("linked", "estimated-linked"):
-        env = gym.make("mlgo/RegAllocEvict-v0", corpus=str(build), metric=metric)
-        assert metric in env.unwrapped.task.metrics  # type: ignore[attr-defined]
-        env.close()
-
-
-def test_what_has_no_links_has_no_linked_size(unlinked: Path) -> None:
+def test_metrics_of_links_are_refused_where_they_mean_nothing(unlinked: str) -> None:
     with pytest.raises(CorpusError, match="expected a corpus with link steps for metric='linked', got 'corpus'"):
         end(unlinked, "linked", 0)
     with pytest.raises(MlgoError, match="expected scope='module' with metric='linked', got 'function'"):
         end(unlinked, "linked", 0, scope="function")
-
-
-def test_other_machines_lack_the_modules_of_the_project(unlinked: Path) -> None:
-    arguments = {"metric": "estimated-linked"}
-    with (
-        InlineEnv(corpus=str(unlinked), **arguments) as env,
-        pytest.raises(MlgoError, match="expected a metric of single modules for a cluster, got estimated-linked"),
-    ):
-        RemoteEnvironment.of("mlgo/Inline-v0", arguments, env)
+    with InlineEnv(corpus=unlinked, metric="estimated-linked") as env:
+        # Other machines lack the modules of the project.
+        message = "expected a metric of single modules for a cluster, got estimated-linked"
+        with pytest.raises(MlgoError, match=message):
+            RemoteEnvironment.of("mlgo/Inline-v0", {"metric": "estimated-linked"}, env)

@@ -1,4 +1,4 @@
-"""Fixtures: the drivers as a build calls them, the underlying clang, and a network."""
+"""Fixtures: the drivers as a build calls them, the underlying clang, and networks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pytest
 
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import counters_path, parse
+from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.policies.network import Network
+from mlgo_gym.session.process.scratch import scratch_parent
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
@@ -23,6 +25,27 @@ def counted(name: str) -> int:
     """Return a count of `mlgo-clang`, 0 without counters."""
     path = Path(counters_path())
     return parse(path.read_bytes()).get(name, 0) if path.exists() else 0
+
+
+def text(path: Path) -> int:
+    """Return the bytes of instructions of an object."""
+    return object_sizes(path.read_bytes()).text
+
+
+def abandoned() -> set[str]:
+    """Return the folders of channels whose driver has exited."""
+    names = (path.name for path in Path(scratch_parent()).glob("mlgo-gym-*-" + "[0-9a-f]" * 16))
+    return {name for name in names if not Path("/proc", name.split("-")[2]).exists()}
+
+
+def files(project: Path) -> list[str]:
+    return sorted(path.name for path in project.iterdir())
+
+
+def write_network(path: Path, feature: str, weight: float, bias: float) -> str:
+    """Write a network of one feature, which inlines where its output is above 0; return its policy."""
+    Network((feature,), (np.array([[weight]], np.float32),), (np.array([bias], np.float32),)).save(path)
+    return f"mlp:{path}"
 
 
 @pytest.fixture(scope="session")
@@ -58,9 +81,24 @@ def run(project: Path) -> Run:
     return call
 
 
+@pytest.fixture
+def plain(run: Run, project: Path) -> bytes:
+    """The object that clang alone compiles."""
+    assert run("--mlgo-policy=default", "-Oz", "-c", "calls.c", "-o", "plain.o").returncode == 0
+    data = (project / "plain.o").read_bytes()
+    (project / "plain.o").unlink()
+    return data
+
+
 @pytest.fixture(scope="session")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A network that inlines calls with an estimated cost below 30."""
     path = tmp_path_factory.mktemp("network") / "small.safetensors"
-    Network(("cost_estimate",), (np.array([[-1]], np.float32),), (np.array([30], np.float32),)).save(path)
+    write_network(path, "cost_estimate", -1, 30)
     return path
+
+
+@pytest.fixture(scope="session")
+def always(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A network with a callee feature that inlines every call: it compiles in two steps."""
+    return write_network(tmp_path_factory.mktemp("network") / "always.safetensors", "callee_lines", 0, 1)

@@ -12,6 +12,8 @@ import pytest
 
 from tests.mlgo_clang.conftest import DRIVERS, counted
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # the first link compiles libraries
+
 SOURCES = {
     "calls.h": '#ifdef __cplusplus\nextern "C"\n#endif\nint first(int n);\n',
     "calls.c": '#include "calls.h"\n'
@@ -24,50 +26,44 @@ SOURCES = {
 }
 EXPECTED = b"53\n"
 
-BUILD_FILES = {
-    "cmake": {
-        "CMakeLists.txt": "cmake_minimum_required(VERSION 3.16)\nproject(p C CXX)\n"
-        "add_library(calls STATIC calls.c)\nadd_executable(program main.cpp)\ntarget_link_libraries(program calls)\n"
-    },
-    "autotools": {
-        "configure.ac": "AC_INIT([p], [1])\nAM_INIT_AUTOMAKE([foreign])\nAC_PROG_CC\nAC_PROG_CXX\nLT_INIT\n"
-        "AC_CONFIG_MACRO_DIRS([m4])\nAC_CONFIG_FILES([Makefile])\nAC_OUTPUT\n",
-        "Makefile.am": "ACLOCAL_AMFLAGS = -I m4\nlib_LTLIBRARIES = libcalls.la\nlibcalls_la_SOURCES = calls.c\n"
-        "bin_PROGRAMS = program\nprogram_SOURCES = main.cpp\nprogram_LDADD = libcalls.la\n",
-    },
-    "meson": {
-        "meson.build": "project('p', 'c', 'cpp')\ncalls = static_library('calls', 'calls.c')\n"
-        "executable('program', 'main.cpp', link_with: calls)\n"
-    },
-    "make": {
-        # The first C++ link by the bundled clang takes minutes, so the others link this way.
-        "Makefile": "program: main.o calls.o\n\t$(CC) $^ -o $@\n",
-    },
-}
-
-COMMANDS = {
-    "make": ("make -j2 CFLAGS=-Os CXXFLAGS=-Os",),
+# For each build system: its files, its commands, and the programs that it needs.
+SYSTEMS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]] = {
+    "make": (
+        {"Makefile": "program: main.o calls.o\n\t$(CC) $^ -o $@\n"},
+        ("make -j2 CFLAGS=-Os CXXFLAGS=-Os",),
+        ("make", "cc"),  # the machine's linker and C library
+    ),
     "cmake": (
-        "cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=MinSizeRel",
-        "cmake --build build",
-        "cp build/program program",
+        {
+            "CMakeLists.txt": "cmake_minimum_required(VERSION 3.16)\nproject(p C CXX)\n"
+            "add_library(calls STATIC calls.c)\n"
+            "add_executable(program main.cpp)\ntarget_link_libraries(program calls)\n"
+        },
+        (
+            "cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=MinSizeRel",
+            "cmake --build build",
+            "cp build/program program",
+        ),
+        ("cmake", "ninja"),
     ),
     "autotools": (
-        "autoreconf -fi",
-        "./configure --disable-shared CFLAGS=-Os CXXFLAGS=-Os",
-        "make -j2",
+        {
+            "configure.ac": "AC_INIT([p], [1])\nAM_INIT_AUTOMAKE([foreign])\nAC_PROG_CC\nAC_PROG_CXX\nLT_INIT\n"
+            "AC_CONFIG_MACRO_DIRS([m4])\nAC_CONFIG_FILES([Makefile])\nAC_OUTPUT\n",
+            "Makefile.am": "ACLOCAL_AMFLAGS = -I m4\nlib_LTLIBRARIES = libcalls.la\nlibcalls_la_SOURCES = calls.c\n"
+            "bin_PROGRAMS = program\nprogram_SOURCES = main.cpp\nprogram_LDADD = libcalls.la\n",
+        },
+        ("autoreconf -fi", "./configure --disable-shared CFLAGS=-Os CXXFLAGS=-Os", "make -j2"),
+        ("autoreconf", "automake", "libtoolize", "make"),
     ),
     "meson": (
-        "meson setup build --buildtype=minsize",
-        "ninja -C build",
-        "cp build/program program",
+        {
+            "meson.build": "project('p', 'c', 'cpp')\ncalls = static_library('calls', 'calls.c')\n"
+            "executable('program', 'main.cpp', link_with: calls)\n"
+        },
+        ("meson setup build --buildtype=minsize", "ninja -C build", "cp build/program program"),
+        ("meson", "ninja"),
     ),
-}
-TOOLS = {
-    "make": ("make", "cc"),  # the machine's linker and C library
-    "cmake": ("cmake", "ninja"),
-    "autotools": ("autoreconf", "automake", "libtoolize", "make"),
-    "meson": ("meson", "ninja"),
 }
 
 
@@ -79,47 +75,33 @@ def folder(tmp_path: Path, own_cache: Path) -> Path:
     return tmp_path
 
 
-def environment(**variables: str) -> dict[str, str]:
-    return {
-        **os.environ,
-        "CC": str(DRIVERS["gcc"]),
-        "CXX": str(DRIVERS["g++"]),
-        "MLGO_POLICY": "always",
-        "MLGO_STRICT": "1",
-        **variables,
-    }
+def build(command: list[str], folder: Path, policy: str = "always", **variables: str) -> None:
+    drivers = {"CC": str(DRIVERS["gcc"]), "CXX": str(DRIVERS["g++"]), "MLGO_POLICY": policy, "MLGO_STRICT": "1"}
+    environment = {**os.environ, **drivers, **variables}
+    result = subprocess.run(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    assert result.returncode == 0, result.stdout.decode()[-3000:]
 
 
-def wanted(*tools: str) -> None:
-    missing = [tool for tool in tools if shutil.which(tool) is None]
-    if missing:
+def needs(*tools: str) -> None:
+    if missing := [tool for tool in tools if shutil.which(tool) is None]:
         pytest.skip(f"{', '.join(missing)} is not installed")
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "system", ["make", *(pytest.param(name, marks=pytest.mark.slow) for name in BUILD_FILES if name != "make")]
-)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_a_build_uses_the_policy(folder: Path, system: str) -> None:
-    wanted(*TOOLS[system])
-    for name, text in BUILD_FILES[system].items():
+    contents, commands, tools = SYSTEMS[system]
+    needs(*tools)
+    for name, text in contents.items():
         (folder / name).write_text(text)
-    for command in COMMANDS[system]:
-        result = subprocess.run(
-            command.split(),
-            cwd=folder,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-        assert result.returncode == 0, result.stdout.decode()[-3000:]
+    for command in commands:
+        build(command.split(), folder)
     assert subprocess.run([folder / "program"], stdout=subprocess.PIPE, check=True).stdout == EXPECTED
     assert counted("compiled with a policy") >= 2
     assert counted("compiled by clang alone") == 0
 
 
-@pytest.mark.slow
 def test_an_extension_of_setuptools_uses_the_policy(folder: Path) -> None:
     (folder / "calls.c").write_text(
         SOURCES["calls.c"].replace('#include "calls.h"', "#include <Python.h>")
@@ -131,22 +113,20 @@ def test_an_extension_of_setuptools_uses_the_policy(folder: Path) -> None:
     (folder / "setup.py").write_text(
         "from setuptools import Extension, setup\nsetup(name='p', ext_modules=[Extension('calls', ['calls.c'])])\n"
     )
-    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
-    result = subprocess.run(command, cwd=folder, env=environment(CFLAGS="-Os"), capture_output=True, check=False)
-    assert result.returncode == 0, result.stderr.decode()[-3000:]
+    build([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], folder, CFLAGS="-Os")
     code = "import calls; print(calls.first(3))"
-    found = subprocess.run([sys.executable, "-c", code], cwd=folder, stdout=subprocess.PIPE, check=True).stdout
-    assert found == EXPECTED
+    printed = subprocess.run([sys.executable, "-c", code], cwd=folder, stdout=subprocess.PIPE, check=True).stdout
+    assert printed == EXPECTED
     assert counted("compiled with a policy") == 1
 
 
 def test_ccache_distinguishes_objects_of_different_policies(folder: Path, tmp_path: Path) -> None:
-    wanted("ccache")
+    needs("ccache")
     variables = {"CCACHE_DIR": str(tmp_path / "ccache"), "CCACHE_COMPILERCHECK": "%compiler% --version"}
     objects = []
     for policy, compiles in (("always", 1), ("always", 1), ("never", 2), ("never", 2), ("always", 2)):
         command = ["ccache", str(DRIVERS["gcc"]), "-Oz", "-c", "calls.c", "-o", "calls.o"]
-        subprocess.run(command, cwd=folder, env=environment(**variables, MLGO_POLICY=policy), check=True)
+        build(command, folder, policy, **variables)
         objects.append((folder / "calls.o").read_bytes())
         assert counted("compiled with a policy") == compiles
     assert objects[0] == objects[1] == objects[4] != objects[2] == objects[3]

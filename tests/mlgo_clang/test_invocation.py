@@ -35,19 +35,13 @@ SOURCES = {
 
 INVOCATIONS = r"""
 -Oz -c leaf.c
--Oz -c leaf.c -o out.o
--O2 -c leaf.c -o out.o
 -O0 -c leaf.c -o out.o
 -Oz -Xclang -O2 -c leaf.c -o out.o
--Oz -g -c leaf.c -o out.o
 -Oz -gsplit-dwarf -g -c leaf.c -o out.o
 -Oz -MD -MF deps/leaf.d -MT target -c leaf.c -o out.o
--M leaf.c
 -E leaf.c
 -S -Oz leaf.c -o -
 -Oz -S -emit-llvm leaf.c -o leaf.ll
--Oz -Wall -c warns.c -o out.o
--Oz -Wall -Werror -c warns.c -o out.o
 -Oz -Wall -fcolor-diagnostics -c warns.c -o out.o
 -Oz -c wrong.c -o out.o
 -Oz -c nowhere.c -o out.o
@@ -57,83 +51,67 @@ INVOCATIONS = r"""
 -Oz -save-temps -c leaf.c -o out.o
 @more.rsp
 @nowhere.rsp
--Oz -x c -c leaf.c -o out.o
 -Oz -x c -c - -o out.o
--Oz -c note.txt
 -Oz -c assembly.s -o out.o
 -Oz -c upper.S -o out.o
--Oz -c -I. -D FACTOR=7 -include leaf.h other.c -o out.o
 -Oz -c -DFACTOR=7 -- leaf.c
 -Oz -flto=thin -c leaf.c -o out.o
--Oz -ffunction-sections -fdata-sections -c leaf.c -o out.o
--Oz -fsave-optimization-record -c leaf.c -o out.o
--Oz -serialize-diagnostics diagnostics.dia -Wall -c warns.c -o out.o
 -Oz -MJ commands.json -c leaf.c -o out.o
 -Oz --target=aarch64-linux-gnu -c leaf.c -o out.o
--Oz leaf.c other.c main.c -o program
--Oz -nostdlib -shared -fPIC leaf.c -o libleaf.so
--Oz -r -nostdlib leaf.c other.c -o both.o
 -### -Oz -c leaf.c
--v
 -print-file-name=libc.a
 --help
 -o
 -Oz -c with\ space.c
-g++ -Oz -c plus.cpp -o out.o
 g++ -Oz -c plus.cpp leaf.c
 """.strip().splitlines()
 
 MORE_INVOCATIONS = r"""
--Oz -c leaf.c -oout.o
--Os -c leaf.c -o out.o
--c leaf.c -o out.o
+-Oz -Wall -c warns.c -o out.o
+-Oz -Wall -Werror -c warns.c -o out.o
+-Oz -c note.txt
+-Oz -c -I. -D FACTOR=7 -include leaf.h other.c -o out.o
+-Oz -ffunction-sections -fdata-sections -c leaf.c -o out.o
+-Oz -fsave-optimization-record -c leaf.c -o out.o
+-Oz -serialize-diagnostics diagnostics.dia -Wall -c warns.c -o out.o
+-Oz leaf.c other.c main.c -o program
+-Oz -nostdlib -shared -fPIC leaf.c -o libleaf.so
+-Oz -r -nostdlib leaf.c other.c -o both.o
+-v
+g++ -Oz -c plus.cpp -o out.o
 -O2 -Oz -c leaf.c -o out.o
 -Oz -MD -c leaf.c -o out.o
 -Oz -MMD -MP -c leaf.c -o out.o
 -Oz -MMD -MQ target$ -c leaf.c
--MM -MF only.d leaf.c
 -E -dM leaf.c -o macros.txt
--E -P -C leaf.c
--S -Oz leaf.c
 -Oz -c -emit-llvm leaf.c -o leaf.bc
 -fsyntax-only leaf.c
--Oz -fsyntax-only -Wall warns.c
 -Oz -Wall -fno-caret-diagnostics -c warns.c -o out.o
--Oz -w -c warns.c -o out.o
 -Oz -c wrong.c -fdiagnostics-color=always
 -Oz -c missing.c -o out.o
 -Oz -c leaf.c --unknown-option
--Oz -c leaf.c -Wunknown-thing
 -Oz -c leaf.c -lm
--Oz -pipe -c leaf.c -o out.o
 -Oz -save-temps=obj -c leaf.c -o deps/out.o
 @answers.rsp
 -Oz -xc++ -c leaf.c -o out.o
 -Oz -c -x c note.txt
 -Oz -c once.i -o out.o
--Oz -flto -c leaf.c -o out.o
 -Oz -fPIC -fvisibility=hidden -c leaf.c -o out.o
 -Oz -fsanitize=undefined -fsanitize-trap=all -c leaf.c -o out.o
 -Oz -fstack-usage -c leaf.c -o out.o
--Oz -Rpass=inline -c leaf.c -o out.o
 -Oz -frecord-command-line -c leaf.c -o out.o
 -Oz -fembed-bitcode -c leaf.c -o out.o
--Oz -std=c99 -pedantic -c leaf.c -o out.o
 -Oz -m32 -ffreestanding -c leaf.c -o out.o
 -Oz main.c leaf.c other.c -fuse-ld=nowhere
 -Oz main.c -o program
 -### -Oz main.c leaf.c
--dumpversion
 -dumpmachine
--print-search-dirs
 -Oz
 -c
-g++ -Oz -c leaf.c -o out.o
 g++ -Oz -fno-exceptions -fno-rtti -MMD -c plus.cpp
-g++ -E plus.cpp
 g++ -###  -Oz plus.cpp
 """.strip().splitlines()
-"""Invocations that differ little from others."""
+"""Invocations that link or differ little from others."""
 
 
 _TEMPORARY = re.compile(rb"-[0-9a-f]{6}(?=\.o)")

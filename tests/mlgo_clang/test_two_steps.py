@@ -1,39 +1,29 @@
-"""Policies with callee features compile in two steps, and every fault leaves a correct object or an exit status."""
+"""Policies with callee features compile in two steps: the same files and messages, and the environment's decisions."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
+import gymnasium as gym
 import pytest
 
-from mlgo_clang.counters import counters_path, parse
-from mlgo_gym.policies.network import Network
-from tests.mlgo_clang.conftest import DRIVERS, Run
-from tests.mlgo_clang.test_interactive import abandoned, clangs_on, files, make_project, wait_for
+from mlgo_clang.compiler import compiler_command
+from mlgo_clang.programs import front_end_bitcode
+from mlgo_gym.corpus.modules.builtin import PROGRAMS
+from mlgo_gym.deploy.program import cc1_flags
+from mlgo_gym.policies import load_policy
+from tests.mlgo_clang.conftest import Run, files, text, write_network
 
-
-@pytest.fixture
-def always(tmp_path: Path) -> str:
-    """A network with a callee feature that inlines every call."""
-    path = tmp_path / "always.safetensors"
-    Network(("callee_lines",), (np.array([[0]], np.float32),), (np.array([1], np.float32),)).save(path)
-    return f"mlp:{path}"
+COMPILE = ("-Oz", "-c", "calls.c")
 
 
 @pytest.mark.parametrize(
     "more",
     [
         ("-g", "-MD"),
-        ("-g", "-gsplit-dwarf"),
         ("-Wframe-larger-than=1", "-Wall"),
-        ("-fdiagnostics-show-category=name", "-fno-diagnostics-show-option", "-w"),
-        ("-fno-builtin", "-fstack-usage"),
+        pytest.param(("-g", "-gsplit-dwarf"), marks=pytest.mark.slow),
+        ("-fdiagnostics-show-category=name", "-fno-diagnostics-show-option", "-w", "-fno-builtin", "-fstack-usage"),
         pytest.param(("-fsanitize=undefined", "--coverage"), marks=pytest.mark.slow),
         pytest.param(("-fsave-optimization-record", "-Rpass=inline"), marks=pytest.mark.slow),
     ],
@@ -44,125 +34,105 @@ def test_all_files_and_messages_are_those_of_one_step(
     (project / "calls.c").write_text(
         "#include <stddef.h>\nint unused(void) { int x; return 3; }\n" + (project / "calls.c").read_text()
     )
-    found = {}
+    outcomes = []
     for policy in ("always", always):
         # The same name of the object, which debug information can contain.
-        result = run(f"--mlgo-policy={policy}", "--mlgo-strict", "-Oz", *more, "-c", "calls.c", "-o", "calls.o")
+        result = run(f"--mlgo-policy={policy}", "--mlgo-strict", *more, *COMPILE, "-o", "calls.o")
         assert result.returncode == 0, result.stderr
         made = {path.name: path.read_bytes() for path in project.iterdir() if path.name != "calls.c"}
         for name in made:
             (project / name).unlink()
-        found[policy] = (result.stderr, made)
-    assert found["always"] == found[always]
+        outcomes.append((result.stderr, made))
+    assert outcomes[0] == outcomes[1]
 
 
-def test_one_of_several_advisors_may_use_callee_features(run: Run, project: Path, always: str) -> None:
+@pytest.mark.parametrize("words", [("--mlgo-eviction-policy=first_legal",), ("--target=aarch64-linux-gnu",)])
+def test_another_advisor_and_another_target_make_no_difference(
+    words: tuple[str, ...], run: Run, project: Path, always: str
+) -> None:
     objects = []
     for policy in ("always", always):
-        words = (f"--mlgo-policy={policy}", "--mlgo-eviction-policy=first_legal", "--mlgo-strict", "-Oz")
-        assert run(*words, "-c", "calls.c").returncode == 0
+        result = run(f"--mlgo-policy={policy}", *words, "--mlgo-strict", *COMPILE)
+        assert (result.returncode, result.stderr) == (0, b"")
         objects.append((project / "calls.o").read_bytes())
     assert objects[0] == objects[1]
+    assert objects[0][18] == (183 if "aarch64" in words[0] else 62)  # the machine in the header of ELF
 
 
 def test_a_source_without_decisions_keeps_its_warnings(run: Run, project: Path, always: str) -> None:
     (project / "calls.c").write_text("void g(char *); void f(void) { int unused; char big[99]; g(big); }\n")
-    words = ("-Oz", "-Wall", "-Wframe-larger-than=1", "-c", "calls.c")
-    expected, found = (run(f"--mlgo-policy={policy}", "--mlgo-strict", *words) for policy in ("default", always))
-    assert (found.returncode, found.stderr) == (0, expected.stderr)
-    assert found.stderr.count(b"warning: ") == 2
+    words = ("--mlgo-strict", "-Wall", "-Wframe-larger-than=1", *COMPILE)
+    expected, result = (run(f"--mlgo-policy={policy}", *words) for policy in ("default", always))
+    assert (result.returncode, result.stderr) == (0, expected.stderr)
+    assert result.stderr.count(b"warning: ") == 2
 
 
 def test_options_that_print_code_are_refused(run: Run, project: Path, always: str) -> None:
-    words = ("-Oz", "-mllvm", "-filter-print-funcs=first", "-c", "calls.c")
+    words = ("-mllvm", "-filter-print-funcs=first", *COMPILE)
     result = run(f"--mlgo-policy={always}", "--mlgo-strict", *words)
     assert (result.returncode, b"options that print code" in result.stderr) == (1, True)
     assert run(f"--mlgo-policy={always}", *words).returncode == 0
     assert files(project) == ["calls.c", "calls.o"]
 
 
-def test_a_full_disk(run: Run, project: Path, always: str) -> None:
-    result = run(f"--mlgo-policy={always}", "-Oz", "-c", "calls.c", "-o", "/dev/full")
-    assert (result.returncode, b"No space left on device" in result.stderr) == (1, True)
-    assert files(project) == ["calls.c"]
-
-
-def many_calls(project: Path) -> None:
-    """Write a source whose compile takes many seconds."""
-    body = "int s = n; for (int k = 0; k < n; ++k) s += f{}(k) * f{}(s); return s;"
-    functions = [f"static int f{i}(int n) {{ {body.format(i - 1, i // 2)} }}\n" for i in range(2, 3000)]
-    head = "static int f0(int n) { return n + 1; }\nstatic int f1(int n) { return n * 3; }\n"
-    (project / "calls.c").write_text(f"{head}{''.join(functions)}int g(int n) {{ return f2999(n); }}\n")
-
-
-@pytest.fixture
-def started(project: Path, always: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A compile that takes many seconds, after the start of its back end."""
-    many_calls(project)
-    command = [str(DRIVERS["gcc"]), f"--mlgo-policy={always}", "--mlgo-strict", "-Oz", "-c", "calls.c"]
-    with subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE) as process:
-        try:
-            wait_for(lambda: any("-print-before=inline" in command for command in clangs_on(project)))
-            yield process
-        finally:
-            process.kill()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_compile_and_leaves_nothing(
-    number: signal.Signals, project: Path, started: subprocess.Popen[bytes]
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        pytest.param(("-g", "-Wall", "-MMD"), marks=pytest.mark.slow),
+        pytest.param(("-fPIC", "-march=haswell"), marks=pytest.mark.slow),
+    ],
+)
+def test_the_decisions_of_a_network_are_compiled(
+    more: tuple[str, ...], run: Run, project: Path, tmp_path: Path
 ) -> None:
-    before = abandoned()
-    started.send_signal(number)
-    assert started.wait(timeout=20) == -number
-    wait_for(lambda: not clangs_on(project))
-    assert abandoned() <= before
-    assert files(project) == ["calls.c"]
-
-
-def test_the_next_compile_removes_the_folder_of_a_killed_one(
-    run: Run, project: Path, always: str, started: subprocess.Popen[bytes]
-) -> None:
-    started.kill()
-    started.wait()
-    wait_for(lambda: not clangs_on(project))
-    assert files(project) == ["calls.c"]
-    (project / "calls.c").write_text("int f(void) { return 1; }\n")
-    assert run(f"--mlgo-policy={always}", "--mlgo-strict", "-Oz", "-c", "calls.c").returncode == 0
-    assert not [name for name in abandoned() if f"-{started.pid}-" in name]
-
-
-def test_a_back_end_that_is_killed(project: Path, started: subprocess.Popen[bytes]) -> None:
-    children = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
-    (project / "calls.c").write_text("int f(void) { return 1; }\n")
-    os.kill(int(children[0]), signal.SIGKILL)
-    _, stderr = started.communicate()
-    assert (started.returncode, b"clang exited with status -9" in stderr) == (1, True)
-    # A clang that is killed while it writes leaves its temporary file, also without a policy.
-    assert [name for name in files(project) if not name.endswith(".o.tmp")] == ["calls.c"]
-
-
-def test_two_builds_at_once_make_equal_objects(project: Path, always: str, own_cache: Path) -> None:
-    make_project(project, 4)
-    folders = [project.parent / f"copy{number}" for number in range(2)]
-    for folder in folders:
-        shutil.copytree(project, folder)
-    command = ["make", "-j2", f"CC={DRIVERS['gcc']} --mlgo-policy={always} --mlgo-strict"]
-    processes = [subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL) for folder in folders]
-    assert [process.wait() for process in processes] == [0, 0]
-    for number in range(4):
-        first, second = (folder / f"part{number}.o" for folder in folders)
-        assert first.read_bytes() == second.read_bytes()
-    assert parse(Path(counters_path()).read_bytes())["compiled with a policy"] == 8
-    assert own_cache.exists()
-
-
-def test_a_cross_compile(run: Run, project: Path, always: str) -> None:
-    objects = []
-    for policy in ("always", always):
-        words = ("--target=aarch64-linux-gnu", "-Oz", "-c", "calls.c")
-        result = run(f"--mlgo-policy={policy}", "--mlgo-strict", *words)
+    def size(policy: str) -> int:
+        result = run(f"--mlgo-policy={policy}", "--mlgo-strict", *more, *COMPILE)
         assert (result.returncode, result.stderr) == (0, b"")
-        objects.append((project / "calls.o").read_bytes())
-    assert objects[0] == objects[1]
-    assert objects[0][18] == 183  # aarch64 in the header of ELF
+        return text(project / "calls.o")
+
+    never, always, once = (
+        write_network(tmp_path / f"{name}.safetensors", "module_decisions", weight, bias)
+        for name, weight, bias in (("never", 0, -1), ("always", 0, 1), ("once", -1, 0.5))
+    )
+    assert [size(never), size(always)] == [size("never"), size("always")]
+    assert size(once) not in (size(never), size(always))
+    assert size(f"{always},default") == size("default")
+
+
+def test_clang_compiles_alone_if_a_network_cannot_be_used(
+    run: Run, project: Path, tmp_path: Path, plain: bytes
+) -> None:
+    foreign = write_network(tmp_path / "foreign.safetensors", "no_such_feature", 1, 0)
+    for policy, reason in ((foreign, b"no_such_feature"), ("mlp:nowhere.safetensors", b"there is no such file")):
+        result = run(f"--mlgo-policy={policy}", *COMPILE)
+        assert (result.returncode, reason in result.stderr) == (0, True), result.stderr
+        assert (project / "calls.o").read_bytes() == plain
+        assert run(f"--mlgo-policy={policy}", "--mlgo-strict", *COMPILE).returncode == 1
+    result = run("--mlgo-eviction-policy=inline-oz", "--mlgo-policy=default", "--mlgo-strict", *COMPILE)
+    assert (result.returncode, b"use a network for evictions" in result.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("policy", ["inline-oz", pytest.param("inline-os", marks=pytest.mark.slow)])
+def test_bundled_policies_decide_as_in_an_environment(policy: str, run: Run, project: Path) -> None:
+    words = [f"-{policy.partition('-')[2].capitalize()}", "-c", str(PROGRAMS / "c" / "lz.c")]
+    compiler = compiler_command("bundled", "gcc")
+    bitcode = project / "module.bc"
+    bitcode.write_bytes(front_end_bitcode(compiler, words))
+    env = gym.make(
+        "mlgo/Inline-v0",
+        corpus=str(bitcode),
+        compile_options={"flags": list(cc1_flags([*compiler, *words]))},
+        callee_features=True,
+        error_reward=None,
+    )
+    decider = load_policy(policy, env)
+    observation, info = env.reset()
+    over = False
+    while not over:
+        observation, _, terminated, truncated, info = env.step(decider.act(observation, info))
+        over = terminated or truncated
+    assert run(f"--mlgo-policy={policy}", "--mlgo-strict", *words).returncode == 0
+    assert text(project / "lz.o") == info["text"] != info["baseline_text"]
+    assert run(f"--mlgo-policy={policy}-fast", "--mlgo-strict", *words, "-o", "fast.o").returncode == 0
+    assert text(project / "fast.o") != info["text"]

@@ -9,8 +9,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from mlgo_gym.corpus.modules.sampling import Part
+from mlgo_gym.corpus.modules.training_digests import SHORT_DIGEST, sidecar_digests, training_digest
+from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
+from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies import bundled, load_policy
 from mlgo_gym.policies.loading import needs_callee_features, policy_identity
 from mlgo_gym.policies.network import Network
@@ -94,6 +98,17 @@ def test_every_bundled_policy_loads_has_a_card_and_decides(corpus: Path, varied:
         file = bundled.bundled_file(name)
         for ending in (".md", ".json"):
             assert file.with_suffix(ending).is_file(), f"{file.name} has no model card {file.stem}{ending}"
+
+
+def test_no_bundled_policy_was_trained_on_a_module_of_the_test_split(toolchain: Toolchain) -> None:
+    builtin = open_corpus("builtin", toolchain=toolchain)
+    parts: dict[Part, set[str]] = {
+        part: {training_digest(module)[:SHORT_DIGEST] for module in builtin.split(part)} for part in ("train", "test")
+    }
+    for name in bundled.bundled_policies():
+        digests = set(sidecar_digests(bundled.bundled_file(name)))
+        assert not digests & parts["test"], name
+        assert len(digests & parts["train"]) >= 15, name
 
 
 def test_a_name_means_one_network_whatever_the_environment_computes(corpus: Path) -> None:

@@ -25,45 +25,29 @@ def test_the_dataset_of_programs_is_no_part_of_the_catalogue() -> None:
     dataset = find_dataset(PROGRAMS)
     assert PROGRAMS not in dataset_names()
     drivers = {path.partition("/")[0] for path in dataset.files if path.endswith(("/driver.c", "/driver.cpp"))}
-    projects = {dataset.folder, *dataset.needs}
-    assert drivers == projects
-    assert dataset.programs.count("\n[programs.") == len(projects)
+    assert drivers == {dataset.folder, *dataset.needs}
+    assert dataset.programs.count("\n[programs.") == len(drivers)
     # Fifteen of them are of projects that no policy was trained on.
     assert dataset.programs.count("held_out = true") == 15
-
-
-def test_other_programs_in_the_dataset_make_another_corpus() -> None:
-    dataset = find_dataset(PROGRAMS)
     assert dataclasses.replace(dataset, programs=f"{dataset.programs}\n").recipe != dataset.recipe
 
 
-def test_programs_of_a_folder_need_trust(tmp_path: Path) -> None:
-    corpus = small_corpus(tmp_path / "corpus", ENTRY.format(name="vfs", sha256=RIGHT))
-    with pytest.raises(CorpusError, match=r"expected programs of a trusted corpus, got .*--trust-flags"):
-        read_programs(corpus)
-    (program,) = read_programs(corpus, trust=True)
-    assert (program.name, program.modules, program.runs[0].arguments) == ("vfs", (MODULE,), ("2",))
-
-
-def test_a_program_with_a_source_that_does_not_compile_is_excluded(tmp_path: Path) -> None:
+def test_programs_of_a_folder_need_trust_and_sources_that_compile(tmp_path: Path) -> None:
     entries = ENTRY.format(name="vfs", sha256=RIGHT) + ENTRY.format(name="other", sha256=RIGHT).replace("c/*", "d/*")
     corpus = small_corpus(tmp_path / "corpus", entries)
+    with pytest.raises(CorpusError, match=r"expected programs of a trusted corpus, got .*--trust-flags"):
+        read_programs(corpus)
     (tmp_path / "corpus" / "recording.json").write_text('{"modules": 1, "failures": [{"source": "d/mmap.c"}]}')
     with pytest.warns(CorpusWarning, match="to compile, got failures in other; these are excluded"):
         (program,) = read_programs(corpus, trust=True)
-    assert program.name == "vfs"
+    assert (program.name, program.modules, program.runs[0].arguments) == ("vfs", (MODULE,), ("2",))
 
 
-def test_a_corpus_without_programs_is_an_error(tmp_path: Path) -> None:
-    corpus = small_corpus(tmp_path / "corpus", "")
-    (tmp_path / "corpus" / "programs.toml").unlink()
-    with pytest.raises(CorpusError, match=r"expected a corpus with programs\.toml, got"):
-        read_programs(corpus, trust=True)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
+def test_a_missing_or_malformed_description_is_one_line(tmp_path: Path) -> None:
+    text = ENTRY.format(name="vfs", sha256=RIGHT)
+    corpus = small_corpus(tmp_path / "corpus", text)
+    description = tmp_path / "corpus" / "programs.toml"
+    for before, after, message in (
         ('modules = ["c/*"]', 'modules = ["d/*"]', "expected modules of the corpus or a link"),
         (RIGHT, "12", "expected runs, each with a sha256"),
         ("runs =", "walks =", "KeyError"),
@@ -71,11 +55,11 @@ def test_a_corpus_without_programs_is_an_error(tmp_path: Path) -> None:
         ('driver = "selftest.c"', 'language = "rust"', r"expected a language of c, c\+\+, got 'rust'"),
         ('driver = "selftest.c"', "driver = 3", "expected driver of type"),
         ("[programs.vfs]", "[programs.vfs", "TOMLDecodeError"),
-    ],
-)
-def test_a_malformed_description_is_one_clear_line(tmp_path: Path, before: str, after: str, message: str) -> None:
-    text = ENTRY.format(name="vfs", sha256=RIGHT)
-    assert before in text
-    corpus = small_corpus(tmp_path / "corpus", text.replace(before, after))
-    with pytest.raises(CorpusError, match=rf"(?s)programs\.toml: expected .*{message}.*; correct it"):
+    ):
+        assert before in text
+        description.write_text(text.replace(before, after))
+        with pytest.raises(CorpusError, match=rf"(?s)programs\.toml: expected .*{message}.*; correct it"):
+            read_programs(corpus, trust=True)
+    description.unlink()
+    with pytest.raises(CorpusError, match=r"expected a corpus with programs\.toml, got"):
         read_programs(corpus, trust=True)

@@ -9,9 +9,11 @@ from contextlib import closing
 import pytest
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.scheduling import Execution, ItemQueue, SequentialRunner, WorkerFailure
+from mlgo_gym.scheduling import Execution, ItemQueue, SequentialRunner, WorkerFailure, Workers
 
 DEADLY = 3
+
+Squares = Workers[int, tuple[int, int]]
 
 
 def square(number: int) -> tuple[int, int]:
@@ -30,37 +32,36 @@ def refuse(capacity: int) -> SequentialRunner[int, int]:
     raise MlgoError(f"no capacity for {capacity}")
 
 
+def check_squares(workers: Squares, items: range, lost: dict[int, WorkerFailure]) -> set[int]:
+    """Run items, and return the processes that computed them."""
+    results = dict(workers.run(ItemQueue(items)))
+    assert {item: result for item, result in results.items() if isinstance(result, WorkerFailure)} == lost
+    squares = {item: result for item, result in results.items() if not isinstance(result, WorkerFailure)}
+    assert {item: result[0] for item, result in squares.items()} == {i: i**2 for i in items if i not in lost}
+    return {result[1] for result in squares.values()}
+
+
+def leave_unfinished(workers: Squares) -> None:
+    with closing(workers.run(ItemQueue([5, 6, 7]))) as results:
+        next(results)
+
+
 def test_one_job_is_this_process() -> None:
     with Execution().workers(start) as workers:
-        assert dict(workers.run(ItemQueue([1, 2]))) == {1: (1, os.getpid()), 2: (4, os.getpid())}
-        assert list(workers.run(ItemQueue([]))) == []
+        assert check_squares(workers, range(3), {}) == {os.getpid()}
+        assert check_squares(workers, range(0), {}) == set()
+        leave_unfinished(workers)
+        assert check_squares(workers, range(8, 10), {}) == {os.getpid()}
 
 
-def test_only_an_item_that_kills_its_worker_is_lost() -> None:
+def test_processes_stay_for_the_next_queue_and_only_an_item_that_kills_its_worker_is_lost() -> None:
     with Execution(2).workers(start, 3) as workers:
-        found = dict(workers.run(ItemQueue(range(8))))
-        assert found.pop(DEADLY) == WorkerFailure("signal 9 (SIGKILL)", -9)
-        squares = {number: result[0] for number, result in found.items() if not isinstance(result, WorkerFailure)}
-    assert squares == {number: number**2 for number in range(8) if number != DEADLY}
-
-
-def test_processes_stay_for_the_next_queue() -> None:
-    seen: set[int] = set()
-    with Execution(2).workers(start) as workers:
-        for items in ([1, 2], [4, 5], [6, 7]):
-            seen.update(
-                result[1] for _, result in workers.run(ItemQueue(items)) if not isinstance(result, WorkerFailure)
-            )
-    assert len(seen) <= 2
-    assert os.getpid() not in seen
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_run_may_be_called_again_after_an_unfinished_iteration(jobs: int) -> None:
-    with Execution(jobs).workers(start) as running:
-        with closing(running.run(ItemQueue([1, 2, 4]))) as results:
-            next(results)
-        assert {number for number, _ in running.run(ItemQueue([5, 6]))} == {5, 6}
+        check_squares(workers, range(8), {DEADLY: WorkerFailure("signal 9 (SIGKILL)", -9)})
+        processes = check_squares(workers, range(10, 12), {}) | check_squares(workers, range(12, 14), {})
+        assert len(processes) <= 2
+        assert os.getpid() not in processes
+        leave_unfinished(workers)
+        check_squares(workers, range(8, 10), {})
 
 
 def test_a_runner_that_cannot_start_is_an_error() -> None:

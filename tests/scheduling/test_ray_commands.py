@@ -13,12 +13,18 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.search import CorpusSearch
 from mlgo_gym.training import Evolution, Labelling, NetworkSettings, PolicyTraining, TreeImitation, imitate
-from tests.scheduling.marks import on_a_cluster
 
 pytest.importorskip("ray")
 pytest.importorskip("torch")
 
-pytestmark = [pytest.mark.libraries, *on_a_cluster(600)]
+pytestmark = [
+    pytest.mark.libraries,
+    # Ray leaves sockets and files open until the process exits, and warns about future changes.
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.timeout(600),
+    # One cluster for all tests, never two at the same time.
+    pytest.mark.xdist_group("ray"),
+]
 
 
 def without_times(line: dict[str, Any]) -> dict[str, Any]:

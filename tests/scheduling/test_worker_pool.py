@@ -92,18 +92,8 @@ def test_an_item_whose_worker_exited_is_retried(retries: int, lost: set[int]) ->
     assert set(found) == set(range(8))
 
 
-def test_of_several_items_at_once_only_the_deadly_one_is_lost() -> None:
-    with Scripts(exiting({3: 9}), 1, capacity=4) as pool:
-        found = dict(pool.run(ItemQueue(range(8))))
-    assert {item for item, result in found.items() if isinstance(result, WorkerFailure)} == {3}
-
-
-def test_a_late_item_is_copied_when_the_queue_is_empty_and_the_slow_worker_is_stopped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("mlgo_gym.scheduling.worker_pool.SLOW_SECONDS", 0.0)
-    monkeypatch.setattr("mlgo_gym.scheduling.worker_pool.SLOW_FACTOR", 0.0)
-    with Scripts(square, 2, copies=True) as pool:
+def test_a_late_item_is_copied_when_the_queue_is_empty_and_the_slow_worker_is_stopped() -> None:
+    with Scripts(square, 2, copies=True, slow_seconds=0.0) as pool:
         pool.silent = {(0, 0)}
         found = dict(pool.run(ItemQueue(range(5))))
         assert found[0] == "0 by 1"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -17,42 +16,28 @@ from mlgo_gym.session.session import Session
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-MANY = 80
-"""More than the highest descriptor that is duplicated to a number."""
 
-
-@pytest.fixture
-def leave_free() -> Iterator[Callable[[int], int]]:
-    """Return a function that limits this process to N more descriptors, and returns the limit."""
+def test_a_compile_without_free_descriptors_names_the_limit_and_leaves_nothing(compile_calls: Compilation) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(MANY)]
-
-    def limit(free: int) -> int:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (spare[-1] + 1 + free, hard))
-        return spare[-1] + 1 + free
-
-    yield limit
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    for descriptor in spare:
-        os.close(descriptor)
-
-
-def test_a_compile_without_free_descriptors_names_the_limit_and_leaves_nothing(
-    compile_calls: Compilation, leave_free: Callable[[int], int]
-) -> None:
-    started = False
-    for room in range(20):
-        limit = leave_free(room)
-        try:
-            session = Session(compile_calls.command, (INLINING,))
-        except MlgoError as error:
-            assert not started
-            assert f"none of the {limit} that this process may have" in str(error)  # noqa: PT017 - the last ones do not raise
-            assert "ulimit -n" in str(error)  # noqa: PT017
-        else:
-            started = True
-            session.close()
-    assert started
+    # Above the highest descriptor that is duplicated to a number.
+    spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(80)]
+    started = []
+    try:
+        for room in range(20):
+            limit = spare[-1] + 1 + room
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            try:
+                Session(compile_calls.command, (INLINING,)).close()
+                started.append(True)
+            except MlgoError as error:
+                message = str(error)
+                started.append(f"none of the {limit} that" not in message or "ulimit -n" not in message)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in spare:
+            os.close(descriptor)
+    assert started == sorted(started)
+    assert set(started) == {False, True}
 
 
 def test_a_machine_without_free_descriptors_has_its_own_error() -> None:

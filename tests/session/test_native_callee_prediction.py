@@ -9,11 +9,15 @@ import subprocess
 import pytest
 
 from mlgo_clang.compiler import compiler_command
-from mlgo_gym.llvm.training_log import LogHeader
+from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
-from mlgo_gym.session.protocol.callee_prediction import CalleePrediction, callee_prediction_code
-from mlgo_gym.session.protocol.inline_contexts import InlineContexts, feature_offsets
+from mlgo_gym.session.protocol.callee_prediction import callee_prediction_code
+from mlgo_gym.session.protocol.inline_contexts import CALLEE_FLAGS, feature_offsets
+from mlgo_gym.session.protocol.standard_error import TAIL_BYTES
+from mlgo_gym.session.session import Session
+
+LONG = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -31,68 +35,59 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return library
 
 
-class Both:
-    """Computes the features of a session in both ways, and keeps the decisions that differ."""
-
-    def __init__(self, native: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.decisions = 0
-        self.different: list[int] = []
-        predict, answer = CalleePrediction.predict, CalleePrediction.answer
-        state = ctypes.c_void_p()
-        found = (ctypes.c_float * len(CALLEE_FEATURES))()
-
-        def predict_both(
-            prediction: CalleePrediction, payload: bytes, header: LogHeader, contexts: InlineContexts
-        ) -> tuple[str, bytes]:
-            expected = predict(prediction, payload, header, contexts)
-            if not state:
-                fields = header.dtype.fields
-                assert fields is not None
-                offsets = feature_offsets(header)
-                sources = [fields[name][1] for name in ("callee_basic_block_count", "callee_users", "node_count")]
-                table = (ctypes.c_int32 * len(offsets))(*offsets)
-                state.value = native.mlgo_prediction_start(table, len(offsets), *sources)
-            text = contexts._before
-            native.mlgo_prediction_read(state, text, ctypes.c_int64(len(text)))
-            assert native.mlgo_prediction_features(state, payload, found)
-            self.decisions += 1
-            if bytes(found) != expected[1]:
-                self.different.append(self.decisions)
-            return expected
-
-        def answer_both(prediction: CalleePrediction, advice: bytes) -> None:
-            answer(prediction, advice)
-            native.mlgo_prediction_answer(state, int(any(advice)))
-
-        monkeypatch.setattr(CalleePrediction, "predict", predict_both)
-        monkeypatch.setattr(CalleePrediction, "answer", answer_both)
-
-
 @pytest.mark.parametrize(
-    ("module", "share"),
+    ("name", "share"),
     [
         ("cpp/variant_vm", 0.5),
-        ("cpp/sorting", 0.9),
         ("c/btree", 0.2),
+        pytest.param("cpp/sorting", 0.9, marks=pytest.mark.slow),
         pytest.param("cpp/variant_vm", 1.0, marks=pytest.mark.slow),
         pytest.param("c/lz", 0.7, marks=pytest.mark.slow),
     ],
 )
-def test_features_are_equal_after_random_answers(
-    module: str, share: float, native: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    both = Both(native, monkeypatch)
-    generator = random.Random(module)
-    env = make_environment("mlgo/Inline-v0", {"corpus": "builtin", "callee_features": True, "max_decisions": 1500})
-    names = [name for name in env.corpus.names if name.endswith(module.partition("/")[2])]
-    env.reset(options={"module": names[0]})
-    over = False
-    while not over:
-        *_, terminated, truncated, _ = env.step(int(generator.random() < share))
-        over = terminated or truncated
-    env.close()
-    assert both.decisions > 20
-    assert both.different == []
+def test_features_are_equal_after_random_answers(name: str, share: float, native: ctypes.CDLL) -> None:
+    env = make_environment("mlgo/Inline-v0", {"corpus": "builtin"})
+    command = env.compilation(env.corpus.module(name)).command
+    chance, decisions = random.Random(name), 0
+    state, native_features = ctypes.c_void_p(), (ctypes.c_float * len(CALLEE_FEATURES))()
+    with (
+        Session(command, [INLINING], contexts=True, callee_features=True) as session,
+        Session((*command, *CALLEE_FLAGS), [INLINING]) as printing,
+    ):
+        while (decision := session.wait(LONG)) is not None and decisions < 1500:
+            plain = printing.wait(LONG)
+            assert plain is not None
+            assert printing.poll() is None  # everything is read that clang printed before its request
+            if not state:
+                text = printing.stderr
+                assert len(text) < TAIL_BYTES
+                printing.stop_at(b"no such output")
+                printed = 0
+                state = start(native, printing)
+            else:
+                text = printing.captured[printed:]
+                printed += len(text)
+            native.mlgo_prediction_read(state, text.encode(), ctypes.c_int64(len(text)))
+            assert native.mlgo_prediction_features(state, plain.payload, native_features)
+            assert decision.payload == plain.payload + bytes(native_features), decisions
+            inlined = int(chance.random() < share)
+            native.mlgo_prediction_answer(state, inlined)
+            for answered in (session, printing):
+                answered.advise(inlined.to_bytes(8, "little"))
+            decisions += 1
+    assert decisions > 20
+
+
+def start(native: ctypes.CDLL, session: Session) -> ctypes.c_void_p:
+    """Start the native prediction for the features of a session."""
+    header = session.header()
+    assert header is not None
+    assert header.dtype.fields is not None
+    fields, offsets = header.dtype.fields, feature_offsets(header)
+    sources = [fields[name][1] for name in ("callee_basic_block_count", "callee_users", "node_count")]
+    return ctypes.c_void_p(
+        native.mlgo_prediction_start((ctypes.c_int32 * len(offsets))(*offsets), len(offsets), *sources)
+    )
 
 
 def test_other_output_of_clang_is_kept(native: ctypes.CDLL) -> None:

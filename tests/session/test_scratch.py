@@ -8,24 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mlgo_gym.session.process.scratch import make_scratch, scratch_parent
 
-MAKE = """
-import os
-from mlgo_gym.session.process.scratch import make_scratch
-print(make_scratch(), flush=True)
-os._exit(9)
-"""
-
-
-def made_by_another_process() -> Path:
-    made = subprocess.run([sys.executable, "-c", MAKE], stdout=subprocess.PIPE, text=True, check=False)
-    return Path(made.stdout.strip())
+MAKE = "import os; from mlgo_gym.session.process.scratch import make_scratch; print(make_scratch(), flush=True)"
 
 
 def test_a_scratch_folder_is_empty_and_private() -> None:
@@ -43,71 +32,35 @@ def test_it_lies_in_memory() -> None:
     assert scratch_parent() == "/dev/shm"
 
 
-def test_a_process_removes_the_folder_of_a_killed_one() -> None:
-    left = made_by_another_process()
-    assert left.is_dir()
-    own = made_by_another_process()
-    assert not left.exists()
-    shutil.rmtree(own.parent)
-
-
-def test_the_next_host_kills_a_compiler_whose_host_was_killed_while_it_started() -> None:
-    left = made_by_another_process()
-    waiting = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    orphan = subprocess.Popen([*waiting, f"-inliner-interactive-channel-base={left}/c0"], stdin=subprocess.PIPE)
-    other = subprocess.Popen(
-        [*waiting, f"-inliner-interactive-channel-base={left.parent}-other/c0"], stdin=subprocess.PIPE
+def test_a_host_removes_what_killed_hosts_left_and_nothing_else() -> None:
+    killed = subprocess.run(
+        [sys.executable, "-c", f"{MAKE}\nos.kill(os.getpid(), 9)"], stdout=-1, text=True, check=False
     )
+    left = Path(killed.stdout.strip())
+    assert killed.returncode == -signal.SIGKILL
+    own = make_scratch()
+    # Process ids of other containers say nothing here.
+    last = int(Path("/proc/sys/kernel/pid_max").read_text())
+    young, old = (Path(scratch_parent(), f"mlgo-gym-{last}-abc-{name}") for name in ("young", "old"))
+    others = [Path(scratch_parent(), name) for name in ("mlgo-gym-notes", "mlgo-gym-", "other-1-x")]
+    for folder in (young, old, *others):
+        folder.mkdir()
+    yesterday = time.time() - 86500
+    os.utime(old, (yesterday, yesterday))
+    # A compiler whose host was killed while it started, and another program.
+    channels = [f"-inliner-interactive-channel-base={folder}/c0" for folder in (left, f"{left.parent}-other")]
+    wait = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"]
+    orphan, other = (subprocess.Popen([*wait, channel], stdin=subprocess.PIPE) for channel in channels)
     try:
-        shutil.rmtree(made_by_another_process().parent)
+        made = Path(subprocess.check_output([sys.executable, "-c", MAKE], text=True).strip())
         assert orphan.wait(timeout=10) == -signal.SIGKILL
         assert other.poll() is None
+        # Its own folder is gone too.
+        assert [folder for folder in (left.parent, made.parent, old) if folder.exists()] == []
+        assert [folder for folder in (own, young, *others) if not folder.exists()] == []
     finally:
         for process in (orphan, other):
             process.kill()
             process.communicate()
-
-
-def test_a_process_that_ends_leaves_no_folder() -> None:
-    program = MAKE.replace("os._exit(9)\n", "")
-    made = subprocess.check_output([sys.executable, "-c", program], text=True)
-    assert not Path(made.strip()).parent.exists()
-
-
-def test_the_folders_of_living_processes_are_left_alone() -> None:
-    own = make_scratch()
-    try:
-        shutil.rmtree(made_by_another_process().parent)
-        assert own.is_dir()
-    finally:
-        shutil.rmtree(own)
-
-
-@pytest.fixture
-def of_another_container() -> Iterator[Path]:
-    """The folder of a process of another container, in shared memory."""
-    last = int(Path("/proc/sys/kernel/pid_max").read_text())
-    folder = Path(scratch_parent(), f"mlgo-gym-{last}-abc-folder")
-    folder.mkdir()
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def test_the_folders_of_other_containers_are_left_alone_for_a_day(of_another_container: Path) -> None:
-    shutil.rmtree(made_by_another_process().parent)
-    assert of_another_container.is_dir()
-    yesterday = time.time() - 86500
-    os.utime(of_another_container, (yesterday, yesterday))
-    shutil.rmtree(made_by_another_process().parent)
-    assert not of_another_container.exists()
-
-
-@pytest.mark.parametrize("name", ["mlgo-gym-notes", "mlgo-gym-", "other-1-x"])
-def test_folders_of_another_form_are_left_alone(name: str) -> None:
-    folder = Path(scratch_parent(), name)
-    folder.mkdir()
-    try:
-        shutil.rmtree(made_by_another_process().parent)
-        assert folder.is_dir()
-    finally:
-        folder.rmdir()
+        for folder in (own, left.parent, young, old, *others):
+            shutil.rmtree(folder, ignore_errors=True)

@@ -3,53 +3,55 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
-import sys
 import time
-from itertools import chain, repeat
+from collections.abc import Iterator
 
 import pytest
 
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.session.process import starvation
 from mlgo_gym.session.process.starvation import Starvation, cpu_wait_seconds
 from mlgo_gym.session.session import Session
-from tests.fakes import fake_clang
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-TIMEOUT = 0.1
+ENDLESS = ("/bin/sh", "-c", "while :; do :; done")
 
 
-def test_the_kernel_reports_the_time_that_a_process_waited() -> None:
-    core = min(os.sched_getaffinity(0))
-    both = [
-        subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{core}])\nwhile True: pass"])
-        for _ in range(2)
-    ]
-    try:
-        until = time.monotonic() + 30
-        while not all(cpu_wait_seconds(each.pid) > 0.05 for each in both):
-            assert time.monotonic() < until
-    finally:
-        for each in both:
-            each.kill()
-            each.wait()
-    assert cpu_wait_seconds(both[0].pid) == 0
+@pytest.fixture
+def busy() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that computes on the one CPU of this test."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    process = subprocess.Popen(ENDLESS)
+    yield process
+    os.sched_setaffinity(0, allowed)
+    process.kill()
+    process.wait()
 
 
-def test_grace_is_the_time_waited_since_at_most_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    waits = iter([100.0, 103.0, 103.1, 103.1])
-    monkeypatch.setattr(starvation, "cpu_wait_seconds", lambda _: next(waits))
-    mine = Starvation()
-    assert [mine.grace(0, 10.0) for _ in range(4)] == [10.0, pytest.approx(3.0), 0.0, 0.0]
+def test_grace_is_the_time_waited_since_the_last_call_and_at_most_the_timeout(busy: subprocess.Popen[bytes]) -> None:
+    starved = subprocess.Popen(ENDLESS)
+    until = time.monotonic() + 30
+    while cpu_wait_seconds(starved.pid) < 0.05:
+        assert time.monotonic() < until
+    os.kill(starved.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, starved.pid, os.WSTOPPED)
+    waited, counter = cpu_wait_seconds(starved.pid), Starvation()
+    assert counter.grace(starved.pid, 2 * waited) == waited
+    assert counter.grace(starved.pid, 2 * waited) == 0
+    assert Starvation().grace(starved.pid, waited / 2) == waited / 2
+    assert Starvation().grace(starved.pid, 11 * waited) == 0
+    starved.kill()
+    starved.wait()
+    assert cpu_wait_seconds(starved.pid) == 0
 
 
-def test_a_starved_clang_gets_more_time_and_a_stuck_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    waits = chain([TIMEOUT, 2 * TIMEOUT], repeat(2 * TIMEOUT))
-    monkeypatch.setattr(starvation, "cpu_wait_seconds", lambda _: next(waits))
-    begun = time.monotonic()
-    with Session(fake_clang("silent"), [INLINING]) as session, pytest.raises(CompilerError, match=r"within 0\.1 s"):
-        session.wait(TIMEOUT)
-    assert time.monotonic() - begun >= 3 * TIMEOUT
+def test_a_starved_clang_gets_more_time(busy: subprocess.Popen[bytes]) -> None:
+    started = time.monotonic()
+    with Session(ENDLESS, [INLINING]) as session, pytest.raises(CompilerError, match=r"within 0\.1 s"):
+        session.wait(0.1)
+    # Grace is more than a tenth of the timeout.
+    assert time.monotonic() - started > 0.11

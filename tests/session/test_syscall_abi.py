@@ -8,7 +8,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_folder
-from mlgo_gym.session.snapshots.syscall_abi import AARCH64, X86_64, SyscallAbi, syscall_abi
+from mlgo_gym.session.snapshots.syscall_abi import AARCH64, X86_64, SyscallAbi
 
 LINUX = {"x86_64": X86_64, "aarch64": AARCH64}
 
@@ -50,12 +50,9 @@ def test_the_machine_code_equals_the_assemblers(machine: str, toolchain: Toolcha
         section = ELFFile(stream).get_section_by_name(".text")
         assert section is not None
         assert section.data().hex() == LINUX[machine].batch.hex()
-
-
-@pytest.mark.parametrize("abi", LINUX.values(), ids=LINUX)
-def test_the_machine_code_makes_system_calls_and_is_poked_in_whole_words(abi: SyscallAbi) -> None:
-    assert abi.instruction in abi.batch
-    assert len(abi.batch) % 8 == 0
+    assert LINUX[machine].instruction in LINUX[machine].batch
+    # It is poked in whole words.
+    assert len(LINUX[machine].batch) % 8 == 0
 
 
 def registers(abi: SyscallAbi) -> dict[str, int]:
@@ -89,8 +86,3 @@ def test_registers_and_numbers_are_those_of_linuxs_headers(machine: str, toolcha
     flags = [word for folder in folders for word in ("-isystem", str(folder))]
     result = toolchain.run([f"--target={machine}-linux", "-nostdlibinc", *flags, "-fsyntax-only", str(source)])
     assert result.returncode == 0, result.stderr
-
-
-def test_an_unknown_processor_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.machine", lambda: "riscv64")
-    assert syscall_abi() is None

@@ -38,30 +38,30 @@ def test_it_reads_what_the_library_writes() -> None:
     assert all(np.array_equal(tensors[name], array) for name, array in written.items())
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"\x01", "expected 8 bytes or more, got 1"),
-        (b"\xff" * 20, "expected a header of"),
-        (container(b"\xff{}"), "expected a JSON header"),
-        (container(b"[" * 100_000), "expected a JSON header"),
-        (container(b'{"a": 1, "a": 2}'), "a duplicate name"),
-        (container([]), "JSON object"),
-        (container({"__metadata__": {"a": 1}}), "metadata"),
-        (container({"a": {"dtype": "F32"}}), "expected dtype, shape and two data_offsets"),
-        (container({"a": entry(0, 4, dtype="O")}, bytes(4)), "got 'O'"),
-        (container({"a": entry(0, 4, shape=[True])}, bytes(4)), "expected a shape and offsets"),
-        (container({"a": entry(0, 4, shape=[-1, -1])}, bytes(4)), "expected a shape and offsets"),
-        (container({"a": entry(0, 4, shape=[2])}, bytes(4)), "expected 8 bytes"),
-        (container({"a": entry(0, 8)}, bytes(4)), "got bytes 0 to 8 of 4"),
-        (container({"a": entry(0, 4), "b": entry(0, 4)}, bytes(4)), "gap or an overlap"),
-        (container({"a": entry(4, 8)}, bytes(8)), "gap or an overlap"),
-        (container({"a": entry(0, 4)}, bytes(5)), "expected 4 bytes of tensors, got 5"),
-    ],
-)
-def test_a_damaged_container_is_refused_with_a_reason(data: bytes, message: str) -> None:
-    with pytest.raises(PolicyError, match=message):
-        parse_tensors(data)
+DAMAGED = [
+    (b"\x01", "expected 8 bytes or more, got 1"),
+    (b"\xff" * 20, "expected a header of"),
+    (container(b"\xff{}"), "expected a JSON header"),
+    (container(b"[" * 100_000), "expected a JSON header"),
+    (container(b'{"a": 1, "a": 2}'), "a duplicate name"),
+    (container([]), "JSON object"),
+    (container({"__metadata__": {"a": 1}}), "metadata"),
+    (container({"a": {"dtype": "F32"}}), "expected dtype, shape and two data_offsets"),
+    (container({"a": entry(0, 4, dtype="O")}, bytes(4)), "got 'O'"),
+    (container({"a": entry(0, 4, shape=[True])}, bytes(4)), "expected a shape and offsets"),
+    (container({"a": entry(0, 4, shape=[-1, -1])}, bytes(4)), "expected a shape and offsets"),
+    (container({"a": entry(0, 4, shape=[2])}, bytes(4)), "expected 8 bytes"),
+    (container({"a": entry(0, 8)}, bytes(4)), "got bytes 0 to 8 of 4"),
+    (container({"a": entry(0, 4), "b": entry(0, 4)}, bytes(4)), "gap or an overlap"),
+    (container({"a": entry(4, 8)}, bytes(8)), "gap or an overlap"),
+    (container({"a": entry(0, 4)}, bytes(5)), "expected 4 bytes of tensors, got 5"),
+]
+
+
+def test_a_damaged_container_is_refused_with_a_reason() -> None:
+    for data, message in DAMAGED:
+        with pytest.raises(PolicyError, match=message):
+            parse_tensors(data)
 
 
 def test_a_changed_byte_is_read_or_refused_and_nothing_else() -> None:

@@ -13,14 +13,13 @@ import pytest
 from mlgo_clang import recipes as drivers_recipes
 from mlgo_gym.attribution.recipe import read_recipe
 from mlgo_gym.corpus.modules.description import DESCRIPTION_FILE, read_command, read_description, read_metadata
+from mlgo_gym.corpus.modules.training_digests import read_digests
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import read_elf_sections
 from mlgo_gym.corpus.recording.links import LINKS_FILE, read_links
 from mlgo_gym.episode.reproducer import read_reproducer
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.result import load_result
-from mlgo_gym.leaderboard.manifest import Manifest, Verification, read_record
-from mlgo_gym.leaderboard.training_digests import read_digests
 from mlgo_gym.llvm.ir2vec import vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.normalization import Normalization
@@ -38,8 +37,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "m.o": lambda path: read_elf_sections(path, (".llvmbc",)),
     "reproducer.json": lambda path: read_reproducer(path.parent),
     "meta.json": lambda path: load_result(path.parent),
-    "manifest.json": lambda path: read_record(path, Manifest),
-    "verification.json": lambda path: read_record(path, Verification),
     "digests.txt": read_digests,
     "vocabulary.json": lambda path: vocabulary_file(str(path)),
     "normalization.json": Normalization.load,
@@ -52,74 +49,58 @@ READERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.fixture(params=["a pipe", "a device"])
-def place(request: pytest.FixtureRequest) -> Callable[[Path], Path]:
-    """Put a pipe or a device at a path."""
+def make_endless(path: Path, kind: str) -> Path:
+    """Make a pipe or a link to a device."""
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    if kind == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    return path
 
-    def put(path: Path) -> Path:
-        path.parent.mkdir(exist_ok=True)
-        if request.param == "a pipe":
-            os.mkfifo(path)
-        else:
-            path.symlink_to("/dev/zero")
-        return path
 
-    return put
+kinds = pytest.mark.parametrize("kind", ["a pipe", "a device"])
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_file_that_is_not_regular_is_an_error(name: str, place: Callable[[Path], Path], tmp_path: Path) -> None:
-    path = place(tmp_path / name)
-    with pytest.raises(MlgoError, match="expected a regular file"):
-        READERS[name](path)
+def test_a_file_that_is_not_regular_is_an_error(name: str, tmp_path: Path) -> None:
+    for kind in ("a pipe", "a device"):
+        with pytest.raises(MlgoError, match="expected a regular file"):
+            READERS[name](make_endless(tmp_path / name, kind))
 
 
-def test_a_recording_or_a_search_that_is_not_regular_does_not_block(
-    place: Callable[[Path], Path], calls: Path, toolchain: Toolchain, tmp_path: Path
+@kinds
+def test_a_recording_a_search_or_a_recipe_that_is_not_regular_does_not_block(
+    kind: str, calls: Path, toolchain: Toolchain, tmp_path: Path
 ) -> None:
     (tmp_path / "m.bc").write_bytes(calls.read_bytes())
-    place(tmp_path / "recording.json")
+    make_endless(tmp_path / "recording.json", kind)
     assert open_corpus(tmp_path, toolchain=toolchain)[0].name == "m"
     assert not is_search(tmp_path / "recording.json")
-
-
-def test_a_recipe_that_is_not_regular_does_not_block_a_build(place: Callable[[Path], Path], tmp_path: Path) -> None:
-    place(tmp_path / f"{'0' * 64}.recipe")
+    make_endless(tmp_path / f"{'0' * 64}.recipe", kind)
     with pytest.raises(drivers_recipes.RecipeError, match="expected a regular file"):
         drivers_recipes.read_recipe(str(tmp_path), "0" * 64)
 
 
-def test_a_file_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
+def test_a_file_or_a_line_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / DESCRIPTION_FILE
     path.touch()
     os.truncate(path, 1 << 40)
     with pytest.raises(MlgoError, match="expected at most 268,435,456 bytes, got 1,099,511,627,776"):
         read_description(tmp_path)
-
-
-def test_a_file_is_read_up_to_the_limit_itself(tmp_path: Path) -> None:
-    path = tmp_path / "file"
+    with pytest.raises(MlgoError, match="line 1: expected at most 268,435,456 bytes, got more; delete the line"):
+        list(read_json_lines(path))
     path.write_bytes(b"four")
     assert read_untrusted(path, 4) == b"four"
     with pytest.raises(OSError, match="expected at most 3 bytes"):
         read_untrusted(path, 3)
 
 
-def test_a_line_that_would_fill_the_memory_is_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("mlgo_gym.storage.json_lines.MAX_BYTES", 8)
-    path = tmp_path / "lines.jsonl"
-    path.write_text('"1"\n"12345"\n"123456"\n')
-    with pytest.raises(MlgoError, match="line 3: expected at most 8 bytes"):
-        list(read_json_lines(path))
-
-
-def test_a_digest_does_not_depend_on_the_chunk_size() -> None:
+def test_a_digest_depends_neither_on_the_chunk_size_nor_on_its_beginning() -> None:
     for size in (0, 5, (1 << 20) - 1, (1 << 21) + 3):
-        data = bytes(range(251)) * (size // 251 + 1)
-        assert sha256_of(io.BytesIO(data[:size])) == hashlib.sha256(data[:size]).hexdigest()
-
-
-def test_a_digest_is_continued_from_a_file() -> None:
-    digest = hashlib.sha256(b"ab")
-    update_from_file(digest, io.BytesIO(b"cd"))
-    assert digest.digest() == hashlib.sha256(b"abcd").digest()
+        data = (bytes(range(251)) * (size // 251 + 1))[:size]
+        assert sha256_of(io.BytesIO(data)) == hashlib.sha256(data).hexdigest()
+        digest = hashlib.sha256(b"before")
+        update_from_file(digest, io.BytesIO(data))
+        assert digest.digest() == hashlib.sha256(b"before" + data).digest()

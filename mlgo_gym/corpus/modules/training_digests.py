@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mlgo_gym.corpus.module import Module
+from mlgo_gym.errors import CorpusError
 from mlgo_gym.storage.cache import write_atomically
+from mlgo_gym.storage.untrusted_file import read_untrusted
 
 SHORT_DIGEST = 16
 """Number of leading hexadecimal digits that identify a module, as in label files and bundled policies."""
 
 SIDECAR = ".training.txt"
 """Suffix of the sidecar file."""
+
+_DIGEST = re.compile(rf"[0-9a-f]{{{SHORT_DIGEST},64}}")
 
 
 def sidecar(policy: Path) -> Path:
@@ -38,11 +43,34 @@ def _lines(names: Mapping[str, str]) -> list[str]:
     return [f"{digest}  # {name}" for digest, name in names.items()]
 
 
+def read_digests(file: Path) -> dict[str, str]:
+    """Return the digests of a sidecar file with the comment of each, mostly the module's name.
+
+    A line has any number of digests, or of their leading digits, and a comment after `#`.
+
+    Raises:
+        CorpusError: The file cannot be read, or has a word that is no digest.
+    """
+    try:
+        text = read_untrusted(file).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorpusError(f"{file}: expected digests of modules, got an error: {error}") from error
+    names: dict[str, str] = {}
+    for words, _, comment in (line.partition("#") for line in text.splitlines()):
+        for word in words.split():
+            if not _DIGEST.fullmatch(word):
+                raise CorpusError(
+                    f"{file}: expected SHA-256 digests of {SHORT_DIGEST} to 64 hexadecimal digits, got {word[:80]!r}; "
+                    "train the policy again"
+                )
+            names[word] = comment.strip()
+    return names
+
+
 def sidecar_digests(policy: Path) -> dict[str, str]:
     """Return module names by digest from the sidecar file of a policy; empty without that file."""
     file = sidecar(policy)
-    lines = file.read_text().splitlines() if file.exists() else ()
-    return {digest: name for digest, _, name in (line.partition("  # ") for line in lines)}
+    return read_digests(file) if file.exists() else {}
 
 
 def write_sidecar_digests(policy: Path, names: Mapping[str, str], modules: Iterable[Module] = ()) -> None:

@@ -69,7 +69,7 @@ def record_build(
     are rare: bitcode does not keep the order of the uses of a value (`benchmarks/rust_exactness.py`).
 
     A module, compiled with its recorded flags, has the executable sections of its source compiled with the build's
-    flags at the recorded level, byte for byte (`benchmarks/text_identity.py` tests 92 flags), except:
+    flags at the recorded level, byte for byte, except:
 
     - `-march=native` and `-mtune=native` are dropped, so that a corpus is the same on every machine.
     - `-flto` is dropped, because there is no code before the link.

@@ -1,0 +1,167 @@
+"""The base of vector environments in one process: their common arguments, and calls to each environment."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from mlgo_gym.episode.argument_types import whole_number
+from mlgo_gym.errors import MlgoError
+
+_REFUSED = {
+    "step": "call step() of the vector environment",
+    "reset": "call reset() of the vector environment, with options={'reset_mask': …} for some environments",
+    "close": "call close() of the vector environment",
+    "from_state": "call it on a single environment of gymnasium.make()",
+}
+"""The methods that would advance one environment without the others, and what to do instead."""
+
+_RANDOM = "np_random"
+
+
+class InProcessVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
+    """A vector environment whose environments run in this process, without an object of their own.
+
+    `call()`, `get_attr()`, `set_attr()`, `np_random` and `np_random_seed` are those of Gymnasium's `SyncVectorEnv`:
+    each environment has its own episode, actions and random generator.
+
+    Args:
+        num_envs: Number of environments (≥ 1).
+        autoreset_mode: Behaviour after the end of an episode; an `AutoresetMode` or its value.
+
+    Raises:
+        MlgoError: an argument has another value.
+    """
+
+    def __init__(self, num_envs: int, autoreset_mode: AutoresetMode | str) -> None:
+        self.num_envs = whole_number("num_envs", num_envs, 1)
+        try:
+            self.autoreset_mode = AutoresetMode(autoreset_mode)
+        except ValueError:
+            modes = [mode.value for mode in AutoresetMode]
+            raise MlgoError(f"expected autoreset_mode as one of {modes}, got {autoreset_mode!r}") from None
+        self._views: dict[int, gym.Env[Any, Any]] = {}
+        self._shared: frozenset[str] = frozenset()
+
+    @abstractmethod
+    def _make_view(self, number: int) -> gym.Env[Any, Any]:
+        """Return a single environment that shows the episode of one of these."""
+
+    @abstractmethod
+    def _update_view(self, number: int, view: gym.Env[Any, Any]) -> None:
+        """Let a single environment show the current episode."""
+
+    @abstractmethod
+    def _set_random(self, number: int, generator: np.random.Generator) -> None:
+        """Replace the random generator of an environment."""
+
+    def _view(self, number: int) -> gym.Env[Any, Any]:
+        if number not in self._views:
+            self._views[number] = view = self._make_view(number)
+            self._shared = self._shared or frozenset({*dir(type(view)), *vars(view)})
+        view = self._views[number]
+        self._update_view(number, view)
+        return view
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Return an attribute of each environment, or its result if it is callable.
+
+        Raises:
+            AttributeError: there is no such attribute.
+            MlgoError: the method would advance an environment without the others, such as `step`, or is private.
+        """
+        return tuple(self.call_some(range(self.num_envs), name, *args, **kwargs))
+
+    def call_some(self, env_ids: Iterable[int], name: str, *args: Any, **kwargs: Any) -> list[Any]:
+        """Return an attribute of some environments, or its result if it is callable; `call()` does it for all."""
+        values = self.get_some(env_ids, name)
+        return [value(*args, **kwargs) if callable(value) else value for value in values]
+
+    def get_some(self, env_ids: Iterable[int], name: str) -> list[Any]:
+        """Return an attribute of some environments; methods are not called."""
+        if name in _REFUSED or name.startswith("_"):
+            reason = _REFUSED.get(name, "it is private")
+            raise MlgoError(f"expected a method that leaves the environments where they are, got {name!r}; {reason}")
+        return [getattr(self._view(number), name) for number in env_ids]
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Return an attribute of each environment; `call()` it, as Gymnasium does."""
+        return self.call(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of each environment: `np_random`, or a new one that `get_attr()` returns.
+
+        Args:
+            name: Name of the attribute.
+            values: A list or tuple with one value per environment, or one value for all.
+
+        Raises:
+            MlgoError: all environments share the attribute, or the number of values differs.
+        """
+        each = values if isinstance(values, (list, tuple)) else [values] * self.num_envs
+        if len(each) != self.num_envs:
+            raise MlgoError(f"expected {self.num_envs} values of {name!r}, one per environment, got {len(each)}")
+        self.set_some(range(self.num_envs), name, each)
+
+    def set_some(self, env_ids: Iterable[int], name: str, values: Sequence[Any]) -> None:
+        """Set an attribute of some environments to a value each; `set_attr()` does it for all."""
+        for number, value in zip(env_ids, values, strict=True):
+            view = self._view(number)
+            if name == _RANDOM:
+                if not isinstance(value, np.random.Generator):
+                    raise MlgoError(f"expected np_random as a numpy.random.Generator, got {value!r}")
+                self._set_random(number, value)
+            elif name.startswith("_") or name in self._shared:
+                raise MlgoError(f"cannot set {name!r} of an environment: all share it; make the environments with it")
+            else:
+                setattr(view, name, value)
+
+    @property  # type: ignore[misc]
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override] # as in `SyncVectorEnv`
+        """The random generator of each environment."""
+        return self.call(_RANDOM)
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override] # as in `SyncVectorEnv`
+        """The seed of each environment; -1 where `np_random` was set."""
+        return self.call("np_random_seed")
+
+    def _refuse_if_closed(self) -> None:
+        if self.closed:
+            raise MlgoError("expected an open vector environment, got a closed one; make another")
+
+    def _masked(self, options: dict[str, Any]) -> list[int]:
+        """Remove `reset_mask` from the options of a reset, and return the numbers of its environments."""
+        mask = options.pop("reset_mask", None)
+        if mask is None:
+            return list(range(self.num_envs))
+        mask = np.asarray(mask)
+        if mask.shape != (self.num_envs,) or mask.dtype != np.bool_ or not mask.any():
+            raise MlgoError(
+                f"expected reset_mask as booleans of shape ({self.num_envs},) with at least one True, got {mask!r}"
+            )
+        numbers: list[int] = np.flatnonzero(mask).tolist()
+        return numbers
+
+
+def spread_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[int | None]:
+    """Return one seed per environment as Gymnasium does: `seed`, `seed + 1`, …, or the given list.
+
+    Raises:
+        MlgoError: The list has another length, or a seed is not an integer ≥ 0.
+    """
+    if seed is None:
+        return [None] * count
+    if isinstance(seed, (int, np.integer)):
+        first = whole_number("seed", seed, 0)
+        return [first + number for number in range(count)]
+    if isinstance(seed, str) or not hasattr(seed, "__len__"):
+        raise MlgoError(f"expected seed as an integer ≥ 0 or a list of {count}, got {seed!r}")
+    if len(seed) != count:
+        raise MlgoError(f"expected {count} seeds, one per environment, got {len(seed)}")
+    return [None if entry is None else whole_number("seed", entry, 0) for entry in seed]

@@ -1,0 +1,129 @@
+"""The costs in clang's optimisation record, compared with those that PyYAML reads, and in its remarks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.allocation_record import NOTHING, AllocationCosts, CostWeights, read_allocation_record
+from mlgo_gym.llvm.allocation_remarks import LAST_REMARK, REMARK_FLAGS, read_allocation_remarks
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.session.protocol.connection import CompileResult
+from mlgo_gym.session.session import Session
+from tests.allocation import arguments, costs, counts
+from tests.conftest import MakeBitcode
+
+PROGRAM = """
+#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17)
+#define LOAD(N) long v##N = p[N];
+#define STORE(N) p[N] = v##N + 1;
+#define NAMED(FUNCTION, LABEL) \\
+    void FUNCTION(volatile long *p) __asm__(LABEL); \\
+    void FUNCTION(volatile long *p) { EACH(LOAD) EACH(STORE) }
+NAMED(plain, "plain")
+NAMED(quote, "it's")
+NAMED(double_quote, "a \\"quote\\"")
+NAMED(space, "two words")
+NAMED(number, "123")
+NAMED(keyword, "true")
+NAMED(backslash, "back\\\\slash")
+NAMED(accent, "caf\\xc3\\xa9")
+NAMED(bell, "bell\\a")
+NAMED(colon, "- a: b # c")
+"""
+NAMES = {"plain", "it's", 'a "quote"', "two words", "123", "true", "back\\slash", "café", "bell\a", "- a: b # c"}
+
+LAST = f"remark: <unknown>:0:0: 104{LAST_REMARK} 'f' [-Rpass-analysis=prologepilog]\n"
+ALL = (
+    "3 spills 2.250000e+00 total spills cost 2 folded spills 1.000000e+00 total folded spills cost "
+    "4 reloads 1.875000e+00 total reloads cost 1 folded reloads 5.000000e-01 total folded reloads cost "
+    "7 zero cost folded reloads 35 virtual registers copies 8.395156e+02 total copies cost "
+)
+SUM = AllocationCosts(5, 3.25, 4, 1.875, 1, 0.5, 35, 839.5156)
+
+
+def compile_with_record(bitcode: Path, toolchain: Toolchain, flags: tuple[str, ...] = ()) -> CompileResult:
+    command = (*plan(Module("spills", bitcode), toolchain).command, *flags)
+    with Session(command, optimization_record=True) as session:
+        return session.finish(60)
+
+
+@pytest.mark.parametrize("program", ["spills.c", "pressure.c"])
+def test_the_costs_are_those_of_a_yaml_parser_and_of_the_remarks(
+    any_toolchain: Toolchain, make_bitcode: MakeBitcode, program: str
+) -> None:
+    compiled = compile_with_record(make_bitcode(program, compiler=any_toolchain), any_toolchain, REMARK_FLAGS)
+    record = compiled.optimization_record
+    read = read_allocation_record(record)
+    assert read
+    assert {name: function.cost(CostWeights()) for name, function in read.items()} == pytest.approx(
+        costs(record, CostWeights())
+    )
+    assert {name: function.count for name, function in read.items()} == counts(record)
+    assert sum(function.copies for function in read.values()) == sum(
+        int(values.get("NumVRCopies", 0)) for values in arguments(record).values()
+    )
+    assert all(min(one.spills_cost, one.reloads_cost, one.copies_cost) >= 0 for one in read.values())
+    remarks = [read_allocation_remarks(piece + LAST_REMARK) for piece in compiled.stderr.split(LAST_REMARK)[:-1]]
+    assert [function for function in remarks if function != NOTHING] == list(read.values())
+    if program == "spills.c" and any_toolchain.bundled:
+        # Loops are not counted twice.
+        assert record.count(b"Name:            LoopSpillReloadCopies") == 1
+        assert read["looping"].reloads == int(arguments(record)["looping"]["NumReloads"])
+        for before, after, complaint in (
+            (b"NumSpills:       '", b"NumSpills:       'x", "expected numbers and a name"),
+            (b"Function:", b"Fanction:", "name its function"),
+        ):
+            assert before in record
+            with pytest.raises(MlgoError, match=complaint):
+                read_allocation_record(record.replace(before, after))
+
+
+def test_names_of_functions_are_as_in_the_source_however_yaml_quotes_them(
+    any_toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path: Path
+) -> None:
+    source = tmp_path / "names.c"
+    source.write_text(PROGRAM)
+    record = compile_with_record(make_bitcode(source, compiler=any_toolchain), any_toolchain).optimization_record
+    assert {name.removeprefix("\x01") for name in read_allocation_record(record)} == NAMES
+    assert read_allocation_record(b"") == {}
+
+
+def test_each_cost_has_its_weight_and_the_total_is_the_sum() -> None:
+    assert SUM.cost(CostWeights(1, 10, 100, 1000)) == pytest.approx(3.25 + 18.75 + 50 + 839_515.6)
+    assert SUM.count == 5 + 4 + 1
+    total = AllocationCosts.total([SUM, AllocationCosts(1, 2, 3, 4, 5, 6, 7, 8)])
+    assert total == AllocationCosts(6, 5.25, 7, 5.875, 6, 6.5, 42, 847.5156)
+    assert AllocationCosts.total([]) == NOTHING
+    assert NOTHING.cost(CostWeights()) == NOTHING.count == 0
+
+
+def remark(text: str, where: str = "function") -> str:
+    return f"remark: <unknown>:0:0: {text}generated in {where} [-Rpass-missed=regalloc]\n"
+
+
+def test_of_remarks_the_summary_of_the_last_function_counts() -> None:
+    """Folded spills are spills; loops, later remarks, colours and source locations are ignored."""
+    loop = remark("9 spills 9.000000e+00 total spills cost ", "loop")
+    coloured = remark(ALL).replace("remark: ", "\x1b[1m/src/a: b.c:3:7: \x1b[0m\x1b[0;1;34mremark: \x1b[0m\x1b[1m")
+    later = remark("1 reloads 1.000000e+00 total reloads cost ")
+    for text in (remark(ALL), loop + remark(ALL), coloured.replace("<unknown>:0:0: ", "")):
+        assert read_allocation_remarks(text + LAST) == read_allocation_remarks(text + LAST + later) == SUM
+    assert read_allocation_remarks(LAST + remark(ALL) + LAST) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (remark(ALL), "expected the costs of register allocation"),
+        (remark("3 spells 2.250000e+00 total spells cost ") + LAST, "was to give counts and costs"),
+        (remark("3 spills many total spills cost ") + LAST, "was to give numbers"),
+    ],
+)
+def test_a_remark_of_another_form_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(MlgoError, match=complaint):
+        read_allocation_remarks(text)

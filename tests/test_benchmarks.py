@@ -1,0 +1,46 @@
+"""The smallest runs of benchmarks."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(name: str, *options: str) -> str:
+    command = [sys.executable, "-m", f"benchmarks.{name}", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_programs_compiled_under_random_policies_give_their_output(tmp_path: Path) -> None:
+    options = ["--policies", "2", "--output", str(tmp_path), "--programs", "kernels/keccak", "kernels/sha2"]
+    run("correctness", *options, "--environments", "mlgo/Inline-v0", "mlgo/Joint-v0")
+    rows = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
+    assert len(rows) == 8
+    assert {row["outcome"] for row in rows} == {"correct"}
+    assert sum(row["changed"] for row in rows) > 0, "random policies make other objects"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_killed_and_resumed_evaluation_gives_the_table_of_an_uninterrupted_one(varied: str, jobs: str) -> None:
+    printed = run("kill_and_resume", "--corpus", varied, "--jobs", jobs, "--kills", "5")
+    assert "5 kills; all processes ended" in printed
+
+
+@pytest.mark.libraries
+@pytest.mark.timeout(1000)
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+def test_a_killed_evaluation_on_a_ray_cluster_resumes(varied: str) -> None:
+    printed = run("kill_and_resume", "--corpus", varied, "--ray", "--jobs", "2", "--kills", "2")
+    assert "2 kills; all processes ended" in printed

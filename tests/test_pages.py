@@ -1,0 +1,191 @@
+"""The code of the pages runs, their commands parse, their links lead somewhere, and their figures are measured."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from docs.site import numbers
+from docs.site.notebooks import as_markdown
+from mlgo_gym.cli.application import application
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")), *sorted(DOCS.rglob("*.md"))]
+TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
+PROGRAM = re.compile(r"(benchmarks|examples)[./]\w+(\.py)?")
+
+
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", TEXTS[page], re.MULTILINE | re.DOTALL)
+
+
+def headings(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_links_lead_somewhere() -> None:
+    broken = []
+    for page, text in TEXTS.items():
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            path, _, heading = target.partition("#")
+            if path.startswith(("http:", "https:")):
+                continue
+            linked = (page.parent / path).resolve() if path else page
+            if not linked.exists() or (heading and linked.suffix == ".md" and heading not in headings(linked)):
+                broken.append((page.name, target))
+    assert broken == []
+
+
+def test_python_code_of_pages_compiles() -> None:
+    for page in PAGES:
+        for block in python_blocks(page):
+            compile(block, str(page), "exec")
+
+
+def run_python(code: str, folder: Path) -> list[str]:
+    command = [sys.executable, "-W", "error", "-c", code]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_the_first_code_of_the_readme_prints_its_line_without_a_network(tmp_path: Path) -> None:
+    readme = ROOT / "README.md"
+    printed = run_python(python_blocks(readme)[0], tmp_path)
+    assert re.findall(r"^It prints `(.*)`\.$", TEXTS[readme], re.MULTILINE) == printed
+
+
+@pytest.mark.slow
+def test_the_other_code_of_the_readme_runs(tmp_path: Path) -> None:
+    for code in python_blocks(ROOT / "README.md")[1:]:
+        run_python(code, tmp_path)
+
+
+def test_the_first_tutorial_prints_the_text_of_its_page() -> None:
+    page = DOCS / "tutorials" / "first_episode.md"
+    blocks = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", TEXTS[page], re.MULTILINE | re.DOTALL)
+    assert len(blocks) == len(python_blocks(page))
+    names: dict[str, Any] = {}
+    for code, expected in blocks:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, page.name, "exec"), names)
+        assert printed.getvalue() == expected
+
+
+def test_the_training_tutorial_shows_lines_of_its_example() -> None:
+    (program,) = python_blocks(DOCS / "tutorials" / "train_and_compare.md")
+    example = (ROOT / "examples" / "sb3_ppo.py").read_text(encoding="utf-8")
+    assert {line.strip() for line in program.splitlines()} <= {line.strip() for line in example.splitlines()}
+
+
+def shell_lines(text: str) -> Iterator[str]:
+    """Yield the lines of a page's or a docstring's shell code, and its inline code."""
+    blocks = re.findall(r"^```(?:sh|console|text)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    for block in (*blocks, *re.findall(r"(?:^ {4}.*\n?)+", text, re.MULTILINE)):
+        yield from block.replace("\\\n", " ").splitlines()
+    for code in re.findall(r"`([^`]+)`", re.sub(r"^ {4}.*$", "", text, flags=re.MULTILINE)):
+        yield " ".join(code.split())
+
+
+def commands() -> Iterator[list[str]]:
+    """Yield the words of each command of `mlgo-gym`, of a benchmark and of an example, from its program on."""
+    programs = [*sorted((ROOT / "benchmarks").glob("*.py")), *sorted((ROOT / "examples").glob("*.py"))]
+    docstrings = [ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "" for path in programs]
+    for line in (line for text in (*TEXTS.values(), *docstrings) for line in shell_lines(text)):
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()")
+        lexer.whitespace_split = True
+        words: list[str] = []
+        with contextlib.suppress(ValueError):  # a line of another language
+            words = list(lexer)
+        starts = [at for at, word in enumerate(words) if word.endswith("mlgo-gym") or PROGRAM.fullmatch(word)]
+        for start in starts[:1]:
+            ends = [at for at, word in enumerate(words) if at > start and (word == "--" or not word.strip(";&|()"))]
+            yield words[start : min(ends, default=len(words))]
+
+
+COMMANDS = list(commands())
+
+
+def options(words: list[str]) -> set[str]:
+    return {word.partition("=")[0] for word in words if re.fullmatch(r"--?[a-z][\w-]*(=.*)?", word)}
+
+
+def test_every_command_of_mlgo_gym_exists_with_its_options() -> None:
+    wrong = []
+    root: Any = typer.main.get_command(application)
+    for words in (words for words in COMMANDS if words[0].endswith("mlgo-gym")):
+        command, rest = root, words[1:]
+        while rest and rest[0] in getattr(command, "commands", ()):
+            command, rest = command.commands[rest[0]], rest[1:]
+        known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+        known |= {"--help", "-h", "--install-completion", "--show-completion"}
+        missing = hasattr(command, "commands") and rest and re.fullmatch(r"[a-z][a-z-]*", rest[0])
+        if missing or not options(rest) <= known:
+            wrong.append(" ".join(words))
+    assert wrong == []
+    assert len(COMMANDS) > 150, "the search for commands finds them"
+
+
+@cache
+def source_of(program: str) -> str:
+    """Return the text of a program and of the benchmarks that it imports."""
+    text = (ROOT / f"{program.removesuffix('.py').replace('.', '/')}.py").read_text(encoding="utf-8")
+    return text + "".join(source_of(name) for name in re.findall(r"^from (benchmarks\.\w+) import", text, re.MULTILINE))
+
+
+def test_every_program_exists_with_its_options() -> None:
+    for words in (words for words in COMMANDS if PROGRAM.fullmatch(words[0])):
+        source = source_of(words[0])
+        assert [option for option in options(words[1:]) if option.lstrip("-") not in source] == [], words
+
+
+def test_the_extras_of_pages_exist() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project.optional-dependencies]")[2]
+    known = set(re.findall(r"^([a-z0-9-]+) = \[", project, re.MULTILINE))
+    shown = re.findall(r"(?:mlgo-gym|\.)\[([a-z0-9,_-]+)\]", "".join(TEXTS.values()))
+    assert {name for names in shown for name in names.split(",")} <= known
+
+
+@pytest.mark.slow
+def test_the_figures_of_pages_are_those_of_the_results() -> None:
+    outdated = {page.name: numbers.outdated(page.read_text(encoding="utf-8")) for page in numbers.pages()}
+    assert {name: lines for name, lines in outdated.items() if lines} == {}, "run `make numbers`"
+    page = "one\n<!--= benchmark.oz.inline-oz.modules -->7<!--=--> and <!--= benchmark.oz.nothing -->7<!--=-->\n"
+    different, unknown = numbers.outdated(page)
+    assert different == "2: benchmark.oz.inline-oz.modules: expected '181', got '7'"
+    assert unknown.startswith("2: expected a path, got 'benchmark.oz.nothing'")
+    assert "-->181<!--" in numbers.updated("<!--= benchmark.oz.inline-oz.modules -->7<!--=-->\n")
+
+
+@pytest.mark.libraries
+@pytest.mark.filterwarnings("ignore")  # of Jupyter's own parts
+def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    notebook: Any = nbformat.read(ROOT / "examples" / "inlining.ipynb", as_version=4)
+    nbclient.NotebookClient(notebook, timeout=100, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert "inline-os-fast against threshold:5" in "".join(output.get("text", "") for output in outputs)
+    assert {"image/png", "image/svg+xml"} <= {kind for output in outputs for kind in output.get("data", {})}
+
+
+def test_the_page_of_the_notebook_shows_its_outputs_without_another_host() -> None:
+    page = as_markdown(ROOT / "examples" / "inlining.ipynb")
+    assert page.count("```python\n") > 4
+    assert {"image/png", "image/svg+xml"} == set(re.findall(r'src="data:([^;]+);base64,', page))
+    assert not re.search(r'(?:src|href)="https?:', page)
