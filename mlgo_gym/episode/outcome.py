@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.function_sizes import FunctionSizes
 from mlgo_gym.session.coroutine import run_blocking
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, WEIGHTED, Measurement
-from mlgo_gym.tasks.reward import REWARDS, relative, worst_cost
+from mlgo_gym.tasks.reward import REWARDS, decision_rewards, relative, worst_cost
 
 
 class EpisodeOutcome(NamedTuple):
@@ -66,7 +67,7 @@ def conclude(setup: Setup, episode: Episode) -> EpisodeOutcome:
     assert episode.baseline is not None
     info = _counts(episode) | _costs_by_key(setup, episode.measurement, episode.baseline, episode.function)
     if episode.inline_compile is not None and setup.options.credit:
-        info |= _credit(setup, episode, episode.inline_compile, reference - outcome)
+        info |= _credit(setup, episode, episode.inline_compile, outcome, reference)
     if setup.options.compile_options.echo_reply:
         info["stderr"] = episode.session.stderr
     return EpisodeOutcome(reward(setup, outcome, reference), False, info)
@@ -95,8 +96,8 @@ def _costs_by_key(
     return info | setup.task.report(measurement, baseline, function)
 
 
-def _credit(setup: Setup, episode: Episode, compiled: InlineCompile, reduction: float) -> dict[str, Any]:
-    """Return the bytes of each function, and the cost that each decision of the agent saved."""
+def _credit(setup: Setup, episode: Episode, compiled: InlineCompile, outcome: float, baseline: float) -> dict[str, Any]:
+    """Return the bytes of each function, and the cost and the reward that are due to each decision of the agent."""
     reference = run_blocking(setup.reference(episode.compilation), setup.timeout)
     assert episode.baseline is not None
     assert episode.baseline.sizes is not None
@@ -104,14 +105,17 @@ def _credit(setup: Setup, episode: Episode, compiled: InlineCompile, reduction: 
         changes = FunctionCosts(setup, episode.compilation).changes(reference, compiled)
         every = credit(reference, compiled, episode.agent_indices, changes).saved
     else:
-        reduction = episode.baseline.sizes.text - compiled.text
         every = _credit_of_bytes(setup, episode, reference, compiled)
+        if setup.metric == WEIGHTED:
+            every *= setup.weights["text"] / max(episode.baseline.sizes.text, 1)
     saved = every[episode.agent_indices]
     if len(saved):
         # The plain compile rarely differs from the compile of its own answers; no single decision caused that.
-        saved += (reduction - saved.sum()) / len(saved)
+        saved += (baseline - outcome - saved.sum()) / len(saved)
+    rewards = decision_rewards(saved, partial(reward, setup), outcome, baseline)
     return {
         "credit": tuple(saved.tolist()),
+        "rewards": tuple(rewards.tolist()),
         "function_sizes": compiled.functions,
         "baseline_function_sizes": reference.functions,
     }
@@ -147,7 +151,10 @@ def fail(setup: Setup, episode: Episode, error: CompilerError) -> EpisodeOutcome
     if setup.options.compile_options.echo_reply:
         info["stderr"] = error.stderr
     info["error"] = describe_failure(error)
-    return EpisodeOutcome(failure_reward(setup, episode), True, info)
+    lowest = failure_reward(setup, episode)
+    if setup.options.credit:
+        info["rewards"] = (lowest / max(episode.decisions, 1),) * episode.decisions
+    return EpisodeOutcome(lowest, True, info)
 
 
 def failure_reward(setup: Setup, episode: Episode | None = None) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from mlgo_gym.testing import running_compile
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
 from tests.traces import ends_within
 
@@ -76,15 +77,13 @@ def row_info(info: dict[str, Any], row: int) -> dict[str, Any]:
     return found
 
 
-def clang_of(envs: CompilerVectorEnv, number: int) -> int:
-    """Return the process id of an environment's compile."""
-    stepper = envs._sub_envs[number].stepper
-    assert stepper is not None
-    return stepper.episode.session.pid
+def clang_of(env: Any, number: int | None = None) -> int:
+    """Return the process id of the compile of an environment, or of one in a vector environment."""
+    return running_compile(env, number).pid
 
 
-def end_clang(envs: CompilerVectorEnv, number: int) -> None:
+def end_clang(env: Any, number: int | None = None) -> None:
     """Let an environment's compile crash, and wait until it has."""
-    pid = clang_of(envs, number)
+    pid = clang_of(env, number)
     os.kill(pid, signal.SIGSEGV)
     assert ends_within(pid, 10)
