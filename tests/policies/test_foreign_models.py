@@ -15,19 +15,10 @@ import pytest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies import BatchedPolicy, Policy, act_batch, load_policy
-from mlgo_gym.policies.model_process import ModelProcess
+from mlgo_gym.policies import BatchedPolicy, act_batch, load_policy
 from mlgo_gym.policies.observation_samples import record_observations
-from mlgo_gym.policies.onnx import OnnxPolicy
-from mlgo_gym.policies.tflite import TflitePolicy
 from tests.policies.episodes import play
-from tests.policies.linear_models import (
-    write_counting_tflite,
-    write_endless_onnx,
-    write_huge_onnx,
-    write_onnx,
-    write_tflite,
-)
+from tests.policies.linear_models import write_huge_onnx, write_onnx, write_tflite
 from tests.policies.test_rules import decisions
 from tests.traces import children, ends_within
 
@@ -137,22 +128,6 @@ def test_a_process_that_ends_in_an_episode_is_an_error_and_the_next_episode_has_
     with pytest.raises(PolicyError, match=r"the model .* cannot be run: .* signal 9 \(SIGKILL\)"):
         policy.act(observation, info)
     assert play(inline, policy, "calls")[0] == expected
-
-
-@pytest.mark.libraries
-def test_an_endless_loop_is_stopped(kind: str, inline: CompilerEnv, tmp_path: Path, nothing_is_left: None) -> None:
-    process = ModelProcess(kind, seconds=1.0)
-    if kind == "onnx":
-        write_endless_onnx(tmp_path / "model", "cost_estimate")
-        policy: Policy = OnnxPolicy(inline, tmp_path / "model", process)
-    else:
-        write_counting_tflite(tmp_path / "model", "cost_estimate", 1 << 62)
-        policy = TflitePolicy(inline, tmp_path / "model", process)
-    observation, info = inline.reset(options={"module": "calls"})
-    with pytest.raises(PolicyError, match="no answer within 1 s and was stopped"):
-        policy.act(observation, info)
-    assert process.pid == 0
-    inline.close()
 
 
 @pytest.mark.libraries

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -123,26 +122,3 @@ def test_actions_outside_the_space_are_refused(bandit: InlineBanditVectorEnv) ->
             bandit.step(actions)
     with pytest.raises(MlgoError, match="expected reset\\(\\) before step\\(\\)"):
         InlineBanditVectorEnv(2).step(np.zeros(2))
-
-
-@pytest.mark.libraries
-@pytest.mark.skipif(importlib.util.find_spec("stable_baselines3") is None, reason="stable-baselines3 is not installed")
-@pytest.mark.parametrize("name", ["PPO", "DQN"])
-def test_stable_baselines3_learns_from_labels(name: str) -> None:
-    import stable_baselines3
-
-    from mlgo_gym.adapters.sb3 import VecEnvAdapter
-
-    envs: Any = gym.make_vec("mlgo/InlineBandit-v0", num_envs=256, normalize=True)
-    settings: dict[str, Any] = {"n_steps": 16, "batch_size": 512, "gae_lambda": 0.0, "n_epochs": 2}
-    if name == "DQN":
-        settings = {"buffer_size": 50_000, "learning_starts": 5_000, "batch_size": 512, "gradient_steps": 2}
-    algorithm = getattr(stable_baselines3, name)
-    agent = algorithm("MlpPolicy", VecEnvAdapter(envs), **settings, gamma=0.0, learning_rate=1e-3, seed=0, device="cpu")
-    agent.learn(40_000)
-    observations, _ = envs.reset(seed=1)
-    total = best = 0.0
-    for _ in range(20):
-        observations, rewards, *_ = envs.step(agent.predict(observations, deterministic=True)[0])
-        total, best = total + rewards.sum(), best + np.abs(rewards).sum()
-    assert total > 0.5 * best  # random actions get 0
