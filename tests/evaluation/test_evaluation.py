@@ -199,7 +199,7 @@ def test_workers_that_cannot_start_and_policies_that_cannot_be_sent_are_errors(
         evaluate(INLINE, corpus=str(corpus), policies={"local": Local()}, execution=Execution(2))
 
 
-@pytest.mark.parametrize("last_signal", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("last_signal", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_nothing_outlives_an_evaluation_that_is_ended(
     corpus: Path, tmp_path: Path, last_signal: signal.Signals
 ) -> None:
