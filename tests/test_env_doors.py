@@ -14,15 +14,15 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-import mlgo_gym
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError, UnknownArgumentError
+from mlgo_gym.make_env import compiler_environments
 
 INLINE, EVICT = "mlgo/Inline-v0", "mlgo/RegAllocEvict-v0"
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-every = pytest.mark.parametrize("name", mlgo_gym.ENVIRONMENTS)
+every = pytest.mark.parametrize("name", compiler_environments())
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
-import mlgo_gym
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.tasks.info_reference import DECISION, END, FAILURE, FIRST, info_keys
 
 
@@ -24,7 +24,7 @@ def made(name: str, **options: Any) -> CompilerEnv:
     return env
 
 
-@pytest.mark.parametrize("name", list(mlgo_gym.ENVIRONMENTS))
+@pytest.mark.parametrize("name", compiler_environments())
 def test_an_episode_has_the_keys_that_are_documented_and_no_others(name: str, varied: str) -> None:
     env = made(name, corpus=varied, compile_options={"echo_reply": True}, max_decisions=3)
     _, info = env.reset(options={"module": "mixed"})

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import mlgo_gym
+from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.render_picture import HEIGHT, WIDTH, EpisodePicture
 from mlgo_gym.tasks.task import Task
@@ -26,7 +26,7 @@ STRIP = (slice(262, 276), slice(12, -12))
 """Where a picture shows what was decided."""
 
 
-@pytest.fixture(params=mlgo_gym.ENVIRONMENTS)
+@pytest.fixture(params=compiler_environments())
 def waiting(request: pytest.FixtureRequest, varied: str) -> Iterator[tuple[Task, Decision, Any]]:
     """A task, a decision of its, and an action other than clang's own choice."""
     env: Any = gym.make(request.param, corpus=varied).unwrapped

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-import mlgo_gym
+from mlgo_gym.make_env import compiler_environments
 from tests.sampling import one_of_each
 from tests.vector.stepping import EVICT, INLINE, assert_equal, make, make_sync, play, row_info
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 MODES = list(AutoresetMode)
 
 EVERY_MODE = one_of_each(
-    product(mlgo_gym.ENVIRONMENTS, MODES), itemgetter(0), itemgetter(1), name=lambda case: f"{case[0]}-{case[1].name}"
+    product(compiler_environments(), MODES), itemgetter(0), itemgetter(1), name=lambda case: f"{case[0]}-{case[1].name}"
 )
 
 
