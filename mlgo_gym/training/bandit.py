@@ -78,7 +78,7 @@ class _Table:
     bytes: npt.NDArray[np.int64]
 
 
-class InlineBanditEnv(gym.Env[npt.NDArray[np.float32], int], EzPickle):
+class InlineBanditEnv(gym.Env[Any, Any], EzPickle):
     """Decide, call by call, whether clang inlines, from labels and without a compiler.
 
     ## Description
@@ -335,7 +335,7 @@ class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
         """Return 1 for each action, int8 of shape (num_envs, 2): both are always legal."""
         return np.ones((self.num_envs, 2), np.int8)
 
-    def render(self) -> tuple[None, ...]:
+    def render(self) -> tuple[Any, ...]:
         """Return None for each environment: there is nothing to show."""
         return (None,) * self.num_envs
 

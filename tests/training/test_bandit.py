@@ -217,6 +217,7 @@ def test_wrong_calls_get_one_line(bandit: InlineBanditVectorEnv) -> None:
     bandit.reset(seed=0)
     one_is_wrong = np.ones(512)
     one_is_wrong[7] = np.nan
+    unknown: Any = {"num_envs": 2}
     calls: list[tuple[Any, str]] = [
         (lambda: bandit.step(np.zeros(3)), "expected 512 actions, one per environment, got 3"),
         (lambda: bandit.step(one_is_wrong), "environment 7: expected a legal action among"),
@@ -224,7 +225,7 @@ def test_wrong_calls_get_one_line(bandit: InlineBanditVectorEnv) -> None:
         (lambda: bandit.reset(options={"reset_mask": [1]}), "expected reset_mask as booleans of shape"),
         (lambda: bandit.reset(seed=[1, 2]), "expected 512 seeds, one per environment, got 2"),
         (lambda: InlineBanditVectorEnv(2).step(np.zeros(2)), "environment 0: expected a pending decision, got none"),
-        (lambda: InlineBanditEnv(num_envs=2), "unexpected keyword argument 'num_envs'"),
+        (lambda: InlineBanditEnv(**unknown), "unexpected keyword argument 'num_envs'"),
         (lambda: InlineBanditEnv().reset(options={"module": "x"}), "expected no options"),
         (
             lambda: mlgo_gym.evaluate("mlgo/InlineBandit-v0", policies="default"),
