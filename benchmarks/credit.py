@@ -5,7 +5,7 @@
 Prints the change of held-out modules over the compiles, for each seed. The learner is an actor-critic with one hidden
 layer, trained by REINFORCE. It starts from clang's own choices and deviates in about one of ten decisions. With the
 module's reward, every decision of an episode has the same return: the logarithm of the reduction, less a running mean
-of that module. With credit, each decision has the bytes that it saved (`CreditRewards`). Modules, their order, first
+of that module. With credit, each decision has the bytes that it saved (`info["rewards"]`). Modules, their order, first
 weights and steps are equal. Compiles for the credit's references count. Held-out modules are compiled with the likelier
 answers; these compiles do not count. The same command does only the runs that the file lacks.
 """
@@ -31,7 +31,7 @@ from benchmarks.training_runs import Run, complete_runs
 from mlgo_gym.corpus import Corpus, open_corpus
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.scheduling import SequentialRunner
-from mlgo_gym.wrappers import CreditRewards, fit_normalization
+from mlgo_gym.wrappers import fit_normalization
 
 ENVIRONMENT = "mlgo/Inline-v0"
 SIGNALS = ("module", "credit")
@@ -124,8 +124,6 @@ def learn(
     signal, seed = run
     train, held_out = corpora
     env = gym.make(ENVIRONMENT, corpus=train, credit=signal == "credit")
-    if signal == "credit":
-        env = CreditRewards(env)
     test = gym.make(ENVIRONMENT, corpus=held_out)
     chance = np.random.default_rng(seed)
     learner = Learner(len(normalization.names), seed)

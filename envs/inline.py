@@ -178,7 +178,7 @@ class InlineEnv(CompilerEnv):
 
     0 until the end. The last reward compares the size of the object with a plain compile by the same clang with the
     same flags, as `reward` and `metric` define. Default: `1 - text / baseline_text`; 0.02 means 2 % smaller. With
-    `metric="estimated-instructions"` it compares estimates of the executed instructions, without running the module.
+    `metric="instructions"` it compares the instructions that the programs of the module execute.
 
     ## Starting state
 

@@ -24,7 +24,7 @@ from torch import distributions, nn
 
 from mlgo_gym import BestCheckpoint, evaluate, open_corpus
 from mlgo_gym.adapters.pytorch import read_sequential
-from mlgo_gym.wrappers import decision_rewards, fit_normalization, vector
+from mlgo_gym.wrappers import fit_normalization, vector
 
 SETTINGS = hyperparams["mlgo/Inline-v0"]
 NUM_ENVS, ROLLOUT_STEPS = SETTINGS["n_envs"], SETTINGS["n_steps"]
@@ -114,14 +114,13 @@ def main(
             with torch.no_grad():
                 choice = distributions.Categorical(logits=actor(observation))
             action = choice.sample()
-            following, total, _, _, info = envs.step(action.numpy())
+            following, _, _, _, info = envs.step(action.numpy())
             observations.append(observation)
             actions.append(action)
             log_probs.append(choice.log_prob(action))
-            # The credit of all decisions of an episode comes with its last step.
-            for row in np.flatnonzero(info.get("final_info", {}).get("_credit", ())):
-                last = {name: values[row] for name, values in info["final_info"].items()}
-                credit = torch.from_numpy(decision_rewards(last, total[row])[-step - 1 :]).float()
+            # The rewards of all decisions of an episode come with its last step.
+            for row in np.flatnonzero(info.get("final_info", {}).get("_rewards", ())):
+                credit = torch.tensor(info["final_info"]["rewards"][row][-step - 1 :])
                 rewards[step + 1 - len(credit) : step + 1, row] = credit
             observation = torch.from_numpy(following)
 

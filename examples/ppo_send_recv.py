@@ -27,7 +27,7 @@ from torch import distributions
 
 from mlgo_gym import BestCheckpoint, evaluate, open_corpus
 from mlgo_gym.adapters.pytorch import read_sequential
-from mlgo_gym.wrappers import decision_rewards, fit_normalization, vector
+from mlgo_gym.wrappers import fit_normalization, vector
 
 SETTINGS = hyperparams["mlgo/Inline-v0"]
 UPDATE_STEPS = SETTINGS["n_steps"] * SETTINGS["n_envs"]
@@ -77,13 +77,10 @@ def main(
         # Act where a decision is ready, until enough episodes have ended.
         finished: list[tuple[Episode, torch.Tensor]] = []
         while sum(len(credit) for _, credit in finished) < update_steps:
-            batch, totals, terminated, truncated, info = envs.recv()
+            batch, _, terminated, truncated, info = envs.recv()
             ready = info["env_id"]
             for row in np.flatnonzero(terminated | truncated).tolist():
-                last = {name: values[row] for name, values in info["final_info"].items()}
-                if terminated[row]:
-                    credit = decision_rewards(last, totals[row])
-                    finished.append((running[ready[row]], torch.from_numpy(credit).float()))
+                finished.append((running[ready[row]], torch.tensor(info["final_info"]["rewards"][row])))
                 running[ready[row]] = Episode()
             observations = torch.from_numpy(batch)
             with torch.no_grad():

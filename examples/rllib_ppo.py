@@ -28,7 +28,7 @@ from torch import nn
 from mlgo_gym import BestCheckpoint, evaluate, open_corpus
 from mlgo_gym.adapters.pytorch import read_sequential
 from mlgo_gym.adapters.rllib import read_rllib, rllib_model, start_rllib
-from mlgo_gym.wrappers import CreditRewards, NormalizeFeatures, fit_normalization
+from mlgo_gym.wrappers import NormalizeFeatures, fit_normalization
 
 SETTINGS = hyperparams["mlgo/Inline-v0"]
 WORKERS = 2
@@ -40,7 +40,7 @@ def make(config: dict[str, Any]) -> gym.Env[Any, Any]:
     """Return the environment, in whatever process this is: it fetches nothing, and opens the corpus by its name."""
     modules = open_corpus(config["corpus"]).split("fit")
     options: dict[str, Any] = {"credit": True, "max_decisions": MAX_DECISIONS}
-    env = CreditRewards(gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules, **options))
+    env = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules, **options)
     return NormalizeFeatures(env, config["normalization"])
 
 
@@ -48,9 +48,9 @@ class GiveCredit(ConnectorV2):  # type: ignore[misc]  # Ray has no types
     """Gives each decision of an episode its own reward, which comes with the last info."""
 
     def __call__(self, *, batch: Any, episodes: Any, **_: Any) -> Any:
-        """Overwrite the rewards of whole episodes; a compile that failed has none."""
+        """Overwrite the rewards of whole episodes."""
         for episode in self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False):
-            rewards = REWARD_SCALE * episode.get_infos(-1).get("rewards", np.zeros(len(episode)))
+            rewards = REWARD_SCALE * np.array(episode.get_infos(-1)["rewards"])
             episode.set_rewards(new_data=rewards, at_indices=slice(0, len(rewards)))  # PPO has added a step at the end
         return batch
 

@@ -27,7 +27,7 @@ from torchrl.objectives import ClipPPOLoss
 
 from mlgo_gym import BestCheckpoint, evaluate, open_corpus
 from mlgo_gym.adapters.pytorch import read_sequential
-from mlgo_gym.wrappers import CreditRewards, NormalizeFeatures, fit_normalization
+from mlgo_gym.wrappers import NormalizeFeatures, fit_normalization
 
 SETTINGS = hyperparams["mlgo/Inline-v0"]
 FRAMES = SETTINGS["n_envs"] * SETTINGS["n_steps"]
@@ -40,15 +40,11 @@ class KeepRewards(gym.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
         self.rewards: list[float] = []
-        self._steps = 0
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step, and keep the rewards of an episode that ends; NaN where the compile failed."""
+        """Step, and keep the rewards of an episode that ends."""
         result = self.env.step(action)
-        self._steps += 1
-        if result[2] or result[3]:
-            self.rewards.extend(result[4].get("rewards", [float("nan")] * self._steps))
-            self._steps = 0
+        self.rewards.extend(result[4].get("rewards", ()))
         return result
 
 
@@ -66,7 +62,7 @@ def main(
     inner = gym.make("mlgo_gym:mlgo/Inline-v0", corpus=modules.split("fit"), **options)
     normalization = fit_normalization(inner, observations=min(20_000, int(steps)))
     normalization = normalization.select([name for name in normalization.names if name not in HIDDEN_FEATURES])
-    kept = KeepRewards(CreditRewards(inner))
+    kept = KeepRewards(inner)
     env = GymWrapper(NormalizeFeatures(kept, normalization))
     features = len(normalization.names)
     network = MLP(features, 2, num_cells=[64, 64], activation_class=nn.Tanh)
@@ -90,8 +86,8 @@ def main(
     for update, batch in enumerate(batches, start=1):
         # The last episode of a batch is not over: nothing is known about its decisions.
         rewards = torch.tensor(kept.rewards[(update - 1) * frames : update * frames], dtype=torch.float32)
-        rows = batch.reshape(-1)[: len(rewards)][~rewards.isnan()]
-        targets = rewards[~rewards.isnan()].unsqueeze(-1)
+        rows = batch.reshape(-1)[: len(rewards)]
+        targets = rewards.unsqueeze(-1)
         rows["value_target"] = targets / (targets.std() + 1e-8)
         with torch.no_grad():
             rows["advantage"] = rows["value_target"] - critic(rows)["state_value"]

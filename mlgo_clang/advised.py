@@ -71,7 +71,7 @@ class Job:
         """Return the module of the source before any optimisation; raise `PolicyError` if it does not compile."""
         from mlgo_clang.programs import front_end_bitcode
 
-        return front_end_bitcode(self.compiler, self.rest)
+        return front_end_bitcode(self.compiler, self.rest, self.settings.timeout)
 
     def explain(self, problem: str) -> str:
         """Return the problem of a compile with a policy, or the reason for it."""
@@ -122,7 +122,9 @@ def _compile_by_recipe(job: Job) -> int | None:
         if recipe is None and settings.search:
             count("searched")
             words = [settings.recipes, job.invocation.source, str(settings.search), settings.clang]
-            run_program("recipe_search", [*words, *_start_of_search(job), *job.command], bitcode)
+            words += [*_start_of_search(job), *job.command]
+            # One compile more for the baseline, and one for the start.
+            run_program("recipe_search", words, bitcode, (settings.search + 2) * settings.timeout)
             recipe = read_recipe(settings.recipes, digest)
         if recipe is None:
             count("without a recipe")

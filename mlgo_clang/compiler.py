@@ -92,12 +92,11 @@ def missing_linker(command: Sequence[str]) -> str:
     multiarch = getattr(sys.implementation, "_multiarch", "")
     if not _NO_LINK.isdisjoint(command) or which("ld") or which(f"{multiarch}-ld"):
         return ""
-    import subprocess
+    from mlgo_clang.driver_commands import shown_commands
 
-    shown = subprocess.run([*command, "-###"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60)
-    lines = [line for line in shown.stderr.decode(errors="replace").splitlines() if line.startswith(' "')]
-    program = lines[-1].split('"')[1] if lines else ""
-    return "" if shown.returncode != 0 or which(program) else program
+    commands = shown_commands(command)
+    program = commands[-1][0] if commands else ""
+    return "" if which(program) else program
 
 
 def become(command: Sequence[str]) -> NoReturn:

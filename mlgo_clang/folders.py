@@ -25,6 +25,24 @@ def cache_folder() -> str:
     return os.path.join(parent or os.path.expanduser("~/.cache"), "mlgo-gym")
 
 
+def write_file(path: str, data: bytes) -> bool:
+    """Write a file of the cache, which may be a program, unless it has these bytes; return whether it is there."""
+    try:
+        if os.path.exists(path):
+            with open(path, "rb") as file:
+                if file.read() == data:
+                    return True
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        new = f"{path}-{os.getpid()}"
+        with open(new, "wb") as file:
+            file.write(data)
+        os.chmod(new, 0o700)
+        os.replace(new, path)
+    except OSError:
+        return False
+    return True
+
+
 def make_scratch() -> str:
     """Make an empty folder for the channels of one compile, in memory if possible; the caller removes it."""
     parent = "/dev/shm"  # noqa: S108 - only this user can read the folder in it

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 
-from mlgo_clang.folders import cache_folder
+from mlgo_clang.folders import cache_folder, write_file
 from mlgo_clang.header import ProtocolError, Tensor
+from mlgo_clang.locks import lock
 from mlgo_clang.programs import PolicyError, run_program
 from mlgo_clang.servers import silence
 
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
 
     from mlgo_clang.header import Header
 
-NATIVE_VERSION = 5
-"""Version of the native code; change it with `mlgo_gym.deploy.native_library`, and cached code is built anew."""
+_LOCK_SECONDS = 120.0
+"""Longest wait for another compile that builds the same code; it takes two seconds, on a busy machine a minute."""
+
+_GENERATORS = ("deploy", "deploy/templates", "policies", "session/protocol")
+"""Folders of `mlgo_gym` with the files that generate the code."""
 
 _SOURCES = ("callee_basic_block_count", "callee_users", "node_count")
 """Features of clang that callee features are computed from."""
@@ -52,11 +56,7 @@ class NativeNetwork:
 
     def __init__(self, path: str, compiler: Sequence[str]) -> None:
         self.path = path
-        status = os.stat(path)
-        name = "-".join(f"{part:x}" for part in (NATIVE_VERSION, status.st_dev, status.st_ino, status.st_size))
-        library = os.path.join(cache_folder(), "mlgo-clang", f"{name}-{status.st_mtime_ns:x}.so")
-        if not os.path.isfile(library):
-            run_program("native_library", [path, library, *compiler])
+        library = _library(path, compiler)
         try:
             self.library = ctypes.CDLL(library)
         except OSError as error:
@@ -96,6 +96,65 @@ class NativeNetwork:
         native.mlgo_prediction_read(prediction, printed, ctypes.c_int64(len(printed)))
         text = ctypes.c_void_p()
         return ctypes.string_at(text, native.mlgo_prediction_others(prediction, ctypes.byref(text)))
+
+
+def _library(path: str, compiler: Sequence[str]) -> str:
+    """Return the native code of a network's file, which is built if need be.
+
+    Its name is a hash of the generated source and the compiler. Generating the source takes longer than a compile, so
+    a note has the name, and the identities of the files that the source is generated from.
+    """
+    folder = os.path.join(cache_folder(), "mlgo-clang")
+    program = os.stat(compiler[0])
+    note = os.path.join(folder, f"{_identity(os.stat(path))}-{program.st_dev:x}-{program.st_ino:x}.library")
+    facts = _facts(compiler, program)
+    library = _noted(note, facts)
+    if library:
+        return library
+    os.makedirs(folder, exist_ok=True)
+    with open(f"{note}.lock", "ab") as file:
+        is_builder = lock(file.fileno(), 0)
+        if not is_builder:
+            lock(file.fileno(), _LOCK_SECONDS)
+        library = _noted(note, facts)
+        if is_builder and not library:
+            library = _build(path, compiler, note, facts)
+    # The builder failed, or does not continue: the other compiles build at the same time, each for itself.
+    return library or _build(path, compiler, note, facts)
+
+
+def _build(path: str, compiler: Sequence[str], note: str, facts: bytes) -> str:
+    library = run_program("native_library", [path, os.path.dirname(note), *compiler])
+    write_file(note, os.fsencode(os.path.basename(library)) + b"\n" + facts)
+    return library
+
+
+def _noted(note: str, facts: bytes) -> str:
+    """Return the library that a note names; empty if there is none, or if the facts were others."""
+    try:
+        with open(note, "rb") as file:
+            name, _, known = file.read().partition(b"\n")
+    except OSError:
+        return ""
+    library = os.path.join(os.path.dirname(note), os.fsdecode(name))
+    return library if known == facts and os.path.isfile(library) else ""
+
+
+def _facts(compiler: Sequence[str], program: os.stat_result) -> bytes:
+    """Return the compiler, and the identities of its program and of the files that generate the source."""
+    package = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mlgo_gym")
+    facts = [*compiler, _identity(program)]
+    for generators in _GENERATORS:
+        try:
+            with os.scandir(os.path.join(package, generators)) as entries:
+                facts += sorted(f"{entry.name} {_identity(entry.stat())}" for entry in entries if entry.is_file())
+        except OSError:
+            continue
+    return os.fsencode("\n".join(facts))
+
+
+def _identity(status: os.stat_result) -> str:
+    return f"{status.st_dev:x}-{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"
 
 
 def _offset(tensors: Mapping[str, Tensor], name: str) -> int:

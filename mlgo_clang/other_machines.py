@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from mlgo_clang.folders import cache_folder
+from mlgo_clang.folders import cache_folder, write_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,20 +63,18 @@ def header_words(zig: str, target: str) -> list[str]:
     if known != compiler:
         words = _asked_header_words(zig, target)
         if any("-isystem" in word for word in words):
-            _write_file(path, "\n".join((compiler, *words)))
+            write_file(path, "\n".join((compiler, *words)).encode())
     return words
 
 
 def _asked_header_words(zig: str, target: str) -> list[str]:
     import itertools
-    import shlex
-    import subprocess
+
+    from mlgo_clang.driver_commands import shown_commands
 
     # zig reads no source here, but its name has to be one of C++.
-    command = [zig, "c++", "-target", target, "-c", "-x", "c++", os.devnull, "-###"]
-    shown = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60)
-    lines = [line for line in shown.stderr.decode(errors="replace").splitlines() if '"-cc1"' in line]
-    line = shlex.split(lines[0]) if lines else []
+    commands = shown_commands([zig, "c++", "-target", target, "-c", "-x", "c++", os.devnull])
+    line = next((words for words in commands if "-cc1" in words), [])
     words = []
     for option, value in itertools.pairwise(line):
         if option == "-isystem":
@@ -117,22 +115,6 @@ def linker_option(zig: str, arguments: Sequence[str]) -> list[str]:
         return []
     flavour = "wasm-ld" if machine.startswith("wasm") else "ld.lld"
     path = os.path.join(cache_folder(), "mlgo-clang", flavour)
+    script = f"#!/bin/sh\nexec '{zig}' {flavour} \"$@\"\n"
     # Without this file clang looks for a linker itself.
-    return [f"--ld-path={path}"] if _write_file(path, f"#!/bin/sh\nexec '{zig}' {flavour} \"$@\"\n") else []
-
-
-def _write_file(path: str, text: str) -> bool:
-    """Write a file of the cache, which may be a program, unless it has this text; return whether it is there."""
-    try:
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                if file.read() == text:
-                    return True
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(f"{path}-{os.getpid()}", "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(file.name, 0o700)
-        os.replace(file.name, path)
-    except OSError:
-        return False
-    return True
+    return [f"--ld-path={path}"] if write_file(path, script.encode()) else []

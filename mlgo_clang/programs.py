@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import sys
 
+from mlgo_clang.settings import DEFAULT_TIMEOUT
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import subprocess
+    from collections.abc import Mapping, Sequence
 
 _SIDE_OUTPUTS = frozenset(("-MD", "-MMD", "-MP", "-MG", "-MV", "-pipe", "-c"))
 _SIDE_OUTPUTS_WITH_VALUE = frozenset(("-o", "-MF", "-MT", "-MQ", "--serialize-diagnostics", "-serialize-diagnostics"))
@@ -21,14 +24,32 @@ class PolicyError(Exception):
     """A policy cannot be found, read, or used for the decisions that clang requests."""
 
 
-def front_end_bitcode(compiler: Sequence[str], rest: Sequence[str]) -> bytes:
-    """Return the module that the front end makes of a source, before any optimisation and without debug information.
+def run_to_end(
+    command: Sequence[str], seconds: float, data: bytes | None = None, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program with the data as its standard input, and return its output.
 
     Raises:
-        PolicyError: the front end refuses the source; the compile itself will say why.
+        PolicyError: the program does not end in time, and was killed.
     """
     import subprocess
 
+    stdin = subprocess.DEVNULL if data is None else None
+    try:
+        return subprocess.run(
+            command, stdin=stdin, input=data, env=environment, capture_output=True, check=False, timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        name = os.path.basename(command[0])
+        raise PolicyError(f"{name} did not end within {seconds:g} s; raise --mlgo-timeout") from None
+
+
+def front_end_bitcode(compiler: Sequence[str], rest: Sequence[str], seconds: float = DEFAULT_TIMEOUT) -> bytes:
+    """Return the module that the front end makes of a source, before any optimisation and without debug information.
+
+    Raises:
+        PolicyError: the front end refuses the source, and the compile itself will say why; or it does not end in time.
+    """
     kept = []
     words = iter(rest)
     for word in words:
@@ -42,22 +63,19 @@ def front_end_bitcode(compiler: Sequence[str], rest: Sequence[str]) -> bytes:
     command = [*compiler, *kept[:end], *flags, "-o", "-", *kept[end:]]
     # With the current date in __DATE__ a source would become another module every day.
     environment = {"SOURCE_DATE_EPOCH": "0", **os.environ}
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, env=environment, capture_output=True, check=False)
+    result = run_to_end(command, seconds, environment=environment)
     if result.returncode != 0 or not result.stdout:
         raise PolicyError("the front end does not compile the source")
     return result.stdout
 
 
-def run_program(name: str, arguments: Sequence[str], data: bytes = b"") -> str:
+def run_program(name: str, arguments: Sequence[str], data: bytes = b"", seconds: float = DEFAULT_TIMEOUT) -> str:
     """Run a program of `mlgo_gym.deploy` with the data as its standard input, and return its standard output.
 
     Raises:
-        PolicyError: the program failed; the text is the last line of its standard error.
+        PolicyError: the program failed, and the text is the last line of its standard error; or it did not end in time.
     """
-    import subprocess
-
-    process = [sys.executable, "-m", f"mlgo_gym.deploy.{name}", *arguments]
-    result = subprocess.run(process, input=data, capture_output=True, check=False)
+    result = run_to_end([sys.executable, "-m", f"mlgo_gym.deploy.{name}", *arguments], seconds, data)
     if result.returncode != 0:
         lines = result.stderr.decode(errors="replace").strip().splitlines()
         raise PolicyError(lines[-1] if lines else f"{name} failed without an error message")

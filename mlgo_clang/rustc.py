@@ -60,7 +60,7 @@ def _compile(settings: Settings, program: Sequence[str], rest: list[str], crate:
 
     class CrateJob(Job):
         def bitcode(self) -> bytes:
-            return _front_end_bitcode(self.compiler, crate)
+            return _front_end_bitcode(self.compiler, crate, self.settings.timeout)
 
         def explain(self, problem: str) -> str:
             reading = _rustc_arguments()
@@ -153,16 +153,15 @@ def _llvm_arguments(crate: Any) -> list[str]:
     return [value for name, value, _ in crate.options if name == "-C:llvm-args"]
 
 
-def _front_end_bitcode(program: Sequence[str], crate: Any) -> bytes:
-    import subprocess
+def _front_end_bitcode(program: Sequence[str], crate: Any, seconds: float) -> bytes:
     import tempfile
 
-    from mlgo_clang.programs import PolicyError
+    from mlgo_clang.programs import PolicyError, run_to_end
 
     with tempfile.TemporaryDirectory() as folder:
         bitcode, sources = os.path.join(folder, "module.bc"), os.path.join(folder, "sources.d")
         words = [*program, *crate.bitcode_arguments(crate.level, bitcode, sources)]
-        result = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        result = run_to_end(words, seconds)
         if result.returncode != 0:
             raise PolicyError("the front end does not compile the crate")
         with open(bitcode, "rb") as file:

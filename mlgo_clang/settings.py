@@ -30,7 +30,7 @@ BY_LEVEL = "inline-fast"
 _SMALLEST = ("never", "threshold:0", "default", BY_LEVEL)
 """The policies of `smallest`. The last wins most often, and only another winner needs one more compile."""
 
-_DEFAULT_TIMEOUT = 1800.0
+DEFAULT_TIMEOUT = 1800.0
 """Seconds; clang writes nothing during the code generation after its last request."""
 
 
@@ -93,7 +93,7 @@ class Settings:
 
 def _seconds(text: str | None) -> float:
     if not text:
-        return _DEFAULT_TIMEOUT
+        return DEFAULT_TIMEOUT
     try:
         seconds = float(text)
     except ValueError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from mlgo_clang.driver_commands import read_commands
 from mlgo_clang.interactive import INLINING, PRINTING, PRINTING_FILES, InteractiveCompile
 from mlgo_clang.native import NativeServer
 from mlgo_clang.programs import PolicyError
@@ -75,9 +76,8 @@ class TwoSteps:
             text = _contents(printed).decode(errors="surrogateescape")
         finally:
             os.close(printed)
-        lines = text.splitlines()
-        commands = [line for line in lines if line.startswith(' "')]
-        words = _words(commands[0]) if len(commands) == 1 else []
+        commands = read_commands(text)
+        words = commands[0] if len(commands) == 1 else []
         if asked.status != 0 or words[1:2] != ["-cc1"] or "-emit-obj" not in words:
             raise PolicyError("expected one compile from clang's driver, got another number or an error")
         if any(word.startswith(_PRINTS) for word in words):
@@ -85,7 +85,9 @@ class TwoSteps:
                 "options that print code hide what callee features need; remove them, or use another policy"
             )
         # Warnings about the command line itself.
-        found = "".join(f"{line}\n" for line in lines if ": warning: " in line and not line.startswith(' "'))
+        found = "".join(
+            f"{line}\n" for line in text.splitlines() if ": warning: " in line and not line.startswith(' "')
+        )
         os.write(self._warnings, found.encode(errors="surrogateescape"))
         self._program, self._line = words[:2], words[2:]
         self.exact = not any(word.startswith(_OTHER_RESULTS) for word in self._line)
@@ -113,10 +115,12 @@ class TwoSteps:
             rest = [*back, *(("-o", output) if output else ()), *_REMARKS, *_FROM_BITCODE]
             run = InteractiveCompile(self._program, rest, advisors, messages, self._timeout, (self._bitcode, -1))
             server = run.servers[0] if run.servers else None
-            if isinstance(server, NativeServer):
+            if network is None:
+                printed = b""
+            elif isinstance(server, NativeServer):
                 printed = server.other_messages()
             else:
-                printed = network.other_messages(_contents(messages)) if network is not None else b""
+                printed = network.other_messages(_contents(messages))
         finally:
             os.close(messages)
         return run, printed
@@ -138,20 +142,6 @@ def _message_file() -> int:
 
 def _contents(descriptor: int) -> bytes:
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-
-
-def _words(line: str) -> list[str]:
-    """Return the words of a command that clang's driver has printed, each in quotes."""
-    words, word, quoted = [], "", False
-    characters = iter(line)
-    for character in characters:
-        if character == '"':
-            if quoted:
-                words.append(word)
-            word, quoted = "", not quoted
-        elif quoted:
-            word += next(characters, "") if character == "\\" else character
-    return words
 
 
 def _without(words: Sequence[str], options: Sequence[str]) -> list[str]:

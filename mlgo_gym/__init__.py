@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from mlgo_gym.training import with_margin as with_margin
     from mlgo_gym.vector_env import CompilerVectorEnv as CompilerVectorEnv
     from mlgo_gym.vector_env import as_vector as as_vector
-    from mlgo_gym.wrappers import CreditRewards as CreditRewards
     from mlgo_gym.wrappers import NormalizeFeatures as NormalizeFeatures
 
 __version__ = "0.1.0"
@@ -63,7 +62,6 @@ _MODULES = {
     "CompilerEnv": "env",
     "CompilerVectorEnv": "vector_env",
     "Corpus": "corpus",
-    "CreditRewards": "wrappers",
     "DecisionSite": "session.protocol.decision",
     "EvaluationResult": "evaluation",
     "Execution": "scheduling",

@@ -30,6 +30,7 @@ from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.coroutine import run_blocking
+from mlgo_gym.session.process.interrupts import uninterrupted
 from mlgo_gym.session.protocol.decision import DecisionSite
 from mlgo_gym.tasks.render import render_end, render_text
 from mlgo_gym.tasks.render_picture import EpisodePicture
@@ -134,8 +135,11 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         name, function = chosen.get("module"), chosen.get("function")
         self.maker.check_choice(name, function)
         module = None if name is None else self.corpus.module(name)
-        started = run_blocking(self.maker.begin(self.np_random, module, function, self._cursor), self.setup.timeout)
-        self._stepper = Stepper(self.setup, started)
+        if module is None:
+            self.setup.order  # noqa: B018 - opens the corpus, which may take minutes, where interrupts are not deferred
+        with uninterrupted():
+            started = run_blocking(self.maker.begin(self.np_random, module, function, self._cursor), self.setup.timeout)
+            self._stepper = Stepper(self.setup, started)
         self._show()
         return self._stepper.observe(), self._stepper.info()
 
@@ -172,6 +176,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             return stepper.observe(), 0.0, False, False, stepper.info()
         return self.task.final_observation(), outcome.reward, not outcome.truncated, outcome.truncated, outcome.info
 
+    @uninterrupted()
     def fork(self) -> Self:
         """Return an independent environment that waits at the same decision.
 
@@ -349,6 +354,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         last = stepper.actions[-1] if stepper.actions else None
         return render_text(self.task, module, episode.decisions, stepper.decision, last)
 
+    @uninterrupted()
     def _end_episode(self) -> None:
         if self._stepper is not None:
             self._stepper.close()

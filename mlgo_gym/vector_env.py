@@ -16,6 +16,7 @@ from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.module_order import OrderCursor
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.session.process.interrupts import uninterrupted
 from mlgo_gym.vector.event_loop import EventLoop
 from mlgo_gym.vector.in_process import InProcessVectorEnv, spread_seeds, whole_number
 from mlgo_gym.vector.info_batch import add_absent, batch_infos, decision_infos
@@ -148,12 +149,14 @@ class CompilerVectorEnv(InProcessVectorEnv):
         for name, function in zip(names, functions, strict=True):
             self._maker.check_choice(name, function)
         modules = [None if name is None else self.corpus.module(name) for name in names]
-        for number in numbers:
-            sub_env, sub_env_seed = self._sub_envs[number], seeds[number]
-            if sub_env_seed is not None:
-                sub_env.seed(sub_env_seed)
-            sub_env.begin(modules[number], functions[number])
-            self._loop.expect(number)
+        self._template.setup.order  # noqa: B018 - opens the corpus, which may take minutes
+        with uninterrupted():
+            for number in numbers:
+                sub_env, sub_env_seed = self._sub_envs[number], seeds[number]
+                if sub_env_seed is not None:
+                    sub_env.seed(sub_env_seed)
+                sub_env.begin(modules[number], functions[number])
+                self._loop.expect(number)
 
     def _per_sub_env(self, value: Any, key: str) -> list[Any]:
         if value is None or isinstance(value, str):
@@ -212,9 +215,10 @@ class CompilerVectorEnv(InProcessVectorEnv):
         if busy:
             raise MlgoError(f"expected a ready environment, got {busy[0]}, which is running; recv() it first")
         answers = [self._sub_envs[number].encode(action) for number, action in zip(numbers, each, strict=True)]
-        for number, answer in zip(numbers, answers, strict=True):
-            self._sub_envs[number].act(answer)
-            self._loop.expect(number)
+        with uninterrupted():
+            for number, answer in zip(numbers, answers, strict=True):
+                self._sub_envs[number].act(answer)
+                self._loop.expect(number)
 
     def recv(self) -> Step:
         """Return the first `batch_size` environments that are ready.
@@ -311,6 +315,7 @@ class CompilerVectorEnv(InProcessVectorEnv):
     def _set_random(self, number: int, generator: np.random.Generator) -> None:
         self._sub_envs[number].np_random, self._sub_envs[number].np_random_seed = generator, -1
 
+    @uninterrupted()
     def close_extras(self, **kwargs: Any) -> None:
         """End every compile."""
         del kwargs

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
 import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,13 @@ import pytest
 
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.errors import ActionError, CompilerError, CorpusError, MlgoError
+from mlgo_gym.errors import ActionError, CompilerError, CorpusError, MlgoError, UnknownArgumentError
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.fakes.drive import clang_of, play
-from tests.traces import alive, ends_within, traces
+from mlgo_gym.tasks.info_reference import FAILURE, info_keys
+from mlgo_gym.testing import running_compile
+from tests.fakes.drive import play
+from tests.traces import alive, traces
+from tests.vector.stepping import clang_of, end_clang
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -42,70 +47,12 @@ def with_broken(request: pytest.FixtureRequest, corpus: Path, broken: Path, tmp_
     return folder
 
 
-def end_clang(env: InlineEnv, number: signal.Signals = signal.SIGSEGV) -> None:
-    """Let the running compile crash, and wait until it has."""
-    pid = clang_of(env)
-    os.kill(pid, number)
-    assert ends_within(pid, 10)
+def modules(env: gym.Env[Any, Any], count: int, seed: int | None = 0) -> list[str]:
+    return [env.reset(seed=None if number else seed)[1]["module"] for number in range(count)]
 
 
-def test_what_is_written_into_the_metadata_of_one_stays_there(env: InlineEnv) -> None:
-    env.metadata["autoreset_mode"] = "Disabled"
-    assert "autoreset_mode" not in InlineEnv.metadata
-    assert "autoreset_mode" not in InlineEnv().metadata
-
-
-# Choosing a module
-
-
-def test_a_module_is_chosen_by_its_name(env: InlineEnv) -> None:
-    _, info = env.reset(options={"module": "more/calls"})
-    assert info["module"] == "more/calls"
-
-
-def test_modules_are_sampled_by_the_seed(env: InlineEnv) -> None:
-    def sampled() -> list[str]:
-        return [env.reset(seed=5 if number == 0 else None)[1]["module"] for number in range(12)]
-
-    first = sampled()
-    assert set(first) == {"calls", "more/calls"}
-    assert sampled() == first
-
-
-def test_a_module_without_decisions_is_never_sampled(env: InlineEnv) -> None:
-    assert "leaf" in env.corpus
-    assert "leaf" not in {env.reset(seed=seed)[1]["module"] for seed in range(20)}
-
-
-@pytest.mark.parametrize("known", [False, True], ids=["not yet known", "known"])
-def test_asking_for_a_module_without_decisions_is_a_clear_error(env: InlineEnv, known: bool) -> None:
-    for _ in range(2 if known else 1):
-        with pytest.raises(
-            CorpusError, match=r"expected a decision on inlining in module 'leaf' of corpus '.*', got none"
-        ):
-            env.reset(options={"module": "leaf"})
-
-
-def test_a_corpus_without_any_decision_is_a_clear_error(leaf: Path) -> None:
-    env = InlineEnv(corpus=str(leaf))
-    with pytest.raises(CorpusError, match=r"got none among the 1 modules of corpus .leaf.; choose"):
-        env.reset()
-
-
-def test_an_unknown_module_is_an_error_that_suggests_one(env: InlineEnv) -> None:
-    with pytest.raises(CorpusError, match=r"has no module 'cals'; did you mean .*calls"):
-        env.reset(options={"module": "cals"})
-
-
-def test_unknown_options_are_refused(env: InlineEnv) -> None:
-    with pytest.raises(MlgoError, match=r"got .*'modul'"):
-        env.reset(options={"modul": "calls"})
-
-
-def test_a_corpus_object_can_be_given(corpus: Path, toolchain: Toolchain) -> None:
-    env = InlineEnv(corpus=open_corpus(corpus, toolchain=toolchain).filter(names="more/*"))
-    assert env.reset()[1]["module"] == "more/calls"
-    env.close()
+def metrics(env: InlineEnv) -> dict[str, Any]:
+    return play(env, module="calls")[-1].info
 
 
 # Arguments
@@ -136,6 +83,20 @@ def test_an_impossible_argument_is_refused_by_name(arguments: dict[str, Any]) ->
         InlineEnv(**arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"corpsu": "zstd"}, r"unexpected keyword argument 'corpsu'; did you mean corpus\?.*corpus.*vocabulary"),
+        ({"xyzzy": 1}, r"unexpected keyword argument 'xyzzy'; expected callee_features, clang, .*corpus"),
+    ],
+    ids=str,
+)
+def test_an_unknown_argument_lists_the_known(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnknownArgumentError, match=message) as raised:
+        gym.make("mlgo/InlineIR2Vec-v0", **arguments)
+    assert isinstance(raised.value, TypeError)
+
+
 def test_nothing_is_opened_or_started_before_the_first_reset() -> None:
     before = traces()
     env = InlineEnv(corpus="/no/such/folder")
@@ -146,7 +107,7 @@ def test_nothing_is_opened_or_started_before_the_first_reset() -> None:
 
 def test_flags_choose_how_modules_without_recorded_ones_are_compiled(corpus: Path) -> None:
     together, apart = (
-        play(InlineEnv(corpus=str(corpus), compile_options={"flags": flags}), module="calls")[-1].info
+        metrics(InlineEnv(corpus=str(corpus), compile_options={"flags": flags}))
         for flags in (["-Oz"], ["-Oz", "-ffunction-sections"])
     )
     assert apart["object"] > together["object"]
@@ -154,39 +115,93 @@ def test_flags_choose_how_modules_without_recorded_ones_are_compiled(corpus: Pat
 
 def test_extra_flags_are_for_the_baseline_too(corpus: Path) -> None:
     plain, padded = (
-        play(InlineEnv(corpus=str(corpus), compile_options={"extra_flags": extra}), module="calls")[-1].info
+        metrics(InlineEnv(corpus=str(corpus), compile_options={"extra_flags": extra}))
         for extra in ([], ["-mllvm", "-align-all-functions=6"])
     )
     assert padded["text"] == padded["baseline_text"] > plain["text"]
 
 
+# Modules
+
+
+def test_modules_with_decisions_are_sampled_by_the_seed_or_named(env: InlineEnv) -> None:
+    first = modules(env, 12, seed=5)
+    assert set(first) == {"calls", "more/calls"}
+    assert "leaf" in env.corpus
+    assert modules(env, 12, seed=5) == first
+    for name in ("calls", "more/calls"):
+        assert env.reset(options={"module": name})[1]["module"] == name
+
+
+def test_orders_and_weights_of_modules(varied: str) -> None:
+    cycle, shuffle, weighted = (
+        gym.make("mlgo/Inline-v0", corpus=varied, module_order=order) for order in ("cycle", "shuffle", {"m*": 0})
+    )
+    assert modules(cycle, 6) == ["again", "calls", "many_calls", "mixed", "again", "calls"]
+    assert modules(cycle, 2) == ["again", "calls"]
+    assert modules(cycle, 1, seed=None) == ["many_calls"]
+    first = modules(shuffle, 8, seed=3)
+    assert {*first[:4]} == {*first[4:]} == {"again", "calls", "many_calls", "mixed"}
+    assert modules(shuffle, 8, seed=3) == first
+    assert {*modules(weighted, 12)} == {"again", "calls"}
+    for env in (cycle, shuffle, weighted):
+        env.close()
+
+
+def test_the_modules_with_a_number_of_decisions_are_a_corpus(varied: str) -> None:
+    with InlineEnv(corpus=varied) as env:
+        assert list(env.with_decisions().names) == ["again", "calls", "many_calls", "mixed"]
+        counts = {name: sum(env.decisions(env.corpus.module(name)).values()) for name in env.corpus.names}
+        assert (counts["calls"], counts["leaf"]) == (9, 0)
+        few = env.with_decisions(9, 9)
+        assert list(env.with_decisions(10).names) == [name for name, count in counts.items() if count > 9]
+    assert [*few.names] == [name for name, count in counts.items() if count == 9]
+    with InlineEnv(corpus=few) as env:
+        assert env.reset(seed=1)[1]["module"] in few.names
+
+
+def test_a_corpus_object_can_be_given(corpus: Path, toolchain: Toolchain) -> None:
+    with InlineEnv(corpus=open_corpus(corpus, toolchain=toolchain).filter(names="more/*")) as env:
+        assert env.reset()[1]["module"] == "more/calls"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"module": "leaf"}, CorpusError, r"expected a decision on inlining in module 'leaf' of corpus '.*', got none"),
+        ({"module": "cals"}, CorpusError, r"has no module 'cals'; did you mean .*calls"),
+        ({"modul": "calls"}, MlgoError, r"got .*'modul'"),
+        ({"function": "first"}, MlgoError, 'with the option "function", got|expected the option "module"'),
+        ({"module": "calls", "function": "first"}, MlgoError, 'scope="function"'),
+    ],
+    ids=str,
+)
+def test_impossible_options_are_one_clear_line(
+    env: InlineEnv, options: dict[str, str], error: type[MlgoError], message: str
+) -> None:
+    for _ in range(2):  # not known, then known
+        with pytest.raises(error, match=message):
+            env.reset(options=options)
+    assert env.reset(options={"module": "calls"})[1]["decision_index"] == 0
+
+
+def test_a_corpus_without_any_decision_is_a_clear_error(leaf: Path) -> None:
+    with pytest.raises(CorpusError, match=r"got none among the 1 modules of corpus .leaf.; choose"):
+        InlineEnv(corpus=str(leaf)).reset()
+
+
 # Steps
 
 
-def test_an_action_needs_an_episode(env: InlineEnv) -> None:
-    with pytest.raises(ActionError, match=r"call reset\(\)"):
-        env.step(0)
-    play(env)
-    with pytest.raises(ActionError, match=r"call reset\(\)"):
-        env.step(0)
-
-
-def test_rewards_are_zero_until_the_end(env: InlineEnv) -> None:
-    steps = play(env, 0)
-    assert [step.reward for step in steps[:-1]] == [0.0] * 8
-    assert steps[-1].reward < 0
-    assert [step.terminated for step in steps] == [False] * 8 + [True]
-    assert not any(step.truncated for step in steps)
-
-
-def test_decisions_are_numbered(env: InlineEnv) -> None:
-    _, info = env.reset(options={"module": "calls"})
-    assert info["decision_index"] == 0
-    numbers = [env.step(info["default_action"])[4]["decision_index"] for _ in range(8)]
-    assert numbers == list(range(1, 9))
-
-
-def test_a_reset_in_mid_episode_ends_the_compile_before(env: InlineEnv) -> None:
+def test_an_episode_has_nine_numbered_decisions_and_a_reward_at_its_end(env: InlineEnv) -> None:
+    for _ in range(2):
+        with pytest.raises(ActionError, match=r"call reset\(\)"):
+            env.step(0)
+        steps = play(env, 0, module="calls")
+        assert [step.info["decision_index"] for step in steps[:-1]] == [*range(1, 9)]
+        assert [step.reward for step in steps[:-1]] == [0.0] * 8
+        assert steps[-1].reward == 1 - steps[-1].info["text"] / steps[-1].info["baseline_text"] < 0
+        assert [(step.terminated, step.truncated) for step in steps] == [(False, False)] * 8 + [(True, False)]
     env.reset()
     first = clang_of(env)
     env.reset()
@@ -195,26 +210,30 @@ def test_a_reset_in_mid_episode_ends_the_compile_before(env: InlineEnv) -> None:
 
 
 def test_a_budget_of_decisions_hands_the_rest_to_clang(env: InlineEnv, corpus: Path) -> None:
-    budgeted = play(InlineEnv(corpus=str(corpus), max_decisions=3), 0, module="calls")
-    by_hand = play(env, [0] * 3 + [None] * 6, module="calls")
-    assert len(budgeted) == 3
-    assert budgeted[-1].terminated
-    assert (budgeted[-1].info["decisions"], budgeted[-1].info["handed_over"]) == (3, 6)
-    assert (by_hand[-1].info["decisions"], by_hand[-1].info["handed_over"]) == (9, 0)
-    assert budgeted[-1].info["text"] == by_hand[-1].info["text"]
-    assert budgeted[-1].reward == by_hand[-1].reward
+    by_hand = play(env, [0] * 3 + [None] * 6, module="calls")[-1]
+    for budget, actions in ((3, 0), (100, [0] * 3 + [None] * 6)):
+        steps = play(InlineEnv(corpus=str(corpus), max_decisions=budget), actions, module="calls")
+        assert steps[-1].terminated
+        taken = min(budget, 9)
+        assert (len(steps), steps[-1].info["decisions"], steps[-1].info["handed_over"]) == (taken, taken, 9 - taken)
+        assert (steps[-1].info["text"], steps[-1].reward) == (by_hand.info["text"], by_hand.reward)
 
 
-def test_a_budget_beyond_the_last_decision_changes_nothing(corpus: Path) -> None:
-    steps = play(InlineEnv(corpus=str(corpus), max_decisions=100), 0, module="calls")
-    assert (steps[-1].info["decisions"], steps[-1].info["handed_over"]) == (9, 0)
+def test_a_limit_of_steps_is_warned_of_with_what_to_do_instead(varied: str) -> None:
+    made = gym.make("mlgo/Inline-v0", corpus=varied, max_episode_steps=5)
+    with pytest.warns(UserWarning, match="max_episode_steps=5 ends long episodes without a reward.*max_decisions=5"):
+        made.reset(seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made.reset()
+    made.close()
 
 
 # Failures
 
 
-def test_a_crash_in_mid_episode_truncates_and_says_why(corpus: Path) -> None:
-    env = InlineEnv(corpus=str(corpus), error_reward=-3.0)
+def test_a_crash_in_mid_episode_truncates_and_says_why(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env = InlineEnv(corpus=str(corpus), error_reward=-3.0, render_mode="human")
     env.reset(options={"module": "calls"})
     env.step(1)
     end_clang(env)
@@ -223,15 +242,13 @@ def test_a_crash_in_mid_episode_truncates_and_says_why(corpus: Path) -> None:
     assert (info["error"]["kind"], info["error"]["exit_status"]) == ("signal", -signal.SIGSEGV)
     assert "SIGSEGV" in info["error"]["message"]
     assert (info["module"], info["decisions"]) == ("calls", 2)
+    assert {*info} <= {key.name for key in info_keys(env.task) if FAILURE in key.when}
+    assert {*info["error"]} - {"reproducer"} == {"kind", "message", "exit_status", "stderr"}
     assert env.observation_space.contains(observation)
-    assert "text" not in info
-
-
-def test_after_a_crash_the_next_episode_works(env: InlineEnv) -> None:
-    env.reset()
-    end_clang(env)
-    assert env.step(1)[3]
+    assert not observation.any()
+    assert "failed after 2 decisions" in capsys.readouterr().out
     assert play(env)[-1].terminated
+    assert "is compiled, after 9 decisions" in capsys.readouterr().out
 
 
 def test_a_crash_raises_where_that_is_wanted(corpus: Path) -> None:
@@ -248,34 +265,28 @@ def test_a_clang_that_falls_silent_truncates_at_the_deadline(corpus: Path) -> No
     env.reset()
     pid = clang_of(env)
     os.kill(pid, signal.SIGSTOP)
-    _, _, _, truncated, info = env.step(1)
+    *_, truncated, info = env.step(1)
     assert truncated
     assert info["error"]["kind"] == "timeout"
     assert "within 0.3 s" in info["error"]["message"]
     assert not alive(pid)
 
 
-def test_a_module_that_clang_cannot_read_is_passed_over_and_reported(with_broken: Path) -> None:
+def test_a_module_that_clang_cannot_read_is_skipped_or_if_named_an_error(with_broken: Path) -> None:
     env = InlineEnv(corpus=str(with_broken))
     infos = [env.reset(seed=seed)[1] for seed in range(12)]
-    env.close()
     assert {info["module"] for info in infos} == {"calls"}
     skipped = [info["skipped"] for info in infos if "skipped" in info]
     assert skipped
     assert all(set(reasons) == {"broken"} for reasons in skipped)
-
-
-def test_asking_for_a_module_that_clang_cannot_read_is_an_error(with_broken: Path) -> None:
-    env = InlineEnv(corpus=str(with_broken))
     with pytest.raises((CompilerError, CorpusError), match=r"Invalid encoding|expected LLVM bitcode"):
         env.reset(options={"module": "broken"})
     assert play(env, module="calls")[-1].terminated
 
 
 def test_a_corpus_of_nothing_but_failures_is_an_error(broken: Path) -> None:
-    env = InlineEnv(corpus=str(broken))
     with pytest.raises(CompilerError, match="Invalid encoding") as caught:
-        env.reset()
+        InlineEnv(corpus=str(broken)).reset()
     assert str(broken) in caught.value.command
 
 
@@ -293,31 +304,79 @@ def test_an_object_of_another_format_is_a_clear_error(corpus: Path) -> None:
     assert "expected an ELF object" in last.info["error"]["message"]
 
 
+# States and copies
+
+
+def test_a_state_of_a_whole_episode_leads_to_its_end(env: InlineEnv) -> None:
+    last = play(env, module="calls")[-1]
+    with InlineEnv(corpus=env.setup.options.corpus) as other:
+        _, info = other.reset(options={"module": "calls"})
+        while "default_action" in info:
+            *_, info = other.step(info["default_action"])
+        _, reward, terminated, _, info = env.from_state(other.state())
+    assert (reward, terminated, info) == (last.reward, True, last.info)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"digest": "0" * 64}, MlgoError, "with digest 000000000000 and clang"),
+        ({"clang": "3.4"}, MlgoError, r"and clang 3\.4, got"),
+        ({"module": "gone"}, CorpusError, "no module 'gone'"),
+        ({"actions": [1] * 100}, MlgoError, "expected an episode with .* decisions, got one with"),
+        ({"more": 1}, MlgoError, "expected the data of state"),
+    ],
+    ids=str,
+)
+def test_a_state_of_something_else_is_refused(
+    env: InlineEnv, change: dict[str, Any], error: type[MlgoError], message: str
+) -> None:
+    env.reset(seed=1)
+    with pytest.raises(error, match=message):
+        env.from_state({**env.state().to_json(), **change})
+
+
+def test_without_an_episode_there_are_no_actions_no_state_and_no_picture(env: InlineEnv) -> None:
+    assert env.actions == ()
+    with pytest.raises(ActionError, match="got none; call reset"):
+        env.state()
+    with pytest.raises(ActionError, match=r"call reset\(\)"):
+        running_compile(env)
+    assert env.render() is None
+
+
+def test_a_deep_copy_without_an_episode_samples_the_same(env: InlineEnv) -> None:
+    env.reset(seed=1)
+    env.close()
+    copied = copy.deepcopy(env)
+    assert modules(copied, 8, seed=None) == modules(env, 8, seed=None)
+    copied.close()
+
+
+def test_a_copy_by_pickle_has_no_episode_and_leaves_ours_alone(env: InlineEnv) -> None:
+    _, info = env.reset(seed=3)
+    with pickle.loads(pickle.dumps(env)) as copied:
+        with pytest.raises(ActionError):
+            copied.step(0)
+        assert copied.reset(seed=3)[1] == info
+    assert env.step(info["default_action"])[4]["decision_index"] == 1
+
+
 # Lifetime
 
 
-def test_closing_ends_the_compile_and_can_be_repeated(env: InlineEnv) -> None:
+def test_closing_ends_the_compile_can_be_repeated_and_allows_a_new_episode(env: InlineEnv) -> None:
     env.reset()
     pid = clang_of(env)
     env.close()
     env.close()
     assert not alive(pid)
-
-
-def test_a_closed_environment_can_begin_anew(env: InlineEnv) -> None:
-    env.reset()
-    env.close()
     assert play(env)[-1].terminated
 
 
-def test_a_copy_by_pickle_has_no_episode_and_leaves_ours_alone(env: InlineEnv) -> None:
-    _, info = env.reset(seed=3)
-    copy = pickle.loads(pickle.dumps(env))
-    with pytest.raises(ActionError):
-        copy.step(0)
-    assert copy.reset(seed=3)[1] == info
-    copy.close()
-    assert env.step(info["default_action"])[4]["decision_index"] == 1
+def test_metadata_that_a_library_writes_stays_in_its_environment(env: InlineEnv) -> None:
+    env.metadata["autoreset_mode"] = "Disabled"
+    assert "autoreset_mode" not in InlineEnv().metadata
 
 
 FORK = """
@@ -357,7 +416,7 @@ def test_300_episodes_of_every_kind_leave_nothing(corpus: Path) -> None:
             _, _, terminated, truncated, info = env.step(number % 2)
             if terminated or truncated:
                 break
-        if number % 50 == 0:
-            end_clang(env.unwrapped) if "decision_index" in info else None  # type: ignore[arg-type]
+        if number % 50 == 0 and "decision_index" in info:
+            end_clang(env)
     env.close()
     assert traces() <= before

@@ -20,13 +20,13 @@ from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorit
 from mlgo_gym.errors import ActionError, SnapshotError
 from mlgo_gym.session.session import Session
 from mlgo_gym.session.snapshot_support import snapshot_support
+from mlgo_gym.testing import running_compile
 from tests.conftest import MakeBitcode
-from tests.fakes.drive import clang_of
 from tests.fakes.no_ptrace import NO_PTRACE
-from tests.traces import alive, children
+from tests.traces import alive
+from tests.vector.stepping import clang_of
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
-
 
 MOST = 30
 """Random evictions can go on for very long."""
@@ -50,6 +50,7 @@ def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """How forks are made."""
     supported, why = snapshot_support()
     if request.param == "replay":
+        # A process that must not trace cannot be undone; the last test of this file runs in one.
         monkeypatch.setattr(Session, "fork", refuse)
     elif not supported and "not permitted" in why:
         pytest.skip(why)
@@ -68,13 +69,11 @@ def legal_action(env: CompilerEnv, chance: np.random.Generator) -> Any:
     mask = env.action_masks()
     if mask is not None:
         return int(chance.choice(np.flatnonzero(mask)))
-    if isinstance(env.action_space, gym.spaces.Discrete):
-        return int(chance.integers(int(env.action_space.n)))
-    return chance.uniform(0, 1000, env.action_space.shape or ()).astype(np.float32)
+    return chance.uniform(0, 1, env.action_space.shape or ()).astype(np.float32)
 
 
 def go_on(env: CompilerEnv, seed: int, steps: int = 10**6) -> list[tuple[Any, ...]]:
-    """Take random legal actions; return what the steps returned, observations as bytes."""
+    """Take random legal actions; return what the steps returned, observations as text."""
     chance = np.random.default_rng(seed)
     seen: list[tuple[Any, ...]] = []
     while len(seen) < steps and not (seen and (seen[-1][2] or seen[-1][3])):
@@ -93,94 +92,108 @@ def test_forks_of_every_kind_go_on_as_their_original(
     fork = env.fork()
     assert (env.fork_method, fork.fork_method) == (None, method)
     assert type(fork) is type(env)
+    assert fork.corpus is env.corpus
     again = fork.fork()
+    assert len({clang_of(one) for one in (env, fork, again)}) == 3
     try:
         expected = go_on(env, 2)
         assert len(expected) > 2
         assert expected[-1][2]
+        env.close()
         assert go_on(fork, 2) == expected
+        fork.close()
+        assert alive(clang_of(again))
         assert go_on(again, 2) == expected
     finally:
-        for each in (env, fork, again):
-            each.close()
+        for one in (env, fork, again):
+            one.close()
 
 
-def test_a_fork_that_decides_otherwise_has_no_effect_on_the_original(env: InlineEnv, method: str) -> None:
+def test_a_fork_that_decides_otherwise_or_is_reset_has_no_effect_on_the_original(env: InlineEnv, method: str) -> None:
     env.reset(seed=1)
     sizes = []
     for action in (0, 1):
-        fork = env.fork()
-        done = False
-        while not done:
-            _, _, done, _, info = fork.step(action)
-        sizes.append(info["text"])
-        fork.close()
+        with env.fork() as fork:
+            done = False
+            while not done:
+                _, _, done, _, info = fork.step(action)
+            sizes.append(info["text"])
+            assert fork.reset(options={"module": env.corpus[0].name})[1]["decision_index"] == 0
     assert sizes[0] != sizes[1]
     assert env.step(0)[4]["decision_index"] == 1
 
 
-def test_forks_survive_the_end_of_their_original(env: InlineEnv, method: str) -> None:
-    env.reset(seed=1)
-    fork = env.fork()
-    last = fork.fork()
-    assert len({clang_of(each) for each in (env, fork, last)}) == 3
-    env.close()
-    fork.close()
-    assert alive(clang_of(last))
-    assert go_on(last, 1)[-1][2]
-    last.close()
-
-
-def test_a_fork_can_be_reset_and_leaves_its_original_where_it_is(env: InlineEnv, method: str) -> None:
-    env.reset(seed=1)
-    fork = env.fork()
-    _, info = fork.reset(options={"module": env.corpus[0].name})
-    assert info["decision_index"] == 0
-    assert env.step(0)[4]["decision_index"] == 1
-    fork.close()
-
-
-def test_chance_goes_on_alike_and_apart(env: InlineEnv) -> None:
+def test_random_generators_go_on_alike_and_apart(env: InlineEnv) -> None:
     env.reset(seed=5)
     env.action_space.seed(6)
-    fork = env.fork()
-    assert fork.np_random.integers(1 << 60) == env.np_random.integers(1 << 60)
-    assert [fork.action_space.sample() for _ in range(40)] == [env.action_space.sample() for _ in range(40)]
-    assert fork.np_random is not env.np_random
-    assert fork.action_space is not env.action_space
-    fork.close()
-
-
-def test_a_fork_shares_corpus_and_arguments(env: InlineEnv) -> None:
-    env.reset(seed=5)
-    fork = env.fork()
-    assert fork.corpus is env.corpus
-    assert fork.setup.options == env.setup.options
-    fork.close()
+    with env.fork() as fork:
+        assert fork.np_random.integers(1 << 60) == env.np_random.integers(1 << 60)
+        assert [fork.action_space.sample() for _ in range(40)] == [env.action_space.sample() for _ in range(40)]
+        assert fork.np_random is not env.np_random
+        assert fork.action_space is not env.action_space
 
 
 def test_a_budget_of_decisions_counts_on_in_the_fork(mixed: Path, method: str) -> None:
-    env = InlineEnv(corpus=str(mixed), max_decisions=3)
-    env.reset(seed=1)
-    go_on(env, 1, steps=2)
-    fork = env.fork()
-    expected = go_on(env, 1)
-    assert len(expected) == 1
-    assert "'decisions': 3" in expected[0][4]
-    assert go_on(fork, 1) == expected
-    fork.close()
-    env.close()
+    with InlineEnv(corpus=str(mixed), max_decisions=3) as env:
+        env.reset(seed=1)
+        go_on(env, 1, steps=2)
+        with env.fork() as fork:
+            expected = go_on(env, 1)
+            assert len(expected) == 1
+            assert "'decisions': 3" in expected[0][4]
+            assert go_on(fork, 1) == expected
 
 
 @pytest.mark.filterwarnings("ignore:a waiting clang could not be copied")
-def test_the_scope_of_a_function_holds_in_the_fork(mixed: Path, method: str) -> None:
-    env = RegAllocEvictEnv(corpus=str(mixed), scope="function", max_decisions=MOST)
-    env.reset(seed=1, options={"module": env.corpus[0].name, "function": "crowd"})
-    go_on(env, 1, steps=2)
-    fork = env.fork()
-    assert go_on(fork, 3) == go_on(env, 3)
-    fork.close()
+@pytest.mark.parametrize(("kind", "function"), [(RegAllocEvictEnv, "crowd"), (InlineEnv, "calls")])
+def test_the_scope_of_a_function_holds_in_the_fork(
+    kind: Callable[..., CompilerEnv], function: str, mixed: Path, method: str
+) -> None:
+    credit = {"credit": True} if kind is InlineEnv else {}
+    with kind(corpus=str(mixed), scope="function", max_decisions=MOST, **credit) as env:
+        _, info = env.reset(seed=1, options={"module": env.corpus[0].name, "function": function})
+        assert info["context"] == function
+        with env.fork() as fork:
+            assert go_on(fork, 3) == go_on(env, 3)
+
+
+def test_a_fork_is_taken_from_inside_the_wrappers_at_a_decision_only(mixed: Path) -> None:
+    env: Any = gym.make("mlgo/Inline-v0", corpus=str(mixed))
+    with pytest.raises(ActionError, match=r"reset\(\)"):
+        env.unwrapped.fork()
+    env.reset(seed=1)
+    with env.unwrapped.fork() as fork:
+        assert fork.spec == env.unwrapped.spec
+        assert fork.step(0)[4]["decision_index"] == 1
+    go_on(env.unwrapped, 1)
+    with pytest.raises(ActionError, match=r"reset\(\)"):
+        env.unwrapped.fork()
     env.close()
+
+
+def test_a_clang_that_has_died_is_replaced_by_a_replay(env: InlineEnv) -> None:
+    env.reset(seed=1)
+    running_compile(env).kill()
+    with env.fork() as fork:
+        assert fork.fork_method == "replay"
+        assert "expected a pending decision" in fork.fork_reason
+        assert env.fork_reason == ""
+        assert go_on(fork, 1)[-1][2]
+
+
+@pytest.mark.parametrize("kind", [InlineEnv, JointEnv])
+def test_a_replay_that_comes_to_another_decision_is_refused(
+    kind: Callable[..., CompilerEnv], make_bitcode: MakeBitcode, mixed: Path, tmp_path: Path
+) -> None:
+    bitcode = tmp_path / "module.bc"
+    bitcode.write_bytes(mixed.read_bytes())
+    with kind(corpus=str(bitcode)) as env:
+        env.reset(seed=1)
+        go_on(env, 1, steps=2)
+        running_compile(env).kill()
+        bitcode.write_bytes(make_bitcode("calls.c").read_bytes())
+        with pytest.raises(SnapshotError, match="after 2 replayed answers, got another"):
+            env.fork()
 
 
 def resident_bytes() -> int:
@@ -210,61 +223,8 @@ def test_episodes_with_forks_leave_nothing_in_memory(kind: Callable[..., Compile
     env.close()
 
 
-def test_wrappers_are_passed_by_unwrapped(mixed: Path) -> None:
-    env = gym.make("mlgo/Inline-v0", corpus=str(mixed))
-    env.reset(seed=1)
-    assert isinstance(env.unwrapped, InlineEnv)
-    fork = env.unwrapped.fork()
-    assert fork.spec == env.unwrapped.spec
-    assert fork.step(0)[4]["decision_index"] == 1
-    fork.close()
-    env.close()
-
-
-def test_without_a_decision_there_is_nothing_to_fork(env: InlineEnv) -> None:
-    with pytest.raises(ActionError, match=r"reset\(\)"):
-        env.fork()
-    env.reset(seed=1)
-    go_on(env, 1)
-    with pytest.raises(ActionError, match=r"reset\(\)"):
-        env.fork()
-
-
-def test_a_clang_that_has_died_is_replaced_by_a_replay(env: InlineEnv) -> None:
-    env.reset(seed=1)
-    assert env._stepper is not None
-    env._stepper.episode.session.kill()
-    fork = env.fork()
-    assert fork.fork_method == "replay"
-    assert "expected a pending decision" in fork.fork_reason
-    assert env.fork_reason == ""
-    assert go_on(fork, 1)[-1][2]
-    fork.close()
-
-
-@pytest.mark.parametrize("kind", [InlineEnv, JointEnv])
-def test_a_replay_that_comes_to_another_decision_is_refused(
-    kind: Callable[..., CompilerEnv], mixed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    env = kind(corpus=str(mixed))
-    env.reset(seed=1)
-    go_on(env, 1, steps=2)
-    assert env._stepper is not None
-    episode = env._stepper.episode
-    before = children()
-    snapshot_support()
-    with monkeypatch.context() as patched:
-        patched.setattr(episode, "_answers", episode._answers[:1])
-        patched.setattr(Session, "fork", refuse)
-        with pytest.raises(SnapshotError, match="after 1 replayed answers, got another"):
-            env.fork()
-    assert children() <= before
-    env.close()
-
-
 PROGRAM = """
 import sys
-import mlgo_gym
 from mlgo_gym.envs import InlineEnv
 env = InlineEnv(corpus=sys.argv[1])
 env.reset(seed=1)

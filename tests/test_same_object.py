@@ -14,7 +14,6 @@ import pytest
 from mlgo_gym.corpus.modules.builtin import PROGRAMS
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.session.snapshot_support import snapshot_support
-from tests import ways_to_answer
 from tests.conftest import MakeBitcode
 from tests.ways_to_answer import EVICT, INLINE, PRIORITY, Ways, answering_plugin, in_wrapper, policy_objects
 
@@ -38,11 +37,10 @@ pytestmark = [
     ],
 )
 def test_in_a_vector_environment_in_forks_after_forked_resets_and_sent_ahead(
-    environment: str, program: str, make_bitcode: MakeBitcode, monkeypatch: pytest.MonkeyPatch
+    environment: str, program: str, make_bitcode: MakeBitcode
 ) -> None:
-    monkeypatch.setattr(ways_to_answer, "MAX_RANDOM", 60)
     corpus = str(make_bitcode(program))
-    ways = Ways(environment, corpus, Path(corpus).stem, seed=len(program))
+    ways = Ways(environment, corpus, Path(corpus).stem, seed=len(program), max_random=60)
     (first,) = ways.single()
     answers = ways.answers
     assert len(set(answers)) > 1
@@ -50,7 +48,9 @@ def test_in_a_vector_environment_in_forks_after_forked_resets_and_sent_ahead(
     assert {name: set(getattr(ways, name)()) for name in names} == {name: {first} for name in names}
     assert ways.answers == answers
     if environment != PRIORITY:  # the order of live ranges seldom matters in such small modules
-        others = [Ways(environment, corpus, Path(corpus).stem, seed=seed).single()[0] for seed in (100, 101)]
+        others = [
+            Ways(environment, corpus, Path(corpus).stem, seed=seed, max_random=60).single()[0] for seed in (100, 101)
+        ]
         assert {*others} != {first}
 
 

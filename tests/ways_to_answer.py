@@ -27,7 +27,6 @@ from mlgo_gym.deploy.decision_code import DecisionCode
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.deploy.program import cc1_flags
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.episode import Episode
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
@@ -36,7 +35,7 @@ from mlgo_gym.scheduling import FileStore, ItemQueue, RayCluster, RemoteWork, Se
 from mlgo_gym.scheduling.ray_cluster import LOCAL
 from mlgo_gym.session.protocol.decision import DecisionSite
 from mlgo_gym.session.session import Session
-from mlgo_gym.tasks.measurement import Measurement
+from mlgo_gym.testing import finished_compiles, running_compile
 from mlgo_gym.trajectories import trace
 from mlgo_gym.vector_env import as_vector
 
@@ -71,20 +70,11 @@ def make(
 
 @contextmanager
 def recorded_objects() -> Iterator[list[str]]:
-    """Record the digests of all objects that episodes compile."""
+    """Record the digests of all objects that agents compile; the list is filled at the end."""
     objects: list[str] = []
-    measure = Episode._measure
-
-    def measured(self: Episode) -> Measurement:
-        if self._baseline_session is None:
-            objects.append(digest(self.session.finish(0.0).object_bytes))
-        return measure(self)
-
-    Episode._measure = measured  # type: ignore[method-assign] # episodes do not expose objects
-    try:
+    with finished_compiles() as compiles:
         yield objects
-    finally:
-        Episode._measure = measure  # type: ignore[method-assign] # as above
+    objects += [digest(compiled.object_bytes) for compiled in compiles if not compiled.plain]
 
 
 def random_action(space: gym.Space[Any], mask: Any, *key: object) -> Any:
@@ -117,12 +107,22 @@ class Ways:
         module: name of the module.
         clang: the compiler; None for the default one.
         seed: seed of the answers.
+        max_random: number of random answers.
 
     Attributes:
         answers: the bytes of each answer; empty before `single()`.
     """
 
-    def __init__(self, environment: str, corpus: str, module: str, clang: str | None = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        environment: str,
+        corpus: str,
+        module: str,
+        clang: str | None = None,
+        seed: int = 0,
+        max_random: int = MAX_RANDOM,
+    ) -> None:
+        self.max_random = max_random
         self.environment, self.corpus, self.module, self.clang, self.seed = environment, corpus, module, clang, seed
         self.answers: list[bytes] = []
         self._start = {"module": module}
@@ -131,7 +131,7 @@ class Ways:
     def make(self, *, compile_options: Mapping[str, Any] | None = None, **options: Any) -> CompilerEnv:
         """Return an environment for the module."""
         if "scope" not in options:
-            options["max_decisions"] = MAX_RANDOM
+            options["max_decisions"] = self.max_random
         compile_options = {**self._full_compiles, **(compile_options or {})}
         return make(self.environment, self.corpus, clang=self.clang, compile_options=compile_options, **options)
 
@@ -141,8 +141,7 @@ class Ways:
             env = self.make(**options)
             _, info = env.reset(options=self._start)
             finish(env, info, self.seed)
-            assert env._stepper is not None
-            self.answers = env._stepper.episode._answers.copy()
+            self.answers = [*running_compile(env).advice]
             env.close()
         return objects
 
@@ -161,18 +160,20 @@ class Ways:
                     clang=self.clang,
                     error_reward=None,
                     compile_options={"timeout": TIMEOUT, **self._full_compiles},
-                    max_decisions=MAX_RANDOM,
+                    max_decisions=self.max_random,
                 )
             )
             _, info = envs.reset(options=self._start)
-            while len(objects) < 3:
+            over = np.zeros(3, np.bool_)
+            while not over.any():
                 rows = range(3)
                 masks = info.get("action_mask", [None] * 3)
                 actions = [
                     random_action(envs.single_action_space, masks[row], self.seed, int(info["decision_index"][row]))
                     for row in rows
                 ]
-                *_, info = envs.step(np.array(actions))
+                _, _, over, _, info = envs.step(np.array(actions))
+            assert over.all()
             envs.close()
         return objects
 
@@ -181,7 +182,7 @@ class Ways:
         with recorded_objects() as objects:
             env = self.make()
             _, info = env.reset(options=self._start)
-            third = min(len(self.answers), MAX_RANDOM) // 3
+            third = min(len(self.answers), self.max_random) // 3
             info = finish(env, info, self.seed, third)
             fork = env.fork()
             fork_info = finish(fork, info, self.seed, third) if third else info
@@ -199,8 +200,7 @@ class Ways:
             for _ in range(2):
                 _, info = env.reset(options=self._start)
                 finish(env, info, self.seed)
-            assert env._stepper is not None
-            assert env._stepper.episode.fork_method == "snapshot"
+            assert running_compile(env).fork_method == "snapshot"
             env.close()
         return objects
 
@@ -312,8 +312,7 @@ def in_wrapper(source: Path, seed: int = 0) -> list[str]:
             env = make(INLINE, ways.corpus, compile_options={"flags": flags}, max_decisions=MAX_RANDOM)
             _, info = env.reset(options={"module": env.corpus.names[0]})
             finish(env, info, seed)
-            assert env._stepper is not None
-            answers = tuple(int.from_bytes(each, "little") for each in env._stepper.episode._answers)
+            answers = tuple(int.from_bytes(advice, "little") for advice in running_compile(env).advice)
             env.close()
         sites = {DecisionSite("all", 0, index): answer for index, answer in enumerate(answers)}
         recipe = Recipe("m", digest_of(bitcode), "22.1.8", (), 1, 1, sites)
@@ -353,13 +352,13 @@ def policy_objects(source: Path, policy: str, clang: str = "bundled", plugin: Pa
             while not over:
                 observation, _, terminated, truncated, info = env.step(decider.act(observation, info))
                 over = terminated or truncated
-            (objects["gym.make"],) = found
+        (objects["gym.make"],) = found
         with recorded_objects() as found:
             evaluate(INLINE, policies=[policy], corpus=corpus, env_kwargs=arguments)
-            (objects["evaluate"],) = found
+        (objects["evaluate"],) = found
         with recorded_objects() as found:
             trace(INLINE, policy, corpus=corpus, output=folder / "trace", env_kwargs=arguments)
-            (objects["trace"],) = found
+        (objects["trace"],) = found
         program = Path(sys.executable).with_name("mlgo-clang" if language == "gcc" else "mlgo-clang++")
         settings = [f"--mlgo-policy={policy}", f"--mlgo-clang={clang}", "--mlgo-strict"]
         done = subprocess.run([program, *settings, *words], check=True, capture_output=True)

@@ -19,7 +19,6 @@ from mlgo_gym.policies.sb3 import save_sb3
 from mlgo_gym.vector.in_process import InProcessVectorEnv
 from mlgo_gym.vector.info_batch import unbatch_infos
 from mlgo_gym.vector_env import CompilerVectorEnv
-from mlgo_gym.wrappers.credit_rewards import decision_rewards
 
 try:
     from stable_baselines3.common.callbacks import BaseCallback
@@ -206,8 +205,8 @@ class CreditAdvantages(BaseCallback):
     """Trains PPO or A2C on the credit of each decision instead of the reward at the end of an episode.
 
     The environments are made with `credit=True`. After each rollout the callback sets the advantages of the decisions
-    of finished episodes to their credit minus the critic's value, without anything that follows later. Those of failed
-    and unfinished episodes are 0; a rollout without a finished episode warns.
+    of finished episodes to their reward (`info["rewards"]`) minus the critic's value, without anything that follows
+    later. Those of unfinished episodes are 0; a rollout without a finished episode warns.
 
     ```python
     envs = gym.make_vec("mlgo/Inline-v0", num_envs=12, batch_size=4, autoreset_mode="SameStep", credit=True)
@@ -219,7 +218,7 @@ class CreditAdvantages(BaseCallback):
         clip: Largest absolute credit, in standard deviations of the credits of a rollout (> 0).
 
     Raises:
-        MlgoError: the algorithm is neither PPO nor A2C, or an episode ends without credit.
+        MlgoError: the algorithm is neither PPO nor A2C, or an episode ends without rewards of its decisions.
     """
 
     def __init__(self, clip: float = 5.0) -> None:
@@ -258,15 +257,14 @@ class CreditAdvantages(BaseCallback):
             info, cells = self.locals["infos"][row], self._cells.pop(self._shown[row], [])
             self._ended += 1
             failed = bool(info.get("error"))
-            if "credit" not in info and not failed:
+            if "rewards" not in info and not failed:
                 raise MlgoError(
-                    "expected info['credit'] at the end of an episode, got none; make the environments with "
+                    "expected info['rewards'] at the end of an episode, got none; make the environments with "
                     "credit=True and info='full'"
                 )
             if cells and not failed:
                 # The episode may have begun before this rollout.
-                credit = decision_rewards(info, float(self.locals["rewards"][row]))[-len(cells) :]
-                self._credits[tuple(np.transpose(cells))] = credit
+                self._credits[tuple(np.transpose(cells))] = info["rewards"][-len(cells) :]
         return True
 
     def _env_ids(self) -> list[int]:

@@ -91,12 +91,11 @@ def cc_stats(
 
     The counters are in the cache folder, one file for all builds.
     """
-    from mlgo_clang.counters import counters_path, parse
+    from mlgo_clang.counters import read_counters, remove_counters
 
-    path = Path(counters_path())
-    counters = parse(path.read_bytes()) if path.exists() else {}
+    counters = read_counters()
     ordered = sorted(counters.items(), key=lambda item: (item[0].startswith("because "), -item[1]))
     lines = [f"{number:8}  {name}" for name, number in ordered]
     show(as_json, dict(ordered), "\n".join(lines or ["mlgo-clang has compiled nothing"]))
     if zero:
-        path.unlink(missing_ok=True)
+        remove_counters()

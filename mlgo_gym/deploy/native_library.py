@@ -1,6 +1,7 @@
 """Builds a network as a shared library for `mlgo-clang`, with the underlying clang.
 
-`python -m mlgo_gym.deploy.native_library NETWORK LIBRARY COMPILER…` builds one. The library defines:
+`python -m mlgo_gym.deploy.native_library NETWORK FOLDER COMPILER…` builds one in the folder and prints its path. Its
+name is a hash of the source and the compiler. The library defines:
 
 | name | contents |
 |---|---|
@@ -27,6 +28,7 @@ from mlgo_gym.policies.eviction import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES, uses_callee_features
 from mlgo_gym.session.protocol.callee_prediction import callee_prediction_code
+from mlgo_gym.storage.cache import key_of
 from mlgo_gym.storage.temporary_folders import process_folder
 
 _ACTION_MASK = "action_mask["
@@ -57,18 +59,24 @@ def _library_code(network: Network, name: str) -> str:
     return fill_template("native_library.c", values)
 
 
-def build_native_library(network: Path, library: Path, compiler: Sequence[str]) -> None:
-    """Build the library of a network's file, complete or not at all, by the clang that the words `compiler` start.
+def build_native_library(network: Path, output: Path, compiler: Sequence[str]) -> Path:
+    """Build the library of a network's file in a folder, complete or not at all, and return its path.
 
-    It uses the libm of the process that loads it, which every Python has.
+    The words `compiler` start the clang that builds it. It uses the libm of the process that loads it, which every
+    Python has.
 
     Raises:
         PolicyError: there is no such network.
         ToolchainError: the clang cannot build a shared library.
     """
     code = _library_code(Network.load(network), network.name)
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with process_folder(library.parent, ".build-") as folder:
+    program = Path(compiler[0]).stat()
+    identity = (*compiler, *FLAGS, program.st_dev, program.st_ino, program.st_size, program.st_mtime_ns)
+    library = output / f"{key_of(code, *identity)[:32]}.so"
+    if library.is_file():
+        return library
+    output.mkdir(parents=True, exist_ok=True)
+    with process_folder(output, ".build-") as folder:
         source, built = folder / "policy.c", folder / "policy.so"
         source.write_text(code, encoding="ascii")
         output_of([*compiler, *FLAGS, "-w", "-fPIC", "-x", "c", "-c", str(source), "-o", f"{folder}/policy.o"])
@@ -76,12 +84,18 @@ def build_native_library(network: Path, library: Path, compiler: Sequence[str]) 
         linker = [compiler[0], "ld.lld"] if Path(compiler[0]).name == "zig" else compiler
         output_of([*linker, "-shared", "-nostdlib", f"{folder}/policy.o", "-o", str(built)])
         built.replace(library)
+    return library
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build a library; return the exit status."""
-    network, library, *compiler = arguments
-    return exit_status_of(lambda: build_native_library(Path(network), Path(library), compiler))
+    """Build a library and print its path; return the exit status."""
+    network, output, *compiler = arguments
+
+    def work() -> None:
+        library = build_native_library(Path(network), Path(output), compiler)
+        print(library)  # noqa: T201 - for mlgo-clang
+
+    return exit_status_of(work)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from mlgo_clang.driver_commands import cc1_commands
 from mlgo_gym.corpus.commands.driver import code_generation_flags
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, ToolchainError
@@ -47,11 +47,10 @@ def cc1_flags(command: Sequence[str]) -> tuple[str, ...]:
     position = 2 if command[1:2] == ["clang"] else 1
     words = [*command[:position], "-###", *command[position:]]
     result = run_bounded(words, writable=None, timeout=SECONDS, errors="surrogateescape")
-    lines = [line for line in result.stderr.splitlines() if '"-cc1"' in line]
+    lines = cc1_commands(result.stderr)
     if result.returncode != 0 or len(lines) != 1:
         raise MlgoError(f"expected one -cc1 line from {command[0]}, got {result.stderr.strip()[-500:]!r}")
-    words = shlex.split(lines[0])
-    return code_generation_flags(words[words.index("-cc1") :])
+    return code_generation_flags(lines[0])
 
 
 @contextmanager

@@ -6,7 +6,7 @@ This module does not depend on Gymnasium. `proceed()` never blocks, so one event
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from mlgo_gym.attribution.inline_compile import InlineCompile
@@ -18,11 +18,15 @@ from mlgo_gym.episode.reproducer import keep_crash
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError, ToolchainError
 from mlgo_gym.llvm.allocation_remarks import LAST_REMARK, REMARK_FLAGS
 from mlgo_gym.session.coroutine import CompilerCoroutine
+from mlgo_gym.session.protocol.connection import CompileResult
 from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.session.session import Session
 from mlgo_gym.session.snapshot_support import snapshot_support
 from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.tasks.task import Task
+
+watchers: list[Callable[[CompileResult, bool], None]] = []
+"""Functions that get each finished compile, and whether plain clang decided; `mlgo_gym.testing` adds one."""
 
 
 @dataclass(eq=False)
@@ -284,6 +288,8 @@ class Episode:
                 self.session.finish(0.0)
             return Measurement.of_function(self.function, self.session.captured)
         compiled = self.current.finish(0.0)
+        for watch in watchers:
+            watch(compiled, self._baseline_session is not None)
         if self._answered is not None and self._baseline_session is None:
             assert self.session.contexts is not None, "credit needs decision sites"
             inlining = [(each, int.from_bytes(advice, "little")) for each, advice in self.answered if each.advisor == 0]

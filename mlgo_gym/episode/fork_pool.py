@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.errors import MlgoError, MlgoWarning
+from mlgo_gym.session.process.interrupts import uninterrupted
 from mlgo_gym.session.snapshot_support import snapshot_support
 
 MAX_MODULES = 8
@@ -89,6 +90,7 @@ class ForkPool:
         while len(self._waiting) > self._size or sum(size for _, size in self._waiting.values()) > self._max_bytes:
             self._waiting.popitem(last=False)[1][0].close()
 
+    @uninterrupted()
     def close(self) -> None:
         """End all waiting episodes. Idempotent; the pool stays usable."""
         while self._waiting:

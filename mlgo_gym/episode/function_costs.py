@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,9 +12,8 @@ from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.llvm.estimated_instructions import estimated_changes, estimated_instructions
 from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
+from mlgo_gym.tasks.measurement import PROJECT_METRICS, WEIGHTED
 from mlgo_gym.tasks.reward import relative
 
 TEXT = "text"
@@ -30,8 +28,7 @@ class CompileCost(NamedTuple):
     Attributes:
         cost: Cost by the environment's metric.
         functions: Cost of each function in place of its bytes, and of all in place of `text`, as integers: bytes,
-            instructions, thousandths of an estimated byte, or with weights or estimated instructions billionths of the
-            baseline.
+            instructions, thousandths of an estimated byte, or with weights billionths of the baseline.
     """
 
     cost: float
@@ -61,14 +58,14 @@ class FunctionCosts:
         self._setup = setup
         self._costs = setup.project_costs
         self._weights = setup.weights
-        self._credits_calls = any(cost.counts_calls for cost in self._costs.values())
-        self.counts_calls = self._credits_calls or ESTIMATED_INSTRUCTIONS in self._weights
+        self.counts_calls = any(cost.counts_calls for cost in self._costs.values())
         self._module = compilation.module.name
         measured = measure_baseline(compilation, setup.timeout)
         project = {metric: cost.functions(self._module).text / cost.unit for metric, cost in self._costs.items()}
         measured = replace(measured, project=project)
         self._totals = {metric: setup.task.outcome(measured, metric) for metric in self._weights}
-        self.baseline = 1.0 if len(self._weights) > 1 else self._totals[setup.metric]
+        self._is_weighted = setup.metric == WEIGHTED
+        self.baseline = 1.0 if self._is_weighted else self._totals[setup.metric]
         self.unit = self._unit(setup.metric)
 
     def of(self, compiled: InlineCompile) -> CompileCost:
@@ -78,20 +75,19 @@ class FunctionCosts:
             CompilerError: Its program fails.
             MlgoError: The cost of a metric is not a sum over functions.
         """
-        known = (TEXT, ESTIMATED_INSTRUCTIONS, *PROJECT_METRICS)
+        known = (TEXT, *PROJECT_METRICS)
         if not self._weights.keys() <= {*known}:
             raise MlgoError(
                 f"expected metrics that functions share, {', '.join(known)}, got "
                 f"{self._setup.options.metric!r}; choose another metric"
             )
         by_metric = {metric: self._cost(metric, compiled) for metric in self._weights}
-        if len(self._weights) == 1:
-            (found,) = by_metric.values()
-            return found
+        if not self._is_weighted:
+            return by_metric[self._setup.metric]
         costs: Counter[str] = Counter()
         saved = 0.0
         for metric, weight in self._weights.items():
-            unit = _PARTS * weight / self._totals[metric] / self._unit(metric)
+            unit = _PARTS * weight / max(self._totals[metric], 1.0) / self._unit(metric)
             costs.update({name: round(value * unit) for name, value in by_metric[metric].functions.functions.items()})
             saved += weight * relative(by_metric[metric].cost, self._totals[metric])
         total = round(_PARTS * (sum(self._weights.values()) - saved))
@@ -108,18 +104,15 @@ class FunctionCosts:
         costs: defaultdict[str, float] = defaultdict(float)
         total = 0.0
         for metric, weight in self._weights.items():
-            unit = 1.0 if len(self._weights) == 1 else weight / self._totals[metric]
+            unit = weight / max(self._totals[metric], 1.0) if self._is_weighted else 1.0
             found = self._changes(metric, before, after)
             for sums, values in ((functions, found.functions), (costs, found.before or before.functions.functions)):
                 for name, value in values.items():
                     sums[name] += value * unit
             total += found.total * unit
-        return CostChanges(functions, total, self._credits_calls, costs)
+        return CostChanges(functions, total, self.counts_calls, costs)
 
     def _changes(self, metric: str, before: InlineCompile, after: InlineCompile) -> CostChanges:
-        if metric == ESTIMATED_INSTRUCTIONS:
-            functions = estimated_changes(*(estimated_instructions(each.object_bytes) for each in (before, after)))
-            return CostChanges(functions, math.fsum(functions.values()))
         if metric not in (TEXT, *PROJECT_METRICS):
             raise MlgoError(f"expected a metric that functions share, got {metric!r}; use {TEXT!r}")
         costs, unit = [self._functions(metric, each) for each in (before, after)], self._unit(metric)
@@ -128,21 +121,13 @@ class FunctionCosts:
         return CostChanges(changes, (costs[1].text - costs[0].text) / unit, before=sizes)
 
     def _cost(self, metric: str, compiled: InlineCompile) -> CompileCost:
-        unit = self._unit(metric)
-        if metric != ESTIMATED_INSTRUCTIONS:
-            functions = self._functions(metric, compiled)
-            return CompileCost(functions.text / unit, functions)
-        estimates = estimated_instructions(compiled.object_bytes)
-        total = math.fsum(each.total for each in estimates.values())
-        parts = {name: round(each.total * unit) for name, each in estimates.items()}
-        return CompileCost(total, FunctionSizes(parts, compiled.functions.aliases, 0, round(total * unit)))
+        functions = self._functions(metric, compiled)
+        return CompileCost(functions.text / self._unit(metric), functions)
 
     def _functions(self, metric: str, compiled: InlineCompile) -> FunctionSizes:
         if metric == TEXT:
             return compiled.functions
         return self._costs[metric].functions(self._module, compiled.object_bytes)
 
-    def _unit(self, metric: str) -> float:
-        if metric == ESTIMATED_INSTRUCTIONS:
-            return _PARTS / self._totals[metric]
+    def _unit(self, metric: str) -> int:
         return self._costs[metric].unit if metric in self._costs else 1

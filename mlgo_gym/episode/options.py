@@ -20,7 +20,7 @@ from mlgo_gym.corpus.modules.module_order import ORDERS
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.llvm.allocation_record import CostWeights
 from mlgo_gym.session.process.limits import CPU_SECONDS, MEMORY_GIB, Limits
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, SIZE_METRICS
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
 from mlgo_gym.tasks.reward import REWARDS
 from mlgo_gym.tasks.task import OBSERVATIONS, Task
 
@@ -30,9 +30,6 @@ INFOS = ("full", "numeric")
 """The forms of an info."""
 
 COMPILE_OPTIONS = "compile_options"
-
-_NOT_SHARED = {*SIZE_METRICS} - {"text"}
-"""Metrics that are not a sum over functions."""
 
 
 class Argument(NamedTuple):
@@ -144,10 +141,10 @@ class EnvironmentOptions:
     metric: str | Mapping[str, float] | None = option(
         None,
         """Cost of a compile: `"text"`, bytes of the executable sections; `"llvm_size"`, the first column of
-        llvm-size; `"object"`, bytes of the file; `"estimated-instructions"`, instructions that the module
-        executes, by block frequencies and the calls of the object (extra `run-time`); `"instructions"`, those
-        that the programs of the module execute, counted by running them after each compile (a corpus with
-        programs); `"linked"`, bytes of the executable sections of the linked files with this module, linked
+        llvm-size; `"object"`, bytes of the file; `"instructions"`, instructions that the programs of the
+        module execute, counted by running them after each compile (a corpus with programs);
+        `"estimated-instructions"`, those of the module by block frequencies, for register allocation only (extra
+        `run-time`); `"linked"`, bytes of the executable sections of the linked files with this module, linked
         again after each compile (a recorded build with links); `"estimated-linked"`, the bytes of the object
         that survive a link, by an estimate; or a metric of the task. Plain clang compiles the other modules. A
         dict of weights, such as `{"text": 1, "instructions": 0.5}`, adds the relative rewards. Default: the
@@ -221,14 +218,18 @@ class EnvironmentOptions:
         if self.reward in task.metrics:
             raise MlgoError(f"expected reward as one of {_listed(REWARDS)}, got the metric; use metric={self.reward!r}")
         _check_choice("reward", self.reward, REWARDS)
-        self._check_metric(task)
         metrics = set(self.metric if isinstance(self.metric, Mapping) else (self.metric,))
-        is_joint = len(task.advisors) > 1
-        other = metrics & {ESTIMATED_INSTRUCTIONS, *PROJECT_METRICS}
-        if self.credit and other and (is_joint or metrics & _NOT_SHARED):
+        if ESTIMATED_INSTRUCTIONS in metrics - {*task.metrics}:
             raise MlgoError(
-                "expected the metric of credit=True as 'text', instructions or a linked size, got "
-                f"{self.metric!r} for {task.name}; use metric='text'"
+                f"expected decisions that keep all calls for metric={ESTIMATED_INSTRUCTIONS!r}, got those of "
+                f'{task.name}; use metric="instructions"'
+            )
+        self._check_metric(task)
+        shared = {None, "text"} if len(task.advisors) > 1 else {None, "text", *PROJECT_METRICS}
+        if self.credit and not metrics <= shared:
+            raise MlgoError(
+                f"expected the metric of credit=True in {task.name} as {_listed(sorted(filter(None, shared)))}, got "
+                f"{self.metric!r}; use metric='text'"
             )
         _check_choice("scope", self.scope, ("module", "function") if task.has_contexts else ("module",))
         of_project = [metric for metric in PROJECT_METRICS if metric in metrics]
@@ -317,9 +318,9 @@ class InliningOptions(EnvironmentOptions):
     )
     credit: bool = option(
         False,
-        """Add the bytes that each inlining decision saved, and those of each function, to the last `info`;
-        where instructions or a linked size are rewarded, the cost or the relative reward that each decision
-        saved. Each `info` has the site of its decision. Costs up to a third of a compile, and one more compile
+        """Add the cost that each decision saved (`credit`), the reward of each decision (`rewards`), and the bytes of
+        each function to the last `info`. The rewards add up to that of the episode. Each `info` has the site of its
+        decision. Needs a metric that is a sum over functions. Costs up to a third of a compile, and one more compile
         per module.""",
     )
 

@@ -16,7 +16,7 @@ from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.session.coroutine import run_blocking
 from mlgo_gym.tasks.measurement import WEIGHTED
-from mlgo_gym.tasks.reward import REWARDS, relative
+from mlgo_gym.tasks.reward import REWARDS, decision_rewards, relative
 
 
 class EpisodeOutcome(NamedTuple):
@@ -67,14 +67,14 @@ def conclude(setup: Setup, episode: Episode) -> EpisodeOutcome:
     info["reduction"] = relative(outcome, reference)
     info |= setup.task.report(measurement, baseline, episode.function)
     if episode.inline_compile is not None and setup.options.credit:
-        info |= _credit(setup, episode, episode.inline_compile, reference - outcome)
+        info |= _credit(setup, episode, episode.inline_compile, outcome, reference)
     if setup.options.compile_options.echo_reply:
         info["stderr"] = episode.session.stderr
     return EpisodeOutcome(REWARDS[setup.options.reward](outcome, reference), False, info)
 
 
-def _credit(setup: Setup, episode: Episode, compiled: InlineCompile, reduction: float) -> dict[str, Any]:
-    """Return the bytes of each function, and the cost that each decision of the agent saved."""
+def _credit(setup: Setup, episode: Episode, compiled: InlineCompile, outcome: float, baseline: float) -> dict[str, Any]:
+    """Return the bytes of each function, and the cost and the reward that are due to each decision of the agent."""
     reference = run_blocking(setup.reference(episode.compilation), setup.timeout)
     assert episode.baseline is not None
     assert episode.baseline.sizes is not None
@@ -82,14 +82,17 @@ def _credit(setup: Setup, episode: Episode, compiled: InlineCompile, reduction: 
         changes = FunctionCosts(setup, episode.compilation).changes(reference, compiled)
         every = credit(reference, compiled, episode.agent_indices, changes).saved
     else:
-        reduction = episode.baseline.sizes.text - compiled.text
         every = _credit_of_bytes(setup, episode, reference, compiled)
+        if setup.metric == WEIGHTED:
+            every *= setup.weights["text"] / max(episode.baseline.sizes.text, 1)
     saved = every[episode.agent_indices]
     if len(saved):
         # The plain compile rarely differs from the compile of its own answers; no single decision caused that.
-        saved += (reduction - saved.sum()) / len(saved)
+        saved += (baseline - outcome - saved.sum()) / len(saved)
+    rewards = decision_rewards(saved, REWARDS[setup.options.reward], outcome, baseline)
     return {
         "credit": tuple(saved.tolist()),
+        "rewards": tuple(rewards.tolist()),
         "function_sizes": compiled.functions,
         "baseline_function_sizes": reference.functions,
     }
@@ -109,7 +112,10 @@ def fail(setup: Setup, episode: Episode, error: CompilerError) -> EpisodeOutcome
     """Return the outcome of an episode whose compile failed."""
     info = _counts(episode)
     info["error"] = describe_failure(error)
-    return EpisodeOutcome(setup.options.error_reward or 0.0, True, info)
+    reward = setup.options.error_reward or 0.0
+    if setup.options.credit:
+        info["rewards"] = (reward / max(episode.decisions, 1),) * episode.decisions
+    return EpisodeOutcome(reward, True, info)
 
 
 def describe_failure(error: CompilerError) -> dict[str, Any]:

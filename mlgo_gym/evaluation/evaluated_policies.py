@@ -19,7 +19,7 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import PLAIN_CLANG, plain_clang_flags, with_callee_features
 from mlgo_gym.policies.protocol import is_batched
-from mlgo_gym.tasks.measurement import Measurement
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, Measurement
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,11 @@ class EvaluatedPolicies:
         self._plain: dict[str, CompilerEnv] = {}
         for name, policy in settings.policies.items():
             if is_plain_clang(policy):
+                if self.env.metric == ESTIMATED_INSTRUCTIONS:
+                    raise MlgoError(
+                        f"expected decisions of a policy for metric={ESTIMATED_INSTRUCTIONS!r}, got {policy!r}; use "
+                        "another metric"
+                    )
                 self._plain[name] = self._with_flags(plain_clang_flags(policy))
             elif isinstance(policy, str):
                 self.policies[name] = load_policy(policy, self.env, seed=settings.seed)

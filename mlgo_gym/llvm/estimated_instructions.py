@@ -3,7 +3,7 @@
 The frequency of a block relative to the entry of its function, times the instructions of the block, summed over blocks,
 are the instructions of one call. Calls within the object propagate entries: each function that other objects may call
 is entered once, and each call enters its callee as often as its block runs. The frequencies are LLVM's static ones, so
-only compiles of the same module are comparable.
+only compiles of the same module with the same calls are comparable: other inlining changes the estimated entries.
 
 If the module has a profile, the frequencies are measured ones. A function is then entered from outside as often as the
 profile counts more entries than the calls within the object make, such as calls through pointers.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,16 +32,12 @@ class FunctionInstructions:
     """The estimate of one function.
 
     Attributes:
-        entries: Expected number of calls: `outside`, and those from within the object.
+        entries: Expected number of calls, from outside and from within the object.
         instructions: Expected number of instructions of one call, without those of the functions that it calls.
-        outside: Those of the entries that do not come from calls within the object: 0 or 1 without a profile.
-        calls: How often one call calls each other function that is not in the same recursion.
     """
 
     entries: float
     instructions: float
-    outside: float = field(default=0.0, compare=False)
-    calls: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def total(self) -> float:
@@ -90,19 +86,15 @@ def estimated_instructions(data: bytes) -> dict[str, FunctionInstructions]:
     visible = {place for place, found in names.items() if any(is_visible for _, is_visible in found)}
     measured = {each.start: float(each.entry_count) for each in maps}
     if any(measured.values()):
-        entries_of, outside, counted = _propagate(measured, calls)
+        entries_of = _propagate(measured, calls)
     else:
         entered = visible | references
         once = {place: float(place in entered) for place in functions}
-        entries_of, outside, counted = _propagate(once, calls, is_outside=True)
-    known = {
-        place: sorted(name for name, _ in names.get(place, ())) or [f"{place[0]}+{place[1]:#x}"] for place in counted
-    }
+        entries_of = _propagate(once, calls, is_outside=True)
     estimates: dict[str, FunctionInstructions] = {}
     for place, count in instructions.items():
-        first, *others = known[place]
-        called = {known[callee][0]: times for callee, times in counted[place].items()}
-        estimates[first] = FunctionInstructions(entries_of[place], count, outside[place], called)
+        first, *others = sorted(name for name, _ in names.get(place, ())) or [f"{place[0]}+{place[1]:#x}"]
+        estimates[first] = FunctionInstructions(entries_of[place], count)
         estimates |= {name: FunctionInstructions(0.0, count) for name in others}
     if not math.isfinite(sum(each.total for each in estimates.values())):
         raise MlgoError(
@@ -147,59 +139,20 @@ def _names(table: SymbolTable) -> dict[Place, list[tuple[str, bool]]]:
     return names
 
 
-def estimated_changes(
-    before: Mapping[str, FunctionInstructions], after: Mapping[str, FunctionInstructions]
-) -> dict[str, float]:
-    """Return by how much the code of each function changes the estimate of a module; the sum is the module's change.
-
-    The cost of a call is its instructions and the costs of the calls that it makes. A function changes the estimate by
-    its entries after the change, times the cost of its new code less that of its old code, if its callees cost what
-    they did before. So a function that is only called more often than before changes nothing: its callers do. A
-    function that appears or vanishes changes it by its entries from outside. Functions without a change are absent.
-    """
-    old, new = _costs(before), _costs(after)
-    cost = {**new, **old}
-    changes = {}
-    for name in before.keys() | after.keys():
-        change = 0.0
-        if name in after:
-            function = after[name]
-            code = function.instructions + math.fsum(times * cost[each] for each, times in function.calls.items())
-            change = function.entries * (code - cost[name])
-        outside = [each[name].outside if name in each else 0.0 for each in (before, after)]
-        change += (outside[1] - outside[0]) * cost[name]
-        if change:
-            changes[name] = change
-    return changes
-
-
-def _costs(functions: Mapping[str, FunctionInstructions]) -> dict[str, float]:
-    """Return the instructions of one call of each function, with those of the functions that it calls."""
-    costs: dict[str, float] = {}
-    for (name,) in strong_components({name: list(function.calls) for name, function in functions.items()}):
-        function = functions[name]
-        costs[name] = function.instructions + math.fsum(times * costs[each] for each, times in function.calls.items())
-    return costs
-
-
 def _propagate(
     given: Mapping[Place, float], calls: Mapping[Place, Mapping[Place, float]], *, is_outside: bool = False
-) -> tuple[dict[Place, float], dict[Place, float], dict[Place, dict[Place, float]]]:
-    """Return the entries of each function, those from outside, and the calls that count.
+) -> dict[Place, float]:
+    """Return the entries of each function.
 
     `given` are the entries by function, or those from outside alone. Calls within a component do not count.
     """
     entries = dict(given) if is_outside else dict.fromkeys(given, 0.0)
-    outside = dict(given) if is_outside else dict.fromkeys(given, 0.0)
     called = {function: [callee for callee in calls[function] if callee in entries] for function in entries}
-    counted: dict[Place, dict[Place, float]] = {}
     for component in reversed(strong_components(called)):
         for function in component:
             if not is_outside:
-                outside[function] = max(given[function] - entries[function], 0.0)
-                entries[function] += outside[function]
-            others = [callee for callee in called[function] if callee not in component]
-            counted[function] = {callee: calls[function][callee] for callee in others}
-            for callee, times in counted[function].items():
-                entries[callee] += entries[function] * times
-    return entries, outside, counted
+                entries[function] = max(given[function], entries[function])
+            for callee in called[function]:
+                if callee not in component:
+                    entries[callee] += entries[function] * calls[function][callee]
+    return entries

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import select
 import signal
 import struct
@@ -22,7 +21,8 @@ from pathlib import Path
 from mlgo_gym.errors import CompilerError, PolicyError
 from mlgo_gym.session.process.affinity import SharedAffinity
 from mlgo_gym.session.process.host_lifetime import cancel_close_after_fork, close_after_fork
-from mlgo_gym.session.process.limits import Limits, raise_if_descriptor_limit
+from mlgo_gym.session.process.interrupts import interruptible, uninterrupted
+from mlgo_gym.session.process.limits import Limits, is_out_of_memory, raise_if_descriptor_limit
 from mlgo_gym.session.process.process import FIRST_EXTRA_DESCRIPTOR, CompilerProcess
 from mlgo_gym.session.process.starvation import Starvation
 
@@ -39,7 +39,6 @@ _HEADER = struct.Struct("<cI")
 _PIECE = 1 << 16
 _MAX_QUOTED = 2000
 _ENDING_SECONDS = 5.0
-_OUT_OF_MEMORY = re.compile(rb"bad_alloc|out of memory|MemoryError|Cannot allocate memory")
 
 
 class ModelProcessError(PolicyError):
@@ -91,8 +90,9 @@ class ModelProcess:
         child = self._child
         if child is None or not child.open:
             self._loaded = None
-            self._child = child = _Child(self._kind, self._seconds)
-            self._end = weakref.finalize(self, child.close)
+            with uninterrupted():
+                self._child = child = _Child(self._kind, self._seconds)
+                self._end = weakref.finalize(self, child.close)
         try:
             return child.request(letter, parts, max_bytes)
         except BaseException:
@@ -110,6 +110,7 @@ class ModelProcess:
 class _Child:
     """One process, and the host's ends of its pipes."""
 
+    @uninterrupted()
     def __init__(self, kind: str, seconds: float) -> None:
         self._host, self._seconds = os.getpid(), seconds
         self._core: SharedAffinity | None = None
@@ -193,7 +194,7 @@ class _Child:
                 raise ModelProcessError(f"its process gave no answer within {self._seconds:g} s and was stopped")
             deadline = time.monotonic() + remaining
         if self._core is None:
-            poll.poll(remaining * 1000)
+            interruptible(poll.poll, remaining * 1000)
         else:
             self._core.wait(poll, remaining)
         # A process that is forked at this instant holds the pipe open, so the pipe alone does not show the end.
@@ -211,14 +212,16 @@ class _Child:
         output = b""
         with contextlib.suppress(BlockingIOError):
             output = os.read(self._stderr, _PIECE)
-        if _OUT_OF_MEMORY.search(output):
+        text = output.decode(errors="replace")
+        if is_out_of_memory(text):
             return ModelProcessError(f"it needs more than {MEMORY_GIB:g} GiB of memory, and its process was stopped")
-        lines = output.decode(errors="replace").splitlines()
+        lines = text.splitlines()
         quoted = "\n".join(line for line in lines if not line.startswith("INFO:")).strip()[-_MAX_QUOTED:]
         signalled = status is not None and status < 0
         how = f"signal {-status} ({signal.Signals(-status).name})" if status and signalled else f"exit status {status}"
         return ModelProcessError(f"its process ended by {how}; use another model" + (f": {quoted}" if quoted else ""))
 
+    @uninterrupted()
     def close(self) -> None:
         """Stop the process and close the pipes; in a forked copy of the host, close the pipes only. Idempotent."""
         if not self.open:

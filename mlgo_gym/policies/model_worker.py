@@ -190,8 +190,9 @@ def main(kind: str, requests: int, answers: int, memory: int) -> None:
                     run = None
                     inputs, outputs, run = load(bytes(data))
                     answer(b"D", json.dumps([inputs, outputs]).encode())
+                elif run is None:
+                    answer(b"E", b"expected a model before its input, got none; load one")
                 else:
-                    assert run is not None, "no model is loaded"
                     number, rows = run_header.unpack_from(data)
                     answer(b"O", run(number, rows, memoryview(data)[run_header.size :]))
             except Exception as error:  # noqa: BLE001 - the runtimes' errors have no common class

@@ -161,4 +161,5 @@ def _run(command: Sequence[str], folder: Path, timeout: float, memory: float | N
 @lru_cache(maxsize=1)
 def _launcher() -> Path:
     """Return the program that starts others; compiled once and cached."""
-    return built_program(_SOURCE, "counter", ["-target", PROGRAM_TARGET, "-static", "-O1"])
+    freestanding = ["-static", "-nostdlib", "-ffreestanding"]
+    return built_program(_SOURCE, "counter", ["-target", PROGRAM_TARGET, "-O1", *freestanding])

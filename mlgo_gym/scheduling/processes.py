@@ -18,6 +18,8 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.scheduling.work import Item, Result, Runner
 from mlgo_gym.scheduling.worker_pool import PoolWorker, WorkerExitedError, WorkerPool
 
+_EXIT_SECONDS = 10.0  # in which a worker must exit after it has closed its connection, or was killed
+
 
 class _ProcessWorker(PoolWorker[Item, Result]):
     def __init__(self, start: Callable[[int], Runner[Item, Result]], capacity: int) -> None:
@@ -47,8 +49,7 @@ class _ProcessWorker(PoolWorker[Item, Result]):
         try:
             message = self.connection.recv()
         except (EOFError, OSError) as error:
-            self.process.join()
-            status = self.process.exitcode or 0
+            status = self._end(_EXIT_SECONDS)
             how = f"signal {-status} ({signal.Signals(-status).name})" if status < 0 else f"exit status {status}"
             raise WorkerExitedError(how, status) from error
         if isinstance(message, MlgoError):
@@ -60,12 +61,19 @@ class _ProcessWorker(PoolWorker[Item, Result]):
         if timeout:
             with contextlib.suppress(OSError):
                 self.connection.send(None)
-        self.process.join(timeout)
+        self._end(timeout)
+        self.connection.close()
+        # A process that the kernel cannot kill, for instance in a read from a lost disk, cannot be closed.
+        with contextlib.suppress(ValueError):
+            self.process.close()
+
+    def _end(self, seconds: float) -> int:
+        """Wait until the process exits, kill it after some seconds, and return its exit status."""
+        self.process.join(seconds)
         if self.process.is_alive():
             self.process.kill()
-            self.process.join()
-        self.connection.close()
-        self.process.close()
+            self.process.join(_EXIT_SECONDS)
+        return self.process.exitcode or 0
 
 
 class Processes(WorkerPool[Item, Result]):

@@ -18,7 +18,7 @@ from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.outcome import costs
 from mlgo_gym.episode.stepper import Stepper
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.policies.session_policy import decision_info
 from mlgo_gym.session.coroutine import run_blocking
@@ -104,14 +104,17 @@ class Branch(AbstractContextManager["Branch"]):
 
     @property
     def default(self) -> int:
-        """Clang's own choice at the pending decision."""
-        assert self.decision is not None
-        return int(self._space.task.default_action(self.decision))
+        """Clang's own choice at the pending decision; `ActionError` after the last one."""
+        return int(self._space.task.default_action(self._pending()))
+
+    def _pending(self) -> Decision:
+        if self.decision is None:
+            raise ActionError("expected a pending decision, got the end of the compile; take another branch")
+        return self.decision
 
     def candidates(self) -> list[int]:
-        """Return the legal actions at the pending decision."""
-        assert self.decision is not None
-        mask = self._space.task.action_mask(self.decision)
+        """Return the legal actions at the pending decision; raise `ActionError` after the last one."""
+        mask = self._space.task.action_mask(self._pending())
         return list(range(self._space.size)) if mask is None else [int(action) for action in np.flatnonzero(mask)]
 
     def alternatives(self, leaf: Leaf) -> list[int]:
@@ -126,9 +129,10 @@ class Branch(AbstractContextManager["Branch"]):
         """Take an action and run to the next decision.
 
         Raises:
-            ActionError: The action is illegal.
+            ActionError: The action is illegal, or no decision is pending.
             CompilerError: The compile failed.
         """
+        self._pending()
         answer = self._stepper.encode(action)
         self.actions = (*self.actions, action)
         self._stepper.answer(answer)

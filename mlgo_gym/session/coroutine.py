@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from mlgo_gym.errors import CompilerError
+from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.session.process.interrupts import uninterrupted
 from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.session.session import Session
 
@@ -19,6 +20,7 @@ Errors of `Session.wait()` are raised at the yield.
 """
 
 
+@uninterrupted()
 def run_blocking(coroutine: CompilerCoroutine[T], timeout: float) -> T:
     """Run a coroutine to its end, blocking, and return its result; a clang may be silent for `timeout` seconds.
 
@@ -69,9 +71,10 @@ class CoroutineDriver(Generic[T]):
 
     @property
     def result(self) -> T:
-        """Result of a finished coroutine."""
-        (result,) = self._result
-        return result
+        """Result of a finished coroutine; `MlgoError` for another one."""
+        if not self._result:
+            raise MlgoError("expected a coroutine that has finished, got one that waits or failed; poll() it")
+        return self._result[0]
 
     def restart_deadline(self) -> None:
         """Measure the silence from now."""
@@ -98,9 +101,10 @@ class CoroutineDriver(Generic[T]):
         """Kill a clang that was silent for too long; extend the deadline instead if it had no CPU.
 
         Raises:
-            MlgoError: The coroutine raised it.
+            MlgoError: The coroutine raised it, or waits for no clang.
         """
-        assert self.session is not None
+        if self.session is None:
+            raise MlgoError("expected a coroutine that waits for a clang, got one that does not; poll() tells")
         if grace := self.session.grace(self._timeout):
             self.deadline = time.monotonic() + grace
             return

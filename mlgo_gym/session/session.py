@@ -10,17 +10,19 @@ import os
 import select
 import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 
 from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError, TrainingLogError
 from mlgo_gym.llvm.advisors import INLINING, Advisor
 from mlgo_gym.llvm.training_log import LogHeader
+from mlgo_gym.session.failures import SessionErrors
 from mlgo_gym.session.process.affinity import SharedAffinity
 from mlgo_gym.session.process.host_lifetime import cancel_close_after_fork, close_after_fork
+from mlgo_gym.session.process.interrupts import interruptible, uninterrupted
 from mlgo_gym.session.process.limits import DEFAULT_LIMITS, Limits, raise_if_descriptor_limit
-from mlgo_gym.session.process.process import CLANG_ACTION, CompilerProcess, FileId, describe_exit
-from mlgo_gym.session.process.scratch import scratch_error, scratch_root
+from mlgo_gym.session.process.process import CompilerProcess, FileId
+from mlgo_gym.session.process.scratch import scratch_error
 from mlgo_gym.session.process.starvation import Starvation
 from mlgo_gym.session.protocol.callee_features import with_callee_features
 from mlgo_gym.session.protocol.callee_prediction import CalleePrediction
@@ -31,7 +33,7 @@ from mlgo_gym.session.protocol.inline_contexts import CALLEE_FLAGS, CONTEXT_FLAG
 from mlgo_gym.session.protocol.standard_error import StandardError
 
 
-class Session(AbstractContextManager["Session"]):
+class Session(SessionErrors, AbstractContextManager["Session"]):
     """One compile by one clang.
 
     Args:
@@ -50,6 +52,7 @@ class Session(AbstractContextManager["Session"]):
         MlgoError: No file descriptor is left, or a flag hides the contexts.
     """
 
+    @uninterrupted()
     def __init__(
         self,
         command: Sequence[str],
@@ -72,16 +75,7 @@ class Session(AbstractContextManager["Session"]):
             )
             printing = CALLEE_FLAGS if callees else CONTEXT_FLAGS
             self.command = (*command, *(printing if contexts else ()), *self._connection.arguments(self.advisors))
-            self._process: CompilerProcess | None = CompilerProcess.start(
-                self.command,
-                stdout=self._connection.output,
-                stderr=self._connection.stderr_write,
-                extras=self._connection.lent,
-                writable=[scratch_root()] if confined else None,
-                limits=limits,
-                withheld=CLANG_ACTION,
-            )
-            self._connection.close_inherited()
+            self._process: CompilerProcess | None = self._connection.start(self.command, confined, limits)
             self._watch()
         except BaseException as error:
             self.close()
@@ -118,11 +112,6 @@ class Session(AbstractContextManager["Session"]):
         return self._process.pid
 
     @property
-    def stderr(self) -> str:
-        """Tail of clang's standard error so far."""
-        return self._stderr.text
-
-    @property
     def contexts(self) -> InlineContexts | None:
         """Contexts and remarks of the decisions so far; None without contexts."""
         return self._stderr.contexts
@@ -130,9 +119,10 @@ class Session(AbstractContextManager["Session"]):
     def stop_at(self, marker: bytes) -> None:
         """Kill clang once it prints a marker; `captured` starts here. An empty marker cancels that.
 
-        A decision must be pending.
+        Raises:
+            MlgoError: No decision is pending; standard error is complete only then.
         """
-        assert self._pending is not None, "standard error is complete only while a decision is pending"
+        self._answerable()
         self._read_stderr()
         self._stderr.capture(marker)
 
@@ -157,10 +147,9 @@ class Session(AbstractContextManager["Session"]):
         """Answer the decision that `poll()` or `wait()` returned last with the bytes of an advice tensor.
 
         Raises:
-            MlgoError: This process is a fork of the process that started the compile.
+            MlgoError: No decision is pending, or this process is a fork of the process that started the compile.
         """
-        assert self._pending is not None, "advise() answers a decision: wait for one first"
-        channel = self._connection.channels[self._pending]
+        channel = self._answerable()
         self._stderr.answer(answer)
         self._pending = None
         try:
@@ -180,13 +169,24 @@ class Session(AbstractContextManager["Session"]):
             # Only now: before the first decision clang computes for long.
             self._affinity = SharedAffinity(self.pid)
 
+    def _answerable(self) -> Channel:
+        if self._pending is None:
+            raise MlgoError("expected a pending decision, got none; wait() for one first")
+        return self._connection.channels[self._pending]
+
     def advise_ahead(self, answers: Sequence[bytes]) -> None:
         """Answer the next decisions before clang requests them, so that clang never waits; `wait()` skips them.
 
-        The session must have one advisor. A pending decision is answered first.
+        A pending decision is answered first.
+
+        Raises:
+            MlgoError: The session has several advisors, whose order is not known, or earlier answers are unused.
         """
-        assert len(self.advisors) == 1, "only the decisions of a single advisor have a known order"
-        assert self.advice_ahead == 0, "earlier answers are unused"
+        if len(self.advisors) != 1 or self.advice_ahead:
+            unused = self.advice_ahead if self.advisors else 0
+            raise MlgoError(
+                f"expected one advisor and no unused answer, got {len(self.advisors)} and {unused}; advise() instead"
+            )
         if not answers:
             return
         requested = (self._pending is not None) + len(self._ready)
@@ -262,20 +262,22 @@ class Session(AbstractContextManager["Session"]):
         if decision is None:
             if channel.ended:
                 # A closed FIFO stays readable and would wake every wait.
-                self._poll.unregister(channel.log)
-                channel.close_log()
+                self._unwatch(channel.log, channel.close_log)
             if self._connection.all_channels_open():
                 self._connection.remove_files()
         return decision
 
-    def _protocol_error(self, channel: Channel, problem: str) -> CompilerError:
-        return self._error("protocol", f"clang violated the protocol of the {channel.advisor.name} advisor: {problem}")
-
     def _read_stderr(self) -> None:
         descriptor = self._connection.stderr
         if descriptor >= 0 and self._stderr.read(self._connection):
+            self._unwatch(descriptor, self._connection.close_stderr)
+
+    @uninterrupted()
+    def _unwatch(self, descriptor: int, close: Callable[[], None]) -> None:
+        # A session that failed to start may not watch it yet.
+        with suppress(KeyError):
             self._poll.unregister(descriptor)
-            self._connection.close_stderr()
+        close()
 
     def wait(self, timeout: float) -> Decision | None:
         """Return the next decision, or None when clang has exited; wait for `timeout` seconds, plus `grace()`.
@@ -290,7 +292,7 @@ class Session(AbstractContextManager["Session"]):
         while (remaining := deadline - time.monotonic()) > 0 or (remaining := self.grace(timeout)) > 0:
             deadline = time.monotonic() + remaining
             if self._affinity is None:
-                self._poll.poll(remaining * 1000)
+                interruptible(self._poll.poll, remaining * 1000)
             else:
                 self._affinity.wait(self._poll, remaining)
             if (decision := self.poll()) is not None or self.exited:
@@ -307,6 +309,7 @@ class Session(AbstractContextManager["Session"]):
         message = f"expected a decision or the end of clang within {timeout:g} s, got neither; clang was killed"
         return self._error("timeout", message)
 
+    @uninterrupted()
     def fork(self, timeout: float = 10.0) -> Session:
         """Return an independent copy of the session and its clang, with the same pending decision.
 
@@ -348,31 +351,20 @@ class Session(AbstractContextManager["Session"]):
         return copied
 
     def finish(self, timeout: float) -> CompileResult:
-        """Wait until clang exits, and return its result; no decision may be pending.
+        """Wait until clang exits, and return its result.
 
         Raises:
             CompilerError: clang failed (kind `exit`, `signal` or `limit`), or did not exit in time (kind `timeout`).
+            MlgoError: A decision is pending.
         """
-        if not self.exited:
-            decision = self.wait(timeout)
-            assert decision is None, "a decision is pending: answer all decisions before finish()"
+        if not self.exited and (self._pending is not None or self.wait(timeout) is not None):
+            raise MlgoError("expected answers to all decisions, got a pending one; advise() before finish()")
         assert self._process is not None
         if self._process.exit_status != 0:
             raise self.failure()
         return self._connection.result(self.stderr)
 
-    def failure(self) -> CompilerError:
-        """Return the error of a clang that failed, with the tail of standard error."""
-        assert self._process is not None
-        if self._unread is not None:
-            return self._protocol_error(self._unread, "it requests decisions and reads no answers; it was killed")
-        exceeded = self.limits.exceeded(self._process.exit_status, self.stderr)
-        return self._error("limit", exceeded) if exceeded else self._error(*describe_exit(self._process.exit_status))
-
-    def _error(self, kind: str, message: str) -> CompilerError:
-        status = self._process.exit_status if self._process is not None else None
-        return CompilerError(message, kind=kind, exit_status=status, stderr=self.stderr, command=self.command)
-
+    @uninterrupted()
     def kill(self) -> None:
         """Kill clang, and read its output so far. Idempotent."""
         if self._process is not None and not self.exited:
@@ -382,6 +374,7 @@ class Session(AbstractContextManager["Session"]):
             self.exited = True
             self._connection.remove_files()
 
+    @uninterrupted()
     def close(self) -> None:
         """Kill clang if it runs, and close everything. Idempotent."""
         if self._host == os.getpid():
@@ -396,5 +389,7 @@ class Session(AbstractContextManager["Session"]):
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_connection", None) is not None:
+        # An interrupt in a finaliser is lost, so a closed session does nothing here.
+        connection = getattr(self, "_connection", None)
+        if connection is not None and not connection.closed:
             self.close()

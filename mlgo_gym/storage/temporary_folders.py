@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -12,6 +11,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
+from mlgo_clang.locks import holder, is_stopped, lock
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import errors_name_file
 
 _DAY = 86400.0
@@ -91,9 +92,19 @@ def complete_folder(output: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold an exclusive lock for the creation of a folder, across processes; wait until it is free."""
+def locked(folder: Path, seconds: float) -> Iterator[None]:
+    """Hold an exclusive lock for the creation of a folder, across processes; wait until it is free.
+
+    Raises:
+        MlgoError: Another process holds the lock for all these seconds, or is stopped.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / f".{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    path = folder.parent / f".{folder.name}.lock"
+    with path.open("w") as file:
+        if not lock(file.fileno(), seconds):
+            pid = holder(file.fileno())
+            owner = f"process {pid}, which {'is stopped' if is_stopped(pid) else 'works'}" if pid else "a process"
+            raise MlgoError(
+                f"expected the lock {str(path)!r} within {seconds:g} s, got one of {owner}; continue or end it"
+            )
         yield

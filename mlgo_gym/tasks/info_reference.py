@@ -115,7 +115,20 @@ _CALLEE = InfoKey(
     "with `callee_features=True`",
 )
 _CREDIT = (
-    InfoKey("credit", END, "tuple of float", "the bytes that each decision saved, in order", "with `credit=True`"),
+    InfoKey(
+        "credit",
+        END,
+        "tuple of float",
+        "the cost that each decision saved, in order and in the unit of the metric; the sum is that of the episode",
+        "with `credit=True`",
+    ),
+    InfoKey(
+        "rewards",
+        _OVER,
+        "tuple of float",
+        "the reward of each decision: `credit` in the unit of the reward, or equal shares of the `error_reward`",
+        "with `credit=True`",
+    ),
     InfoKey("function_sizes", END, "FunctionSizes", "the bytes of each function", "with `credit=True`"),
     InfoKey("baseline_function_sizes", END, "FunctionSizes", "those with clang's own choices", "with `credit=True`"),
 )

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+import numpy.typing as npt
+
 RewardFunction = Callable[[float, float], float]
 """Takes the outcome and the baseline, both costs (smaller is better), and returns the reward."""
 
@@ -27,8 +30,26 @@ def logarithmic(outcome: float, baseline: float) -> float:
 
     The ones keep it finite where a cost is 0; on sizes of hundreds of bytes they do not matter.
     """
-    return math.log((1.0 + baseline) / (1.0 + outcome))
+    return math.log1p((baseline - outcome) / (1.0 + outcome))
 
 
 REWARDS: dict[str, RewardFunction] = {"relative": relative, "bytes": difference, "log": logarithmic}
 """The rewards by the names that environments take."""
+
+_STEP = 1e-6
+"""Step, relative to the baseline, that gives the slope of a reward where the cost did not change."""
+
+
+def decision_rewards(
+    saved: npt.NDArray[np.float64], reward: RewardFunction, outcome: float, baseline: float
+) -> npt.NDArray[np.float64]:
+    """Return the reward of each decision, float64 of shape (decisions,): its credit in the unit of the reward.
+
+    Args:
+        saved: Cost that each decision saved; the sum is `baseline - outcome`.
+        reward: Function of the reward.
+        outcome, baseline: Costs of the episode and of the baseline.
+    """
+    if outcome == baseline:
+        outcome -= _STEP * max(baseline, 1.0)
+    return saved * (reward(outcome, baseline) / (baseline - outcome))

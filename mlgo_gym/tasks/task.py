@@ -156,8 +156,12 @@ class Task(ABC):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The names of what can be rewarded."""
-        return (*SIZE_METRICS, ESTIMATED_INSTRUCTIONS, *PROJECT_METRICS)
+        """The names of what can be rewarded.
+
+        The estimate of executed instructions is comparable only among compiles with the same calls.
+        """
+        estimate = (ESTIMATED_INSTRUCTIONS,) if self.after_optimization else ()
+        return (*SIZE_METRICS, *estimate, *PROJECT_METRICS)
 
     def outcome(self, measurement: Measurement, metric: str, function: str | None = None) -> float:
         """Return the cost of a compile, or of one function where the metric can; smaller is better.

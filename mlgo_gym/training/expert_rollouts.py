@@ -182,7 +182,8 @@ class ExpertRollouts:
     def _draw(self, chance: np.random.Generator) -> str:
         """Return the name of a module, by the weights of the environment."""
         position = self.env.setup.order.draw(chance, OrderCursor(), frozenset())
-        assert position is not None, "a corpus has a module"
+        if position is None:
+            raise MlgoError("expected a corpus with a module, got an empty one; choose another one")
         return self.env.corpus.names[position]
 
 

@@ -22,6 +22,7 @@ from typing import Protocol
 
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules.training_digests import sidecar, write_sidecar_digests
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.network import Network
 from mlgo_gym.training.labels import Labels
 from mlgo_gym.training.monitor import Monitor
@@ -67,6 +68,10 @@ class Pipeline:
     fit: Fit
     choice: Choice | None = None
     rounds: int = 1
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise MlgoError(f"expected rounds ≥ 1, got {self.rounds}; a network needs a round of labels")
 
     def run(self, output: Path | None = None, monitor: Monitor | None = None) -> Network:
         """Train, and return the network.

@@ -35,8 +35,13 @@ def log_names(module: str, task: Task) -> list[str]:
 
 
 def write_log(stream: IO[bytes], channel: LogHeader, steps: Sequence[Step], rewards: Sequence[float]) -> None:
-    """Write the decisions of one advisor and their rewards in order, byte for byte as LLVM's `Logger` would."""
-    assert channel.advice is not None
+    """Write the decisions of one advisor and their rewards in order, byte for byte as LLVM's `Logger` would.
+
+    Raises:
+        MlgoError: The header has no advice.
+    """
+    if channel.advice is None:
+        raise MlgoError("expected the header of an interactive channel, got one without advice; use a compiler's own")
     log = LogWriter(stream, LogHeader((*channel.features, channel.advice), score=SCORE))
     context: str | None = None
     for step, reward in zip(steps, rewards, strict=True):

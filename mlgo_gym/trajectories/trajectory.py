@@ -18,7 +18,6 @@ from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, Episo
 from mlgo_gym.policies import Policy
 from mlgo_gym.session.coroutine import run_blocking
 from mlgo_gym.session.protocol.decision import Decision
-from mlgo_gym.wrappers.credit_rewards import decision_rewards
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,5 +101,4 @@ def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) 
         seconds=round(time.perf_counter() - begin, 6),
         error=info.get("error"),
     )
-    rewards = tuple(decision_rewards(stepper.full_info, reward).tolist()) if "credit" in stepper.full_info else None
-    return Trajectory(result, tuple(steps), rewards)
+    return Trajectory(result, tuple(steps), stepper.full_info.get("rewards"))

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from mlgo_gym.session.process.interrupts import uninterrupted
 from mlgo_gym.vector.sub_environment import SubEnvironment
 from mlgo_gym.vector.wakeups import Wakeups
 
@@ -44,6 +45,7 @@ class EventLoop:
         """Return ready sub-environments to the front of the queue."""
         self._ready.extendleft(reversed(list(numbers)))
 
+    @uninterrupted()
     def collect(self, count: int, among: frozenset[int] | None = None) -> list[int]:
         """Serve the compilers until enough sub-environments are ready; return their numbers, the earliest first.
 

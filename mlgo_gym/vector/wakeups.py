@@ -6,6 +6,7 @@ import contextlib
 import select
 from collections.abc import Container
 
+from mlgo_gym.session.process.interrupts import interruptible
 from mlgo_gym.session.session import Session
 
 
@@ -44,7 +45,7 @@ class Wakeups:
             numbers: Numbers of the sessions to wait for; others are muted.
         """
         readable = set()
-        for descriptor, _ in self._epoll.poll(max(timeout, 0.0)):
+        for descriptor, _ in interruptible(self._epoll.poll, max(timeout, 0.0)):
             number = self._numbers[descriptor]
             if number in numbers:
                 readable.add(number)

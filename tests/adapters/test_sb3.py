@@ -15,7 +15,7 @@ import pytest
 from mlgo_gym.errors import ActionError, MlgoError, PolicyError
 from mlgo_gym.policies.sb3 import read_sb3, save_sb3
 from mlgo_gym.vector_env import as_vector
-from mlgo_gym.wrappers import NormalizeFeatures, decision_rewards, fit_normalization, vector
+from mlgo_gym.wrappers import NormalizeFeatures, fit_normalization, vector
 from tests.adapters.networks import decisions, random_network
 from tests.vector.stepping import EVICT, INLINE, end_clang, make, make_sync
 
@@ -134,8 +134,7 @@ class Follow(CreditAdvantages):
             if self.locals["dones"][row]:
                 cells, info = self._positions.pop(number), self.locals["infos"][row]
                 kept = [float(self._credits[cell]) for cell in cells]
-                credit = decision_rewards(info, float(self.locals["rewards"][row])).tolist()
-                self.found.append((info["module"], kept, credit))
+                self.found.append((info["module"], kept, list(info["rewards"])))
         return True
 
 
@@ -327,7 +326,7 @@ def test_changing_rows_train_only_with_a_callback_or_on_request(varied: str) -> 
         (
             PPO,
             {},
-            r"expected info\['credit'\] at the end of an episode, got none; make the environments with credit=True",
+            r"expected info\['rewards'\] at the end of an episode, got none; make the environments with credit=True",
         ),
         (PPO, {"credit": True, "info": "numeric"}, "and info='full'"),
         (DQN, {"credit": True}, "expected PPO or A2C for CreditAdvantages, got DQN"),

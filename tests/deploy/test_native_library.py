@@ -30,8 +30,7 @@ def test_decisions_are_equal(
 ) -> None:
     network = make_network(observations, activation=activation, method=method, outputs=outputs)
     network.save(tmp_path / "network.safetensors")
-    library = tmp_path / "library.so"
-    build_native_library(tmp_path / "network.safetensors", library, compiler_command("bundled", "gcc"))
+    library = build_native_library(tmp_path / "network.safetensors", tmp_path, compiler_command("bundled", "gcc"))
     values = network(observations.astype(np.float32))
     expected = values[:, 0] > 0 if outputs == 1 else values.argmax(1)
     assert 0.1 < expected.mean() < 0.9
@@ -50,16 +49,15 @@ def test_equal_outputs_are_decided_alike(observations: Observations, tmp_path: P
         assert not tied(row[0].astype(np.float32)).any()
         path = tmp_path / f"{outputs}.safetensors"
         tied.save(path)
-        build_native_library(path, path.with_suffix(".so"), compiler_command("bundled", "gcc"))
-        assert native_decisions(path.with_suffix(".so"), row) == [0]
+        library = build_native_library(path, tmp_path, compiler_command("bundled", "gcc"))
+        assert native_decisions(library, row) == [0]
 
 
 def test_the_largest_legal_output_is_chosen(observations: Observations, tmp_path: Path) -> None:
     """The mask, 0 or 1 for each output, follows the features; inputs have every type."""
     network = make_network(observations, outputs=5)
     network.save(tmp_path / "network.safetensors")
-    library = tmp_path / "library.so"
-    build_native_library(tmp_path / "network.safetensors", library, compiler_command("bundled", "gcc"))
+    library = build_native_library(tmp_path / "network.safetensors", tmp_path, compiler_command("bundled", "gcc"))
     native = ctypes.CDLL(str(library))
     assert ctypes.c_char_p.in_dll(native, "mlgo_inputs").value == " ".join((*NAMES, "mask")).encode()
     assert ctypes.c_int32.in_dll(native, "mlgo_choices").value == 5
@@ -91,7 +89,7 @@ def test_a_compiler_that_fails_is_quoted(
 ) -> None:
     compiler = [*compiler_command("bundled", "gcc"), "--no-such-option"]
     with pytest.raises(ToolchainError, match="no-such-option"):
-        build_native_library(network_file, tmp_path / "library.so", compiler)
-    assert main([str(network_file), str(tmp_path / "library.so"), *compiler]) == 1
+        build_native_library(network_file, tmp_path, compiler)
+    assert main([str(network_file), str(tmp_path), *compiler]) == 1
     assert "no-such-option" in capsys.readouterr().err
-    assert not (tmp_path / "library.so").exists()
+    assert not list(tmp_path.glob("*.so"))

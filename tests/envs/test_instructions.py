@@ -201,7 +201,6 @@ def test_a_machine_that_counts_nothing_is_one_clear_line(monkeypatch: pytest.Mon
     ("arguments", "message"),
     [
         ({"scope": "function"}, "expected scope='module' with metric='instructions', got 'function'"),
-        ({"metric": {METRIC: 1, "object": 1}, "credit": True}, "expected the metric of credit=True as 'text', instr"),
     ],
 )
 def test_impossible_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:

@@ -1,110 +1,184 @@
-"""Properties of every registered environment."""
+"""Properties of every registered environment, in every form of its observations."""
 
 from __future__ import annotations
 
-import inspect
+import copy
 import json
 import pickle
+from itertools import pairwise
 from multiprocessing import resource_tracker
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
 import mlgo_gym
+from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.make_env import compiler_environments
-from tests.conftest import MakeBitcode
-from tests.fakes.drive import play
+from mlgo_gym.tasks.info_reference import DECISION, END, FIRST, info_keys
+from tests.fakes.drive import Step, play
 from tests.traces import traces
 
-pytestmark = pytest.mark.parametrize("name", compiler_environments())
+every = pytest.mark.parametrize("name", compiler_environments())
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+SHORT = 6
 
 
-@pytest.fixture(scope="module")
-def any_task(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with two modules in which every task has decisions."""
-    folder = tmp_path_factory.mktemp("any_task")
-    bitcode = make_bitcode("many_calls.c").read_bytes()
-    for name in ("one", "two"):
-        folder.joinpath(f"{name}.bc").write_bytes(bitcode)
-    return str(folder)
+def make(name: str, corpus: str, **options: Any) -> Any:
+    return gym.make(name, corpus=corpus, max_decisions=SHORT, **options).unwrapped
 
 
-def make(name: str, any_task: str, **options: Any) -> gym.Env[Any, Any]:
-    return gym.make(name, corpus=any_task, **options)
+def legal_action(env: Any, chance: np.random.Generator) -> Any:
+    mask = env.action_masks()
+    return chance.random(1, np.float32) if mask is None else int(chance.choice(np.flatnonzero(mask)))
 
 
-def test_it_is_registered_under_our_namespace_and_nothing_else_is(name: str) -> None:
-    ours = {spec for spec in gym.registry if spec.startswith("mlgo/")}
-    assert ours == {*mlgo_gym.ENVIRONMENTS}
-    assert name in ours
+def finish(env: Any, seed: int) -> list[Step]:
+    """Take random legal actions to the end."""
+    chance, steps = np.random.default_rng(seed), [Step(None, 0.0, False, False, {})]
+    while not steps[-1].terminated:
+        steps.append(Step(*env.step(legal_action(env, chance))))
+        assert not steps[-1].truncated, steps[-1].info
+    return steps[1:]
 
 
-@pytest.mark.usefixtures("nothing_is_left")
-@pytest.mark.parametrize("observation", ["flat", "dict"])
-def test_gymnasiums_checker_has_nothing_to_say(name: str, any_task: str, observation: str) -> None:
-    env = make(name, any_task, observation=observation, render_mode="ansi")
-    check_env(env.unwrapped)
+def test_no_other_environments_are_registered() -> None:
+    assert {spec for spec in gym.registry if spec.startswith("mlgo/")} == {*mlgo_gym.ENVIRONMENTS}
+
+
+@every
+@pytest.mark.parametrize("observation", ["flat", "dict", "vector"])
+def test_it_passes_gymnasiums_check_and_repeats_an_episode_exactly(name: str, observation: str, varied: str) -> None:
+    env = make(name, varied, observation=observation, render_mode="ansi")
+    check_env(env)
+    episodes = []
+    for _ in range(2):
+        first = env.reset(seed=7, options={"module": "mixed"})
+        steps = finish(env, 7)
+        episodes.append((first, [tuple(step) for step in steps]))
+        assert all(step.observation in env.observation_space for step in steps)
+        assert [step.reward for step in steps[:-1]] == [0.0] * (len(steps) - 1)
+        assert steps[-1].info["decisions"] == len(steps) == SHORT == len(env.actions)
+        assert steps[-1].reward == steps[-1].info["reduction"]
+    assert data_equivalence(episodes[0], episodes[1], exact=True)
     env.close()
 
 
-@pytest.mark.usefixtures("nothing_is_left")
-def test_it_is_deterministic_for_equal_seed_and_actions(name: str, any_task: str) -> None:
-    first, second = (play(make(name, any_task), seed=7) for _ in range(2))
-    assert len(first) > 1
-    assert data_equivalence(first, second, exact=True)
-
-
-@pytest.mark.usefixtures("nothing_is_left")
-def test_random_actions_of_its_space_bring_an_episode_to_its_end(name: str, any_task: str) -> None:
-    env = make(name, any_task)
-    env.reset(seed=1)
-    env.action_space.seed(1)
-    while True:
-        observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
-        assert env.observation_space.contains(observation)
-        assert not truncated, info
-        if terminated:
-            break
-        assert reward == 0.0
-    assert np.isfinite(float(reward))
+@every
+def test_an_episode_has_the_documented_info_keys_and_no_others(name: str, varied: str) -> None:
+    env = make(name, varied, compile_options={"echo_reply": True})
+    keys = info_keys(env.task)
+    possible = {when: {key.name for key in keys if when in key.when.split(", ")} for when in (FIRST, DECISION, END)}
+    certain = {
+        when: {key.name for key in keys if when in key.when.split(", ") and not key.condition}
+        for when in (DECISION, END)
+    }
+    _, info = env.reset(options={"module": "mixed"})
+    number = 0
+    while "default_action" in info:
+        assert certain[DECISION] <= {*info} <= possible[DECISION] | possible[FIRST]
+        assert (info["module"], info["decision_index"]) == ("mixed", number)
+        info, number = env.step(info["default_action"])[4], number + 1
+    assert certain[END] <= {*info} <= possible[END]
+    assert {"stderr", "text"} <= {*info}
     env.close()
 
 
-@pytest.mark.usefixtures("nothing_is_left")
-def test_a_pickled_copy_of_an_episode_under_way_begins_anew(name: str, any_task: str) -> None:
-    env = make(name, any_task).unwrapped
-    observation, info = env.reset(seed=3)
-    env.step(info["default_action"])
-    copy = pickle.loads(pickle.dumps(env))
-    assert data_equivalence(copy.reset(seed=3), (observation, info), exact=True)
-    copy.close()
+@every
+def test_numeric_infos_have_the_same_keys_and_types_at_every_step(name: str, varied: str) -> None:
+    env = make(name, varied, info="numeric")
+    _, info = env.reset(options={"module": "mixed"})
+    infos = [info, *(step.info for step in finish(env, 1))]
+    types = [{key: (np.asarray(value).dtype, np.shape(value)) for key, value in info.items()} for info in infos]
+    assert all(one == types[0] for one in types)
+    assert all(kind.kind in "biuf" for kind, _ in types[0].values())
+    assert infos[-1]["text"] > 0 == infos[0]["text"]
+    assert env.corpus.names[infos[0]["module"]] == "mixed"
     env.close()
 
 
-@pytest.mark.parametrize("mode", ["sync", pytest.param("async", marks=pytest.mark.slow)])
-def test_it_runs_in_gymnasiums_vector_environments(name: str, any_task: str, mode: str) -> None:
+@every
+def test_a_vector_contains_all_features_and_the_mask(name: str, varied: str) -> None:
+    env = make(name, varied, observation="vector")
+    assert isinstance(env.observation_space, gym.spaces.Box)
+    assert env.observation_space.shape == (len({*env.feature_names}),)
+    observation, info = env.reset(seed=1)
+    if "action_mask" in info:
+        columns = [column for column, feature in enumerate(env.feature_names) if "mask[" in feature]
+        assert np.array_equal(observation[columns], info["action_mask"])
+    env.close()
+
+
+@every
+def test_copies_continue_or_begin_anew(name: str, varied: str) -> None:
+    env = make(name, varied)
+    discrete = isinstance(env.action_space, gym.spaces.Discrete)
+    masks = env.action_masks()
+    assert masks.tolist() == [1] * env.action_space.n if discrete else masks is None
+    first = env.reset(seed=3)
+    second = env.step(first[1]["default_action"])
+    copied = copy.deepcopy(env)
+    state = copied.state()
+    assert state == env.state() == EpisodeState.from_json(json.loads(json.dumps(state.to_json())))
+    assert data_equivalence(finish(copied, 2), finish(env, 2), exact=True)
+    assert env.state() != state
+    assert data_equivalence(env.from_state(state.to_json()), second, exact=True)
+    assert env.state() == state
+    pickled = pickle.loads(pickle.dumps(env))
+    assert data_equivalence(pickled.reset(seed=3), first, exact=True)
+    for one in (env, copied, pickled):
+        one.close()
+
+
+@every
+def test_each_step_is_a_text_and_a_picture(name: str, varied: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("PIL", reason="the extra render is not installed")
+    environments = {mode: make(name, varied, render_mode=mode) for mode in ("ansi", "human", "rgb_array")}
+    for env in environments.values():
+        env.reset(seed=1, options={"module": "mixed"})
+    text = environments["ansi"].render()
+    assert "decision 0 of mixed" in text
+    assert "clang would " in text
+    assert capsys.readouterr().out == f"{text}\n\n"
+    assert environments["human"].render() is None
+    pictures = [environments["rgb_array"].render()]
+    while len(pictures) <= SHORT:
+        environments["rgb_array"].step(legal_action(environments["rgb_array"], np.random.default_rng(1)))
+        pictures.append(environments["rgb_array"].render())
+    assert {(picture.shape, picture.dtype.name) for picture in pictures} == {((288, 480, 3), "uint8")}
+    assert all(not np.array_equal(one, other) for one, other in pairwise(pictures))
+    for env in environments.values():
+        env.close()
+
+
+@every
+def test_a_specification_survives_json(name: str, varied: str) -> None:
+    env = gym.make(name, corpus=varied, max_decisions=2, compile_options={"extra_flags": ["-mllvm", "-stats=false"]})
+    assert env.spec is not None
+    again = gym.make(EnvSpec.from_json(env.spec.to_json()))
+    assert again.spec is not None
+    assert again.spec.kwargs == env.spec.kwargs
+    assert play(again)[-1].info["decisions"] == 2
+
+
+@pytest.mark.slow
+@every
+def test_it_runs_in_gymnasiums_vector_environment_of_processes(name: str, varied: str) -> None:
     resource_tracker.ensure_running()
     before = traces()
-    spawn = {"context": "spawn"} if mode == "async" else None
-    envs = gym.make_vec(
-        f"mlgo_gym:{name}",
-        num_envs=2,
-        vectorization_mode=mode,
-        vector_kwargs=spawn,
-        corpus=any_task,
-        max_decisions=5,
-    )
+    options: dict[str, Any] = {"vectorization_mode": "async", "vector_kwargs": {"context": "spawn"}}
+    envs = gym.make_vec(f"mlgo_gym:{name}", num_envs=2, corpus=varied, max_decisions=5, **options)
     try:
-        observations, _ = envs.reset(seed=1)
+        envs.reset(seed=1)
         envs.action_space.seed(1)
         ends = np.zeros(2, int)
         for _ in range(12):
-            assert envs.observation_space.contains(observations)
             observations, _, terminated, truncated, infos = envs.step(envs.action_space.sample())
+            assert envs.observation_space.contains(observations)
             assert not truncated.any(), infos
             ends += terminated
         assert (ends >= 2).all()
@@ -114,52 +188,3 @@ def test_it_runs_in_gymnasiums_vector_environments(name: str, any_task: str, mod
     # Python keeps descriptors of the memory that it shared with workers.
     assert after.children <= before.children
     assert after.scratch <= before.scratch
-
-
-@pytest.mark.usefixtures("nothing_is_left")
-def test_a_decision_is_shown_in_words(name: str, any_task: str) -> None:
-    env = make(name, any_task, render_mode="ansi")
-    _, info = env.reset()
-    shown: Any = env.render()
-    assert isinstance(shown, str)
-    assert "decision 0 of" in shown
-    assert info["module"] in shown
-    assert "clang would " in shown
-    env.close()
-
-
-@pytest.mark.usefixtures("nothing_is_left")
-def test_for_a_human_decisions_are_printed_as_they_come(
-    name: str, any_task: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    env = make(name, any_task, render_mode="human", max_decisions=2)
-    assert "human" in env.metadata["render_modes"]
-    _, info = env.reset()
-    assert "decision 0 of" in capsys.readouterr().out
-    env.step(info["default_action"])
-    assert "clang" in capsys.readouterr().out
-    assert env.render() is None
-    env.close()
-
-
-@pytest.mark.usefixtures("nothing_is_left")
-def test_a_specification_survives_json(name: str, any_task: str) -> None:
-    env = make(
-        name, any_task, max_decisions=2, compile_options={"extra_flags": ["-mllvm", "-inline-threshold=0"]}, strict=True
-    )
-    assert env.spec is not None
-    text = env.spec.to_json()
-    json.loads(text)
-    again = gym.make(EnvSpec.from_json(text))
-    assert again.spec is not None
-    assert again.spec.kwargs == env.spec.kwargs
-    assert play(again)[-1].info["decisions"] == 2
-
-
-def test_its_docstring_is_its_manual(name: str) -> None:
-    entry_point = gym.spec(name).entry_point
-    assert isinstance(entry_point, str)
-    manual = inspect.getdoc(load_env_creator(entry_point))
-    assert manual is not None
-    wanted = ("Observation space", "Action space", "Rewards", "Episode end", "Arguments", "Version history")
-    assert [heading for heading in wanted if f"## {heading}" not in manual] == []

@@ -7,9 +7,6 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from mlgo_gym.env import CompilerEnv
-from mlgo_gym.testing import running_compile
-
 
 class Step(NamedTuple):
     """Result of a step."""
@@ -48,8 +45,3 @@ def play(
     finally:
         env.close()
     return steps
-
-
-def clang_of(env: CompilerEnv) -> int:
-    """Return the process id of the running compile."""
-    return running_compile(env).pid

@@ -190,8 +190,7 @@ def test_a_source_of_any_name_is_compiled(name: str, run: Run, project: Path, ow
     recipes = os.fsdecode(bytes([0xFE]))
     assert run("--mlgo-policy=never", f"--mlgo-recipes={recipes}", "--mlgo-search=2", *words).stderr == b""
     assert counted("searched") == 1
-    # A recipe is a text of lines; the name of its source must fit on one.
-    assert counted("compiled by a recipe") == ("\n" not in name)
+    assert counted("compiled by a recipe") == 1
     assert not (project / "pwned").exists()
 
 

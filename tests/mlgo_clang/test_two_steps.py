@@ -8,7 +8,10 @@ import gymnasium as gym
 import pytest
 
 from mlgo_clang.compiler import compiler_command
+from mlgo_clang.interactive import INLINING
+from mlgo_clang.native import NativeNetwork, NativeServer
 from mlgo_clang.programs import front_end_bitcode
+from mlgo_clang.two_steps import TwoSteps
 from mlgo_gym.corpus.modules.builtin import PROGRAMS
 from mlgo_gym.deploy.program import cc1_flags
 from mlgo_gym.policies import load_policy
@@ -44,6 +47,20 @@ def test_all_files_and_messages_are_those_of_one_step(
             (project / name).unlink()
         outcomes.append((result.stderr, made))
     assert outcomes[0] == outcomes[1]
+
+
+def test_a_network_without_callee_features_decides_in_two_steps(
+    project: Path, network: Path, clang: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    steps = TwoSteps(clang["gcc"], ["-Os", "-c", "calls.c"], 60)
+    run, printed = steps.compile(None, [(INLINING, NativeNetwork(str(network), clang["gcc"]).bind)], "calls.o")
+    assert (run.status, printed) == (0, b"")
+    assert run.decisions > 0
+    assert (project / "calls.o").exists()
+    (server,) = run.servers
+    assert isinstance(server, NativeServer)
+    assert server.other_messages() == b""
 
 
 @pytest.mark.parametrize("words", [("--mlgo-eviction-policy=first_legal",), ("--target=aarch64-linux-gnu",)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -39,28 +40,31 @@ def command(toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path_factory: p
     return list(plan(Module("contexts", make_bitcode(source)), toolchain).command)
 
 
-def features_of(decision: Decision) -> tuple[int, ...]:
-    return struct.unpack(f"<{len(decision.payload) // 8}q", decision.payload)
+def default(decision: Decision) -> bytes:
+    return decision.payload[-8:]
 
 
-def sites(session: Session, answers: list[bytes] | None = None) -> list[tuple[Decision, str | None]]:
+def finish(session: Session, answer: Callable[[Decision], bytes] = default) -> tuple[list[Decision], bytes]:
+    """Return the remaining decisions and the object."""
     decisions = []
     while (decision := session.wait(LONG)) is not None:
         decisions.append(decision)
-        session.advise(decision.payload[-8:] if answers is None else answers[len(decisions) - 1])
-    session.finish(LONG)
+        session.advise(answer(decision))
+    return decisions, session.finish(LONG).object_bytes
+
+
+def callees(session: Session, decisions: Sequence[Decision]) -> list[str | None]:
+    """Return the callees that the remarks of a finished session name."""
     assert session.contexts is not None
-    assert len(session.contexts.remarks) == len(decisions)
-    return [
-        (decision, callee_name(remark, features_of(decision)))
-        for decision, remark in zip(decisions, session.contexts.remarks, strict=True)
-    ]
+    features = [struct.unpack(f"<{len(decision.payload) // 8}q", decision.payload) for decision in decisions]
+    return [callee_name(*pair) for pair in zip(session.contexts.remarks, features, strict=True)]
 
 
-def test_every_decision_has_the_component_of_its_call(command: list[str]) -> None:
+def test_every_decision_has_the_component_and_the_callee_of_its_call(command: list[str]) -> None:
     with Session(command, [INLINING], contexts=True) as session:
-        found = sites(session)
-    places = [(*decision.site, callee) for decision, callee in found]
+        decisions, _ = finish(session)
+        names = callees(session, decisions)
+    places = [(*decision.site, callee) for decision, callee in zip(decisions, names, strict=True)]
     assert places[:2] == [("two", 0, 0, "one"), ("two", 0, 1, "one")]
     assert [place[3] for place in places if place[0] == "ping, pong"] == ["pong", "two", "ping", "one"]
     assert [place[3] for place in places if place[0] == "a strange, name"] == ["one", "two"]
@@ -69,38 +73,23 @@ def test_every_decision_has_the_component_of_its_call(command: list[str]) -> Non
 
 def test_every_clang_prints_contexts_and_compiles_the_same(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     command = plan(Module("calls", make_bitcode("calls.c", compiler=any_toolchain)), any_toolchain).command
-    objects, payloads = [], []
-    for contexts in (False, True):
-        with Session(command, [INLINING], contexts=contexts) as session:
-            decisions = []
-            while (decision := session.wait(LONG)) is not None:
-                decisions.append(decision)
-                assert bool(decision.context) == contexts
-                session.advise(decision.payload[-8:])
-            objects.append(session.finish(LONG).object_bytes)
-            assert session.stderr == ""
-            if session.contexts is not None:
-                pairs = zip(session.contexts.remarks, map(features_of, decisions), strict=True)
-                assert all(callee_name(remark, features) for remark, features in pairs)
-        payloads.append([decision.payload for decision in decisions])
-    assert len(payloads[0]) == 9
-    assert payloads[0] == payloads[1]
-    assert objects[0] == objects[1]
+    with Session(command, [INLINING]) as plain, Session(command, [INLINING], contexts=True) as session:
+        without, with_contexts = finish(plain), finish(session)
+        assert plain.stderr == session.stderr == ""
+        assert all(callees(session, with_contexts[0]))
+    assert len(without[0]) == 9
+    assert all(decision.context for decision in with_contexts[0])
+    assert [decision.payload for decision in without[0]] == [decision.payload for decision in with_contexts[0]]
+    assert without[1] == with_contexts[1]
 
 
 def test_a_site_does_not_depend_on_other_decisions(command: list[str]) -> None:
-    with Session(command, [INLINING], contexts=True) as session:
-        found = sites(session)
-    answers = [decision.payload[-8:] for decision, _ in found]
-    flipped = [struct.pack("<q", 1 - struct.unpack("<q", answers[0])[0]), *answers[1:]]
-    with Session(command, [INLINING], contexts=True) as session:
-        again = []
-        while (decision := session.wait(LONG)) is not None:
-            again.append(decision)
-            session.advise(flipped[len(again) - 1] if len(again) <= 2 else decision.payload[-8:])
-        session.finish(LONG)
-    last = {d.site for d, _ in found if d.context == "top"}
-    assert last <= {d.site for d in again}
+    with Session(command, [INLINING], contexts=True) as session, Session(command, [INLINING], contexts=True) as other:
+        sites = {decision.site for decision in finish(session)[0]}
+        first = other.wait(LONG)
+        assert first is not None
+        other.advise(bytes([1 - default(first)[0]]) + bytes(7))
+        assert {site for site in sites if site.context == "top"} <= {decision.site for decision in finish(other)[0]}
 
 
 def test_a_copy_of_a_session_has_the_same_sites(command: list[str]) -> None:
@@ -108,20 +97,15 @@ def test_a_copy_of_a_session_has_the_same_sites(command: list[str]) -> None:
         for _ in range(4):
             decision = session.wait(LONG)
             assert decision is not None
-            session.advise(decision.payload[-8:])
+            session.advise(default(decision))
         assert session.wait(LONG) is not None
         with session.fork() as copied:
             ends = []
-            for each in (copied, session):
-                decision = None
-                places = []
-                each.advise(struct.pack("<q", 1))
-                while (decision := each.wait(LONG)) is not None:
-                    places.append(decision.site)
-                    each.advise(decision.payload[-8:])
-                each.finish(LONG)
-                assert each.contexts is not None
-                ends.append((places, each.contexts.remarks))
+            for continued in (copied, session):
+                continued.advise(struct.pack("<q", 1))
+                decisions, _ = finish(continued)
+                assert continued.contexts is not None
+                ends.append(([decision.site for decision in decisions], continued.contexts.remarks))
     assert ends[0] == ends[1]
     assert len(ends[0][0]) > 3
 

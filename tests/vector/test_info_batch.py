@@ -25,10 +25,6 @@ def of_gymnasium(infos: dict[int, dict[str, Any]]) -> dict[str, Any]:
     return batch
 
 
-def assert_as_gymnasium(infos: dict[int, dict[str, Any]]) -> None:
-    assert data_equivalence(batch_infos(infos, SIZE), of_gymnasium(infos), exact=True)
-
-
 VALUES: dict[str, list[Any]] = {
     "integers": [1, -(2**40), 0],
     "floats": [0.5, float("inf"), -0.0],
@@ -50,28 +46,33 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
-@pytest.mark.parametrize("numbers", [(0, 1, 2), (3, 1, 0), (2,)], ids=str)
-def test_each_kind_of_value_is_batched_as_gymnasium_does(values: list[Any], numbers: tuple[int, ...]) -> None:
-    infos = {number: {"key": value} for number, value in zip(numbers, values, strict=False)}
-    assert_as_gymnasium(infos)
+def plain(value: Any) -> Any:
+    """Return a value with NumPy's numbers and arrays as Python's."""
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [plain(part) for part in value]
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_each_kind_of_value_is_batched_as_gymnasium_does_and_unbatched_again(kind: str) -> None:
+    for numbers in ((0, 1, 2), (3, 1, 0), (2,)):
+        infos = {number: {"key": value} for number, value in zip(numbers, VALUES[kind], strict=False)}
+        assert data_equivalence(batch_infos(infos, SIZE), of_gymnasium(infos), exact=True)
+    if ", then " not in kind:
+        rows = [{"key": value, "common": 1} for value in VALUES[kind]]
+        assert data_equivalence(plain(unbatch_infos(batch_infos(dict(enumerate(rows)), 3), 3)), plain(rows))
 
 
 @pytest.mark.parametrize(
     "observation", [np.ones(3, np.float32), {"observations": np.ones(3), "action_mask": np.ones(2, np.int8)}, 3]
 )
 def test_final_observations_stay_as_they_are(observation: Any) -> None:
-    infos: dict[int, dict[str, Any]] = {
-        number: {"final_obs": observation, "final_info": {"module": "calls", "error": {"kind": "exit"}}, "decision": 0}
-        for number in (1, 3)
-    }
-    assert_as_gymnasium({**infos, 2: {"decision": 1}})
+    last = {"final_obs": observation, "final_info": {"module": "calls", "error": {"kind": "exit"}}, "decision": 0}
+    infos: dict[int, dict[str, Any]] = {1: last, 3: last, 2: {"decision": 1}}
+    assert data_equivalence(batch_infos(infos, SIZE), of_gymnasium(infos), exact=True)
     assert batch_infos(infos, SIZE)["final_obs"][3] is observation
-
-
-def test_no_infos_are_no_keys() -> None:
-    assert batch_infos({}, SIZE) == {}
-    assert batch_infos({1: {}}, SIZE) == {}
 
 
 KINDS = {
@@ -86,13 +87,7 @@ KINDS = {
 
 @given(st.dictionaries(st.integers(0, SIZE - 1), st.fixed_dictionaries({}, optional=KINDS)))
 def test_any_mixture_is_batched_as_gymnasium_does(infos: dict[int, dict[str, Any]]) -> None:
-    assert_as_gymnasium(infos)
-
-
-@pytest.mark.parametrize("kind", [kind for kind in VALUES if ", then " not in kind])
-def test_unbatching_reverses_batching(kind: str) -> None:
-    infos = [{"key": value, "common": 1} for value in VALUES[kind]]
-    assert data_equivalence(plain(unbatch_infos(batch_infos(dict(enumerate(infos)), 3), 3)), plain(infos))
+    assert data_equivalence(batch_infos(infos, SIZE), of_gymnasium(infos), exact=True)
 
 
 @pytest.mark.parametrize("values", [[1, None], [-11, "none"], [np.zeros(2), np.zeros(3)], [1.5, {"a": 1}]], ids=str)
@@ -104,19 +99,8 @@ def test_values_that_do_not_fit_together_are_objects(values: list[Any]) -> None:
     assert batch["_key"].tolist() == [True, False, True, False]
 
 
-def plain(value: Any) -> Any:
-    """Return a value with NumPy's numbers and arrays as Python's."""
-    if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [plain(part) for part in value]
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-
-
-def test_a_key_without_presence_belongs_to_all() -> None:
-    assert unbatch_infos({"env_id": np.array([4, 7])}, 2) == [{"env_id": 4}, {"env_id": 7}]
-
-
 def test_a_key_is_returned_only_where_it_is_present() -> None:
+    assert batch_infos({}, SIZE) == batch_infos({1: {}}, SIZE) == {}
     infos: dict[int, dict[str, Any]] = {0: {"final_info": {"module": "calls"}}, 2: {"skipped": {"a": "crash"}}}
     assert unbatch_infos(batch_infos(infos, 3), 3) == [infos[0], {}, infos[2]]
+    assert unbatch_infos({"env_id": np.array([4, 7])}, 2) == [{"env_id": 4}, {"env_id": 7}]

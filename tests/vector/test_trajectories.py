@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-from operator import itemgetter
 from typing import Any
 
 import gymnasium as gym
@@ -11,87 +9,59 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from mlgo_gym.make_env import compiler_environments
-from tests.sampling import one_of_each
-from tests.vector.stepping import EVICT, INLINE, assert_equal, make, make_sync, play, row_info
+from mlgo_gym.testing import check_vector_environment
+from mlgo_gym.testing.checks import assert_equal_results
+from tests.vector.stepping import EVICT, INLINE, make, make_sync, row_info
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 MODES = list(AutoresetMode)
 
-EVERY_MODE = one_of_each(
-    product(compiler_environments(), MODES), itemgetter(0), itemgetter(1), name=lambda case: f"{case[0]}-{case[1].name}"
-)
-
 
 def assert_same(name: str, corpus: str, mode: AutoresetMode, steps: int, prefetch: int = 1, **options: Any) -> int:
     """Compare both, step by step; return the number of finished episodes."""
-    ours = make(name, corpus, autoreset_mode=mode, prefetch=prefetch, **options)
-    theirs = make_sync(name, corpus, mode=mode, **options)
-    finished = 0
-    try:
-        for actual, expected in zip(play(ours, steps), play(theirs, steps), strict=True):
-            assert_equal(actual, expected)
-            finished += int(actual[2].sum()) if len(actual) == 5 else 0
-            assert ours.render() == theirs.render()
-    finally:
-        ours.close()
-        theirs.close()
-    return finished
+    vector_arguments = {"prefetch": prefetch}
+    return check_vector_environment(
+        name, steps=steps, modes=[mode], vector_arguments=vector_arguments, corpus=corpus, **options
+    )
 
 
-@pytest.mark.parametrize(("name", "mode"), EVERY_MODE)
-def test_it_equals_gymnasiums_vector_environment(name: str, mode: AutoresetMode, varied: str) -> None:
-    assert assert_same(name, varied, mode, 24, max_decisions=4, render_mode="ansi") >= 6
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        (INLINE, {"observation": "dict", "max_decisions": 4}),
+        (EVICT, {"observation": "dict", "max_decisions": 4}),
+        (EVICT, {"scope": "function", "max_decisions": 3}),
+        (INLINE, {"prefetch": 0, "max_decisions": 3}),
+        (INLINE, {"prefetch": 3, "max_decisions": 3}),
+    ],
+    ids=str,
+)
+def test_no_option_makes_a_difference(name: str, options: dict[str, Any], varied: str) -> None:
+    assert assert_same(name, varied, AutoresetMode.SAME_STEP, 16, **options) >= 6
 
 
-@pytest.mark.parametrize("name", [INLINE, EVICT])
-def test_dict_observations_equal_gymnasiums_too(name: str, varied: str) -> None:
-    assert assert_same(name, varied, AutoresetMode.SAME_STEP, 12, max_decisions=4, observation="dict")
-
-
-@pytest.mark.parametrize("mode", one_of_each(MODES, type, name=lambda mode: mode.name))
-def test_episodes_of_functions_equal_gymnasiums_too(mode: AutoresetMode, varied: str) -> None:
-    assert assert_same(EVICT, varied, mode, 16, max_decisions=3, scope="function") >= 6
-
-
-@pytest.mark.parametrize("prefetch", [0, 2, pytest.param(5, marks=pytest.mark.slow)])
-def test_prefetching_changes_nothing(prefetch: int, varied: str) -> None:
-    assert assert_same(INLINE, varied, AutoresetMode.NEXT_STEP, 30, prefetch, max_decisions=3) >= 9
-
-
-@pytest.mark.parametrize("prefetch", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_prefetching_with_failing_and_empty_modules_changes_nothing(
-    prefetch: int, varied: str, broken: Any, tmp_path: Any, own_cache: Any
+    varied: str, broken: Any, tmp_path: Any, own_cache: Any
 ) -> None:
     for number in range(3):
         tmp_path.joinpath(f"broken{number}.bc").write_bytes(broken.read_bytes())
         tmp_path.joinpath(f"leaf{number}.bc").symlink_to(f"{varied}/leaf.bc")
     for name in ("calls", "mixed"):
         tmp_path.joinpath(f"{name}.bc").symlink_to(f"{varied}/{name}.bc")
-    assert assert_same(INLINE, str(tmp_path), AutoresetMode.SAME_STEP, 12, prefetch, max_decisions=2) >= 9
+    assert assert_same(INLINE, str(tmp_path), AutoresetMode.SAME_STEP, 12, 3, max_decisions=2) >= 9
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_a_named_module_advances_the_random_generator_alike(prefetch: int, varied: str) -> None:
+def test_seeds_and_named_modules_advance_the_random_generators_alike(prefetch: int, varied: str) -> None:
     options: dict[str, Any] = {"scope": "function", "max_decisions": 1}
     ours, theirs = make(EVICT, varied, prefetch=prefetch, **options), make_sync(EVICT, varied, **options)
     try:
-        assert_equal(ours.reset(seed=1), theirs.reset(seed=1))
+        seeds: tuple[int | list[int | None] | None, ...] = (1, [1, None, 2], None, [None] * 3, 4)
+        for seed in seeds:
+            assert_equal_results(ours.reset(seed=seed), theirs.reset(seed=seed))
         for choice in ({"module": "mixed"}, {}, {"module": "again"}, {"module": "mixed", "function": "crowd"}, {}, {}):
-            assert_equal(ours.reset(options=dict(choice)), theirs.reset(options=dict(choice)))
-    finally:
-        ours.close()
-        theirs.close()
-
-
-@pytest.mark.parametrize("seed", [None, [1, None, 2], [None] * 3, 4], ids=str)
-def test_seeds_are_spread_as_gymnasium_does(seed: int | list[int | None] | None, varied: str) -> None:
-    ours, theirs = make(INLINE, varied), make_sync(INLINE, varied)
-    try:
-        assert_equal(ours.reset(seed=9), theirs.reset(seed=9))
-        assert_equal(ours.reset(seed=seed), theirs.reset(seed=seed))
-        assert_equal(ours.reset(), theirs.reset())
+            assert_equal_results(ours.reset(options=dict(choice)), theirs.reset(options=dict(choice)))
     finally:
         ours.close()
         theirs.close()

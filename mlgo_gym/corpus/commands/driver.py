@@ -16,9 +16,9 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
+from mlgo_clang.driver_commands import cc1_commands
 from mlgo_gym.corpus.commands.flags import arity
 from mlgo_gym.corpus.commands.rustc_arguments import flags_of_level
-from mlgo_gym.corpus.commands.shim_compiles import cc1_lines
 from mlgo_gym.corpus.commands.targets import TARGETS, Target
 from mlgo_gym.errors import CorpusError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, bundled_folder
@@ -59,7 +59,7 @@ _DROPPED_JOINED = (
 def cc1_line(toolchain: Toolchain, arguments: Sequence[str]) -> list[str]:
     """Return the `-cc1` line of the driver for one compile, which does not run; raise `ToolchainError` without one."""
     answer = toolchain.run([*arguments, "-###"])
-    lines = cc1_lines(answer.stderr)
+    lines = cc1_commands(answer.stderr)
     if answer.returncode != 0 or len(lines) != 1:
         raise ToolchainError(
             f"expected one compile from clang's driver for {' '.join(arguments)}, got:\n{answer.stderr.strip()[-4000:]}"

@@ -1,14 +1,16 @@
 """Recording of one compile: its front end runs a second time and writes bitcode.
 
-A shim loads this file by path during a build, so it imports only the standard library. Datasets use it without shims.
+A shim loads this file by path during a build, so it imports only the standard library and a small module of
+`mlgo_clang`. Datasets use it without shims.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from itertools import count, pairwise
+
+from mlgo_clang.driver_commands import cc1_commands
 
 # Importing pathlib and typing would double the time that this file takes to load.
 # ruff: noqa: PTH102, PTH104, PTH106, PTH107, PTH110, PTH113, PTH118, PTH119, PTH120, PTH122, PTH123
@@ -55,6 +57,7 @@ _SIDE_OUTPUTS_WITH_VALUE = (
     "-diagnostic-log-file", "-opt-record-file", "-stack-usage-file", "-split-dwarf-file", "-split-dwarf-output",
 )  # fmt: skip
 _SIDE_OUTPUTS_JOINED = ("-ftime-trace", "-fcrash-diagnostics-dir=", "-stats-file=", "-coverage-", "-femit-coverage-")
+_FRONT_END_SECONDS = 3600
 _numbers = count()
 
 
@@ -101,11 +104,16 @@ def note_objects(settings: dict[str, Any], arguments: Sequence[str], folder: str
     """Note the objects of a compile, recorded or not, so that unseen compiles can be counted at the end."""
     if "-c" not in arguments:
         return
-    named = [arguments[position + 1] for position, word in enumerate(arguments[:-1]) if word == "-o"]
-    named += [word[2:] for word in arguments if word.startswith("-o") and len(word) > 2]
+    named = _outputs(arguments)
     stems = [os.path.splitext(os.path.basename(word))[0] for word in arguments if not word.startswith("-")]
     for name in named or [f"{stem}.o" for stem in stems]:
         note_file(settings, os.path.join(folder, name), "seen")
+
+
+def _outputs(arguments: Sequence[str]) -> list[str]:
+    """Return the files that driver arguments name with `-o`."""
+    named = [arguments[position + 1] for position, word in enumerate(arguments[:-1]) if word == "-o"]
+    return named + [word[2:] for word in arguments if word.startswith("-o") and len(word) > 2]
 
 
 def record_link(settings: dict[str, Any], link: dict[str, Any], mode: str) -> None:
@@ -149,18 +157,7 @@ def compile_commands(
     kept = drop_options(arguments[:end], (*_NOT_RECORDED, *_NOT_RECORDED_WITH_VALUE), _NOT_RECORDED_WITH_VALUE)
     driver = [*settings["clang"], f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}", "-###", *settings["before"]]
     status, stderr = run_front_end([*driver, *kept, *settings["after"], *arguments[end:]], folder)
-    return cc1_lines(stderr), stderr.strip() if status != 0 else None
-
-
-def cc1_lines(text: str) -> list[list[str]]:
-    """Return the `-cc1` command lines, from `-cc1` on, in the output of `-###`."""
-    lines = [_split(line) for line in text.splitlines() if line.startswith(' "') and '"-cc1"' in line]
-    return [line[line.index("-cc1") :] for line in lines]
-
-
-def _split(line: str) -> list[str]:
-    # Unlike in a shell, a backslash escapes every character.
-    return [re.sub(r"\\(.)", r"\1", word) for word in re.findall(r'"((?:[^"\\]|\\.)*)"', line)]
+    return cc1_commands(stderr), stderr.strip() if status != 0 else None
 
 
 def drop_options(words: Sequence[str], joined: tuple[str, ...], with_value: Container[str]) -> list[str]:
@@ -231,9 +228,12 @@ def _record(
         output = _value(line, "-o") or ""
         is_temporary = not any(output in word for word in arguments) and "-c" not in arguments
         object_file = None if is_temporary else os.path.join(folder, output)
+        # One source may be compiled into several programs.
+        program = os.path.join(folder, (_outputs(arguments) or ["a.out"])[-1]) if is_temporary else None
         content = {
             "source": source,
             "object": object_file,
+            "program": program,
             "object_sha256": None if object_file is None else note_file(settings, object_file),
             "folder": folder,
             "lto": _lto(arguments),
@@ -297,15 +297,19 @@ def run_front_end(command: list[str], folder: str) -> tuple[int, str]:
 
     # Expansions of __DATE__ and __TIME__ would make two recordings of one source differ.
     environment = {"SOURCE_DATE_EPOCH": "0", **os.environ}
-    result = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
+    try:
+        result = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=_FRONT_END_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return 1, f"{command[0]} did not end within {_FRONT_END_SECONDS} s"
     return result.returncode, result.stderr.decode(errors="surrogateescape")
 
 

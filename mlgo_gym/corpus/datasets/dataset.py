@@ -35,6 +35,7 @@ from mlgo_gym.storage.untrusted_file import read_untrusted
 REPORT_FILE = "recording.json"
 PROGRAMS_FILE = "programs.toml"
 _REVISION = 3
+_LOCK_SECONDS = 7200.0  # another process may fetch and compile the dataset meanwhile
 _PYPI = re.compile(r"pypi:([A-Za-z0-9][\w.-]*)==([\w.+!-]+)")
 _log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ def fetch_dataset(
         return folder
     jobs = jobs or os.cpu_count() or 1
     try:
-        with locked(folder):
+        with locked(folder, _LOCK_SECONDS):
             if missing_parts(dataset, folder):
                 if progress is None:
                     _log.info("the dataset %s is fetched and compiled at -%s, once", name, optimize)

@@ -22,6 +22,7 @@ from mlgo_gym.storage.temporary_folders import complete_folder, locked
 PROGRAMS = Path(__file__).parent / "programs"
 LEVELS = ("Oz", "Os", "O2")
 _REVISION = 2
+_LOCK_SECONDS = 600.0  # the compile takes two seconds, on a busy machine a minute
 _LANGUAGES = {".c": "C", ".cpp": "C++"}
 _BY_LANGUAGE = {"C": ("-std=c11",), "C++": ("-std=c++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti")}
 
@@ -33,7 +34,7 @@ def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL, targe
     """
     folder = builtin_folder(toolchain, optimize, target)
     if not (folder / DESCRIPTION_FILE).exists():
-        with locked(folder):
+        with locked(folder, _LOCK_SECONDS):
             if not (folder / DESCRIPTION_FILE).exists():
                 with complete_folder(folder) as staging:
                     _compile_all(staging, toolchain, optimize, find_target(target))

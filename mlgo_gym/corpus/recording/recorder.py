@@ -219,7 +219,7 @@ class Recorder:
             (path,) = folder.glob("*.json")
             content = json.loads(path.read_bytes())
             if path.name == "record.json":
-                key = content["object"] or "", content["source"]
+                key = content["object"] or content.get("program") or "", content["source"]
                 records.replaced += key in compiles
                 compiles[key] = {**content, "bitcode": folder / "module.bc"}
             elif path.name == "link.json":

@@ -104,6 +104,8 @@ def _load(relative: str) -> Any:
     """Import a file by its path relative to this file; a shim runs outside of any package."""
     from importlib.util import module_from_spec, spec_from_file_location
 
+    # Last, so that nothing hides the standard library: `mlgo_clang` is beside this package.
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")))
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), relative)
     spec = spec_from_file_location(os.path.basename(path).removesuffix(".py"), path)
     if spec is None or spec.loader is None:

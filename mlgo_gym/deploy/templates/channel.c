@@ -170,8 +170,11 @@ int mlgo_channel_serve(Channel *c, const int *others, int count, int millisecond
   }
 }
 
-// Read the rest of standard error; return the length of clang's other output, negative if that fails.
+// Read the rest of standard error; return the length of clang's other output, negative if that fails. A channel without
+// callee features reads no standard error.
 long long mlgo_channel_others(Channel *c, const char **text) {
+  *text = 0;
+  if (!c->prediction) return 0;
   if (!read_text(c, c->messages, &c->position)) return -1;
   if (c->text.count && c->text.at[c->text.count - 1] != '\n') APPEND(c->text, '\n');
   mlgo_prediction_read(c->prediction, c->text.at, c->text.count);

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 
+from mlgo_gym.session.process.interrupts import interruptible, uninterrupted
+
 BURST_SECONDS = 0.004
 """A clang that computes for longer than this, in seconds, may run on any CPU."""
 
@@ -37,21 +39,25 @@ class SharedAffinity:
         current = _current_cpu()
         if current is None or not self._quick:
             start = time.monotonic()
-            poll.poll(seconds * 1000)
+            interruptible(poll.poll, seconds * 1000)
             self._quick = time.monotonic() - start < BURST_SECONDS
             return
-        allowed, pinned = os.sched_getaffinity(0), False
         burst = min(seconds, BURST_SECONDS)
+        if not self._wait_pinned(poll, burst, current()):
+            self._quick = False
+            self.release()
+            interruptible(poll.poll, max(seconds - burst, 0.0) * 1000)
+
+    @uninterrupted()
+    def _wait_pinned(self, poll: select.poll, seconds: float, cpu: int) -> bool:
+        """Wait on a CPU; return whether a descriptor is ready."""
+        allowed, pinned = os.sched_getaffinity(0), False
         try:
-            pinned = self._share(current(), allowed)
-            ready = poll.poll(burst * 1000)
+            pinned = self._share(cpu, allowed)
+            return bool(interruptible(poll.poll, seconds * 1000))
         finally:
             if pinned:
                 os.sched_setaffinity(0, allowed)
-        if not ready:
-            self._quick = False
-            self.release()
-            poll.poll(max(seconds - burst, 0.0) * 1000)
 
     def _share(self, cpu: int, allowed: set[int]) -> bool:
         """Pin clang and this thread to a CPU; return whether this thread was pinned."""

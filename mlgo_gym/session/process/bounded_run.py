@@ -14,6 +14,7 @@ from functools import partial
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.session.process.confinement import run_confined
 from mlgo_gym.session.process.host_lifetime import Guard
+from mlgo_gym.session.process.interrupts import interruptible, uninterrupted
 from mlgo_gym.session.process.limits import DEFAULT_LIMITS, Limits
 
 TIMEOUT = 3600.0
@@ -25,6 +26,7 @@ MAX_OUTPUT = 64 << 20
 _CHUNK = 1 << 16
 
 
+@uninterrupted()
 def run_bounded(
     command: Sequence[str],
     *,
@@ -120,7 +122,7 @@ def _finish(
                 if left is not None and left <= 0:
                     words = " ".join(process.args)[:500]  # type: ignore[arg-type] # they are words
                     raise ToolchainError(f"{name} did not finish within {timeout:g} s: {words}; raise the time limit")
-                for key, _ in selector.select(left):
+                for key, _ in interruptible(selector.select, left):
                     over |= key.fd == ended
                     # A closed stream stays readable.
                     if key.fd != ended and key.data() is False:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
+from mlgo_gym.session.process.interrupts import uninterrupted
+
 T = TypeVar("T")
 
 # System call numbers, the same on every architecture, and include/uapi/linux/landlock.h.
@@ -49,8 +51,11 @@ def confinement_support() -> tuple[bool, str]:
     return False, "no Landlock in the kernel; use Linux 5.13 or newer with the security module landlock"
 
 
+@uninterrupted()
 def run_confined(function: Callable[[], T], writable: Sequence[str | os.PathLike[str]]) -> T:
     """Call a function that starts a program, and return its result; the program cannot write where Landlock exists.
+
+    Its caller defers interrupts too (`uninterrupted()`) if the program must not be lost.
 
     Args:
         function: The function; called in a new thread, which cannot write either. Its exceptions are raised here.

@@ -8,6 +8,8 @@ import signal
 import weakref
 from typing import Protocol
 
+from mlgo_gym.session.process.interrupts import uninterrupted
+
 
 class Closable(Protocol):
     """Anything that holds descriptors."""
@@ -49,6 +51,7 @@ class HostPipe:
         # The program must see the end of the pipe when this process exits.
         close_after_fork(self)
 
+    @uninterrupted()
     def close(self) -> None:
         """Close both ends. Idempotent."""
         for descriptor in (self.read_end, self._write_end):

@@ -19,13 +19,25 @@ CPU_SECONDS = 3600.0
 
 _GIB = 1 << 30
 _GRACE_SECONDS = 5
+# Whole messages of LLVM, the C++ and Rust libraries, Python and zig; then of tools after their names. A message about a
+# place in a source, or a quoted line of it, may contain the same words.
 _OUT_OF_MEMORY = re.compile(
-    "bad_alloc|out of memory|OutOfMemory|memory exhausted|MemoryError|Cannot allocate memory|failed to map segment|"
-    "Allocation failed"
+    r"^(?:LLVM ERROR: out of memory"
+    r"|terminate called after throwing an instance of 'std::bad_alloc'"
+    r"|(?:libc\+\+abi: )?terminating (?:due to|with) uncaught exception of type std::bad_alloc.*"
+    r"|memory allocation of \d+ bytes failed"
+    r"|MemoryError(?:: .*)?"
+    r"|(?:error: )?OutOfMemory"
+    r"|(?:(?!\S+:\d+:\d+: )\S[^|]*: )?"
+    r"(?:out of memory|memory exhausted|[Cc]annot allocate memory|failed to map segment)[^:|]*"
+    r")$",
+    re.MULTILINE,
 )
 # Messages of drivers about their linker.
-_OUT_OF_TIME = re.compile("CPU time limit exceeded|SIGXCPU")
-_OUTPUT_TOO_LARGE = re.compile("File size limit exceeded|SIGXFSZ")
+_OUT_OF_TIME, _OUTPUT_TOO_LARGE = (
+    re.compile(rf"^(?!\S+:\d+:\d+: )\S[^|]*[:[\]] ?\[?(?:{name}|{signal})\b.*$", re.MULTILINE)
+    for name, signal in (("CPU time limit exceeded", "SIGXCPU"), ("File size limit exceeded", "SIGXFSZ"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +78,17 @@ class Limits:
         memory = None if self.memory is None else self.memory * _GIB
         if (large or _OUTPUT_TOO_LARGE.search(stderr)) and _is_least(resource.RLIMIT_FSIZE, memory):
             return f"expected {name} to write at most {self.memory:g} GiB, got more; raise memory_limit"
-        if _OUT_OF_MEMORY.search(stderr) and _is_least(resource.RLIMIT_AS, memory):
+        if is_out_of_memory(stderr) and _is_least(resource.RLIMIT_AS, memory):
             return f"expected {name} to need at most {self.memory:g} GiB of memory, got more; raise memory_limit"
         return None
 
 
 DEFAULT_LIMITS = Limits()
+
+
+def is_out_of_memory(stderr: str) -> bool:
+    """Return whether a program reports on standard error that it has no memory left."""
+    return _OUT_OF_MEMORY.search(stderr) is not None
 
 
 def _is_least(limited: int, value: float | None) -> bool:

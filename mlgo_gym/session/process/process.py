@@ -13,6 +13,7 @@ from functools import partial
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.session.process.confinement import run_confined
 from mlgo_gym.session.process.host_lifetime import HostPipe, kill_group_with
+from mlgo_gym.session.process.interrupts import uninterrupted
 from mlgo_gym.session.process.limits import DEFAULT_LIMITS, Limits, raise_if_descriptor_limit
 
 GUARD_DESCRIPTOR = 3
@@ -45,6 +46,7 @@ class CompilerProcess:
         self.guard = guard
 
     @classmethod
+    @uninterrupted()
     def start(
         cls,
         command: Sequence[str],
@@ -82,7 +84,7 @@ class CompilerProcess:
             )
         read_end, write_end = os.pipe()
         copies: list[int] = []
-        pid = 0
+        pid, pidfd = 0, -1
         words = list(command)
         response: _Response | None = None
         try:
@@ -114,12 +116,16 @@ class CompilerProcess:
             limits.apply(pid)
             if response is not None:
                 response.send(withheld)
-        except OSError as error:
+        except BaseException as error:
             os.close(write_end)
+            if pidfd >= 0:
+                os.close(pidfd)
             if pid:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
             raise_if_descriptor_limit(error)
+            if not isinstance(error, OSError):
+                raise
             raise CompilerError(
                 f"cannot start {command[0]!r}: {error}",
                 kind="start",
@@ -139,15 +145,19 @@ class CompilerProcess:
         """Reap the process if it has exited; return its exit status, or None."""
         if self.exit_status is None and self.pidfd >= 0:
             try:
-                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                    self._reap()
             except ChildProcessError:
                 # Other code in this process has reaped it: the exit status is lost.
                 self.exit_status = 255
-            else:
-                if pid:
-                    self.exit_status = os.waitstatus_to_exitcode(status)
         return self.exit_status
 
+    @uninterrupted()
+    def _reap(self) -> None:
+        _, status = os.waitpid(self.pid, 0)
+        self.exit_status = os.waitstatus_to_exitcode(status)
+
+    @uninterrupted()
     def kill(self) -> None:
         """Kill the process group, and reap the process. Idempotent."""
         if self.pidfd < 0 or self.poll() is not None:
@@ -157,16 +167,17 @@ class CompilerProcess:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
         try:
-            _, status = os.waitpid(self.pid, 0)
-            self.exit_status = os.waitstatus_to_exitcode(status)
+            self._reap()
         except ChildProcessError:
             self.exit_status = -signal.SIGKILL
 
+    @uninterrupted()
     def close(self) -> None:
         """Kill the process if it still runs, and close its descriptors. Idempotent."""
         self.kill()
         self.abandon()
 
+    @uninterrupted()
     def abandon(self) -> None:
         """Close the descriptors and leave the process alone: for a fork of this process."""
         for descriptor in (self.pidfd, self.guard):

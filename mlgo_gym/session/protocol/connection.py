@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlgo_gym.llvm.advisors import Advisor
-from mlgo_gym.session.process.process import FIRST_EXTRA_DESCRIPTOR, FileId, file_id
-from mlgo_gym.session.process.scratch import make_scratch
+from mlgo_gym.session.process.interrupts import uninterrupted
+from mlgo_gym.session.process.limits import Limits
+from mlgo_gym.session.process.process import CLANG_ACTION, FIRST_EXTRA_DESCRIPTOR, CompilerProcess, FileId, file_id
+from mlgo_gym.session.process.scratch import make_scratch, scratch_root
 from mlgo_gym.session.protocol.channel import Channel
 
 
@@ -25,6 +27,7 @@ class Connection:
         stderr: Read end of clang's standard error; -1 once clang has closed it.
         stderr_is_file: Whether standard error is a file, whose writes wake nothing, instead of a pipe.
         stderr_write: Write end for a clang that is started; -1 afterwards.
+        closed: Whether `close()` was called.
         lent: Descriptors that clang receives from `FIRST_EXTRA_DESCRIPTOR` on.
     """
 
@@ -32,6 +35,7 @@ class Connection:
         self.channels: list[Channel] = []
         self.output = self.optimization_record = self.stderr = self.stderr_write = self._folder = -1
         self.stderr_is_file = False
+        self.closed = False
         self.lent: list[int] = []
         self._host = os.getpid()
         self._scratch: Path | None = None
@@ -80,6 +84,21 @@ class Connection:
             number = FIRST_EXTRA_DESCRIPTOR + self.lent.index(self.optimization_record)
             words += ["-opt-record-file", f"/proc/self/fd/{number}", "-opt-record-passes", "regalloc"]
         return [*words, "-o", "-"]
+
+    def start(self, command: Sequence[str], confined: bool, limits: Limits) -> CompilerProcess:
+        """Start clang with its ends of the files; arguments and errors as for `Session`."""
+        process = CompilerProcess.start(
+            command,
+            stdout=self.output,
+            stderr=self.stderr_write,
+            extras=self.lent,
+            writable=[scratch_root()] if confined else None,
+            limits=limits,
+            withheld=CLANG_ACTION,
+        )
+        os.close(self.stderr_write)
+        self.stderr_write = -1
+        return process
 
     def copy(self) -> tuple[Connection, dict[FileId, str]]:
         """Return a connection at the same position for a copy of clang, and its file's path for each of these files."""
@@ -137,6 +156,7 @@ class Connection:
         """Return the result of a clang that has exited, with the tail of its standard error."""
         return CompileResult(_contents(self.output), _contents(self.optimization_record), stderr)
 
+    @uninterrupted()
     def remove_files(self) -> None:
         """Remove the folder: clang has opened the files, or has exited. Idempotent."""
         if self._scratch is not None and self._host == os.getpid():
@@ -148,12 +168,6 @@ class Connection:
             self._names.clear()
             self._scratch = None
 
-    def close_inherited(self) -> None:
-        """Close the descriptors that clang has inherited. Idempotent."""
-        if self.stderr_write >= 0:
-            os.close(self.stderr_write)
-            self.stderr_write = -1
-
     def close_stderr(self) -> None:
         """Close the read end of standard error."""
         os.close(self.stderr)
@@ -161,6 +175,7 @@ class Connection:
 
     def close(self) -> None:
         """Close everything. Idempotent."""
+        self.closed = True
         for channel in self.channels:
             channel.close()
         for descriptor in (self.output, self.optimization_record, self.stderr, self.stderr_write, self._folder):

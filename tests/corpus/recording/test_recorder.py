@@ -57,6 +57,17 @@ def test_skipped_compiles_are_counted_by_reason(project: Path, toolchain: Toolch
     }
 
 
+def test_one_source_in_several_programs_is_several_modules(project: Path, toolchain: Toolchain) -> None:
+    (project / "t.c").write_text("int main(void) {\n#ifdef A\nreturn 1;\n#endif\nreturn 2; }\n")
+    recording = record(project, "$CC -DA t.c -o a; $CC -DB t.c -ob; $CC t.c", toolchain)
+    # -DB and the third one are equal, since no line uses B.
+    assert (recording.replaced, recording.duplicates) == (0, 1)
+    assert len(recording.modules) == 2
+    assert recording.failures == ()
+    again = record_build(["sh", "-ec", "$CC -DA t.c -o a; $CC t.c -o a"], project.parent / "again", folder=project)
+    assert (again.replaced, len(again.modules)) == (1, 1)
+
+
 def test_probes_are_recorded_on_request(project: Path, toolchain: Toolchain) -> None:
     (project / "conftest.c").write_text("int probe(void) { return 0; }\n")
     recording = record(project, "$CC -c f.c; $CC -c conftest.c", toolchain, probes=True)

@@ -1,0 +1,56 @@
+"""The commands that clang's driver prints with `-###`: each on a line of its own, with every word in quotes."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def read_commands(text: str) -> list[list[str]]:
+    """Return the words of each command; other lines are messages.
+
+    The driver writes a backslash before each quote, backslash and dollar (`Command::printArg` in clang's Job.cpp).
+    Unlike in a shell, a word may contain line breaks.
+    """
+    commands: list[list[str]] = []
+    position = 0
+    while position < len(text):
+        words = []
+        while text.startswith(' "', position):
+            end, word = position + 2, ""
+            while (stop := _end_of_piece(text, end)) >= 0 and text[stop] == "\\":
+                word += text[end:stop] + text[stop + 1 : stop + 2]
+                end = stop + 2
+            if stop < 0:
+                break
+            words.append(word + text[end:stop])
+            position = stop + 1
+        if words:
+            commands.append(words)
+        line_break = text.find("\n", position)
+        position = len(text) if line_break < 0 else line_break + 1
+    return commands
+
+
+def _end_of_piece(text: str, start: int) -> int:
+    """Return the position of the next quote or backslash; -1 for none."""
+    quote, backslash = text.find('"', start), text.find("\\", start)
+    return quote if backslash < 0 else min(quote, backslash)
+
+
+def cc1_commands(text: str) -> list[list[str]]:
+    """Return the commands of compiles, from `-cc1` on."""
+    return [words[words.index("-cc1") :] for words in read_commands(text) if "-cc1" in words]
+
+
+def shown_commands(command: Sequence[str], seconds: float = 60.0) -> list[list[str]]:
+    """Return the commands that a driver would run; none if it fails, or is silent for too long."""
+    import subprocess
+
+    words = [*command, "-###"]
+    try:
+        shown = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return []
+    return [] if shown.returncode else read_commands(shown.stderr.decode(errors="surrogateescape"))

@@ -1,0 +1,188 @@
+"""Credit: the cost that each decision saved, and the reward of each decision, by every metric and reward."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from mlgo_gym.corpus.recording.record import record_build
+from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
+from mlgo_gym.envs.inline import InlineVectorEnv
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.testing import running_compile
+from tests.conftest import MakeBitcode
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+INLINE, JOINT = "mlgo/Inline-v0", "mlgo/Joint-v0"
+
+HEADER = "inline int shared(int n) { int s = 0; for (int i = 0; i < n; ++i) s += i * n * 77 + (s >> 3); return s; }\n"
+OTHER = '#include "shared.h"\nint other(int n) { return shared(n) * shared(n + 2) + n; }\n'
+CALLS = (
+    '#include "shared.h"\nint other(int n);\n'
+    "static int small(int n) { return n * 3 + 1; }\n"
+    "static int own(int n) { int s = 0; for (int i = 0; i < n; ++i) s += small(i) * n + (s >> 5); return s; }\n"
+    "int twice(int n) { return shared(n) + shared(n + 1) + own(n) + own(n + 3) + small(n); }\n"
+    "int main() { volatile int s = 0; for (int i = 0; i < 99; ++i) s += twice(i) + other(i); return 0; }\n"
+)
+PROGRAM = '[programs.calls]\nlink = "program"\nruns = [{{sha256 = "{}"}}]\n'
+
+
+@pytest.fixture(scope="module")
+def bitcode(make_bitcode: MakeBitcode) -> Path:
+    return make_bitcode("families.c")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> str:
+    """A corpus of two modules with their link and their program."""
+    folder = tmp_path_factory.mktemp("program")
+    project = folder / "project"
+    project.mkdir()
+    for name, text in (("shared.h", HEADER), ("calls.cpp", CALLS), ("other.cpp", OTHER)):
+        (project / name).write_text(text)
+    script = "$CXX -Os -fno-exceptions -c calls.cpp other.cpp; $CXX calls.o other.o -o program"
+    recorded = record_build(["sh", "-ec", script], folder / "corpus", toolchain=toolchain, folder=project)
+    assert (recorded.status, recorded.links) == (0, 1)
+    (folder / "corpus" / "programs.toml").write_text(PROGRAM.format(hashlib.sha256(b"").hexdigest()))
+    return str(folder / "corpus")
+
+
+def play(env: Any, seed: int, module: str | None = None) -> tuple[float, dict[str, Any]]:
+    """Play an episode with some decisions other than clang's; return its reward and last info."""
+    generator = random.Random(seed)
+    _, info = env.reset(seed=seed, options={"module": module} if module else None)
+    ended, reward = False, 0.0
+    while not ended:
+        mask = info.get("action_mask", np.ones(2))
+        action = generator.choice(np.flatnonzero(mask)) if generator.random() < 0.4 else info["default_action"]
+        _, reward, ended, failed, info = env.step(int(action))
+        assert not failed
+    return float(reward), info
+
+
+METRICS: list[Any] = ["text", "instructions", "linked", "estimated-linked"]
+WEIGHTS: list[Any] = [{"text": 3}, {"instructions": 0.5}, {"text": 1, "instructions": 1}, dict.fromkeys(METRICS, 0.1)]
+REWARDS = ("relative", "bytes", "log")
+CASES = [
+    *((INLINE, {"metric": metric, "reward": reward}) for metric in METRICS for reward in REWARDS),
+    *((INLINE, {"metric": weights}) for weights in WEIGHTS),
+    *((INLINE, {"scope": "function", "reward": reward}) for reward in REWARDS),
+    (INLINE, {"scope": "function", "metric": {"text": 2}}),
+    (INLINE, {"metric": "linked", "reward": "log", "max_decisions": 3}),
+    *((JOINT, {"reward": reward}) for reward in REWARDS),
+    (JOINT, {"metric": {"text": 2}}),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), CASES, ids=str)
+def test_rewards_of_decisions_add_up_and_are_ordered_as_their_credit(
+    name: str, arguments: dict[str, Any], program: str
+) -> None:
+    metric = arguments.get("metric", "text")
+    if "instructions" in metric and shutil.which("valgrind") is None:
+        pytest.skip("valgrind is not installed")
+    key = metric if isinstance(metric, str) else "weighted"
+    env = gym.make(name, corpus=program, credit=True, compile_options={"trust_flags": True}, **arguments).unwrapped
+    differing = 0
+    for seed in range(4):
+        reward, info = play(env, seed, "calls.o")
+        credit, rewards = np.array(info["credit"]), np.array(info["rewards"])
+        assert credit.shape == rewards.shape == (info["decisions"],)
+        assert credit.sum() == pytest.approx(info[f"baseline_{key}"] - info[key], abs=1e-9)
+        assert rewards.sum() == pytest.approx(reward, rel=1e-9, abs=1e-12)
+        if credit.any():
+            unit = np.abs(rewards).max() / np.abs(credit).max()
+            assert unit > 0
+            assert rewards == pytest.approx(unit * credit)
+        differing += reward != 0
+    assert differing
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "expected"),
+    [
+        (INLINE, "llvm_size", "'estimated-linked', 'instructions', 'linked', 'text', got 'llvm_size'"),
+        (INLINE, "object", "'estimated-linked', 'instructions', 'linked', 'text', got 'object'"),
+        (INLINE, {"text": 1, "object": 1}, r"'linked', 'text', got \{'text': 1, 'object': 1\}"),
+        (JOINT, "instructions", "'text', got 'instructions'"),
+        (JOINT, {"text": 1, "linked": 1}, r"'text', got \{'text': 1, 'linked': 1\}"),
+    ],
+)
+def test_a_metric_that_functions_do_not_share_has_no_credit(name: str, metric: Any, expected: str) -> None:
+    with pytest.raises(
+        MlgoError, match=rf"expected the metric of credit=True in .* as .*{expected}; use metric='text'"
+    ):
+        gym.make(name, metric=metric, credit=True)
+
+
+def test_decisions_share_the_reward_of_a_failed_compile(bitcode: Path) -> None:
+    env = InlineEnv(corpus=str(bitcode), credit=True, error_reward=-1.0)
+    _, info = env.reset(seed=0)
+    for _ in range(3):
+        _, _, _, _, info = env.step(info["default_action"])
+    running_compile(env).kill()
+    _, reward, _, failed, info = env.step(0)
+    assert failed
+    assert reward == -1
+    assert info["rewards"] == pytest.approx([-1 / info["decisions"]] * info["decisions"])
+    env.close()
+
+
+def test_sizes_of_functions_add_up(bitcode: Path) -> None:
+    with InlineEnv(corpus=str(bitcode), credit=True) as env:
+        _, info = play(env, 4)
+    assert sum(info["function_sizes"].functions.values()) + info["function_sizes"].unnamed == info["text"]
+
+
+def test_contexts_say_where_a_call_stands(bitcode: Path) -> None:
+    env = InlineEnv(corpus=str(bitcode), credit=True)
+    _, info = env.reset(seed=0)
+    places = []
+    ended = False
+    while not ended:
+        places.append(info["site"])
+        _, _, ended, _, info = env.step(info["default_action"])
+    assert len(set(places)) == len(places)
+    assert {place[0] for place in places} > {"middle", "widest"}
+    env.close()
+
+
+def test_environments_at_the_same_time_have_the_same_places(bitcode: Path) -> None:
+    envs = InlineVectorEnv(num_envs=2, corpus=str(bitcode), credit=True)
+    _, infos = envs.reset(seed=0)
+    for _ in range(5):
+        assert infos["context"][0] == infos["context"][1] != ""
+        assert infos["site"][0] == infos["site"][1]
+        _, _, _, _, infos = envs.step(infos["default_action"])
+    envs.close()
+
+
+def test_a_fork_has_the_credit_of_its_own_decisions(bitcode: Path) -> None:
+    env = InlineEnv(corpus=str(bitcode), credit=True)
+    _, info = env.reset(seed=0)
+    _, _, _, _, info = env.step(info["default_action"])
+    copied = env.fork()
+    for each, flip in ((copied, 1), (env, 0)):
+        action, ended, last = info["default_action"] ^ flip, False, info
+        while not ended:
+            _, _, ended, _, last = each.step(action)
+            action = last.get("default_action")
+        assert any(last["credit"]) == bool(flip)
+        assert sum(last["credit"]) == pytest.approx(last["baseline_text"] - last["text"])
+    copied.close()
+    env.close()
+
+
+def test_register_allocation_has_no_credit(bitcode: Path) -> None:
+    with pytest.raises(MlgoError, match="unexpected keyword argument 'credit'"):
+        RegAllocEvictEnv(corpus=str(bitcode), credit=True)

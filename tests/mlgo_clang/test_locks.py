@@ -1,0 +1,159 @@
+"""A process that holds a lock and does not continue delays no compile."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mlgo_clang.compiler import compiler_command
+from mlgo_clang.counters import count, counters_path, read_counters, remove_counters
+from mlgo_clang.locks import holder, is_stopped, lock
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.storage.temporary_folders import locked
+from tests.mlgo_clang.conftest import DRIVERS, Run
+
+HOLD = """
+import fcntl, os, sys
+descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(descriptor, fcntl.LOCK_EX)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def held(path: Path, *, stopped: bool) -> Iterator[subprocess.Popen[bytes]]:
+    """Let another process hold the lock of a file, and stop it with SIGSTOP."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    words = [sys.executable, "-I", "-S", "-c", HOLD, str(path)]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"locked\n"
+        if stopped:
+            process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_lock_of_a_stopped_process_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with held(path, stopped=True) as process, path.open() as file:
+        assert holder(file.fileno()) == process.pid
+        assert is_stopped(process.pid)
+        assert not lock(file.fileno(), 3600)
+
+
+def test_a_lock_is_waited_for_until_the_deadline_or_its_release(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with held(path, stopped=False) as process, path.open() as file:
+        assert not lock(file.fileno(), 0.05)
+        process.kill()
+        assert lock(file.fileno(), 3600)
+        with path.open() as again, pytest.raises(BlockingIOError):
+            fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_folder_that_a_stopped_process_makes_is_an_error_with_its_number(tmp_path: Path) -> None:
+    with (
+        held(tmp_path / ".folder.lock", stopped=True) as process,
+        pytest.raises(MlgoError, match=f"process {process.pid}, which is stopped; continue or end it"),
+        locked(tmp_path / "folder", 3600),
+    ):
+        pass
+
+
+def test_compiles_are_counted_while_the_holder_of_the_counters_is_stopped(own_cache: Path) -> None:
+    count("a")
+    with held(Path(counters_path()), stopped=True):
+        count("a", "b")
+        count("b")
+        assert read_counters() == {"a": 2, "b": 2}
+    count("a")
+    assert read_counters() == {"a": 3, "b": 2}
+    remove_counters()
+    assert read_counters() == {}
+
+
+def test_a_compile_ends_while_the_holder_of_the_counters_is_stopped(run: Run, project: Path, own_cache: Path) -> None:
+    with held(Path(counters_path()), stopped=True):
+        assert run("-Os", "-c", "calls.c", "--mlgo-policy=always").returncode == 0
+        assert read_counters()["compiled with a policy"] == 1
+
+
+def build_all(project: Path, network: Path, jobs: int) -> None:
+    """Compile with a network in several processes at once."""
+    words = [str(DRIVERS["gcc"]), "-Os", "-c", "calls.c", f"--mlgo-policy=mlp:{network}", "--mlgo-strict"]
+    compiles = [subprocess.Popen([*words, "-o", f"{number}.o"], cwd=project) for number in range(jobs)]
+    assert [process.wait() for process in compiles] == [0] * jobs
+    assert len({(project / f"{number}.o").read_bytes() for number in range(jobs)}) == 1
+
+
+def test_the_first_parallel_build_makes_the_native_code_once(
+    project: Path, network: Path, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLGO_CLANG", str(counting_clang(tmp_path)))
+    build_all(project, network, 6)
+    assert (tmp_path / "shared").read_text().count("\n") == 1
+    assert len(list((own_cache / "mlgo-clang").glob("*.so"))) == 1
+
+
+def counting_clang(folder: Path) -> Path:
+    """A program that runs the bundled clang, and notes each library that it links."""
+    words = compiler_command("bundled", "gcc")
+    program = folder / "clang"
+    program.write_text(
+        f'#!/bin/sh\nif [ "$1" = -shared ]; then echo 1 >> "{folder}/shared"; exec {words[0]} ld.lld "$@"; fi\n'
+        f'exec {" ".join(words)} "$@"\n'
+    )
+    program.chmod(0o755)
+    return program
+
+
+def test_a_compile_ends_while_the_builder_of_its_native_code_is_stopped(
+    run: Run, project: Path, network: Path, own_cache: Path
+) -> None:
+    def compile_with(network: Path) -> int:
+        return run("-Os", "-c", "calls.c", f"--mlgo-policy=mlp:{network}", "--mlgo-strict").returncode
+
+    assert compile_with(network) == 0
+    (note,) = (own_cache / "mlgo-clang").glob("*.library")
+    note.unlink()
+    with held(note.with_name(f"{note.name}.lock"), stopped=True):
+        assert compile_with(network) == 0
+
+
+def test_native_code_of_other_generators_is_not_used(run: Run, project: Path, network: Path, own_cache: Path) -> None:
+    words = ("-Os", "-c", "calls.c", f"--mlgo-policy=mlp:{network}", "--mlgo-strict")
+    assert run(*words).returncode == 0
+    folder = own_cache / "mlgo-clang"
+    (note,), (library,) = folder.glob("*.library"), folder.glob("*.so")
+    written = note.read_bytes()
+    folder.joinpath("old.so").write_bytes(b"code of another generator")
+    name, facts = written.split(b"\n", 1)
+    assert os.fsdecode(name) == library.name
+    note.write_bytes(b"old.so\n" + facts.replace(b"channel.c ", b"channel.c 1"))
+    assert run(*words).returncode == 0
+    assert note.read_bytes() == written
+
+
+def test_equal_networks_share_their_native_code(
+    run: Run, project: Path, network: Path, own_cache: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / network.name
+    shutil.copy(network, copy)
+    for path in (network, copy):
+        assert run("-Os", "-c", "calls.c", f"--mlgo-policy=mlp:{path}", "--mlgo-strict").returncode == 0
+    assert len(list((own_cache / "mlgo-clang").glob("*.so"))) == 1

@@ -1,0 +1,210 @@
+"""An interrupt at any point of the Python code raises `KeyboardInterrupt`, and nothing is left."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import gymnasium as gym
+import pytest
+
+import mlgo_gym
+from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.errors import CompilerError, ToolchainError
+from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.session.process.bounded_run import run_bounded
+from mlgo_gym.session.process.interrupts import interruptible, uninterrupted
+from mlgo_gym.session.process.limits import Limits
+from mlgo_gym.session.process.process import CompilerProcess
+from mlgo_gym.session.session import Session
+from tests.traces import children, scratch_folders, traces
+
+PACKAGE = str(Path(mlgo_gym.__file__).parent)
+
+
+class InterruptAt:
+    """Sends SIGINT to this process at one step of the package's code: a line, a call or a return.
+
+    Attributes:
+        step: Number of the step; the steps before it are counted down.
+        where: Position of the interrupt in the code; empty if the code ended before it.
+    """
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.where = ""
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        self.step -= 1
+        if self.step <= 0 and not in_finaliser(frame):
+            self.where = f"{frame.f_code.co_filename}:{frame.f_lineno} ({event})"
+            sys.settrace(None)
+            signal.raise_signal(signal.SIGINT)
+        return self
+
+
+def in_finaliser(frame: FrameType | None) -> bool:
+    """Return whether Python ignores an exception here."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def counts() -> tuple[int, ...]:
+    """Return the numbers of children, descriptors and scratch folders of this process."""
+    return len(children()), len(list(Path("/proc/self/fd").iterdir())), len(scratch_folders())
+
+
+def interrupts(call: Callable[[], object], stride: int, recover: Callable[[], object] = lambda: None) -> int:
+    """Interrupt a function at every n-th step, recover, and return the number of interrupts.
+
+    Each must raise `KeyboardInterrupt`, and leave no child, no descriptor, no scratch folder and no affinity.
+    """
+    call()
+    gc.collect()
+    before, affinity = counts(), os.sched_getaffinity(0)
+    handler = signal.getsignal(signal.SIGINT)
+    count = 0
+    while True:
+        tracer = InterruptAt(1 + count * stride)
+        sys.settrace(tracer)
+        try:
+            call()
+        except KeyboardInterrupt:
+            error: str = "KeyboardInterrupt"
+        else:
+            error = "none"
+        finally:
+            sys.settrace(None)
+        if not tracer.where:
+            return count
+        assert error == "KeyboardInterrupt", f"expected KeyboardInterrupt after {tracer.where}, got {error}"
+        recover()
+        assert all(now <= then for now, then in zip(counts(), before, strict=True)), (tracer.where, before, counts())
+        assert os.sched_getaffinity(0) == affinity, tracer.where
+        assert signal.getsignal(signal.SIGINT) is handler, tracer.where
+        count += 1
+
+
+@pytest.mark.parametrize("confined", [False, True])
+def test_a_compile_is_interrupted_at_any_step(compile_calls: Compilation, confined: bool) -> None:
+    def compile_once() -> None:
+        with Session(compile_calls.command, (INLINING,), contexts=True, confined=confined) as session:
+            for _ in range(3):
+                session.wait(30)
+                session.advise(bytes(8))
+            with session.fork() if session.wait(30) else session:
+                pass
+
+    assert interrupts(compile_once, 13 if confined else 7) > 50
+
+
+@pytest.mark.parametrize("options", [{}, {"scope": "function"}, {"credit": True}])
+def test_reset_is_interrupted_at_any_step(corpus: Path, options: dict[str, Any]) -> None:
+    env = gym.make("mlgo/Inline-v0", corpus=str(corpus), **options)
+
+    def reset() -> None:
+        try:
+            env.reset(seed=1)
+        finally:
+            sys.settrace(None)
+            env.close()
+
+    assert interrupts(reset, 29) > 20
+
+
+def test_a_vector_environment_is_interrupted_at_any_step(corpus: Path) -> None:
+    env = gym.make_vec("mlgo/Inline-v0", 2, corpus=str(corpus))
+    before = traces()
+
+    def reset_and_step() -> None:
+        env.reset(seed=1)
+        env.step(env.action_space.sample() * 0)
+
+    reset_and_step()
+    assert interrupts(reset_and_step, 61, lambda: env.reset(seed=1)) > 10
+    env.close()
+    assert traces() <= before
+
+
+def test_a_program_is_interrupted_at_any_step(tmp_path: Path) -> None:
+    assert interrupts(lambda: run_bounded(["/bin/true"], writable=[tmp_path]), 3) > 30
+
+
+def test_a_signal_during_a_wait_raises_at_once() -> None:
+    with Session(["/bin/sh", "-c", "sleep 60"]) as session, uninterrupted():
+        timer = threading.Timer(0.1, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            session.wait(60)
+        timer.join()
+
+
+def test_a_handler_that_does_not_raise_lets_the_wait_continue() -> None:
+    handled: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: handled.append(number))
+    try:
+        with uninterrupted():
+            signal.raise_signal(signal.SIGUSR1)
+            assert not handled
+            interruptible(signal.raise_signal, signal.SIGUSR1)
+            assert handled == [signal.SIGUSR1] * 2
+            signal.raise_signal(signal.SIGUSR1)
+            assert len(handled) == 2
+        assert len(handled) == 3
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_an_interrupt_replaces_the_error_of_the_block() -> None:
+    @uninterrupted()
+    def fail() -> None:
+        signal.raise_signal(signal.SIGINT)
+        raise ValueError
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        fail()
+    assert isinstance(raised.value.__context__, ValueError)
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+def test_limits_that_cannot_be_applied_leave_nothing() -> None:
+    with Path(os.devnull).open("wb") as nowhere:
+        sink = nowhere.fileno()
+        with pytest.raises(OverflowError):
+            CompilerProcess.start(["/bin/sleep", "60"], stdout=sink, stderr=sink, limits=Limits(memory=1e12))
+    with pytest.raises((OverflowError, ToolchainError)):
+        run_bounded(["/bin/sleep", "60"], limits=Limits(memory=1e12))
+    with pytest.raises(CompilerError):
+        Session(["/no/such/program"])
+
+
+def test_a_program_is_killed_by_ctrl_c_of_its_terminal(tmp_path: Path) -> None:
+    """A second process resets an environment for ever, and SIGINT ends it with a KeyboardInterrupt."""
+    script = (
+        "import gymnasium as gym, mlgo_gym, sys\n"
+        "env = gym.make('mlgo/Inline-v0', corpus='builtin')\n"
+        "env.reset(); print('ready', flush=True)\n"
+        "while True: env.reset()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert stderr.rstrip().endswith(b"KeyboardInterrupt")
+    assert process.returncode == -signal.SIGINT
