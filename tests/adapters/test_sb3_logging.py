@@ -43,7 +43,12 @@ def test_reductions_by_project_and_failures_are_curves_of_tensorboard(calls: Pat
         shutil.copy(calls, tmp_path / "corpus" / project / "calls.bc")
     envs = make(INLINE, str(tmp_path / "corpus"), 2, autoreset_mode="SameStep", max_decisions=3)
     agent = PPO(
-        "MlpPolicy", VecEnvAdapter(envs), n_steps=32, batch_size=32, device="cpu", tensorboard_log=str(tmp_path / "runs")
+        "MlpPolicy",
+        VecEnvAdapter(envs),
+        n_steps=32,
+        batch_size=32,
+        device="cpu",
+        tensorboard_log=str(tmp_path / "runs"),
     )
     crash = Crash(envs)
     agent.learn(64, callback=[crash, ReductionLogger(episodes=1000)])
