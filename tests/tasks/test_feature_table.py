@@ -60,12 +60,6 @@ def test_a_vocabulary_adds_the_embeddings(every_toolchain: Toolchain) -> None:
     assert [(spec.name, spec.type, spec.shape) for spec in found] == expected
 
 
-def test_every_feature_has_one_meaning() -> None:
-    every = [feature for features in (*FEATURES.values(), EMBEDDINGS) for feature in features]
-    assert len({feature.name for feature in every}) == len(every)
-    assert [feature.name for feature in every if not feature.meaning or "|" in feature.meaning] == []
-
-
 def test_the_last_stage_is_done_whatever_its_number() -> None:
     assert [len(stage_names(version)) for version in range(17, 23)] == [7, 7, 7, 7, 6, 6]
     assert {stage_names(version)[-1] for version in range(17, 23)} == {"done"}
