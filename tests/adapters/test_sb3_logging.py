@@ -11,11 +11,9 @@ import pytest
 from tests.vector.stepping import INLINE, end_clang, make
 
 pytest.importorskip("stable_baselines3", reason="the extra sb3 is not installed")
-pytest.importorskip("tensorboard", reason="the extra sb3 is not installed")
+accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="extra sb3")
 
 from stable_baselines3 import PPO
-from stable_baselines3.common.callbacks import BaseCallback
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from mlgo_gym.adapters.sb3 import VecEnvAdapter
 from mlgo_gym.adapters.sb3_logging import ReductionLogger
@@ -23,18 +21,19 @@ from mlgo_gym.adapters.sb3_logging import ReductionLogger
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
-class Crash(BaseCallback):
+class Crash(ReductionLogger):
     """Lets the first compile crash, and keeps the last infos of all episodes."""
 
     def __init__(self, envs: Any) -> None:
-        super().__init__()
-        self.envs, self.infos = envs, []
+        super().__init__(episodes=1000)
+        self.envs = envs
+        self.infos: list[dict[str, Any]] = []
 
     def _on_step(self) -> bool:
         if self.n_calls == 1:
             end_clang(self.envs, 0)
         self.infos += [info for info, done in zip(self.locals["infos"], self.locals["dones"], strict=True) if done]
-        return True
+        return super()._on_step()
 
 
 def test_reductions_by_project_and_failures_are_curves_of_tensorboard(calls: Path, tmp_path: Path) -> None:
@@ -51,10 +50,10 @@ def test_reductions_by_project_and_failures_are_curves_of_tensorboard(calls: Pat
         tensorboard_log=str(tmp_path / "runs"),
     )
     crash = Crash(envs)
-    agent.learn(64, callback=[crash, ReductionLogger(episodes=1000)])
+    agent.learn(64, callback=crash)
     envs.close()
     (folder,) = (tmp_path / "runs").iterdir()
-    events = EventAccumulator(str(folder))
+    events = accumulator.EventAccumulator(str(folder))
     events.Reload()
     last = {tag: events.Scalars(tag)[-1].value for tag in events.Tags()["scalars"]}
     kept = [info for info in crash.infos if not info.get("error")]
