@@ -1,12 +1,49 @@
-"""A worker process does not outlive the process that started it."""
+"""A worker process does not outlive the process that started it, and is not waited for without a deadline."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from mlgo_gym.scheduling.processes import Processes
+from mlgo_gym.scheduling.worker_pool import WorkerExitedError
 from tests.traces import ends_within
+
+
+class StoppedRunner:
+    """Closes the connection of its worker at the first item, and stops the process."""
+
+    def submit(self, item: int) -> None:
+        os.closerange(3, 100)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def collect(self) -> list[tuple[int, int]]:
+        return []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def start(room: int) -> StoppedRunner:
+    return StoppedRunner()
+
+
+@pytest.mark.slow
+def test_a_worker_that_closes_its_connection_and_stays_is_killed() -> None:
+    with closing(Processes(start, 1)) as pool:
+        worker = pool.start_worker(1)
+        assert worker.receive() == []
+        worker.send([1])
+        with pytest.raises(WorkerExitedError, match="signal 9"):
+            worker.receive()
+        worker.stop(0)
+
 
 PROGRAM = """
 import multiprocessing, os, signal
