@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -41,6 +42,12 @@ _CHILD = ("sleep", "600")
 _TENSOR = '{"name":"%s","type":"int64_t","port":0,"shape":[1]}'
 _HEADER = f'{{"features":[{_TENSOR % "a"}],"advice":{_TENSOR % "decision"}}}\n'
 
+_BEHAVIOURS = re.compile(
+    r"(exit|crash|stall|chatter|heir|heir-of-success|no-folder|SIG[A-Z]+)@(start|half|header|question|answer|end)|"
+    r"ask:\d+|replay|other-version|huge-question|not-json|garbage|endless-line|too-short|no-number|outcome|no-context|"
+    r"no-question|flood|close-log|close-advice|deaf|object:\w+"
+)
+
 
 def fake_clang(behaviour: str, recording: Path | None = None) -> tuple[str, ...]:
     """Return the command of a fake clang, for `Session(fake_clang("crash@answer"), [INLINING])`.
@@ -48,7 +55,14 @@ def fake_clang(behaviour: str, recording: Path | None = None) -> tuple[str, ...]
     Args:
         behaviour: A behaviour that this module lists.
         recording: A conversation that `FaultyClang` has recorded; by default two decisions of one feature.
+
+    Raises:
+        MlgoError: It is no such behaviour.
     """
+    if not _BEHAVIOURS.fullmatch(behaviour):
+        from mlgo_gym.errors import MlgoError  # the program starts without this package
+
+        raise MlgoError(f"expected a behaviour such as 'crash@answer', got {behaviour!r}; see {__name__}")
     return (sys.executable, "-I", "-S", __file__, behaviour, "" if recording is None else str(recording))
 
 

@@ -55,7 +55,7 @@ class FaultyClang:
         self._switch = folder / "behaviour"
         self.set_fault("")
         _record(bitcode, toolchain, self.recording)
-        *before, _, after = fake_clang("", self.recording)
+        *before, _, after = fake_clang("replay", self.recording)
         program = folder / "clang"
         program.write_text(
             _PROGRAM.format(
@@ -70,7 +70,13 @@ class FaultyClang:
         self.program = str(program)
 
     def set_fault(self, behaviour: str) -> None:
-        """Give later compiles of the module a behaviour of `mlgo_gym.testing.fake_clang`; the empty one is no fault."""
+        """Give later compiles of the module a behaviour of `fake_clang()`; the empty one is no fault.
+
+        Raises:
+            MlgoError: It is no such behaviour.
+        """
+        if behaviour:
+            fake_clang(behaviour)
         self._switch.write_text(f"{behaviour}\n")
 
     def take_pids(self) -> list[int]:

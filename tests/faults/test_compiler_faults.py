@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.session.snapshot_support import snapshot_support
 from mlgo_gym.testing import FaultyClang
 from tests.fakes.no_ptrace import without_ptrace
@@ -142,3 +143,8 @@ def test_in_the_driver(
 def test_the_page_lists_every_fault_once() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(), "run `python -m tests.faults.page`"
     assert len({fault.spec for fault in FAULTS}) == len(FAULTS)
+
+
+def test_an_unknown_fault_is_refused(faults: FaultyClang) -> None:
+    with pytest.raises(MlgoError, match="expected a behaviour such as 'crash@answer', got 'crash'; see mlgo_gym"):
+        faults.set_fault("crash")

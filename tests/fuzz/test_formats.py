@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.policies.model_process import ModelProcessError
+from tests.fuzz.__main__ import fuzz
 from tests.fuzz.formats import FORMATS, Format, remove_folder
 from tests.fuzz.judge import Judge
 from tests.fuzz.mutations import mutate
+from tests.fuzz.worker import REPORT
 
 FOUND = Path(__file__).parent / "found"
 INPUTS = 50
@@ -78,12 +78,10 @@ def test_an_input_that_ends_the_process_of_a_runtime_is_refused_and_counted() ->
 
 
 def test_an_interrupted_run_resumes_and_counts_its_inputs_once(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.fuzz", "channel-header", "--output", str(tmp_path), "--resume", "--inputs"]
-    report = {"inputs": 300, "refused": 400, "slowest": 0.5, "findings": {}}
     (tmp_path / "channel-header").mkdir()
-    (tmp_path / "channel-header" / "report.json").write_text(json.dumps(report))
-    for inputs, processes in (("400", 2), ("400", 2), ("450", 3)):
-        subprocess.run([*command, inputs], check=True, cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL)
-        total = json.loads((tmp_path / "channel-header.json").read_bytes())
-        assert (total["inputs"], total["processes"], total["slowest"]) == (int(inputs), processes, 0.5)
-        assert 400 < total["refused"] < 400 + int(inputs)
+    report = {"inputs": 300, "refused": 400, "slowest": 0.5, "findings": {}}
+    (tmp_path / "channel-header" / REPORT).write_text(json.dumps(report))
+    for inputs, processes in ((400, 2), (400, 2), (450, 3)):
+        total = fuzz(FORMATS["channel-header"], inputs, 0, tmp_path, resume=True)
+        assert (total["inputs"], total["processes"], total["slowest"]) == (inputs, processes, 0.5)
+        assert 400 < total["refused"] < 400 + inputs
