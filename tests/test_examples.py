@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,20 @@ def test_my_policy_is_compared_with_clang(corpus: Path) -> None:
     rows = [line.split() for line in run("my_policy.py", corpus).splitlines()]
     assert ["default", "2"] in [row[:2] for row in rows]
     assert ["one", "block", "2"] in [row[:3] for row in rows]
+
+
+def test_an_example_without_its_library_names_the_extra_in_one_line() -> None:
+    trainers = [path.name for path in EXAMPLES.glob("*.py") if "require_libraries" in path.read_text()]
+    assert "sb3_ppo.py" in trainers
+    for name in trainers:
+        program = (
+            f"import runpy, sys; sys.argv = [{name!r}]; sys.modules['torch'] = sys.modules['sb3_contrib'] = None; "
+        )
+        program += f"runpy.run_path({str(EXAMPLES / name)!r}, run_name='__main__')"
+        answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert answer.returncode == 1
+        line = rf"{name} needs the extra '([a-z,]+)'; in a clone of mlgo-gym: pip install '\.\[\1\]'\n"
+        assert re.fullmatch(line, answer.stderr), answer.stderr
 
 
 @pytest.mark.slow
