@@ -40,7 +40,7 @@ POLICIES = {
     PRIORITY: ("random", "size_order"),
 }
 
-LEVELS = {INLINING: ("Os", "Oz"), EVICTION: ("O2", "Os"), PRIORITY: ("O2", "Os")}
+LEVELS = {INLINING: ("Os", "Oz"), EVICTION: ("Os",), PRIORITY: ("Os",)}
 
 ESTIMATED, SPILLS, COUNTED = "estimated-instructions", "spill_cost", "instructions"
 
