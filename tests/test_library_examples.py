@@ -126,9 +126,3 @@ def _weights(path: Path) -> bytes:
         return path.read_bytes()
     with zipfile.ZipFile(path) as archive:
         return archive.read("policy.pth")
-
-
-@pytest.mark.parametrize("name", NEEDS)
-def test_an_example_says_how_to_install_it(name: str) -> None:
-    lines = (EXAMPLES / name).read_text().splitlines()
-    assert sum(line.startswith("pip install 'mlgo-gym[") for line in lines) == 1

@@ -53,7 +53,7 @@ class ForeignModel:
 
     def __init__(self, kind: str, file: Path, process: ModelProcess | None = None, data: bytes | None = None) -> None:
         self._kind, library = _KINDS[kind]
-        if find_spec(library) is None:
+        if process is None and find_spec(library) is None:
             raise MissingExtraError(self._kind, kind)
         self._file = file
         self._process = process or ModelProcess(kind)

@@ -54,11 +54,12 @@ class ModelProcess:
     Args:
         kind: kind of its models, `"tflite"`, `"onnx"` or `"sb3"`.
         seconds: seconds for one request.
+        worker: the program of the process; another one can show any fault in a test.
     """
 
-    def __init__(self, kind: str, seconds: float = SECONDS) -> None:
+    def __init__(self, kind: str, seconds: float = SECONDS, worker: Path = WORKER) -> None:
         self._loaded: object = None
-        self._kind, self._seconds = kind, seconds
+        self._kind, self._seconds, self._worker = kind, seconds, worker
         self._child: _Child | None = None
         self._end: weakref.finalize[[], ModelProcess] | None = None
 
@@ -91,7 +92,7 @@ class ModelProcess:
         if child is None or not child.open:
             self._loaded = None
             with uninterrupted():
-                self._child = child = _Child(self._kind, self._seconds)
+                self._child = child = _Child(self._kind, self._seconds, self._worker)
                 self._end = weakref.finalize(self, child.close)
         try:
             return child.request(letter, parts, max_bytes)
@@ -111,7 +112,7 @@ class _Child:
     """One process, and the host's ends of its pipes."""
 
     @uninterrupted()
-    def __init__(self, kind: str, seconds: float) -> None:
+    def __init__(self, kind: str, seconds: float, worker: Path) -> None:
         self._host, self._seconds = os.getpid(), seconds
         self._core: SharedAffinity | None = None
         self._starvation = Starvation()
@@ -127,7 +128,7 @@ class _Child:
             words = [kind, *descriptors, str(int(MEMORY_GIB * (1 << 30)))]
             search = [entry for entry in sys.path if isinstance(entry, str)]
             self.process = CompilerProcess.start(
-                [sys.executable, "-I", "-S", str(WORKER), *words, *search],
+                [sys.executable, "-I", "-S", str(worker), *words, *search],
                 stdout=stderr,
                 stderr=stderr,
                 extras=[requests, answers],

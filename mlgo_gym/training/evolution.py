@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +35,6 @@ from mlgo_gym.training.distillation import torch_library
 from mlgo_gym.training.monitor import Monitor
 
 Weights = npt.NDArray[np.float64]
-
-OPTIMISERS = ("adam", "cma")
 
 _FAILED = 0.0
 """Reward of an episode that fails: that of clang."""
@@ -142,8 +140,7 @@ class _Generations:
         self._checkpoint, self._identity = checkpoint
         self._scores = _restored(*checkpoint)
         weights = flatten(start)
-        adam = evolution.optimiser == "adam"
-        self._optimiser = _AntitheticAdam(weights, evolution) if adam else _DiagonalCma(weights, evolution)
+        self._optimiser = OPTIMISERS[evolution.optimiser](weights, evolution)
 
     def run(self, monitor: Monitor) -> Network:
         for number in range(self._evolution.generations):
@@ -229,6 +226,24 @@ class _DiagonalCma:
 
     def tell(self, scores: Weights) -> None:
         self._cma.tell([(weights, -float(score)) for weights, score in zip(self._samples, scores, strict=True)])
+
+
+class Optimiser(Protocol):
+    """Proposes samples of weights, and moves its own weights by their scores."""
+
+    @property
+    def weights(self) -> Weights:
+        """The current weights, shape (number of weights,)."""
+
+    def ask(self, chance: np.random.Generator) -> list[Weights]:
+        """Return the samples of a generation."""
+
+    def tell(self, scores: Weights) -> None:
+        """Take the scores of these samples; larger is better."""
+
+
+OPTIMISERS: dict[str, Callable[[Weights, Evolution], Optimiser]] = {"adam": _AntitheticAdam, "cma": _DiagonalCma}
+"""Makes an optimiser from the first weights and the settings, by its name; more may be added."""
 
 
 def _restored(checkpoint: Path, identity: str) -> list[Weights]:

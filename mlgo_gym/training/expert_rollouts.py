@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -84,7 +84,6 @@ def imitate(
         MlgoError: the environment has other actions or observations, a number is out of range, or no module of the
             corpus has a decision.
     """
-    torch_library()
     if min(rounds, episodes, per_episode) < 1 or not 0 <= label_smoothing < 1:
         raise MlgoError(
             f"expected rounds, episodes and per_episode ≥ 1 and 0 ≤ label_smoothing < 1, got {rounds}, {episodes}, "
@@ -95,9 +94,8 @@ def imitate(
         raise MlgoError(f"expected an environment of mlgo-gym with a Discrete action space, got {inner}; make another")
     check_flat(inner.observation_space)
     columns = tuple(number for number, name in enumerate(inner.feature_names) if name not in exclude_features)
-    rollout = _Rollout(expert, columns, per_episode, seed)
-    with _workers(inner, rollout, execution) as workers:
-        collector = ExpertRollouts(inner, workers, columns, episodes, seed)
+    torch_library()
+    with expert_rollouts(inner, expert, columns, episodes, per_episode, seed, execution) as collector:
         fit = Classification(settings, label_smoothing, seed)
         return Pipeline(collector, fit, rounds=rounds).run(output, monitor)
 
@@ -122,6 +120,21 @@ class _Recorded(NamedTuple):
 
 
 _RolloutWorkers = Workers[_Episode, "_Recorded | None"]
+
+
+@contextmanager
+def expert_rollouts(
+    env: CompilerEnv,
+    expert: str | Policy,
+    columns: tuple[int, ...],
+    episodes: int,
+    per_episode: int,
+    seed: int,
+    execution: Execution,
+) -> Iterator[ExpertRollouts]:
+    """Return the collector of `imitate()`, whose arguments these are; `columns` are the features of the network."""
+    with _workers(env, _Rollout(expert, columns, per_episode, seed), execution) as workers:
+        yield ExpertRollouts(env, workers, columns, episodes, seed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.session.protocol.decision import DecisionSite
 from tests.conftest import MakeBitcode
@@ -86,12 +86,4 @@ def test_an_unknown_decision_is_an_error(bitcode: Path) -> None:
     env.reset(seed=0)
     with pytest.raises(MlgoError, match="nowhere"):
         env.counterfactual(DecisionSite("nowhere", 0, 0))
-    env.close()
-
-
-def test_register_allocation_has_none(make_bitcode: MakeBitcode) -> None:
-    env = RegAllocEvictEnv(corpus=str(make_bitcode("pressure.c")))
-    env.reset(seed=0)
-    with pytest.raises(MlgoError, match="fork"):
-        env.counterfactual(0)
     env.close()

@@ -70,15 +70,6 @@ def test_a_clang_that_prints_no_contexts(
     env.close()
 
 
-def test_a_flag_that_hides_contexts(bitcode: str) -> None:
-    env = InlineEnv(
-        corpus=bitcode, credit=True, compile_options={"extra_flags": ["-mllvm", "-filter-print-funcs=main"]}
-    )
-    with pytest.raises(MlgoError, match="got '-filter-print-funcs=main'"):
-        env.reset(seed=0)
-    env.close()
-
-
 def test_a_stripped_object(bitcode: str, toolchain: Toolchain, tmp_path: Path) -> None:
     # Another section type hides the symbol table.
     (tmp_path / "strip.py").write_text(STRIP)
@@ -104,29 +95,6 @@ def test_functions_that_the_compiler_merges(make_bitcode: MakeBitcode, tmp_path:
     assert reward
     assert sum(info["credit"]) == pytest.approx(reward)  # type: ignore[call-overload] # a tuple of numbers
     assert sum(sizes.functions.values()) + sizes.unnamed == info["text"]  # type: ignore[attr-defined] # sizes
-    env.close()
-
-
-def test_split_off_parts_have_the_credit_of_their_function(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
-    source = tmp_path / "split.c"
-    source.write_text(
-        "void use(int); void stop(void) __attribute__((noreturn, cold));\n"
-        "static int small(int x) { if (x < 0) { use(x); use(x + 1); use(x * 3); stop(); } use(x); return x * 3; }\n"
-        "int first(int x) { return small(x) + small(x + 2); }\n"
-        "int second(int x) { return small(x) - small(x * 2); }\n"
-    )
-    flags = ["-mllvm", "-hot-cold-split", "-mllvm", "-hotcoldsplit-threshold=-1"]
-    env = InlineEnv(
-        corpus=str(make_bitcode(source, optimize="-O2")),
-        credit=True,
-        compile_options={"extra_flags": flags},
-        reward="bytes",
-    )
-    reward, info = play(env)
-    sizes = info["function_sizes"]
-    assert any("." in name for name in sizes.functions)  # type: ignore[attr-defined] # sizes
-    assert reward
-    assert sum(info["credit"]) == pytest.approx(reward)  # type: ignore[call-overload] # a tuple of numbers
     env.close()
 
 

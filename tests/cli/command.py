@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from typer.testing import CliRunner, Result
@@ -10,9 +11,9 @@ from typer.testing import CliRunner, Result
 from mlgo_gym.cli.application import application
 
 
-def run(*arguments: object) -> Result:
-    """Run a command; an error of mlgo-gym is raised."""
-    result = CliRunner().invoke(application, list(map(str, arguments)))
+def run(*arguments: object, env: Mapping[str, str | None] | None = None) -> Result:
+    """Run a command with further variables; an error of mlgo-gym is raised."""
+    result = CliRunner().invoke(application, list(map(str, arguments)), env=env)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

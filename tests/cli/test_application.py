@@ -46,7 +46,6 @@ def test_every_command_has_json_and_a_help_text_for_itself_and_its_options() -> 
         assert ("--json" in options) != (name in WITHOUT_JSON), name
         assert command.help, name
         assert [parameter.name for parameter in command.params if not getattr(parameter, "help", None)] == [], name
-        assert "Usage" in run(*name.split(), "--help").stdout
 
 
 def test_the_program_prints_its_version_and_an_error_as_one_line() -> None:
@@ -58,9 +57,6 @@ def test_the_program_prints_its_version_and_an_error_as_one_line() -> None:
 
 
 def test_a_shell_completes_commands() -> None:
-    script = start(_MLGO_GYM_COMPLETE="source_bash").stdout
-    assert "_MLGO_GYM_COMPLETE" in script
-    assert "mlgo-gym" in script
     completed = start(_MLGO_GYM_COMPLETE="complete_bash", COMP_WORDS="mlgo-gym imp", COMP_CWORD="1").stdout
     assert completed.split() == ["importance"]
 

@@ -144,11 +144,10 @@ def test_fetch_names_failed_compiles(own_cache: Path, monkeypatch: pytest.Monkey
         tiny = Dataset("tiny", Archive("tiny", "1.0", digest), "MIT", "two files", (Part(("*.c",)),))
         # No dataset of the catalogue has a source that fails.
         monkeypatch.setattr("mlgo_gym.corpus.datasets.dataset.find_dataset", {"tiny": tiny}.__getitem__)
-        for variable in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT"):
-            monkeypatch.setenv(variable, index.url)
-        result = run("corpus", "fetch", "tiny")
+        env = dict.fromkeys(("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT"), index.url)
+        result = run("corpus", "fetch", "tiny", env=env)
         assert (result.exit_code, "tiny" in result.stdout, "bad.c" in result.stderr) == (1, True, True)
-        again = run("corpus", "fetch", "tiny", "--json")
+        again = run("corpus", "fetch", "tiny", "--json", env=env)
     (report,) = json.loads(again.stdout)
     assert (again.exit_code, report["name"], report["modules"], report["lines"]) == (1, "tiny", 1, 1)
     assert report["failures"][0]["source"] == "bad.c"

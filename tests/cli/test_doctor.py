@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ NO_MODEL = "-Cllvm-args=-enable-ml-inliner=release"
 """A flag that needs a model, which no released compiler has."""
 
 
-def examine(clang: str = "bundled") -> tuple[dict[str, Any], list[str], str]:
+def examine(clang: str = "bundled", **variables: str) -> tuple[dict[str, Any], list[str], str]:
     """Return the findings, the problems, and the remedies in one string."""
-    findings = json.loads(run("doctor", "--json", "--clang", clang).stdout)
+    findings = json.loads(run("doctor", "--json", "--clang", clang, env=variables).stdout)
     problems = findings["problems"]
     return findings, [each["problem"] for each in problems], "\n".join(each["remedy"] for each in problems)
 
@@ -60,10 +61,9 @@ def test_a_program_that_is_no_clang_or_has_no_advisors_is_a_problem(tmp_path: Pa
     assert len(problems) == 3
 
 
-def test_a_cache_that_cannot_be_written_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("MLGO_CACHE", str(tmp_path / "file" / "cache"))
-    _, problems, remedies = examine()
+    _, problems, remedies = examine(MLGO_CACHE=str(tmp_path / "file" / "cache"))
     assert [problem for problem in problems if "cannot be written: Not a directory" in problem]
     assert "$MLGO_CACHE" in remedies
 
@@ -106,35 +106,23 @@ def test_a_flag_without_a_model_is_a_problem_wherever_it_stands(
     for place in places:
         place.write_text(f'[build]\nrustflags = ["{NO_MODEL}"]\n')
     monkeypatch.chdir(inner)
-    for name, value in {"RUSTFLAGS": NO_MODEL, "CXXFLAGS": "-O2", "CARGO_HOME": str(home), "OTHER": NO_MODEL}.items():
-        monkeypatch.setenv(name, value)
-    _, problems, _ = examine()
+    _, problems, _ = examine(RUSTFLAGS=NO_MODEL, CXXFLAGS="-O2", CARGO_HOME=str(home), OTHER=NO_MODEL)
     message = "contains -enable-ml-inliner=release, and a released compiler has no"
     assert [problem.partition(f" {message}")[0] for problem in problems] == ["RUSTFLAGS", *map(str, places)]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CARGO_HOME", str(tmp_path))
-    monkeypatch.setenv("RUSTFLAGS", f"{NO_MODEL} -Cllvm-args=-inliner-interactive-channel-base=base")
-    assert examine()[1] == []
+    with_channel = f"{NO_MODEL} -Cllvm-args=-inliner-interactive-channel-base=base"
+    assert examine(CARGO_HOME=str(tmp_path), RUSTFLAGS=with_channel)[1] == []
 
 
-@pytest.mark.parametrize(
-    ("version", "reason"),
-    [
-        ("release: 1.63.0\nLLVM version: 14.0.5", "expected LLVM 17 or newer; run rustup update"),
-        ("release: 1.99.0\nLLVM version: 24.0.0", "clang 22 cannot read its bitcode; choose a newer clang for corpora"),
-        ("nothing", "prints no version; install a toolchain with rustup"),
-        ("release: 1.95.0\nLLVM version: 22.1.2", None),
-    ],
-)
-def test_a_rustc_that_cannot_be_used_has_a_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, reason: str | None
-) -> None:
-    program(tmp_path / "rustc", f"echo '{version}'")
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    assert examine()[0]["rustc"].get("reason") == reason
-
-
-def test_rustc_is_needed_for_crates_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    findings, problems, _ = examine()
+def test_a_rustc_that_cannot_be_used_has_a_reason_and_is_needed_for_crates_only(tmp_path: Path) -> None:
+    for version, reason in {
+        "release: 1.63.0\nLLVM version: 14.0.5": "expected LLVM 17 or newer; run rustup update",
+        "release: 1.99.0\nLLVM version: 24.0.0": "clang 22 cannot read its bitcode; choose a newer clang for corpora",
+        "nothing": "prints no version; install a toolchain with rustup",
+        "release: 1.95.0\nLLVM version: 22.1.2": None,
+    }.items():
+        program(tmp_path / "rustc", f"echo '{version}'")
+        findings, _, _ = examine(PATH=f"{tmp_path}:{os.environ['PATH']}")
+        assert findings["rustc"].get("reason") == reason
+    findings, problems, _ = examine(PATH="/nowhere")
     assert (findings["rustc"], problems) == ({"reason": "not installed, needed for crates only"}, [])

@@ -6,9 +6,21 @@ import sys
 
 import pytest
 
-from mlgo_gym.cli.options import ExecutionOptions, fill_ray_value, parse_settings
+from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, fill_ray_value, parse_settings
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from tests.cli.command import run
+
+
+def test_options_are_arguments_of_an_environment() -> None:
+    assert CompilerOptions().arguments() == {}
+    settings = ["observation=dict", "compile_options.cpu_limit=7"]
+    assert CompilerOptions("clang-22", 2.5, float("inf"), settings, trust_flags=True).arguments() == {
+        "clang": "clang-22",
+        "observation": "dict",
+        "compile_options": {"trust_flags": True, "memory_limit": 2.5, "cpu_limit": 7},
+    }
+    # No limit is written as JSON can.
+    assert CompilerOptions(memory_limit=float("inf")).arguments() == {"compile_options": {"memory_limit": None}}
 
 
 def test_settings_are_json_or_else_strings() -> None:

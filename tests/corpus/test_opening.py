@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -28,13 +25,6 @@ def test_a_path_wins_over_a_name(
     monkeypatch.chdir(tmp_path)
     assert list(open_corpus("./builtin", toolchain=toolchain).names) == list(SIZES)
     assert "lib/a.o" not in open_corpus("builtin", toolchain=toolchain)
-
-
-def test_a_folder_can_be_named_without_a_slash(
-    folder: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder.parent)
-    assert len(open_corpus("made", toolchain=toolchain)) == 3
 
 
 def test_an_unknown_name_is_an_error_that_lists_the_names(toolchain: Toolchain) -> None:
@@ -63,38 +53,6 @@ def test_a_single_file_is_a_corpus_of_one(folder: Path, toolchain: Toolchain) ->
     assert plain.size("main.o") == 20
 
 
-def test_a_corpus_opens_as_itself(folder: Path, toolchain: Toolchain) -> None:
-    corpus = open_corpus(folder, toolchain=toolchain)
-    assert open_corpus(corpus, toolchain=toolchain) is corpus
-
-
-def test_a_hundred_thousand_modules_take_a_second_of_cpu_time_and_100_mb(tmp_path: Path) -> None:
-    names = [f"third_party/project{index % 100}/source/module_number_{index}.o" for index in range(100_000)]
-    write_description(tmp_path, names)
-    (tmp_path / f"{names[77_777]}.bc").parent.mkdir(parents=True)
-    (tmp_path / f"{names[77_777]}.bc").write_bytes(b"x")
-    program = f"""
-import json, os, time
-from pathlib import Path
-from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.llvm.toolchain import find_toolchain
-def resident():  # the current and not the maximum size: finding the compiler takes more
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-toolchain = find_toolchain("bundled")
-before = resident()
-start = time.process_time()
-corpus = open_corpus({str(tmp_path)!r}, toolchain=toolchain)
-module = corpus.module({names[77_777]!r})
-seconds = time.process_time() - start
-print(json.dumps([len(corpus), module.name, seconds, resident() - before]))
-"""
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    length, name, seconds, memory = json.loads(answer.stdout)
-    assert (length, name) == (100_000, names[77_777])
-    assert seconds < 1.0
-    assert 1_000_000 < memory < 100_000_000
-
-
 def test_a_part_of_a_corpus_has_a_name(tmp_path: Path, toolchain: Toolchain) -> None:
     path = many_modules(tmp_path, 100)
     full = open_corpus(path, toolchain=toolchain)
@@ -105,13 +63,6 @@ def test_a_part_of_a_corpus_has_a_name(tmp_path: Path, toolchain: Toolchain) -> 
         assert corpus.path == path
 
 
-def test_a_part_comes_after_the_level(toolchain: Toolchain) -> None:
-    corpus = open_corpus("builtin@Os:test", toolchain=toolchain)
-    assert corpus.name == "builtin@Os:test"
-    assert list(corpus.names) == list(open_corpus("builtin", toolchain=toolchain).split("test").names)
-    assert corpus[0].metadata["optimize"] == "Os"
-
-
 def test_modules_of_joined_parts_are_called_as_those_of_the_whole(tmp_path: Path, toolchain: Toolchain) -> None:
     one, two = many_modules(tmp_path / "one", 30), many_modules(tmp_path / "two", 30)
     joined = open_corpus(f"{one}:test,{two}", toolchain=toolchain)
@@ -120,12 +71,6 @@ def test_modules_of_joined_parts_are_called_as_those_of_the_whole(tmp_path: Path
     assert 30 < len(joined) < 60
     assert set(joined.names) < set(full.names)
     assert {*map(joined.origin, joined.names)} <= {*map(full.origin, full.names)}
-
-
-def test_a_split_by_project_has_names_too(toolchain: Toolchain) -> None:
-    full = open_corpus("builtin", toolchain=toolchain)
-    split = [open_corpus(f"builtin:{part}-projects", toolchain=toolchain) for part in ("train",)]
-    assert [list(corpus.names) for corpus in split] == [list(full.split("train", by="project").names)]
 
 
 def test_a_part_without_a_module_is_an_error(folder: Path, toolchain: Toolchain) -> None:

@@ -16,8 +16,6 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation.result_folder import read_episodes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.policies.loading import load_policy
-from mlgo_gym.training.flip_labels import label_by_flips
 from mlgo_gym.trajectories import replay, trace
 from tests.conftest import PROGRAMS
 from tests.corpus.untrusted import BENIGN
@@ -86,20 +84,6 @@ def test_every_name_is_evaluated_traced_and_replayed(calls: Path, tmp_path: Path
     assert sorted(episode.module for episode in again) == sorted(NAMES)
     trace("mlgo/Inline-v0", "always", output=tmp_path / "trace", corpus=corpus)
     assert [verdict.problem for verdict in replay(tmp_path / "trace")] == [""] * len(NAMES)
-
-
-@pytest.mark.parametrize("policy", ["random", "default"])
-def test_every_name_is_labelled_and_has_random_actions(policy: str, calls: Path, tmp_path: Path) -> None:
-    corpus = make_corpus(tmp_path / "corpus", calls, ["\udcff", "two\nlines"])
-    env = gym.make("mlgo/Inline-v0", corpus=corpus).unwrapped
-    assert isinstance(env, CompilerEnv)
-    acts = load_policy(policy, env)
-    for name in env.corpus.names:
-        observation, info = env.reset(options={"module": name})
-        assert acts.act(observation, info) in (0, 1)
-        compilation = env.compilation(env.corpus.module(name))
-        assert label_by_flips(compilation, env.task, load_policy("default", env), compiles=2, timeout=60.0).labels
-    env.close()
 
 
 @pytest.mark.parametrize("command", ["info", "verify"])

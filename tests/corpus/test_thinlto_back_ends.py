@@ -42,6 +42,7 @@ def run(*words: object) -> str:
     return result.stderr
 
 
+@pytest.mark.slow
 def test_a_recorded_thin_link_gives_its_back_ends(project: Path, toolchain: Toolchain) -> None:
     output = run("record", "--output", "../corpus", "--back-ends", "../back", "--", "sh", "-ec", BUILD)
     assert "1 link is in links.json" in output
@@ -58,6 +59,7 @@ def test_a_recorded_thin_link_gives_its_back_ends(project: Path, toolchain: Tool
         record_back_ends(project.parent / "corpus", project.parent / "x", toolchain, links=["other"])
 
 
+@pytest.mark.slow
 def test_a_build_without_thinlto_says_so(project: Path, toolchain: Toolchain) -> None:
     run("record", "--output", "../corpus", "--", "sh", "-ec", "$CC -c user.c; $CC -shared -fPIC lib/helper.c -o h.so")
     with pytest.raises(CorpusError, match=r"expected ThinLTO links, got none in 1 links.*h\.so"):

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import gymnasium as gym
+import pytest
 
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import find_toolchain
@@ -32,6 +33,7 @@ export fn second(n: u32) bool {
 """
 
 
+@pytest.mark.slow
 def test_a_program_in_zig_is_a_module_before_optimisation(tmp_path: Path) -> None:
     """The compiler requests decisions about it, and its own choices give nearly the code of Zig."""
     (tmp_path / "counts.zig").write_text(COUNTS)

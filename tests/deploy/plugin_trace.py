@@ -44,13 +44,7 @@ def traced(code: DecisionCode) -> DecisionCode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
-    """A traced compile.
-
-    Attributes:
-        answers: the answer of each decision; 1 inlines.
-        seen: values of `CALLEE_FEATURES`, float32 of shape (decisions, 21).
-        object_bytes: the object.
-    """
+    """A traced compile: its answers, the values of `CALLEE_FEATURES` at each decision, and the object."""
 
     answers: tuple[int, ...]
     seen: Floats
@@ -94,15 +88,10 @@ def in_traced_environment(
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Agreement of two compiles of a module, up to the first decision that differs.
+    """Agreement of two compiles of a module, up to the first decision that differs, which is `None` if all are equal.
 
-    Attributes:
-        compared: number of decisions, with the one that differs.
-        predicted: number of them whose callee the environment predicted correctly.
-        features_differ: those of the predicted ones at which a feature differs.
-        first: index of the first decision that differs; None if all are equal.
-        first_predicted: the callee that the environment predicted there.
-        first_callee: the callee that clang named afterwards.
+    `predicted` of the `compared` decisions had a correctly predicted callee; `features_differ` are those of them at
+    which a feature differs.
     """
 
     compared: int

@@ -13,7 +13,7 @@ from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.session_policy import decision_info
 from mlgo_gym.session.protocol.decision import Decision
 from tests.cli.command import run
-from tests.policies.test_eviction import eviction_network
+from tests.policies.episodes import eviction_network
 
 
 def decisions(env: RegAllocEvictEnv, policy: Policy) -> Iterator[tuple[Decision, int]]:

@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from typer.testing import CliRunner
 
-from mlgo_gym.cli.application import application
 from mlgo_gym.deploy.decision_code import exported_network
 from mlgo_gym.deploy.inlining_default import default_rule
 from mlgo_gym.deploy.onnx_model import onnx_model
@@ -20,6 +18,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.network import Network
+from tests.cli.command import run
 from tests.deploy.conftest import KINDS, Observations, labelled, make_network
 from tests.policies.conftest import inline as inline
 
@@ -101,65 +100,59 @@ def test_equal_outputs_mean_0(kind: str, observations: Observations) -> None:
 
 
 @pytest.mark.parametrize(("policy", "level"), [("inline-oz-fast", "Oz"), ("inline-os-fast", "Os")])
-class TestBundledPolicies:
-    """Exported by the commands and read back, they decide as before."""
-
-    @pytest.mark.parametrize("kind", ["onnx", "tflite"])
-    def test_they_are_read_back(self, kind: str, policy: str, level: str, inline: CompilerEnv, tmp_path: Path) -> None:
-        pytest.importorskip("onnx" if kind == "onnx" else "ai_edge_litert")
-        pytest.importorskip("onnxruntime")
-        output = tmp_path / "model"
-        more = ["--keep-default"] if kind == "tflite" else []
-        result = CliRunner().invoke(application, ["export", kind, "--policy", policy, "--output", str(output), *more])
-        assert result.exit_code == 0, result.output
-        assert result.output.startswith(f"{output}: {policy}, ")
-        rows = labelled(level, inline.feature_names, 500).astype(np.float32)
-        before, after = load_policy(policy, inline), load_policy(f"{kind}:{output}", inline)
-        expected = [before.act(row, {}) for row in rows]
-        assert [after.act(row, {}) for row in rows] == expected
-        assert 0 < sum(expected) < len(rows)
-        if kind == "tflite":
-            (spec,) = json.loads((output / "output_spec.json").read_bytes())
-            assert spec["logging_name"] == "inlining_decision"
-            assert spec["tensor_spec"] == {"name": "inlining_decision", "port": 0, "shape": [1], "type": "int64_t"}
-
-    def test_for_llvm_clangs_own_decision_is_no_input(self, policy: str, level: str) -> None:
-        pytest.importorskip("ai_edge_litert")
-        network = exported_network(policy)
-        rule = default_rule(policy, network.features)
-        rows = labelled(level, network.features, 1000)
-        decisions, logits = run_tflite(tflite_model(policy, network, rule), network.features, rows)
-        if rule is not None:
-            rows[:, network.features.index(rule.feature)] = rows[:, network.features.index(rule.cost)] < rule.threshold
-        expected, exact = wanted(network, rows)
-        assert decisions.tolist() == expected.tolist()
-        assert np.array_equal(logits, exact)
-
-
-def test_a_network_of_clangs_own_decision_alone_gets_the_cost_as_input() -> None:
-    pytest.importorskip("ai_edge_litert")
-    network = Network(("inlining_default",), (np.ones((1, 1), np.float32),), (np.full(1, -0.5, np.float32),))
-    model = tflite_model("clang", network, default_rule("clang", network.features, "Os"))
-    decisions, _ = run_tflite(model, ("cost_estimate",), np.array([[49], [50], [-3], [51]]))
-    assert decisions.tolist() == [1, 0, 1, 0]
-
-
 @pytest.mark.parametrize("kind", ["onnx", "tflite"])
-def test_a_network_with_more_outputs_is_refused(kind: str, observations: Observations, tmp_path: Path) -> None:
-    make_network(observations, outputs=3).save(tmp_path / "three")
+def test_exported_bundled_policies_decide_as_before(
+    kind: str, policy: str, level: str, inline: CompilerEnv, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnx" if kind == "onnx" else "ai_edge_litert")
+    pytest.importorskip("onnxruntime")
+    output = tmp_path / "model"
     more = ["--keep-default"] if kind == "tflite" else []
-    arguments = ["export", kind, "--policy", f"mlp:{tmp_path}/three", "--output", str(tmp_path / "model"), *more]
-    result = CliRunner().invoke(application, arguments)
-    assert isinstance(result.exception, PolicyError)
-    assert "got 3" in str(result.exception)
-    assert not (tmp_path / "model").exists()
+    exported = run("export", kind, "--policy", policy, "--output", output, *more)
+    assert exported.stdout.startswith(f"{output}: {policy}, ")
+    rows = labelled(level, inline.feature_names, 500).astype(np.float32)
+    before, after = load_policy(policy, inline), load_policy(f"{kind}:{output}", inline)
+    expected = [before.act(row, {}) for row in rows]
+    assert [after.act(row, {}) for row in rows] == expected
+    assert 0 < sum(expected) < len(rows)
+    if kind == "tflite":
+        (spec,) = json.loads((output / "output_spec.json").read_bytes())
+        assert spec["logging_name"] == "inlining_decision"
+        assert spec["tensor_spec"] == {"name": "inlining_decision", "port": 0, "shape": [1], "type": "int64_t"}
 
 
-def test_a_users_network_of_clangs_own_decision_needs_a_level(network_file: Path, tmp_path: Path) -> None:
-    arguments = ["export", "tflite", "--policy", f"mlp:{network_file}", "--output", str(tmp_path / "model")]
-    result = CliRunner().invoke(application, arguments)
-    assert isinstance(result.exception, PolicyError)
-    assert "with --level" in str(result.exception)
+@pytest.mark.parametrize(("policy", "level"), [("inline-oz-fast", "Oz"), ("inline-os-fast", "Os"), ("clang", "Os")])
+def test_for_llvm_clangs_own_decision_is_no_input(policy: str, level: str) -> None:
     pytest.importorskip("ai_edge_litert")
-    result = CliRunner().invoke(application, [*arguments, "--level", "Oz"])
-    assert "inlining_default is replaced by cost_estimate < 5" in result.output
+    if policy == "clang":
+        # Clang's own decision alone gets the cost as input.
+        network = Network(("inlining_default",), (np.ones((1, 1), np.float32),), (np.full(1, -0.5, np.float32),))
+        model = tflite_model(policy, network, default_rule(policy, network.features, level))
+        decisions, _ = run_tflite(model, ("cost_estimate",), np.array([[49], [50], [-3], [51]]))
+        assert decisions.tolist() == [1, 0, 1, 0]
+        return
+    network = exported_network(policy)
+    rule = default_rule(policy, network.features)
+    rows = labelled(level, network.features, 1000)
+    decisions, logits = run_tflite(tflite_model(policy, network, rule), network.features, rows)
+    if rule is not None:
+        rows[:, network.features.index(rule.feature)] = rows[:, network.features.index(rule.cost)] < rule.threshold
+    expected, exact = wanted(network, rows)
+    assert decisions.tolist() == expected.tolist()
+    assert np.array_equal(logits, exact)
+
+
+def test_a_network_with_more_outputs_or_without_a_level_is_refused(
+    observations: Observations, network_file: Path, tmp_path: Path
+) -> None:
+    make_network(observations, outputs=3).save(tmp_path / "three")
+    output = ("--output", tmp_path / "model")
+    for words in ("onnx", "tflite --keep-default"):
+        with pytest.raises(PolicyError, match="got 3"):
+            run("export", *words.split(), "--policy", f"mlp:{tmp_path}/three", *output)
+    with pytest.raises(PolicyError, match="with --level"):
+        run("export", "tflite", "--policy", f"mlp:{network_file}", *output)
+    assert not (tmp_path / "model").exists()
+    pytest.importorskip("ai_edge_litert")
+    exported = run("export", "tflite", "--policy", f"mlp:{network_file}", *output, "--level", "Oz")
+    assert "inlining_default is replaced by cost_estimate < 5" in exported.stdout

@@ -18,7 +18,7 @@ from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.eviction import EvictionPolicy
 from tests.deploy.conftest import labelled
 from tests.deploy.test_eviction_code import decisions
-from tests.policies.test_eviction import eviction_network
+from tests.policies.episodes import eviction_network
 
 PROGRAM = """
 #include "header.h"

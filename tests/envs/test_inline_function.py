@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.errors import CorpusError
 from tests.conftest import MakeBitcode
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -91,28 +91,6 @@ def test_a_function_without_a_decision_is_an_error(recursive: Path) -> None:
     env = InlineEnv(corpus=str(recursive), scope="function")
     with pytest.raises(CorpusError, match="function 'one' of module 'recursive'"):
         env.reset(options={"module": "recursive", "function": "one"})
-    env.close()
-
-
-def test_a_function_needs_the_scope(recursive: Path) -> None:
-    env = InlineEnv(corpus=str(recursive))
-    with pytest.raises(MlgoError, match='scope="function"'):
-        env.reset(options={"module": "recursive", "function": "top"})
-    env.close()
-
-
-def test_a_fork_is_of_the_same_function(bitcode: Path) -> None:
-    env = InlineEnv(corpus=str(bitcode), scope="function", reward="bytes", credit=True)
-    _, info = env.reset(options={"module": "families", "function": "clipped"})
-    ends = []
-    with env.fork() as copied:
-        for each in (env, copied):
-            ended, last = False, info
-            while not ended:
-                _, reward, ended, _, last = each.step(1)
-            ends.append((reward, last["credit"], last["context"]))
-    assert ends[0] == ends[1]
-    assert ends[0][2] == "clipped"
     env.close()
 
 

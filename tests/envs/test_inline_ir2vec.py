@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.attribution.inline_compile import run_inline_compile
 from mlgo_gym.envs import InlineEnv, InlineIR2VecEnv
 from mlgo_gym.envs.inline_ir2vec import OLDEST_CLANG
 from mlgo_gym.errors import MlgoError, ToolchainError
-from mlgo_gym.llvm.ir2vec import ENTITIES, OPCODES, one_hot_vocabulary
+from mlgo_gym.llvm.ir2vec import OPCODES, one_hot_vocabulary
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import MakeBitcode, clang_argument
 from tests.fakes.drive import play
@@ -82,26 +81,6 @@ def test_all_else_is_as_in_the_environment_without_embeddings(able: Toolchain, m
         assert (ours.reward, ours.info) == (theirs.reward, theirs.info)
 
 
-def test_the_features_have_readable_names(toolchain: Toolchain, calls: Path) -> None:
-    env = InlineIR2VecEnv(corpus=str(calls))
-    plain = InlineEnv(corpus=str(calls))
-    assert len(env.feature_names) == len(plain.feature_names) + 2 * DIMENSIONS
-    assert len({*env.feature_names}) == len(env.feature_names)
-    assert {*plain.feature_names} < {*env.feature_names}
-    assert not any("[" in name for name in env.feature_names)
-    assert {"callee_opcode_GetElementPtr", "caller_type_PointerTy", "callee_operand_ICMP_sle"} < {*env.feature_names}
-    assert env.observation_space.shape == (len(env.feature_names),)
-
-
-def test_raw_tensors_have_the_embeddings_as_vectors(calls: Path) -> None:
-    env = InlineIR2VecEnv(corpus=str(calls), observation="dict")
-    observation, _ = env.reset()
-    env.close()
-    for name in ("callee_embedding", "caller_embedding"):
-        assert (observation[name].shape, observation[name].dtype) == ((DIMENSIONS,), np.float32)
-        assert observation[name][ENTITIES.index("Ret")] >= 1
-
-
 def vocabulary(tmp_path: Path, content: Any) -> str:
     path = tmp_path / "vocabulary.json"
     path.write_text(json.dumps(content))
@@ -135,29 +114,8 @@ def test_what_is_no_vocabulary_is_refused(tmp_path: Path, content: Any, complain
         InlineIR2VecEnv(vocabulary=vocabulary(tmp_path, content))
 
 
-def test_a_vocabulary_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MlgoError, match=r'vocabulary must be "one-hot" or a JSON file; .*none.json: .*No such file'):
-        InlineIR2VecEnv(vocabulary=str(tmp_path / "none.json"))
-
-
 def test_a_vocabulary_that_clang_cannot_use_is_refused_in_its_words(tmp_path: Path, calls: Path) -> None:
     with pytest.raises(ToolchainError, match="inlining advisor"):
         InlineIR2VecEnv(
             corpus=str(calls), vocabulary=vocabulary(tmp_path, {"Opcodes": {}, "Types": {}, "Arguments": {}})
         )
-
-
-def test_an_older_clang_is_refused_with_the_reason(any_toolchain: Toolchain) -> None:
-    if any_toolchain.version[0] >= OLDEST_CLANG:
-        pytest.skip(f"clang {any_toolchain.version_text} can do it")
-    with pytest.raises(
-        ToolchainError, match=r"expected clang 22 or newer for embeddings, got .*; use mlgo/Inline-v0, or the bundled"
-    ):
-        InlineIR2VecEnv(clang=clang_argument(any_toolchain))
-
-
-def test_the_callee_of_each_decision_is_known(make_bitcode: MakeBitcode) -> None:
-    env = InlineIR2VecEnv(corpus=str(make_bitcode("calls.c")))
-    placed = run_inline_compile(env.compilation(env.corpus[0]), env.task, lambda _: 1, 60.0)
-    assert len(placed.decisions) > 5
-    assert all(decision.callee and decision.context for decision in placed.decisions)

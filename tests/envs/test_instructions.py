@@ -9,14 +9,12 @@ from typing import Any
 import gymnasium as gym
 import pytest
 
-from mlgo_gym import evaluate, open_corpus
-from mlgo_gym.attribution.inline_compile import run_inline_compile
+from mlgo_gym import open_corpus
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
 from mlgo_gym.policies import load_policy
-from mlgo_gym.programs import ModulePrograms, find_counter
-from mlgo_gym.search import search_module
+from mlgo_gym.programs import ModulePrograms
 from mlgo_gym.training.flip_labels import label_by_flips
 from tests.programs.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus
 
@@ -111,35 +109,7 @@ def test_only_modules_of_programs_have_episodes() -> None:
 
 
 @needs_valgrind
-def test_a_count_is_kept_on_disk(right: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with InlineEnv(corpus=str(right), metric=METRIC, compile_options=TRUST) as env:
-        first = play(env, 1)[1][METRIC]
-    monkeypatch.setattr("mlgo_gym.programs.module_programs.measure_program", None)
-    with InlineEnv(corpus=str(right), metric=METRIC, compile_options=TRUST) as env:
-        assert play(env, 1)[1][METRIC] == first
-
-
-@needs_valgrind
-def test_results_name_the_counter(right: Path) -> None:
-    found = evaluate(
-        "mlgo/Inline-v0",
-        policies={"never": "never"},
-        corpus=str(right),
-        env_kwargs={"metric": METRIC, "compile_options": TRUST},
-    )
-    assert found.configuration.counter == find_counter()
-
-
-@needs_valgrind
-def test_bundles_search_the_fewest_instructions(right: Path) -> None:
-    with InlineEnv(corpus=str(right), metric=METRIC, compile_options=TRUST) as env:
-        found = search_module(env, env.corpus[0], "bundles", compiles=8)
-        assert found.verified
-        assert found.cost < found.baseline
-        assert found.cost <= play(env, 1)[1][METRIC]  # a policy of its portfolio
-
-
-@needs_valgrind
+@pytest.mark.slow
 def test_labels_are_the_effects_of_single_flips(right: Path) -> None:
     with InlineEnv(corpus=str(right), metric=METRIC, compile_options=TRUST) as env:
         compilation = env.compilation(env.corpus[0])
@@ -152,21 +122,6 @@ def test_labels_are_the_effects_of_single_flips(right: Path) -> None:
     # A flip can save a call of a library function, whose instructions belong to no flip.
     assert sum(label == alone for label, alone in found.checked) >= 3
     assert all((label > 0) == (alone > 0) for label, alone in found.checked)
-
-
-@needs_valgrind
-def test_the_costs_of_functions_add_up(right: Path) -> None:
-    weights = {METRIC: 1.0, "text": 0.5}
-    with InlineEnv(corpus=str(right), metric=weights, compile_options=TRUST) as env:
-        compilation = env.compilation(env.corpus[0])
-        found = FunctionCosts(env.setup, compilation).of(
-            run_inline_compile(compilation, env.task, lambda _: 0, env.setup.timeout)
-        )
-        reward, info = play(env, 0)
-    assert found.cost == pytest.approx(1 - reward) == pytest.approx(info["weighted"])
-    assert found.functions.text == pytest.approx(1e9 * (0.5 + found.cost), rel=1e-6)
-    padding = 0.5e9 * 16 * len(found.functions.functions) / info["baseline_text"]
-    assert sum(found.functions.functions.values()) == pytest.approx(found.functions.text, abs=padding)
 
 
 @needs_valgrind
@@ -186,29 +141,3 @@ def test_untrusted_programs_are_refused(right: Path) -> None:
     with pytest.raises(CorpusError, match="expected programs of a trusted corpus"):
         env.reset()
     env.close()
-
-
-def test_a_machine_that_counts_nothing_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlgo_gym.programs.counters.has_hardware_counter", lambda: False)
-    monkeypatch.setattr("mlgo_gym.programs.counters.shutil.which", lambda _: None)
-    message = r"expected a hardware counter .* or valgrind, got neither; install"
-    with InlineEnv(metric=METRIC) as env, pytest.raises(MlgoError, match=message):
-        env.reset()
-
-
-@needs_valgrind
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"scope": "function"}, "expected scope='module' with metric='instructions', got 'function'"),
-    ],
-)
-def test_impossible_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(MlgoError, match=message):
-        InlineEnv(**{"metric": METRIC, **arguments})
-
-
-@needs_valgrind
-def test_bundles_need_costs_of_functions() -> None:
-    with InlineEnv(metric="object") as env, pytest.raises(MlgoError, match=r"that functions share, .*, got 'object'"):
-        search_module(env, env.corpus[0], "bundles", compiles=2)

@@ -13,11 +13,8 @@ from gymnasium.utils.env_checker import check_env
 import mlgo_gym
 from mlgo_gym.cli.manual_pages import page
 from mlgo_gym.episode.probe import probe
-from mlgo_gym.errors import PolicyError
 from mlgo_gym.evaluation import evaluate
-from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import policy_identity
-from mlgo_gym.search.algorithms import search_module
 from tests.envs import toy
 
 NAME = "mlgo/Toy-v0"
@@ -66,17 +63,3 @@ def test_its_policies_have_names(calls: Path) -> None:
     assert {episode.policy for episode in result.episodes} == {"default", "small", "random"}
     assert not result.failures
     assert policy_identity("small") == "small"
-
-
-def test_its_policies_are_those_of_no_other_task(calls: Path) -> None:
-    env = gym.make("mlgo/Inline-v0", corpus=str(calls))
-    with pytest.raises(PolicyError, match="there is no policy 'small'"):
-        load_policy("small", env)
-    env.close()
-
-
-def test_it_can_be_searched(calls: Path) -> None:
-    env = toy.ToyEnv(corpus=str(calls))
-    result = search_module(env, env.corpus[0], "random", compiles=3)
-    assert result.verified
-    env.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ from mlgo_gym.episode.baseline import keep_baseline, known_baseline, measure_bas
 from mlgo_gym.episode.decision_count import count, known_decisions
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.estimated_instructions import FunctionInstructions
-from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
+from mlgo_gym.llvm.object_file import ObjectSizes
 from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.session.coroutine import run_blocking
 from mlgo_gym.tasks.measurement import Measurement
@@ -23,18 +21,6 @@ from mlgo_gym.tasks.measurement import Measurement
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 FLAGS = ("-cc1", "-triple", "x86_64-unknown-linux-musl", "-emit-obj", "-Oz")
-
-MEASURE = """
-import sys
-from pathlib import Path
-from mlgo_gym.episode.baseline import measure_baseline
-from mlgo_gym.corpus.commands.compilation import plan
-from mlgo_gym.corpus.module import Module
-from mlgo_gym.llvm.toolchain import find_toolchain
-program, bitcode, *flags = sys.argv[1:]
-module = Module("calls", Path(bitcode), tuple(flags))
-print(measure_baseline(plan(module, find_toolchain(program)), 30).sizes.text)
-"""
 
 
 @pytest.fixture
@@ -46,34 +32,11 @@ def counted(counted_clang: tuple[Path, Path], calls: Path, own_cache: Path) -> t
     return compilation, starts
 
 
-def test_the_baseline_is_what_clang_makes_alone(compile_calls: Compilation, tmp_path: Path) -> None:
-    path = tmp_path / "alone.o"
-    compile_calls.toolchain.run([*compile_calls.flags, *compile_calls.inputs, "-o", str(path)])
-    assert measure_baseline(compile_calls, 30).sizes == object_sizes(path.read_bytes())
-
-
 def test_a_second_measurement_compiles_nothing(counted: tuple[Compilation, Path]) -> None:
     compilation, starts = counted
     first = measure_baseline(compilation, 30)
     assert measure_baseline(compilation, 30) == first
     assert starts.read_text() == "started\n"
-
-
-def test_processes_share_what_one_of_them_measured(counted: tuple[Compilation, Path], calls: Path) -> None:
-    compilation, starts = counted
-    command = [sys.executable, "-c", MEASURE, compilation.toolchain.command[0], str(calls), *FLAGS]
-    said = [int(subprocess.check_output(command)) for _ in range(2)]
-    assert said == [measure_baseline(compilation, 30).sizes_by_metric()["text"]] * 2
-    assert starts.read_text() == "started\n"
-
-
-def test_what_was_never_measured_is_not_known(counted: tuple[Compilation, Path]) -> None:
-    assert known_baseline(counted[0]) is None
-
-
-def test_a_baseline_with_costs_is_another_than_one_without(counted: tuple[Compilation, Path]) -> None:
-    measure_baseline(counted[0], 30)
-    assert known_baseline(counted[0], optimization_record=True) is None
 
 
 def test_a_record_of_another_release_is_measured_again(counted: tuple[Compilation, Path], own_cache: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import ToolchainError
-from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, PRIORITY, Advisor
+from mlgo_gym.llvm.advisors import EVICTION, INLINING, PRIORITY
 from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
 
@@ -52,14 +52,6 @@ def test_priority_asks_for_a_float(any_toolchain: Toolchain) -> None:
     assert found.decisions > 0
 
 
-@pytest.mark.parametrize("advisor", ADVISORS, ids=lambda advisor: advisor.name)
-def test_what_is_remembered_is_what_was_measured(toolchain: Toolchain, advisor: Advisor, own_cache: Path) -> None:
-    probe.cache_clear()
-    measured = probe(toolchain, advisor)
-    probe.cache_clear()
-    assert probe(toolchain, advisor) == measured
-
-
 def test_a_second_process_starts_no_clang_to_build_its_spaces(
     counted_clang: tuple[Path, Path], own_cache: Path
 ) -> None:
@@ -71,15 +63,6 @@ def test_a_second_process_starts_no_clang_to_build_its_spaces(
         counts.append(starts.read_text().count("started"))
     assert counts[0] > 0
     assert counts[1] == counts[0]
-
-
-def test_a_record_of_another_release_is_measured_anew(toolchain: Toolchain, own_cache: Path) -> None:
-    probe.cache_clear()
-    measured = probe(toolchain, INLINING)
-    (record,) = own_cache.joinpath("probes").rglob("*.json")
-    record.write_text('{"header": {}}')
-    probe.cache_clear()
-    assert probe(toolchain, INLINING) == measured
 
 
 def test_a_clang_that_refuses_the_flags_is_reported_in_its_own_words(tmp_path: Path) -> None:
@@ -100,8 +83,3 @@ def test_a_clang_without_the_interactive_mode_is_refused(tmp_path: Path) -> None
 def test_a_clang_that_leaves_no_object_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match="expected an ELF object"):
         probe(clang_that(tmp_path, "exit 0"), INLINING)
-
-
-def test_flags_that_clang_does_not_know_are_a_clear_error(toolchain: Toolchain) -> None:
-    with pytest.raises(ToolchainError, match="unknown argument: '-no-such-flag'"):
-        probe(toolchain, INLINING, ("-no-such-flag",))

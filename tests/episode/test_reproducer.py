@@ -31,11 +31,11 @@ from mlgo_gym.episode.reproducer import (
     read_reproducer,
 )
 from mlgo_gym.episode.reproduction import reduce_module, reproduce
-from mlgo_gym.episode.stepper import Answer
 from mlgo_gym.errors import CompilerError, MlgoError, UntrustedError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
 from mlgo_gym.session.process.limits import Limits
+from mlgo_gym.testing import running_compile
 from tests.conftest import MakeBitcode
 
 TINY = Limits(memory=1e-8)
@@ -69,14 +69,9 @@ def pressure(make_bitcode: MakeBitcode) -> Path:
 
 def crash(env: RegAllocEvictEnv) -> dict[str, Any]:
     """Evict what must not be evicted, at which clang 20 and newer crash; return what is said of it."""
-    env.reset(seed=0)
-    env.step(32)
-    # An environment never sends such an answer.
-    env._stepper.answer(Answer(40, struct.pack("<q", 40), False))  # type: ignore[union-attr] # it waits
-    env._stepper.wait()  # type: ignore[union-attr]
-    assert env._stepper is not None
-    assert env._stepper.outcome is not None
-    error: dict[str, Any] = env._stepper.outcome.info["error"]
+    _, info = env.reset(seed=0)
+    env.step(info["default_action"])
+    error: dict[str, Any] = running_compile(env).answer(struct.pack("<q", 40))["error"]
     return error
 
 
@@ -133,8 +128,7 @@ def test_nothing_is_kept_where_nothing_is_to_be(pressure: Path, monkeypatch: pyt
 def test_a_clang_that_somebody_killed_has_not_crashed(calls: Path, kept: Path) -> None:
     env = InlineEnv(corpus=str(calls))
     env.reset()
-    assert env._stepper is not None
-    os.kill(env._stepper.episode.session.pid, signal.SIGKILL)
+    os.kill(running_compile(env).pid, signal.SIGKILL)
     *_, truncated, info = env.step(1)
     assert truncated
     assert "reproducer" not in info["error"]

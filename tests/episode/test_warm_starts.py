@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ import pytest
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import RegAllocEvictEnv
-from mlgo_gym.episode.fork_pool import ForkPool
 from mlgo_gym.errors import MlgoWarning
 from mlgo_gym.session.snapshot_support import snapshot_support
-from tests.conftest import MakeBitcode
+from mlgo_gym.testing import running_compile
+from tests.conftest import PROGRAMS, MakeBitcode
 from tests.traces import children
 
 pytestmark = [
@@ -47,17 +48,6 @@ def test_a_warm_episode_is_a_cold_episode(pressure: Path) -> None:
     warm.close()
 
 
-def test_a_second_episode_starts_from_a_copy_and_the_first_from_a_fresh_clang(pressure: Path) -> None:
-    env = RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": True})
-    methods = []
-    for _ in range(2):
-        env.reset(seed=0)
-        assert env._stepper is not None
-        methods.append(env._stepper.episode.fork_method)
-    env.close()
-    assert methods == [None, "snapshot"]
-
-
 def test_of_two_modules_with_the_same_bitcode_each_keeps_its_name(pressure: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         tmp_path.joinpath(f"{name}.bc").symlink_to(pressure)
@@ -78,25 +68,17 @@ def test_a_waiting_clang_that_was_killed_is_replaced(pressure: Path) -> None:
     env.close()
 
 
-def test_waiting_clangs_are_bounded_in_number_and_in_memory(pressure: Path) -> None:
-    env = RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": False})
-    env.reset(seed=0)
-    assert env._stepper is not None
-    few, small = ForkPool(size=2), ForkPool(max_bytes=1)
-    for key in "abc":
-        few.keep(key, 0, env._stepper.episode, 10.0)
-        small.keep(key, 0, env._stepper.episode, 10.0)
-    assert (len(few), len(small)) == (2, 0)
-    assert few.copy("a", 0, 10.0) is None
-    copied = few.copy("c", 0, 10.0)
-    assert copied is not None
-    copied.close()
-    few.close()
-    env.close()
-
-
-def test_optimising_once_is_enough_by_default(pressure: Path) -> None:
-    for preoptimize in (True, False):
-        env = RegAllocEvictEnv(corpus=str(pressure), compile_options={"preoptimize": preoptimize})
-        assert env.setup.options.forks_resets(env.task) is not preoptimize
-        env.close()
+def test_at_most_eight_clangs_wait(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
+    text = (PROGRAMS / "pressure.c").read_text()
+    for number in range(10):
+        source = tmp_path / f"{number}.c"
+        source.write_text(f"{text}\nint variant_{number} = {number};\n")
+        shutil.copy(make_bitcode(source), tmp_path / f"{number}.bc")
+    others = children()
+    with RegAllocEvictEnv(corpus=str(tmp_path), compile_options={"fork_resets": True}) as env:
+        methods = []
+        for name in (*map(str, range(10)), "9", "0"):
+            env.reset(options={"module": name})
+            methods.append(running_compile(env).fork_method)
+        assert len(children() - others) == 9  # one runs
+    assert methods == [None] * 10 + ["snapshot", None]

@@ -2,124 +2,130 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
-from mlgo_gym.errors import MlgoError, PolicyError
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation, EvaluationResult, evaluate, load_result
 from mlgo_gym.evaluation.episode_result import EpisodeResult
-from mlgo_gym.evaluation.report import notes
-from mlgo_gym.policies import Policy
+from mlgo_gym.evaluation.module_facts import MODULES, ModuleFacts, language, read_modules, write_modules
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution
+from tests.evaluation.test_episode_runner import FAULTY, INLINE, everything
 
 PARTS: tuple[Literal["train", "test"], ...] = ("train", "test")
-
 POLICIES = ("default", "never", "always", "random", "clang:-mllvm,-inline-threshold=-1000")
-
-
-def comparable(result: EvaluationResult) -> dict[tuple[str, str], tuple[Any, ...]]:
-    return {
-        (each.policy, each.module): (each.status, each.metrics, each.reward, each.decisions) for each in result.episodes
-    }
 
 
 @pytest.fixture(scope="module")
 def result(corpus: Path) -> EvaluationResult:
-    return evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=POLICIES)
+    return evaluate(INLINE, corpus=str(corpus), policies=POLICIES)
 
 
-def test_each_policy_meets_each_module_with_decisions(result: EvaluationResult) -> None:
-    done = {(each.policy, each.module) for each in result.episodes if each.status == "done"}
+def test_each_policy_meets_each_module_with_decisions(result: EvaluationResult, corpus: Path) -> None:
+    done = {(episode.policy, episode.module) for episode in result.episodes if episode.status == "done"}
     assert done == {(policy, module) for policy in POLICIES for module in ("calls", "more/calls")}
-    assert result.without_decisions == ["leaf"]
-    assert result.failures == []
-
-
-def test_default_does_not_differ_from_plain_clang_and_never_does(result: EvaluationResult) -> None:
+    assert (result.without_decisions, result.failures, result.deviations) == (["leaf"], [], [])
     changes = {summary.policy: summary.changes["text"] for summary in result.summaries()}
-    assert changes["default"].equal == 2
-    assert result.deviations == []
-    assert changes["never"].equal == 0
-
-
-def test_a_plain_clang_that_never_inlines_equals_the_policy_never(result: EvaluationResult) -> None:
-    sizes = {(each.policy, each.module): each.metrics.get("text") for each in result.episodes}
+    assert (changes["default"].equal, changes["never"].equal) == (2, 0)
+    sizes = {(episode.policy, episode.module): episode.metrics.get("text") for episode in result.episodes}
     assert sizes[POLICIES[-1], "calls"] == sizes["never", "calls"] != sizes["default", "calls"]
-
-
-def test_the_configuration_says_what_was_evaluated(result: EvaluationResult, corpus: Path) -> None:
     configuration = result.configuration
     assert (configuration.modules, configuration.clang, configuration.metric) == (3, "22.1.8", "text")
     assert configuration.levels == {corpus.name: {"Oz": 3}}
 
 
 def test_processes_find_the_same_as_one(result: EvaluationResult, corpus: Path, nothing_is_left: None) -> None:
-    parallel = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=POLICIES, execution=Execution(2))
-    assert comparable(parallel) == comparable(result)
+    parallel = evaluate(INLINE, corpus=str(corpus), policies=POLICIES, execution=Execution(2))
+    assert everything(parallel) == everything(result)
 
 
-def test_a_second_call_does_only_what_is_left(corpus: Path, tmp_path: Path) -> None:
-    def run(*policies: str) -> list[EpisodeResult]:
+def test_a_second_call_does_only_the_rest_and_tries_failures_again(corpus: Path, tmp_path: Path) -> None:
+    def run(*policies: str) -> set[tuple[str, str]]:
         seen: list[EpisodeResult] = []
-        evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=policies, output=tmp_path, progress=seen.append)
-        return seen
+        evaluate(INLINE, corpus=str(corpus), policies=policies, output=tmp_path, progress=seen.append)
+        return {(episode.policy, episode.module) for episode in seen}
 
-    assert len(run("default")) == 3
-    assert run("default") == []
-    assert {(each.policy, each.module) for each in run("default", "never")} == {
-        ("never", "calls"),
-        ("never", "more/calls"),
-    }
+    never = {("never", "calls"), ("never", "more/calls")}
+    assert run("default") == {("default", module) for module in ("calls", "more/calls", "leaf")}
+    assert run("default") == set()
+    assert run("default", "never") == never
     assert load_result(tmp_path).policies == ("default", "never")
+    episodes = tmp_path / "episodes.jsonl"
+    lines = episodes.read_text().splitlines()
+    failed = [line.replace('"status": "done"', '"status": "failed"') if '"never"' in line else line for line in lines]
+    episodes.write_text("".join(f"{line}\n" for line in failed))
+    assert run("default", "never") == never
+    assert load_result(tmp_path).failures == []
 
 
-def test_an_evaluation_that_was_left_goes_on(corpus: Path, tmp_path: Path) -> None:
-    with Evaluation("mlgo/Inline-v0", corpus=str(corpus), policies=["never"], output=tmp_path) as evaluation:
-        first = next(evaluation.run())
-        assert evaluation.remaining == 2
-    with Evaluation("mlgo/Inline-v0", corpus=str(corpus), policies=["never"], output=tmp_path) as evaluation:
-        assert evaluation.result.episodes == (first,)
-        assert first not in list(evaluation.run())
-    assert len(load_result(tmp_path).episodes) == 3
+def test_an_evaluation_that_was_left_resumes_and_leaves_nothing(
+    varied: str, tmp_path: Path, nothing_is_left: None
+) -> None:
+    arguments: dict[str, Any] = {"corpus": varied, "policies": ["never", "random"]}
+    with Evaluation(INLINE, **arguments, output=tmp_path) as evaluation:
+        episodes = evaluation.run(envs=3)
+        first = next(episodes)
+        remaining = evaluation.remaining
+        episodes.close()
+    with Evaluation(INLINE, **arguments, output=tmp_path) as evaluation:
+        assert first in evaluation.result.episodes
+        assert evaluation.remaining == remaining
+        assert first not in list(evaluation.run(envs=3))
+        resumed = evaluation.result
+    assert everything(resumed) == everything(evaluate(INLINE, **arguments, envs=1))
+    assert everything(load_result(tmp_path)) == everything(resumed)
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (
-            {"environment": "mlgo/RegAllocEvict-v0"},
-            "environment: recorded mlgo/Inline-v0, requested mlgo/RegAllocEvict-v0",
-        ),
+        ({"environment": "mlgo/RegAllocEvict-v0"}, f"environment: recorded {INLINE}, requested mlgo/RegAllocEvict-v0"),
         ({"env_kwargs": {"max_decisions": 3}}, "arguments: recorded {}, requested {'max_decisions': 3}"),
         ({"seed": 1}, "seed: recorded 0, requested 1"),
         ({"limit": 1}, "corpus0, requested 1 modules of "),
+        ({"split": "train"}, "split: recorded None, requested train"),
+        pytest.param(
+            {"env_kwargs": {"clang": "clang-19"}}, "clang: recorded 22.1.8, requested 19.1.", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_results_of_another_configuration_are_not_mixed(
     corpus: Path, tmp_path: Path, change: dict[str, Any], named: str
 ) -> None:
-    arguments: dict[str, Any] = {"environment": "mlgo/Inline-v0", "corpus": str(corpus), "policies": ["default"]}
+    if "clang-19" in str(change) and shutil.which("clang-19") is None:
+        pytest.skip("clang-19 is not installed")
+    arguments: dict[str, Any] = {"environment": INLINE, "corpus": str(corpus), "policies": ["default"]}
     Evaluation(**arguments, output=tmp_path).close()
     with pytest.raises(MlgoError, match="cannot be mixed") as caught:
         Evaluation(**{**arguments, **change}, output=tmp_path)
     assert named in str(caught.value)
 
 
-def test_a_split_takes_its_part_of_several_corpora_and_says_their_levels(
-    calls: Path, varied: str, tmp_path: Path
-) -> None:
+def test_a_split_takes_its_part_of_several_corpora(calls: Path, varied: str, tmp_path: Path) -> None:
     # By the hashes of their names one is for training, one for testing; equal ones would be on the same side.
     shutil.copy(calls, tmp_path / "calls.bc")
     shutil.copy(Path(varied, "many_calls.bc"), tmp_path / "many_calls2.bc")
     joined = f"{tmp_path},{varied}"
-    parts = {part: evaluate("mlgo/Inline-v0", corpus=joined, split=part, policies=["never"]) for part in PARTS}
-    modules = {part: {each.module for each in result.episodes} for part, result in parts.items()}
-    everything = evaluate("mlgo/Inline-v0", corpus=joined, policies=["never"])
-    assert modules["train"] | modules["test"] == {each.module for each in everything.episodes}
+    parts = {part: evaluate(INLINE, corpus=joined, split=part, policies=["never"]) for part in PARTS}
+    modules = {part: {episode.module for episode in result.episodes} for part, result in parts.items()}
+    everything = evaluate(INLINE, corpus=joined, policies=["never"])
+    assert modules["train"] | modules["test"] == {episode.module for episode in everything.episodes}
     assert not modules["train"] & modules["test"]
     assert f"{tmp_path.name}/many_calls2" in modules["test"]
     assert f"{tmp_path.name}/calls" in modules["train"]
@@ -127,82 +133,19 @@ def test_a_split_takes_its_part_of_several_corpora_and_says_their_levels(
     assert (everything.configuration.split, parts["test"].configuration.split) == (None, "test")
 
 
-def test_a_split_is_not_mixed_with_the_whole(corpus: Path, tmp_path: Path) -> None:
-    Evaluation("mlgo/Inline-v0", corpus=str(corpus), policies=["default"], output=tmp_path).close()
-    with pytest.raises(MlgoError, match="split: recorded None, requested train"):
-        Evaluation("mlgo/Inline-v0", corpus=str(corpus), split="train", policies=["default"], output=tmp_path)
-
-
-def test_another_version_of_clang_is_not_mixed(corpus: Path, tmp_path: Path) -> None:
-    if shutil.which("clang-19") is None:
-        pytest.skip("clang-19 is not installed")
-    Evaluation("mlgo/Inline-v0", corpus=str(corpus), policies=["default"], output=tmp_path).close()
-    with pytest.raises(MlgoError, match=r"clang: recorded 22\.1\.8, requested 19\.1\.\d"):
-        Evaluation(
-            "mlgo/Inline-v0",
-            corpus=str(corpus),
-            policies=["default"],
-            output=tmp_path,
-            env_kwargs={"clang": "clang-19"},
-        )
-
-
-class Broken:
-    def act(self, observation: Any, info: Mapping[str, Any]) -> int:
-        raise ZeroDivisionError("no idea")
-
-
-class Illegal:
-    def act(self, observation: Any, info: Mapping[str, Any]) -> int:
-        return 2
-
-
-def test_a_policy_that_raises_fails_and_the_others_go_on(corpus: Path) -> None:
-    policies: dict[str, str | Policy] = {"broken": Broken(), "default": "default"}
-    result = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=policies)
-    assert {each.policy for each in result.failures} == {"broken"}
-    error = result.failures[0].error
-    assert error is not None
-    assert error["kind"] == "policy"
-    assert error["message"] == "ZeroDivisionError: no idea"
-    assert "in act" in error["traceback"]
-    assert [summary.modules for summary in result.summaries()] == [0, 2]
-
-
-def test_a_module_that_clang_cannot_compile_is_a_failure_with_its_words(broken: Path) -> None:
-    result = evaluate("mlgo/Inline-v0", corpus=str(broken), policies=["default", "clang:-O2"])
-    assert sorted(each.policy for each in result.failures) == ["clang:-O2", "default"]
-    for each in result.failures:
-        assert each.error is not None
-        assert "error" in each.error["stderr"]
-
-
-def test_failures_are_tried_again(corpus: Path, tmp_path: Path) -> None:
-    evaluate("mlgo/Inline-v0", corpus=str(corpus), policies={"mine": Broken()}, output=tmp_path)
-    content = (tmp_path / "meta.json").read_text()
-    (tmp_path / "meta.json").write_text(content.replace("Broken", "Illegal"))
-    result = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies={"mine": Illegal()}, output=tmp_path)
-    assert result.failures == []
-
-
-def test_illegal_actions_are_counted(corpus: Path) -> None:
-    result = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies={"illegal": Illegal()})
-    assert result.summaries()[0].illegal_actions == sum(each.decisions for each in result.episodes) > 0
-    assert "illegal actions, replaced by clang's own choice" in "\n".join(notes(result))
-
-
-def test_another_metric_is_shown_beside_the_size(corpus: Path) -> None:
+def test_a_policy_with_callee_features_gets_them_and_the_metric_of_the_task_is_shown(
+    corpus: Path, tmp_path: Path
+) -> None:
+    features = ("inlining_default", "callee_kept", "callee_users")
+    weights = np.array([[1], [0], [0]], np.float32)
+    network = Network(features, (weights,), (np.array([-0.5], np.float32),))
+    network.save(tmp_path / "clang.safetensors")
+    policy = f"mlp:{tmp_path}/clang.safetensors"
+    result = evaluate(INLINE, policies=[policy], corpus=str(corpus), envs=2)
+    assert (result.failures, result.change(policy)) == ([], 0)
     result = evaluate("mlgo/RegAllocPriority-v0", corpus=str(corpus), policies=["default", "random"])
     assert result.metrics == ("spill_cost", "text")
-    assert "spill_cost" in str(result)
-    assert "text bytes" in str(result)
-
-
-def test_a_budget_of_decisions_is_handed_on(corpus: Path) -> None:
-    result = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=["never"], env_kwargs={"max_decisions": 2})
-    done = [each for each in result.episodes if each.status == "done"]
-    assert {each.decisions for each in done} == {2}
-    assert all(each.handed_over for each in done)
+    assert all(words in str(result) for words in ("spill_cost", "text bytes"))
 
 
 @pytest.mark.parametrize(
@@ -220,7 +163,95 @@ def test_a_budget_of_decisions_is_handed_on(corpus: Path) -> None:
         ({"envs": 0}, "expected envs ≥ 1, got 0"),
     ],
 )
-def test_what_cannot_be_evaluated_says_why(corpus: Path, arguments: dict[str, Any], message: str) -> None:
-    usual: dict[str, Any] = {"environment": "mlgo/Inline-v0", "corpus": str(corpus), "policies": ["default"]}
-    with pytest.raises((MlgoError, PolicyError), match=message):
-        evaluate(**{**usual, **arguments})
+def test_bad_arguments_are_refused(corpus: Path, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(MlgoError, match=message):
+        evaluate(**{"environment": INLINE, "corpus": str(corpus), "policies": ["default"], **arguments})
+
+
+def test_facts_of_modules_are_written_and_read(tmp_path: Path, toolchain: Toolchain) -> None:
+    module = next(iter(open_corpus("builtin", toolchain=toolchain)))
+    assert language(replace(module, metadata={"language": "Zig"})) == "Zig"
+    assert language(replace(module, metadata={})) == module.metadata["language"]
+    facts = [ModuleFacts("a", "12", "34", "C", ("-cc1", "-Oz")), ModuleFacts("b\udcff", "56", None, "unknown", None)]
+    assert read_modules(tmp_path) == {}
+    write_modules(tmp_path, facts)
+    assert list(read_modules(tmp_path).values()) == facts
+    (tmp_path / MODULES).write_text('{"module": "a"}\n')
+    with pytest.raises(MlgoError, match="expected facts about modules"):
+        read_modules(tmp_path)
+    result = evaluate(INLINE, policies=["default"], limit=1, output=tmp_path / "run")
+    assert set(result.languages) <= {"C", "C++"}
+    assert load_result(tmp_path / "run").modules == result.modules != {}
+
+
+def test_workers_that_cannot_start_and_policies_that_cannot_be_sent_are_errors(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, nothing_is_left: None
+) -> None:
+    monkeypatch.setenv("MLGO_TEST_PARENT", str(os.getpid()))
+    with pytest.raises(MlgoError, match="exit status 3 before its first item"):
+        evaluate(INLINE, corpus=str(corpus), policies=[f"{FAULTY}:Stillborn"], execution=Execution(2))
+
+    class Local:
+        def act(self, observation: Any, info: Mapping[str, Any]) -> int:
+            return 0
+
+    with pytest.raises(MlgoError, match="name them by specification, or use jobs=1"):
+        evaluate(INLINE, corpus=str(corpus), policies={"local": Local()}, execution=Execution(2))
+
+
+@pytest.mark.parametrize("last_signal", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_outlives_an_evaluation_that_is_ended(
+    corpus: Path, tmp_path: Path, last_signal: signal.Signals
+) -> None:
+    output, asked = tmp_path / "results", tmp_path / "asked"
+    command = ["evaluate", INLINE, "--corpus", str(corpus), "--policy", f"{FAULTY}:Endless"]
+    process = subprocess.Popen(
+        [Path(sys.executable).with_name("mlgo-gym"), *command, "--jobs", "2", "--envs", "1", "--output", str(output)],
+        env={**os.environ, "MLGO_TEST_ASKED": str(asked)},
+        start_new_session=True,
+        # A shell's background job, which this test may be part of, ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        until(lambda: asked.exists() and finished(output) == 2)
+        assert len(marked(asked)) >= 4  # the program, its two workers, and the clang that waits for the policy
+        # At Ctrl-C a terminal sends the signal to every process of the group.
+        if last_signal is signal.SIGINT:
+            os.killpg(process.pid, last_signal)
+        else:
+            process.send_signal(last_signal)
+        out, err = process.communicate(timeout=60)
+        until(lambda: marked(asked) == [])
+    finally:
+        process.kill()
+        process.communicate()
+    assert finished(output) == 2
+    if last_signal is signal.SIGINT:
+        assert process.returncode == 130
+        last = err.splitlines()[-1]  # a line of progress may be before it
+        assert re.fullmatch(r"mlgo-gym: interrupted with [12] episodes left; the same command continues", last)
+        assert "modules" in out
+
+
+def finished(output: Path) -> int:
+    return len(load_result(output).episodes)
+
+
+def until(condition: Any) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def marked(asked: Path) -> list[int]:
+    """Return the living processes that have inherited the environment of the test's program."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if f"MLGO_TEST_ASKED={asked}".encode() in environment.read_bytes():
+                found.append(int(environment.parent.name))
+    return found

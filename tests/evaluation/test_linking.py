@@ -1,21 +1,26 @@
-"""Sizes of linked programs with the objects of policies."""
+"""Sizes of linked programs with the objects of policies, as recorded and in other modes."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from mlgo_gym.cli.application import application
 from mlgo_gym.corpus.recording.record import record_build
+from mlgo_gym.deploy.link_plugins import build_link_plugins, llvm_of
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.compiled_objects import PLAIN
+from mlgo_gym.evaluation.link_modes import BOTH, COMPILE, LINK
 from mlgo_gym.evaluation.linking import LinkedSize, linked_table
-from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 CALLS = """
 static int sum{0}(int n) {{ int s = 0; for (int i = 0; i < n; ++i) s += i * n * {1}; return s; }}
@@ -23,10 +28,12 @@ static int twice{0}(int n) {{ return sum{0}(n) + sum{0}(n + 1); }}
 int {0}(int n) {{ return twice{0}(n) + sum{0}(n) + twice{0}(2); }}
 """
 MAIN = "int used(int n); int main(int n, char **v) { return used(n); }\n"
-POLICIES = ("default", "always")
+POLICIES = ("default", "inline-oz", "always")
+WHOLE = "$CC main.o -Wl,--whole-archive libcalls.a -Wl,--no-whole-archive -o program"
+CLANG = "clang-22"
 
 
-def record(folder: Path, link: str, toolchain: Toolchain, flags: str = "-ffunction-sections") -> Path:
+def record(folder: Path, link: str, toolchain: Toolchain, flags: str = "-ffunction-sections") -> str:
     """Record a build of a program that uses one of the two functions with decisions of its library."""
     project = folder / "project"
     project.mkdir()
@@ -35,30 +42,31 @@ def record(folder: Path, link: str, toolchain: Toolchain, flags: str = "-ffuncti
     script = f"$CC {flags} -c calls.c main.c; ar rcs libcalls.a calls.o; {link}"
     build = record_build(["sh", "-ec", script], folder / "corpus", toolchain=toolchain, folder=project)
     assert build.status == 0
-    return folder / "corpus"
+    return str(folder / "corpus")
 
 
 def test_a_gain_in_unused_code_vanishes_in_the_link(tmp_path: Path, toolchain: Toolchain) -> None:
     keep, drop = "-Wl,--no-gc-sections -Wl,--whole-archive", "-Wl,--gc-sections -Wl,--whole-archive"
     link = "".join(f"$CC main.o {flags} libcalls.a -o {name};" for name, flags in (("all", keep), ("needed", drop)))
-    corpus = record(tmp_path, link, toolchain)
-    with Evaluation("mlgo/Inline-v0", policies=POLICIES, corpus=str(corpus), output=tmp_path / "output") as evaluation:
+    corpus, output = record(tmp_path, link, toolchain), tmp_path / "output"
+    with Evaluation("mlgo/Inline-v0", policies=POLICIES, corpus=corpus, output=output) as evaluation:
         rows = list(evaluation.link())
     assert [(row.policy, row.output) for row in rows] == [
         (policy, output) for policy in (PLAIN, *POLICIES) for output in ("all", "needed")
     ]
     assert all(row.error is None and row.modules == 2 for row in rows)
     found = {(row.policy, row.output): row for row in rows}
-    for output in ("all", "needed"):
-        plain, default, always = (found[policy, output] for policy in (PLAIN, *POLICIES))
+    for name in ("all", "needed"):
+        plain, default, always = (found[policy, name] for policy in (PLAIN, "default", "always"))
         assert (default.objects, default.linked) == (plain.objects, plain.linked)
         assert always.objects > plain.objects
         grown = (always.linked - plain.linked) / (always.objects - plain.objects)
         # A change in a function that nobody calls counts only if that function is linked.
-        assert (0.9 < grown < 1.2) if output == "all" else (grown < 0.9)
-    assert json.loads((tmp_path / "output" / "links.json").read_bytes()) == [asdict(row) for row in rows]
-    table = linked_table(rows)
-    assert [row[:2] for row in table.rows[-3:]] == [("always", "all"), ("always", "needed"), ("always", "all")]
+        assert (0.9 < grown < 1.2) if name == "all" else (grown < 0.9)
+    assert json.loads((output / "links.json").read_bytes()) == [asdict(row) for row in rows]
+    assert [row[:2] for row in linked_table(rows).rows[-3:]] == [
+        ("always", "all"), ("always", "needed"), ("always", "all")
+    ]  # fmt: skip
 
 
 class Always:
@@ -73,11 +81,11 @@ class Always:
         return 1
 
 
+@pytest.mark.slow
 def test_with_link_time_optimisation_the_policy_decides_before_the_link(tmp_path: Path, toolchain: Toolchain) -> None:
-    link = "$CC -flto main.o libcalls.a -Wl,--gc-sections -o program"
-    corpus = record(tmp_path, link, toolchain, "-flto")
+    corpus = record(tmp_path, "$CC -flto main.o libcalls.a -Wl,--gc-sections -o program", toolchain, "-flto")
     policy = Always()
-    with Evaluation("mlgo/Inline-v0", policies={"mine": policy}, corpus=str(corpus)) as evaluation:
+    with Evaluation("mlgo/Inline-v0", policies={"mine": policy}, corpus=corpus) as evaluation:
         plain, always = evaluation.link()
     assert (plain.lto, always.lto, plain.error, always.error) == ("full", "full", None, None)
     assert policy.started == ["calls.o", "calls.o"], "once for the object, once for the bitcode that is linked"
@@ -85,23 +93,62 @@ def test_with_link_time_optimisation_the_policy_decides_before_the_link(tmp_path
     assert always.linked > 0 < plain.linked
 
 
-def test_a_policy_with_callee_features_decides_for_a_link(tmp_path: Path, toolchain: Toolchain) -> None:
+@pytest.mark.slow
+def test_unused_functions_leave_the_file_in_other_modes(tmp_path: Path, toolchain: Toolchain) -> None:
+    corpus = record(tmp_path, WHOLE, toolchain, "")
+    with Evaluation("mlgo/Inline-v0", policies=["always"], corpus=corpus) as evaluation:
+        rows = list(evaluation.link(modes=["recorded", "gc", "thin", "full"]))
+    assert [row.error for row in rows] == [None] * 8
+    linked = {(row.policy, row.mode): row.linked for row in rows}
+    assert linked[PLAIN, "gc"] < linked[PLAIN, "recorded"]
+    # Without a plugin the policy decides in the compile alone.
+    assert {row.place for row in rows} == {COMPILE}
+    assert [row.lto for row in rows if row.policy == PLAIN] == [None, None, "thin", "full"]
+    assert [cells[1] for cells in linked_table(rows).rows[:4]] == [
+        "program", "program (gc)", "program (thin)", "program (full)",
+    ]  # fmt: skip
+
+
+def test_the_command_evaluates_by_the_linked_size_and_links_again(tmp_path: Path, toolchain: Toolchain) -> None:
     corpus = record(tmp_path, "$CC main.o libcalls.a -o program", toolchain)
-    with Evaluation("mlgo/Inline-v0", policies=["inline-oz"], corpus=str(corpus)) as evaluation:
-        rows = list(evaluation.link())
-    assert [(row.policy, row.error) for row in rows] == [(PLAIN, None), ("inline-oz", None)]
-    assert rows[1].linked > 0
-
-
-def test_a_corpus_without_links_is_refused() -> None:
+    arguments = ["evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--policy", "always", "--json"]
+    result = CliRunner().invoke(application, [*arguments, "--metric", "estimated-linked", "--link-as", "gc,thin"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["configuration"]["metric"] == "estimated-linked"
+    assert [(row["mode"], row["error"]) for row in found["links"]] == [("gc", None), ("thin", None)] * 2
+    assert "loads no plugin" in result.stderr
     with (
-        Evaluation("mlgo/Inline-v0", policies=["default"], corpus="builtin", limit=1) as evaluation,
-        pytest.raises(MlgoError, match="expected a corpus with link steps"),
+        Evaluation("mlgo/Inline-v0", policies=["always"], corpus=corpus) as evaluation,
+        pytest.raises(MlgoError, match="expected link modes of recorded, gc, icf, thin, full, got 'lto'"),
     ):
-        next(evaluation.link())
+        list(evaluation.link(modes=["lto"]))
+    plugins, missing = build_link_plugins(["always"], toolchain, tmp_path)
+    assert plugins == {}
+    assert "loads no plugin, so policies decide in compiles alone; for links use --clang clang-22" in missing
 
 
-def test_a_failed_link_is_excluded_from_sums() -> None:
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which(CLANG) is None, reason=f"{CLANG} is not installed")
+def test_a_policy_decides_in_the_linker(tmp_path: Path) -> None:
+    toolchain = find_toolchain(CLANG)
+    if llvm_of(toolchain) is None:
+        pytest.skip("lld-22 or llvm-22-dev is not installed")
+    corpus = record(tmp_path, WHOLE, toolchain, "")
+    plugins, missing = build_link_plugins(["never"], toolchain, tmp_path)
+    assert missing == ""
+    arguments: dict[str, Any] = {"corpus": corpus, "env_kwargs": {"clang": CLANG}}
+    with Evaluation("mlgo/Inline-v0", policies=["never"], **arguments) as evaluation:
+        rows = list(evaluation.link(modes=["icf", "thin", "full"], plugins=plugins))
+    assert [row.error for row in rows] == [None] * len(rows)
+    linked = {(row.policy, row.mode, row.place): row.linked for row in rows}
+    assert {place for policy, _, place in linked if policy == "never"} == {COMPILE, LINK, BOTH}
+    for mode in ("thin", "full"):
+        # `never` in the compile alone leaves the calls to the linker, which inlines them by clang's own heuristic.
+        assert linked["never", mode, BOTH] != linked["never", mode, COMPILE]
+
+
+def test_a_failed_link_is_excluded_from_sums_and_a_corpus_without_links_is_refused() -> None:
     rows = [
         LinkedSize(PLAIN, "a", None, 1, 100, 1000),
         LinkedSize(PLAIN, "b", None, 2, 200, 2000),
@@ -111,3 +158,8 @@ def test_a_failed_link_is_excluded_from_sums() -> None:
     last = linked_table(rows).rows[-2:]
     assert last[0] == ("never", "a", "1", "90", "-10.00%", "995", "-0.50%", "50%")
     assert last[1][5] == "not linked"
+    with (
+        Evaluation("mlgo/Inline-v0", policies=["default"], corpus="builtin", limit=1) as evaluation,
+        pytest.raises(MlgoError, match="expected a corpus with link steps"),
+    ):
+        next(evaluation.link())

@@ -17,26 +17,25 @@ from mlgo_gym.evaluation.result_folder import ResultFolder, read_configuration, 
 from tests.evaluation.conftest import MakeResult
 
 
-def test_what_is_appended_is_read_back(tmp_path: Path, configuration: Configuration, make_result: MakeResult) -> None:
-    results = [make_result("default", "a"), make_result("default", "b", status="failed", error={"kind": "exit"})]
-    with closing(ResultFolder(tmp_path / "new" / "folder", configuration)) as folder:
-        for result in results:
-            folder.append(result)
-    assert read_episodes(tmp_path / "new" / "folder") == results
-    assert read_configuration(tmp_path / "new" / "folder") == configuration
-
-
-def test_the_last_result_of_a_policy_and_module_counts(
+def test_appended_results_are_read_back_and_the_last_one_counts(
     tmp_path: Path, configuration: Configuration, make_result: MakeResult
 ) -> None:
-    with closing(ResultFolder(tmp_path, configuration)) as folder:
-        folder.append(make_result("default", "a", status="failed"))
-        folder.append(make_result("default", "a"))
-    [result] = read_episodes(tmp_path)
-    assert result.status == "done"
+    failed, first, second = (
+        make_result("default", "a", status="failed", error={"kind": "exit"}),
+        make_result("default", "b"),
+        make_result("default", "a"),
+    )
+    output = tmp_path / "new" / "folder"
+    with closing(ResultFolder(output, configuration)) as folder:
+        folder.append(failed)
+        folder.append(first)
+        assert read_episodes(output) == [failed, first]
+        folder.append(second)
+    assert sorted(read_episodes(output), key=lambda episode: episode.module) == [second, first]
+    assert read_configuration(output) == configuration
 
 
-@pytest.mark.parametrize("cut", [1, 5, 60])
+@pytest.mark.parametrize("cut", [1, 60])
 def test_an_unfinished_last_line_is_ignored_and_removed(
     tmp_path: Path, configuration: Configuration, make_result: MakeResult, cut: int
 ) -> None:
@@ -45,80 +44,59 @@ def test_an_unfinished_last_line_is_ignored_and_removed(
         folder.append(make_result("default", "b"))
     path = tmp_path / "episodes.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
-    assert [each.module for each in read_episodes(tmp_path)] == ["a"]
+    assert [episode.module for episode in read_episodes(tmp_path)] == ["a"]
     with closing(ResultFolder(tmp_path, configuration)) as folder:
         folder.append(make_result("default", "c"))
-    assert [each.module for each in read_episodes(tmp_path)] == ["a", "c"]
+    assert [episode.module for episode in read_episodes(tmp_path)] == ["a", "c"]
 
 
 @pytest.mark.parametrize("line", ["", "{}", "[1]", '{"policy": "x"', '{"metrics": {"a": 3}}'])
-def test_a_damaged_line_names_itself(tmp_path: Path, line: str) -> None:
+def test_the_error_about_a_damaged_line_names_it(tmp_path: Path, line: str) -> None:
     (tmp_path / "episodes.jsonl").write_text(f"{line}\n")
     with pytest.raises(MlgoError, match=r"episodes\.jsonl, line 1: expected (a result|JSON)"):
         read_episodes(tmp_path)
 
 
-def test_a_result_is_on_disk_when_append_returns(
-    tmp_path: Path, configuration: Configuration, make_result: MakeResult
-) -> None:
+def test_a_result_is_on_disk_when_append_returns(tmp_path: Path, configuration: Configuration) -> None:
+    fields = {name: value for name, value in configuration.to_json().items() if name != "format"}
     program = f"""
-import os, signal
+import os, pathlib, signal
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.evaluation.result_folder import ResultFolder
-folder = ResultFolder(__import__("pathlib").Path({str(tmp_path)!r}), Configuration(**{_fields(configuration)!r}))
+folder = ResultFolder(pathlib.Path({str(tmp_path)!r}), Configuration(**{fields!r}))
 folder.append(EpisodeResult("default", "a", "p", "done"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGKILL
-    assert [each.module for each in read_episodes(tmp_path)] == ["a"]
+    assert [episode.module for episode in read_episodes(tmp_path)] == ["a"]
 
 
-def _fields(configuration: Configuration) -> dict[str, object]:
-    fields = configuration.to_json()
-    del fields["format"]
-    return fields
-
-
-def test_only_one_process_at_a_time_adds_results(tmp_path: Path, configuration: Configuration) -> None:
+def test_one_process_at_a_time_adds_policies_of_the_same_configuration(
+    tmp_path: Path, configuration: Configuration
+) -> None:
     with closing(ResultFolder(tmp_path, configuration)), pytest.raises(MlgoError, match="another process writes"):
         ResultFolder(tmp_path, configuration)
-    ResultFolder(tmp_path, configuration).close()
-
-
-def test_policies_are_added_to_existing_ones(tmp_path: Path, configuration: Configuration) -> None:
-    ResultFolder(tmp_path, configuration).close()
-    with closing(ResultFolder(tmp_path, replace(configuration, policies={"never": "never"}))) as folder:
-        assert folder.configuration.policies == {"default": "default", "never": "never"}
-    assert read_configuration(tmp_path).policies == {"default": "default", "never": "never"}
-
-
-def test_a_policy_whose_file_has_changed_is_refused(tmp_path: Path, configuration: Configuration) -> None:
-    ResultFolder(tmp_path, replace(configuration, policies={"mine.py:P": "1234"})).close()
+    # The location of the corpus and the release do not matter.
+    later = replace(configuration, policies={"mine.py:P": "1234"}, mlgo_gym="9.9", corpus="elsewhere")
+    with closing(ResultFolder(tmp_path, later)) as folder:
+        assert folder.configuration.policies == {"default": "default", "mine.py:P": "1234"}
+    assert read_configuration(tmp_path).policies == {"default": "default", "mine.py:P": "1234"}
     with pytest.raises(MlgoError, match=r"policy mine\.py:P: its file has changed"):
         ResultFolder(tmp_path, replace(configuration, policies={"mine.py:P": "5678"}))
 
 
-def test_the_place_of_the_corpus_and_the_release_do_not_matter(tmp_path: Path, configuration: Configuration) -> None:
-    ResultFolder(tmp_path, configuration).close()
-    ResultFolder(tmp_path, replace(configuration, mlgo_gym="9.9", corpus="elsewhere")).close()
-
-
-@pytest.mark.parametrize("content", ["", "{}", '{"format": 0}', '{"format": 1, "colour": 2}', "[]"])
-def test_a_header_of_another_form_is_refused(tmp_path: Path, content: str) -> None:
-    (tmp_path / "meta.json").write_text(content)
-    with pytest.raises(MlgoError, match="choose another output"):
-        read_configuration(tmp_path)
-
-
-def test_a_folder_without_results_says_so(tmp_path: Path) -> None:
+def test_headers_of_another_form_are_refused_and_results_without_one_are_kept(
+    tmp_path: Path, configuration: Configuration
+) -> None:
     with pytest.raises(MlgoError, match=r"got no meta\.json"):
         read_configuration(tmp_path)
-
-
-def test_results_without_a_header_are_kept(tmp_path: Path, configuration: Configuration) -> None:
     (tmp_path / "episodes.jsonl").write_text("precious\n")
     with pytest.raises(MlgoError, match=r"no meta\.json"):
         ResultFolder(tmp_path, configuration)
-    assert (tmp_path / "episodes.jsonl").read_text() == "precious\n"
     assert [path.name for path in tmp_path.iterdir()] == ["episodes.jsonl"]
+    assert (tmp_path / "episodes.jsonl").read_text() == "precious\n"
+    for content in ("", "{}", '{"format": 0}', '{"format": 1, "colour": 2}', "[]"):
+        (tmp_path / "meta.json").write_text(content)
+        with pytest.raises(MlgoError, match="choose another output"):
+            read_configuration(tmp_path)

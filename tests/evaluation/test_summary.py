@@ -1,54 +1,172 @@
-"""Summaries of episodes."""
+"""Summaries, pairs and the smallest of several policies."""
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
+from typing import Any
 
-from mlgo_gym.evaluation.summary import Change, summarize
+import pytest
+from scipy import stats
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.configuration import Configuration
+from mlgo_gym.evaluation.pairs import pair_of
+from mlgo_gym.evaluation.result import EvaluationResult
+from mlgo_gym.evaluation.schedule import Schedule
+from mlgo_gym.evaluation.smallest import with_smallest
+from mlgo_gym.evaluation.summary import Change, extremes, summarize
 from tests.evaluation.conftest import MakeResult
 
 MIXED = Change(((90, 100), (220, 200), (50, 50), (0, 0)))
+PROJECTS = dict.fromkeys("abcde", "p")
 
 
-def test_the_total_is_that_of_the_sums() -> None:
+def test_a_change_has_sums_a_geometric_mean_and_counts() -> None:
     assert (MIXED.value, MIXED.baseline) == (360, 350)
     assert MIXED.total == pytest.approx(10 / 350)
-
-
-def test_the_mean_is_geometric() -> None:
     assert MIXED.mean == pytest.approx((91 / 101 * 221 / 201) ** (1 / 4) - 1)
     assert Change(((199, 399), (399, 199))).mean == pytest.approx(0)
-
-
-def test_modules_are_better_worse_or_equal() -> None:
     assert (MIXED.better, MIXED.worse, MIXED.equal) == (1, 1, 2)
-
-
-def test_nothing_adds_up_to_no_change() -> None:
     nothing = Change(())
-    assert (nothing.total, nothing.mean, nothing.equal) == (0, 0, 0)
-    assert Change(((5, 0),)).total == 0
+    assert (nothing.total, nothing.mean, nothing.equal, Change(((5, 0),)).total) == (0, 0, 0, 0)
 
 
-def test_only_modules_with_something_to_decide_count(make_result: MakeResult) -> None:
+def test_only_modules_with_decisions_and_timed_decisions_count(make_result: MakeResult) -> None:
     episodes = [
         make_result("default", "a", 100, 100),
         make_result("clang:-x", "a", 80, 100, seconds=1.5),
         make_result("default", "empty", status="no-decisions", metrics={}),
         make_result("clang:-x", "empty", 1, 1000),
         make_result("clang:-x", "b", status="failed", metrics={}, seconds=0.5),
+        make_result("rule", "a", decisions=30, policy_seconds=0.002),
+        make_result("rule", "b", decisions=10, policy_seconds=0.001),
+        make_result("rule", "c", decisions=70),  # its time was not measured
     ]
     summary = summarize("clang:-x", episodes, ["text"])
     assert (summary.modules, summary.failures, summary.seconds) == (1, 1, 2.0)
     assert summary.changes["text"].pairs == ((80, 100),)
+    timed = summarize("rule", episodes, ["text"])
+    assert timed.decisions == 40
+    assert timed.policy_seconds == pytest.approx(0.003)
 
 
-def test_the_time_of_a_policy_covers_its_timed_decisions(make_result: MakeResult) -> None:
-    episodes = [
-        make_result("threshold:5", "a", 80, 100, decisions=30, policy_seconds=0.002),
-        make_result("threshold:5", "b", 80, 100, decisions=10, policy_seconds=0.001),
-        make_result("threshold:5", "c", 80, 100, decisions=70),  # its time was not measured
-    ]
-    summary = summarize("threshold:5", episodes, ["text"])
-    assert summary.decisions == 40
-    assert summary.policy_seconds == pytest.approx(0.003)
+def test_pairs_compare_modules_of_both_and_the_probability_is_the_mann_whitney_statistic() -> None:
+    ours, theirs = {"a": 1, "b": 2, "c": 5, "d": 3, "x": 1}, {"a": 2, "b": 2, "c": 4, "d": 4, "y": 1}
+    pair = pair_of("x", "y", (ours, theirs), PROJECTS)
+    assert pair.modules == ("a", "b", "c", "d")
+    assert (pair.change.better, pair.change.equal, pair.change.worse) == (2, 1, 1)
+    statistics = [stats.mannwhitneyu([theirs[name]], [ours[name]]).statistic for name in pair.modules]
+    assert pair.probability.value == pytest.approx(sum(statistics) / 4) == pytest.approx(2.5 / 4)
+    assert pair_of("y", "x", (theirs, ours), PROJECTS).probability.value == pytest.approx(1.5 / 4)
+    names = [f"m{number}" for number in range(40)]
+    sizes = {name: 90 + number % 17 for number, name in enumerate(names)}
+    projects = {name: str(number % 5) for number, name in enumerate(names)}
+    probability = pair_of("x", "y", (sizes, dict.fromkeys(names, 100)), projects).probability
+    low, high = probability.interval or (0, 0)
+    assert 0.5 < low < probability.value < high < 1
+
+
+def test_the_largest_changes_come_first_and_equal_modules_never() -> None:
+    change = Change(((90, 100), (50, 100), (100, 100), (110, 100), (300, 100)))
+    best, worst = extremes(tuple("abcde"), change)
+    assert [row.module for row in best] == ["b", "a"]
+    assert [row.module for row in worst] == ["e", "d"]
+    assert [row.module for row in extremes(tuple("abcde"), change, limit=1)[1]] == ["e"]
+    assert best[0].change == pytest.approx(51 / 101 - 1)
+
+
+@pytest.fixture
+def result(configuration: Configuration, make_result: MakeResult) -> EvaluationResult:
+    policies = dict.fromkeys(("ours", "default", "broken", "absent"), "")
+    return EvaluationResult(
+        replace(configuration, metric="spill_cost", policies=policies),
+        (
+            make_result("ours", "a", metrics={"text": (199, 399), "spill_cost": (0, 1)}),
+            make_result("ours", "b", metrics={"text": (399, 399), "spill_cost": (1, 1)}, project="q"),
+            make_result("broken", "a", status="failed", metrics={}),
+        ),
+    )
+
+
+def test_the_change_of_a_policy_is_one_number(result: EvaluationResult) -> None:
+    assert result.change("ours") == pytest.approx(0.5**0.5 - 1)
+    assert result.change("ours", metric="text") == pytest.approx(0.5**0.5 - 1)
+    assert result.change("ours", project="p") == pytest.approx(-0.5)
+    assert result.change("ours", project="q") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"policy": "absent"}, r"a policy with results \(ours, broken\), got 'absent'$"),
+        ({"policy": "ours", "metric": "speed"}, r"a metric with results \(spill_cost, text\), got 'speed'$"),
+        ({"policy": "ours", "project": "zstd"}, r"a project with results \(None, p, q\), got 'zstd'$"),
+        ({"policy": "broken"}, "broken finished no module"),
+    ],
+)
+def test_unmeasured_changes_have_no_number(result: EvaluationResult, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(MlgoError, match=message):
+        result.change(**arguments)
+
+
+def test_the_smallest_of_several_policies_counts_and_clang_is_one_of_them(
+    configuration: Configuration, make_result: MakeResult
+) -> None:
+    episodes = (
+        make_result("ours", "a", 300, 400, seconds=2.0),
+        make_result("default", "a", 400, 400, seconds=1.0),
+        make_result("ours", "b", 500, 400),
+        make_result("default", "b", 410, 400),
+        make_result("ours", "c", status="failed", metrics={}),
+        make_result("default", "c", 100, 100),
+        make_result("ours", "d", status="no-decisions", metrics={}),
+        make_result("ours", "e", status="failed", metrics={}),
+        make_result("default", "e", status="failed", metrics={}),
+    )
+    result = EvaluationResult(replace(configuration, policies=dict.fromkeys(("ours", "default"), "")), episodes)
+    found = with_smallest(result)
+    assert found.policies == ("ours", "default", "smallest of 2")
+    assert found.values("smallest of 2", "text") == {"a": 300, "b": 400, "c": 100}
+    summary = found.summaries()[-1]
+    change = summary.changes["text"]
+    assert (change.better, change.equal, change.worse, summary.failures) == (1, 2, 0, 1)
+    assert (found.without_decisions, found.episodes[:9]) == (["d"], episodes)
+    assert found.episodes[9].seconds == 3.0, "the time of all compiles"
+    with pytest.raises(MlgoError, match="two or more policies, got 1"):
+        with_smallest(replace(result, episodes=tuple(each for each in episodes if each.policy == "ours")))
+    with pytest.raises(MlgoError, match="2 policies on e, got 1; finish the evaluation first"):
+        with_smallest(replace(result, episodes=episodes[:-1]))
+
+
+SIZES = {"small": 1, "large": 9, "medium": 5}
+
+
+def drain(schedule: Schedule) -> list[tuple[str, str]]:
+    taken = []
+    while (assignment := schedule.take()) is not None:
+        taken.append((assignment.policy, assignment.module))
+    return taken
+
+
+def test_the_first_policy_meets_all_modules_first_and_only_unfinished_work_is_scheduled(
+    make_result: MakeResult,
+) -> None:
+    def schedule(*results: Any) -> Schedule:
+        return Schedule(["first", "second", "third"], SIZES, SIZES.__getitem__, lambda name: f"of {name}", results)
+
+    assert drain(schedule()) == [
+        ("first", "large"), ("first", "medium"), ("first", "small"),
+        ("second", "large"), ("third", "large"),
+        ("second", "medium"), ("third", "medium"),
+        ("second", "small"), ("third", "small"),
+    ]  # fmt: skip
+    finished = make_result("first", "large"), make_result("first", "medium", status="no-decisions")
+    assert drain(schedule(*finished, make_result("second", "small", status="failed"))) == [
+        ("first", "small"), ("second", "large"), ("third", "large"), ("second", "small"), ("third", "small")
+    ]  # fmt: skip
+    plan = schedule()
+    assert plan.take() == ("first", "large", "of large")
+    assert (len(plan), plan.unfinished) == (8, 9)
+    plan.finish(make_result("first", "large", status="no-decisions"))
+    assert (len(plan), plan.unfinished) == (6, 6)
+    assert {module for _, module in drain(plan)} == {"medium", "small"}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
@@ -14,11 +14,13 @@ from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.explanation import Explanation, explain_module
 from mlgo_gym.explanation.call_graph import FIRST_INLINES, SECOND_INLINES, call_graph
-from mlgo_gym.explanation.graph_picture import picture
+from mlgo_gym.explanation.graph_picture import layered_layout, picture
+from mlgo_gym.explanation.names import readable, readable_context, short_context, shortened
 from mlgo_gym.explanation.page import as_page
 from mlgo_gym.explanation.text import WIDTH, as_text
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 from mlgo_gym.session.protocol.decision import functions_of
+from tests.reporting.runs import Page
 
 MODULE = "c/markdown"
 
@@ -35,31 +37,23 @@ def found(env: InlineEnv) -> Explanation:
     return explain_module(env, MODULE, ("default", "inline-os-fast"), measured=4)
 
 
-def test_sizes_are_those_of_three_compiles(env: InlineEnv, found: Explanation) -> None:
+def test_sizes_functions_credit_and_measured_bytes_are_those_of_compiles(env: InlineEnv, found: Explanation) -> None:
     _, info = env.reset(options={"module": MODULE})
     over = False
     while not over:
         _, _, over, _, info = env.step(info["default_action"])
-    assert found.baseline == info["baseline_text"]
-    assert found.first.text == info["text"]
+    assert (found.baseline, found.first.text) == (info["baseline_text"], info["text"])
     assert found.second.text < found.first.text
-
-
-def test_functions_and_credit_add_up_to_the_difference(found: Explanation) -> None:
-    assert sum(each.change for each in found.functions) == found.change - (
-        found.second.functions.unnamed - found.first.functions.unnamed
-    )
-    assert sum(each.credited for each in found.differences) == pytest.approx(found.change)
-
-
-def test_measured_bytes_are_those_of_the_counterfactual(env: InlineEnv, found: Explanation) -> None:
-    each = found.measured[0]
+    unnamed = found.second.functions.unnamed - found.first.functions.unnamed
+    assert sum(function.change for function in found.functions) == found.change - unnamed
+    assert sum(difference.credited for difference in found.differences) == pytest.approx(found.change)
+    difference = found.measured[0]
     env.reset(options={"module": MODULE})
     for answer in found.second.answers:
         env.step(answer)
-    (undone,) = env.counterfactual(each.decision_index)
-    assert each.measured == undone.cost - undone.alternative_cost
-    assert each.first == 1 - each.decision.answer
+    (undone,) = env.counterfactual(difference.decision_index)
+    assert difference.measured == undone.cost - undone.alternative_cost
+    assert difference.first == 1 - difference.decision.answer
 
 
 def test_a_decisive_feature_changes_the_answer_at_the_median(env: InlineEnv) -> None:
@@ -75,81 +69,100 @@ def test_callee_features_are_explained() -> None:
     with InlineEnv(callee_features=True) as env:
         found = explain_module(env, "c/scheduler", ("never", "inline-oz"), measured=3)
     assert found.measured
-    for each in found.measured:
-        features = {feature.name: feature for feature in each.features}
+    for difference in found.measured:
+        features = {feature.name: feature for feature in difference.features}
         assert any("inline-oz" in feature.logit_changes for feature in features.values())
         assert all(feature.meaning for name, feature in features.items() if name in CALLEE_FEATURES)
-    names = {feature.name for each in found.measured for feature in each.features}
+    names = {feature.name for difference in found.measured for feature in difference.features}
     assert names & set(CALLEE_FEATURES)
 
 
-def test_a_random_policy_is_recognised(env: InlineEnv) -> None:
+def test_random_and_equal_policies_are_recognised_and_other_tasks_refused(env: InlineEnv) -> None:
     found = explain_module(env, "c/raster", ("default", "random"), measured=8)
     assert any("random" in shown.random_policies for shown in found.measured)
-
-
-def test_policies_with_equal_answers_have_nothing_to_explain(env: InlineEnv) -> None:
     found = explain_module(env, "c/raster", ("never", "threshold:-100000"))
     assert (found.differences, found.functions, found.change) == ([], [], 0)
     assert "the same answers" in as_text(found)
     assert "nothing to explain" in as_page(found, "")
-
-
-def test_other_tasks_are_refused() -> None:
     with pytest.raises(MlgoError, match=r"use mlgo/Inline-v0"):
         explain_module(RegAllocEvictEnv(), "c/raster", ("default", "random"))
 
 
-def test_the_text_fits_a_terminal(found: Explanation) -> None:
+def test_an_explanation_is_text_json_a_picture_and_a_page(found: Explanation) -> None:
     lines = as_text(found).splitlines()
     assert max(map(len, lines)) <= WIDTH + 3
     assert any("default inlines, inline-os-fast keeps the call" in line for line in lines)
-
-
-def test_the_data_are_json(found: Explanation) -> None:
     data = json.loads(json.dumps(found.to_json()))
     assert data["text"]["second"] - data["text"]["first"] == found.change
     assert data["differences"][0]["caller"] == ["put_line"]
-
-
-def test_the_picture_shows_the_outcomes_of_calls(found: Explanation) -> None:
     graph = call_graph(found)
     assert {edge.outcome for edge in graph.edges} >= {FIRST_INLINES, SECOND_INLINES}
-    functions = {name for node in graph.nodes for name in functions_of(node.context)}
-    assert len(functions) == sum(len(functions_of(node.context)) for node in graph.nodes)
+    functions = [name for node in graph.nodes for name in functions_of(node.context)]
+    assert len(set(functions)) == len(functions)
     drawn = ElementTree.fromstring(picture(graph, found.policies))
-    assert drawn.tag.endswith("svg")
     assert len(drawn.findall("{*}g[@class='edge first-inlines']")) >= 1
+    text = as_page(found, "mlgo-gym explain <b>")
+    page = Page(text)
+    assert (page.open, page.links, "script" in page.tags, "url(" in text) == ([], [], False, False)
+    assert "mlgo-gym explain &lt;b&gt;" in text
+    assert re.search(r"measured <b class=\"less\">\N{MINUS SIGN}\d+</b> bytes", text)
 
 
-class _Page(HTMLParser):
-    """Collects the resources of a page, and checks that its tags are closed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.requested: list[str] = []
-        self.scripts = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in ("meta", "link", "br", "img"):
-            self.open.append(tag)
-        self.scripts += tag == "script"
-        self.requested += [value or "" for name, value in attrs if name in ("src", "href")]
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Elements of SVG are closed."""
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
+def test_a_layout_has_callers_left_of_callees_and_nodes_never_overlap() -> None:
+    layout = layered_layout(4, [(0, 1), (1, 2), (0, 2), (2, 3)])
+    assert [layer for layer, _ in layout.nodes] == [0, 1, 2, 3]
+    path = layout.edges[2]  # passes between the nodes of a layer
+    assert [layer for layer, _ in path] == [0, 1, 2]
+    assert abs(path[1][1] - layout.nodes[1][1]) >= 0.5
+    assert layered_layout(0, []).nodes == []
+    for seed in range(5):
+        chance = random.Random(seed)
+        edges = list({(chance.randrange(20), chance.randrange(20)) for _ in range(40)})
+        layout = layered_layout(20, [edge for edge in edges if edge[0] != edge[1]])
+        for number, (layer, height) in enumerate(layout.nodes):
+            for other, elsewhere in layout.nodes[:number]:
+                assert layer != other or abs(height - elsewhere) > 0.99
+        assert min(height for _, height in layout.nodes) >= 0
 
 
-def test_the_page_is_self_contained(found: Explanation) -> None:
-    page = as_page(found, "mlgo-gym explain <b>")
-    parser = _Page()
-    parser.feed(page)
-    assert (parser.open, parser.requested, parser.scripts) == ([], [], 0)
-    assert "url(" not in page
-    assert "mlgo-gym explain &lt;b&gt;" in page
-    assert "prefers-color-scheme: dark" in page
-    assert re.search(r"measured <b class=\"less\">\N{MINUS SIGN}\d+</b> bytes", page)
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        (
+            "_ZNSt6vectorIiSaIiEE9push_backERKi",
+            "std::vector<int, std::allocator<int>>::push_back(int const&)",
+        ),
+        ("_ZN6semver13BuildMetadata8is_empty17h3dff11b7dd799019E", "semver::BuildMetadata::is_empty"),
+        (
+            "_ZN44_$LT$$RF$T$u20$as$u20$core..fmt..Display$GT$3fmt17hf53f96bdcac9c582E",
+            "<&T as core::fmt::Display>::fmt",
+        ),
+        ("_RNvXs_Cs123_4testNtB4_3FooNtB4_5Trait1f", "<test::Foo as test::Trait>::f"),
+        ("_RINvNtC3std3mem8align_ofjdE", "std::mem::align_of::<usize, f64>"),
+        ("_ZNSt3__16vectorIiE4backB8nie22abcEv", "std::vector<int>::back()"),
+        *((symbol, symbol) for symbol in ("main", "_start", "_Znonsense", "")),
+    ],
+)
+def test_symbols_of_cxx_and_rust_are_demangled_and_others_unchanged(symbol: str, name: str) -> None:
+    assert readable(symbol) == name
+
+
+def test_a_long_name_loses_its_scopes_first() -> None:
+    for name, short in {
+        "main": "main",
+        "std::vector<int, std::allocator<int> >::push_back(int const&)": "std::vector::push_back",
+        "void f<int>(int)": "f",
+        "(anonymous namespace)::g(int) const": "{anonymous}::g",
+        "bool operator< <int>(A<int> const&, A<int> const&)": "bool operator<",
+        "S::operator()(int) const": "S::operator()",
+        "<test::Foo<T> as test::Trait>::f": "test::Foo::f",
+        "<fn(u8) -> Vec<u8> as test::Trait>::f": "Vec::f",
+        "a::<impl core::fmt::Display for a::B>::fmt": "a::fmt",
+        "std::mem::align_of::<usize, f64>": "std::mem::align_of",
+        "a::long_name_space::another_one::f()": "another_one::f",
+        "a_name_that_is_longer_than_the_room": "a_name_that_is_longer_t…",
+    }.items():
+        assert shortened(name, 24) == short
+    assert short_context("f, g, h", 24) == "f +2"
+    assert short_context("..., f, g", 24) == "f +1+"
+    assert readable_context("..., f, g") == "f and 1+ more that call each other"

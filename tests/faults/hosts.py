@@ -104,7 +104,8 @@ def run_fork(env: CompilerEnv, info: dict[str, Any]) -> Outcome:
     outcome = take_steps(copied, info)[0]
     copied.reset(options={"module": "sound"})
     copied.close()
-    assert take_steps(env, info)[0] == outcome
+    # Each leaves a child of its own.
+    assert replace(take_steps(env, info)[0], stderr="") == replace(outcome, stderr="")
     return outcome
 
 

@@ -28,7 +28,7 @@ from mlgo_gym.policies.normalization import METHODS, Normalization
 from mlgo_gym.session.protocol.decision import DecisionSite
 from mlgo_gym.storage.tensors import format_tensors
 from tests.corpus.compressed_object import compressed_object
-from tests.reporting.event_file import event
+from tests.reporting.runs import event
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 FEATURES = ("cost_estimate", "callee_users")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from mlgo_gym.errors import MissingExtraError, MlgoError
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.estimated_instructions import FunctionInstructions, estimated_instructions
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.llvm.maps import AARCH64, CODE, HIDDEN_MAP, X86_64, compiled, looping_map, with_maps
@@ -154,12 +153,3 @@ def test_an_estimate_beyond_float64_is_an_error(toolchain: Toolchain, tmp_path: 
     maps = [f".byte 2, 2\n.quad f{n}\n.uleb128 2, 0, 0, 0, 0, 1, 0, 5, 1, 1, {2**60}" for n in range(count)]
     with pytest.raises(MlgoError, match="expected an estimate of instructions below the largest float64"):
         assembled(toolchain, tmp_path, code, *maps, f".byte 2, 2\n.quad f{count}\n.uleb128 1, 0, 0, 1, 1, 1")
-
-
-def test_without_capstone_the_error_names_the_extra(
-    toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = compiled(toolchain, tmp_path, "int f(void) { return 1; }")
-    monkeypatch.setitem(sys.modules, "capstone", None)
-    with pytest.raises(MissingExtraError, match=r"estimated-instructions.*run-time"):
-        estimated_instructions(data)

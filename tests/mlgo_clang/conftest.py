@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -70,13 +71,13 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(project: Path) -> Run:
-    """Return a function that runs a driver in the project's folder."""
+    """Return a function that runs a driver in the project's folder, with further environment variables."""
 
     def call(
-        *arguments: str, mode: str = "gcc", before: Sequence[str | Path] = (), **options: object
+        *arguments: str, before: Sequence[str | Path] = (), **variables: str
     ) -> subprocess.CompletedProcess[bytes]:
-        command = [*map(str, before), str(DRIVERS[mode]), *arguments]
-        return subprocess.run(command, cwd=project, capture_output=True, check=False, **options)  # type: ignore[call-overload, no-any-return] # options are subprocess's own
+        command = [*map(str, before), str(DRIVERS["gcc"]), *arguments]
+        return subprocess.run(command, cwd=project, env={**os.environ, **variables}, capture_output=True, check=False)
 
     return call
 

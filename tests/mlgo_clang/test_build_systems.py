@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -100,24 +99,6 @@ def test_a_build_uses_the_policy(folder: Path, system: str) -> None:
     assert subprocess.run([folder / "program"], stdout=subprocess.PIPE, check=True).stdout == EXPECTED
     assert counted("compiled with a policy") >= 2
     assert counted("compiled by clang alone") == 0
-
-
-def test_an_extension_of_setuptools_uses_the_policy(folder: Path) -> None:
-    (folder / "calls.c").write_text(
-        SOURCES["calls.c"].replace('#include "calls.h"', "#include <Python.h>")
-        + "static PyObject *run(PyObject *self, PyObject *n) { return PyLong_FromLong(first(PyLong_AsLong(n))); }\n"
-        'static PyMethodDef methods[] = {{"first", run, METH_O, 0}, {0}};\n'
-        'static PyModuleDef module = {PyModuleDef_HEAD_INIT, "calls", 0, -1, methods};\n'
-        "PyMODINIT_FUNC PyInit_calls(void) { return PyModule_Create(&module); }\n"
-    )
-    (folder / "setup.py").write_text(
-        "from setuptools import Extension, setup\nsetup(name='p', ext_modules=[Extension('calls', ['calls.c'])])\n"
-    )
-    build([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], folder, CFLAGS="-Os")
-    code = "import calls; print(calls.first(3))"
-    printed = subprocess.run([sys.executable, "-c", code], cwd=folder, stdout=subprocess.PIPE, check=True).stdout
-    assert printed == EXPECTED
-    assert counted("compiled with a policy") == 1
 
 
 def test_ccache_distinguishes_objects_of_different_policies(folder: Path, tmp_path: Path) -> None:

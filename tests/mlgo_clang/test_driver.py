@@ -19,15 +19,15 @@ from mlgo_gym.storage.temporary_folders import host_id
 from tests.mlgo_clang.conftest import DRIVERS, Run
 
 
-def test_a_missing_linker_is_named(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(project))
-    result = run("-Oz", "calls.c", "-o", "program")
+def test_a_missing_linker_is_named(run: Run, project: Path) -> None:
+    path = str(project)
+    result = run("-Oz", "calls.c", "-o", "program", PATH=path)
     assert result.returncode == 1
     assert result.stderr == (
         b"mlgo-clang: error: expected the linker ld on PATH, got none; install it, for instance with binutils or lld\n"
     )
-    assert run("-Oz", "-c", "calls.c").returncode == run("-Oz", "-E", "calls.c").returncode == 0
-    assert b"no input files" in run().stderr
+    assert run("-Oz", "-c", "calls.c", PATH=path).returncode == run("-Oz", "-E", "calls.c", PATH=path).returncode == 0
+    assert b"no input files" in run(PATH=path).stderr
 
 
 def test_the_version_may_be_read_in_part() -> None:

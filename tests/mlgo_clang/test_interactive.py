@@ -106,14 +106,13 @@ def test_a_clang_that_stalls_is_stopped_in_time(run: Run, project: Path, plain: 
 
 
 def test_a_full_disk_fails_and_a_cache_that_cannot_be_written_does_not(
-    run: Run, project: Path, plain: bytes, policy: str, monkeypatch: pytest.MonkeyPatch
+    run: Run, project: Path, plain: bytes, policy: str
 ) -> None:
     result = run(policy, *COMPILE, "-o", "/dev/full")
     assert (result.returncode, b"No space left on device" in result.stderr) == (1, True)
     assert files(project) == ["calls.c"]
     if policy.endswith("never"):
-        monkeypatch.setenv("MLGO_CACHE", "/dev/null/cache")
-        result = run(policy, *COMPILE)
+        result = run(policy, *COMPILE, MLGO_CACHE="/dev/null/cache")
         assert (result.returncode, result.stderr) == (0, b"")
         assert (project / "calls.o").read_bytes() != plain
 

@@ -21,7 +21,7 @@ from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.storage.tensors import format_tensors
 from tests.conftest import PROGRAMS
 from tests.mlgo_clang.conftest import Run, counted, text
-from tests.policies.test_eviction import eviction_network
+from tests.policies.episodes import eviction_network
 
 COMPILE = ("-Oz", "-c", "calls.c")
 PRESSURE = ("--mlgo-strict", "-Os", "-c", "pressure.c")
@@ -49,16 +49,13 @@ def test_each_policy_makes_its_own_decisions_and_of_several_the_smallest_object_
     assert compiled("smallest")[0] == min(candidates)[0]
 
 
-def test_settings_come_from_options_or_else_from_variables(
-    run: Run, project: Path, plain: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_come_from_options_or_else_from_variables(run: Run, project: Path, plain: bytes) -> None:
     """A policy decides only at its levels."""
 
     def compiled(*words: str) -> bytes:
-        assert run(*words, "-c", "calls.c").returncode == 0
+        assert run(*words, "-c", "calls.c", MLGO_POLICY="always").returncode == 0
         return (project / "calls.o").read_bytes()
 
-    monkeypatch.setenv("MLGO_POLICY", "always")
     always, never = compiled("-Oz"), compiled("-Oz", "--mlgo-policy=never")
     assert always == compiled("-Oz", "--mlgo-policy=always") != never != plain
     for level in ("-O0", "-O2"):
@@ -187,11 +184,13 @@ def test_a_source_of_any_name_is_compiled(name: str, run: Run, project: Path, ow
     assert (done.returncode, b"is compiled by clang alone" in done.stderr) == (0, True)
     assert counted("compiled by clang alone") == 1
     assert 1 in {number for name, number in counters().items() if name.startswith("because")}
+    assert not (project / "pwned").exists()
+    if "$" in name:
+        return
     recipes = os.fsdecode(bytes([0xFE]))
     assert run("--mlgo-policy=never", f"--mlgo-recipes={recipes}", "--mlgo-search=2", *words).stderr == b""
     assert counted("searched") == 1
     assert counted("compiled by a recipe") == 1
-    assert not (project / "pwned").exists()
 
 
 def test_an_unknown_or_malformed_option_is_refused(run: Run) -> None:

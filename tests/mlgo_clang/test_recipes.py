@@ -151,22 +151,31 @@ def test_a_build_replays_the_result_of_a_search_over_a_corpus(
     assert all(site.context for site in recipe.actions)
 
 
-@pytest.fixture
-def evictions(
-    project: Path, own_cache: Path, clang: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Path:
-    """Folder with the recipe of a search of evictions for the project's program at -O2."""
+@pytest.fixture(scope="session")
+def searched_evictions(clang: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the recipe of a search of evictions for `calls.c` at -O2, a copy of `mixed.c`."""
     pytest.importorskip("capstone")
-    shutil.copy(PROGRAMS / "mixed.c", project / "calls.c")
-    monkeypatch.chdir(project)
+    folder = tmp_path_factory.mktemp("searched")
+    shutil.copy(PROGRAMS / "mixed.c", folder / "calls.c")
     arguments = ["-O2", "-c", "calls.c"]
-    (tmp_path / "module.bc").write_bytes(front_end_bitcode(clang["gcc"], arguments))
-    options = {"flags": list(cc1_flags([*clang["gcc"], *arguments]))}
-    settings = {"corpus": str(tmp_path / "module.bc"), "metric": "estimated-instructions", "compile_options": options}
-    folder = tmp_path / "evictions"
-    (result,) = CorpusSearch("mlgo/RegAllocEvict-v0", settings, "functions", compiles=8, recipes=folder).run()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        (folder / "module.bc").write_bytes(front_end_bitcode(clang["gcc"], arguments))
+        options = {"flags": list(cc1_flags([*clang["gcc"], *arguments]))}
+    settings = {"corpus": str(folder / "module.bc"), "metric": "estimated-instructions", "compile_options": options}
+    recipes = folder / "recipes"
+    (result,) = CorpusSearch("mlgo/RegAllocEvict-v0", settings, "functions", compiles=8, recipes=recipes).run()
     assert result.cost < result.baseline
-    return folder
+    return recipes
+
+
+@pytest.fixture
+def evictions(searched_evictions: Path, project: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder with that recipe, for the program in the project's folder, which is the working folder."""
+    shutil.copy(PROGRAMS / "mixed.c", project / "calls.c")
+    shutil.copytree(searched_evictions, project.parent / "evictions")
+    monkeypatch.chdir(project)
+    return project.parent / "evictions"
 
 
 PLAIN = ("--mlgo-levels=2", "--mlgo-policy=default", "-O2", "-c", "calls.c", "-o")

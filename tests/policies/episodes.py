@@ -1,11 +1,17 @@
-"""Episodes under a policy."""
+"""Episodes under a policy, and networks with random weights."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.policies import Policy
+from mlgo_gym.policies.eviction import INPUTS
+from mlgo_gym.policies.network import Network
+from mlgo_gym.policies.normalization import Normalization
 
 
 def play(env: CompilerEnv, policy: Policy, module: str) -> tuple[list[Any], dict[str, Any]]:
@@ -20,3 +26,27 @@ def play(env: CompilerEnv, policy: Policy, module: str) -> tuple[list[Any], dict
         assert not truncated, info
         if terminated:
             return actions, info
+
+
+def random_network(
+    names: tuple[str, ...], *sizes: int, activation: str = "relu", normalization: Normalization | None = None
+) -> Network:
+    generator = np.random.default_rng(2)
+    shapes = list(zip((len(names), *sizes[:-1]), sizes, strict=True))
+    weights = tuple(generator.normal(size=shape).astype(np.float32) for shape in shapes)
+    biases = tuple(generator.normal(size=size).astype(np.float32) for size in sizes)
+    return Network(names, weights, biases, activation, normalization)
+
+
+def eviction_network() -> Network:
+    """Return a network of evictions that often deviates from clang's own choice."""
+    generator = np.random.default_rng(0)
+    weights = tuple(generator.normal(size=shape).astype(np.float32) for shape in ((len(INPUTS), 8), (8, 1)))
+    samples = generator.random((200, len(INPUTS))).astype(np.float32) * 4
+    biases = (np.zeros(8, np.float32), np.zeros(1, np.float32))
+    return Network(INPUTS, weights, biases, "relu", Normalization.fit(samples, INPUTS, "standard"))
+
+
+def shifted(network: Network, output: float) -> Network:
+    """Return a network with a number added to its output."""
+    return replace(network, biases=(*network.biases[:-1], network.biases[-1] + np.float32(output)))

@@ -94,30 +94,6 @@ def write_tflite(path: Path, weights: Mapping[str, float], bias: float, *, prefi
     path.write_bytes(bytes(builder.Output()))
 
 
-def write_endless_onnx(path: Path, feature: str) -> None:
-    """Write an ONNX model whose loop takes until the end of a 64-bit number."""
-    from onnx import TensorProto, helper
-
-    number, flag = helper.make_tensor_value_info("x", TensorProto.INT64, [1]), TensorProto.BOOL
-    body = helper.make_graph(
-        [helper.make_node("Identity", ["go"], ["goes"]), helper.make_node("Add", ["x", "x"], ["y"])],
-        "body",
-        [
-            helper.make_tensor_value_info("i", TensorProto.INT64, []),
-            helper.make_tensor_value_info("go", flag, []),
-            number,
-        ],
-        [helper.make_tensor_value_info("goes", flag, []), helper.make_tensor_value_info("y", TensorProto.INT64, [1])],
-    )
-    constants = [
-        helper.make_tensor("times", TensorProto.INT64, [], [(1 << 63) - 1]),
-        helper.make_tensor("first", flag, [], [True]),
-    ]
-    _save_onnx(
-        path, feature, [helper.make_node("Loop", ["times", "first", feature], ["decision"], body=body)], constants
-    )
-
-
 def write_huge_onnx(path: Path, feature: str) -> None:
     """Write an ONNX model that fills an array of 64 GiB."""
     from onnx import TensorProto, helper
@@ -169,41 +145,3 @@ def _add_operator(model: Any, graph: Any, code: int, inputs: list[int], output: 
     operator.inputs, operator.outputs = inputs, [output]
     operator.builtinOptionsType, operator.builtinOptions = kind, options
     graph.operators.append(operator)
-
-
-def write_counting_tflite(path: Path, feature: str, bound: int) -> None:
-    """Write a TensorFlow Lite model that counts to a bound, and decides for that."""
-    import flatbuffers
-    from ai_edge_litert import schema_py_generated as schema
-
-    model = schema.ModelT()
-    model.version, model.description = 3, "counting"
-    model.buffers, model.operatorCodes, model.subgraphs = [schema.BufferT()], [], []
-
-    def subgraph(name: str) -> Any:
-        graph = schema.SubGraphT()
-        graph.tensors, graph.operators, graph.inputs, graph.outputs, graph.name = [], [], [], [], name
-        model.subgraphs.append(graph)
-        return graph
-
-    def tensor(graph: Any, name: str, kind: int = schema.TensorType.INT64, value: int | None = None) -> int:
-        return _add_tensor(model, graph, name, kind, None if value is None else np.array([value], np.int64))
-
-    builtin, of = schema.BuiltinOperator, schema.BuiltinOptions
-    main, condition, body = (subgraph(name) for name in ("main", "condition", "body"))
-    main.inputs = [tensor(main, f"action_{feature}:0")]
-    main.outputs = [tensor(main, "decision:0")]
-    loop = schema.WhileOptionsT()
-    loop.condSubgraphIndex, loop.bodySubgraphIndex = 1, 2
-    _add_operator(model, main, builtin.WHILE, [tensor(main, "zero", value=0)], main.outputs[0], of.WhileOptions, loop)
-    for graph, code, kind, options, result, value in (
-        (condition, builtin.LESS, of.LessOptions, schema.LessOptionsT(), schema.TensorType.BOOL, bound),
-        (body, builtin.ADD, of.AddOptions, schema.AddOptionsT(), schema.TensorType.INT64, 1),
-    ):
-        graph.inputs = [tensor(graph, "number")]
-        graph.outputs = [tensor(graph, "result", result)]
-        inputs = [graph.inputs[0], tensor(graph, "value", value=value)]
-        _add_operator(model, graph, code, inputs, graph.outputs[0], kind, options)
-    builder = flatbuffers.Builder(1024)
-    builder.Finish(model.Pack(builder), b"TFL3")
-    path.write_bytes(bytes(builder.Output()))

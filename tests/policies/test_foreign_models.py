@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,26 +15,26 @@ import pytest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MissingExtraError, PolicyError
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.policies import Policy, load_policy
-from mlgo_gym.policies.model_process import ModelProcess
+from mlgo_gym.policies import BatchedPolicy, act_batch, load_policy
 from mlgo_gym.policies.observation_samples import record_observations
-from mlgo_gym.policies.onnx import OnnxPolicy
-from mlgo_gym.policies.tflite import TflitePolicy
 from tests.policies.episodes import play
-from tests.policies.linear_models import (
-    write_counting_tflite,
-    write_endless_onnx,
-    write_huge_onnx,
-    write_onnx,
-    write_tflite,
-)
-from tests.traces import ends_within
-
-pytestmark = pytest.mark.libraries
+from tests.policies.linear_models import write_huge_onnx, write_onnx, write_tflite
+from tests.policies.test_rules import decisions
+from tests.traces import children, ends_within
 
 DECIDES = [{"logging_name": "inlining_decision", "tensor_spec": {"name": "decision", "port": 0}}]
+LIBRARIES = {"tflite": "ai_edge_litert", "onnx": "onnxruntime"}
 
 Make = Callable[[dict[str, float], float], str]
+
+
+@pytest.mark.parametrize("kind", LIBRARIES)
+def test_without_the_library_the_extra_is_named(kind: str, inline: CompilerEnv, tmp_path: Path) -> None:
+    if importlib.util.find_spec(LIBRARIES[kind]) is not None:
+        pytest.skip(f"{LIBRARIES[kind]} is installed")
+    (tmp_path / "model").touch()
+    with pytest.raises(MissingExtraError, match=rf"\[{kind}\]'"):
+        load_policy(f"{kind}:{tmp_path}/model", inline)
 
 
 @pytest.fixture
@@ -44,14 +44,11 @@ def middle(inline: CompilerEnv) -> float:
     return float(np.median(costs)) + 0.5
 
 
-@pytest.fixture(params=["tflite", "onnx"])
+@pytest.fixture(params=LIBRARIES)
 def kind(request: pytest.FixtureRequest) -> str:
     """A kind of model whose libraries are installed."""
-    if request.param == "onnx":
-        pytest.importorskip("onnx", reason="onnx is not installed")
-        pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    else:
-        pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
+    for library in (LIBRARIES[request.param], *(["onnx"] if request.param == "onnx" else [])):
+        pytest.importorskip(library, reason=f"{library} is not installed")
     return str(request.param)
 
 
@@ -71,6 +68,7 @@ def make(kind: str, tmp_path: Path) -> Make:
     return write
 
 
+@pytest.mark.libraries
 @pytest.mark.parametrize("observation", ["flat", "dict"])
 def test_a_model_with_one_input_per_feature_drives_an_episode(
     make: Make, middle: float, observation: str, inline: CompilerEnv, corpus: Path
@@ -78,95 +76,61 @@ def test_a_model_with_one_input_per_feature_drives_an_episode(
     spec = make({"callee_users": 0.0, "cost_estimate": -1.0}, middle)
     env = make_environment("mlgo/Inline-v0", {"corpus": str(corpus), "observation": observation})
     actions, _ = play(env, load_policy(spec, env), "calls")
-    env.close()
     expected, _ = play(inline, load_policy(f"threshold:{middle}", inline), "calls")
     assert actions == expected
     assert set(actions) == {0, 1}
-
-
-def test_a_feature_that_the_compiler_lacks_is_refused_with_the_list(make: Make, inline: CompilerEnv) -> None:
-    spec = make({"magic": 1.0, "cost_estimate": 1.0, "more": 1.0}, 0)
-    with pytest.raises(PolicyError, match=r"needs 2 features that are missing: magic \[1\], more \[1\]; got"):
-        load_policy(spec, inline)
-
-
-def test_inputs_of_tf_agents_for_training_are_zero(make: Make, inline: CompilerEnv) -> None:
+    # Inputs that TF-Agents needs for training are zero.
     spec = make({"cost_estimate": 0.0, "step_type": 1.0, "reward": 1.0, "discount": 1.0}, 1)
     assert set(play(inline, load_policy(spec, inline), "calls")[0]) == {1}
 
 
-def test_a_file_that_is_no_model_is_refused(make: Make, inline: CompilerEnv) -> None:
-    spec = make({"cost_estimate": 1.0}, 0)
+@pytest.mark.libraries
+def test_unusable_models_are_refused(make: Make, inline: CompilerEnv) -> None:
+    spec = make({"magic": 1.0, "cost_estimate": 1.0, "more": 1.0}, 0)
+    with pytest.raises(PolicyError, match=r"needs 2 features that are missing: magic \[1\], more \[1\]; got"):
+        load_policy(spec, inline)
     Path(spec.partition(":")[2]).write_bytes(b"no model at all")
     with pytest.raises(PolicyError, match="expected a"):
         load_policy(spec, inline)
 
 
-@pytest.mark.parametrize(
-    ("kind", "module", "extra"), [("tflite", "ai_edge_litert", "tflite"), ("onnx", "onnxruntime", "onnx")]
-)
-def test_without_the_library_the_extra_is_named(
-    kind: str, module: str, extra: str, inline: CompilerEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.libraries
+@pytest.mark.parametrize("batch", [1, "batch"])
+def test_batches_are_decided_as_each_decision_alone(
+    kind: str, batch: int | str, middle: float, inline: CompilerEnv, tmp_path: Path
 ) -> None:
-    (tmp_path / "model").touch()
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=rf"pip install 'mlgo-gym\[{extra}\]'"):
-        load_policy(f"{kind}:{tmp_path}/model", inline)
+    if kind == "onnx":
+        write_onnx(tmp_path / "model", {"cost_estimate": -1.0, "callee_users": 0.0}, middle, batch=batch)
+    else:
+        write_tflite(tmp_path / "model", {"cost_estimate": -1.0}, middle)
+        (tmp_path / "output_spec.json").write_text(json.dumps(DECIDES))
+    policy = load_policy(f"{kind}:{tmp_path}/model", inline)
+    assert isinstance(policy, BatchedPolicy) is (kind == "onnx")
+    observations, infos = decisions(inline, "calls")
+    alone = [policy.act(observation, info) for observation, info in zip(observations, infos, strict=True)]
+    assert act_batch(policy, observations, infos) == alone
+    assert set(alone) == {0, 1}
 
 
-def process_of(policy: Policy) -> int:
-    """Return the process id of a policy's model."""
-    return foreign(policy)._model._process.pid
-
-
-def foreign(policy: Policy) -> TflitePolicy | OnnxPolicy:
-    """Return a policy that runs a model in a process."""
-    assert isinstance(policy, TflitePolicy | OnnxPolicy)
-    return policy
-
-
+@pytest.mark.libraries
 def test_a_process_that_ends_in_an_episode_is_an_error_and_the_next_episode_has_another(
-    make: Make, middle: float, inline: CompilerEnv, nothing_is_left: None
+    make: Make, middle: float, inline: CompilerEnv
 ) -> None:
+    before = children()
     policy = load_policy(make({"callee_users": 0.0, "cost_estimate": -1.0}, middle), inline)
+    (first,) = children() - before
+    assert len(list(Path(f"/proc/{first}/task").iterdir())) < 4, "it has no threads that nothing needs"
     expected = play(inline, policy, "calls")[0]
     observation, info = inline.reset(options={"module": "calls"})
     assert policy.act(observation, info) == expected[0]
-    first = process_of(policy)
     os.kill(first, signal.SIGKILL)
     assert ends_within(first, 10)
     with pytest.raises(PolicyError, match=r"the model .* cannot be run: .* signal 9 \(SIGKILL\)"):
         policy.act(observation, info)
-    assert process_of(policy) == 0
     assert play(inline, policy, "calls")[0] == expected
-    assert process_of(policy) not in (0, first)
-    inline.reset(options={"module": "calls"})
-    inline.close()
-    foreign(policy).close()
 
 
-def test_a_process_has_no_threads_that_nothing_needs(inline: CompilerEnv, tmp_path: Path) -> None:
-    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
-    write_counting_tflite(tmp_path / "model", "cost_estimate", 1)
-    policy = load_policy(f"tflite:{tmp_path}/model", inline)
-    assert len(list(Path(f"/proc/{process_of(policy)}/task").iterdir())) == 1
-
-
-def test_an_endless_loop_is_stopped(kind: str, inline: CompilerEnv, tmp_path: Path, nothing_is_left: None) -> None:
-    process = ModelProcess(kind, seconds=1.0)
-    if kind == "onnx":
-        write_endless_onnx(tmp_path / "model", "cost_estimate")
-        policy: Policy = OnnxPolicy(inline, tmp_path / "model", process)
-    else:
-        write_counting_tflite(tmp_path / "model", "cost_estimate", 1 << 62)
-        policy = TflitePolicy(inline, tmp_path / "model", process)
-    observation, info = inline.reset(options={"module": "calls"})
-    with pytest.raises(PolicyError, match="no answer within 1 s and was stopped"):
-        policy.act(observation, info)
-    assert process_of(policy) == 0
-    inline.close()
-
-
+@pytest.mark.libraries
 def test_a_model_that_fills_the_memory_is_an_error(inline: CompilerEnv, tmp_path: Path, nothing_is_left: None) -> None:
     pytest.importorskip("onnx", reason="onnx is not installed")
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -176,36 +140,22 @@ def test_a_model_that_fills_the_memory_is_an_error(inline: CompilerEnv, tmp_path
     inline.close()
 
 
-class TestOutputSpec:
-    """`output_spec.json` names the output of a TensorFlow Lite model that decides."""
-
-    @pytest.fixture
-    def folder(self, tmp_path: Path) -> Path:
-        pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
-        write_tflite(tmp_path / "model.tflite", {"cost_estimate": 0.0}, 2, prefix="serving_default_action_")
-        return tmp_path
-
-    @pytest.mark.parametrize("output", ["decision", "logit"])
-    def test_the_output_that_it_names_decides(self, folder: Path, output: str, inline: CompilerEnv) -> None:
-        (folder / "output_spec.json").write_text(json.dumps([{"tensor_spec": {"name": output, "port": 0}}]))
-        assert set(play(inline, load_policy(f"tflite:{folder}", inline), "calls")[0]) == {1}
-
-    def test_without_it_a_model_needs_a_single_output(self, folder: Path, inline: CompilerEnv) -> None:
-        with pytest.raises(PolicyError, match="names one of logit:0, decision:0, got no such file"):
-            load_policy(f"tflite:{folder}", inline)
-
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            ("[]", "list of outputs"),
-            ("{}", "list of outputs"),
-            ("?", "list of outputs"),
-            ('[{"tensor_spec": {"name": "other"}}]', "expected one of the outputs logit:0, decision:0, got other:0"),
-        ],
-    )
-    def test_a_malformed_or_unknown_output_is_refused(
-        self, folder: Path, text: str, message: str, inline: CompilerEnv
-    ) -> None:
-        (folder / "output_spec.json").write_text(text)
+@pytest.mark.libraries
+def test_the_output_that_its_specification_names_decides(inline: CompilerEnv, tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
+    write_tflite(tmp_path / "model.tflite", {"cost_estimate": 0.0}, 2, prefix="serving_default_action_")
+    policy, spec = f"tflite:{tmp_path}", tmp_path / "output_spec.json"
+    with pytest.raises(PolicyError, match="names one of logit:0, decision:0, got no such file"):
+        load_policy(policy, inline)
+    for output in ("decision", "logit"):
+        spec.write_text(json.dumps([{"tensor_spec": {"name": output, "port": 0}}]))
+        assert set(play(inline, load_policy(policy, inline), "calls")[0]) == {1}
+    for text, message in (
+        ("[]", "list of outputs"),
+        ("{}", "list of outputs"),
+        ("?", "list of outputs"),
+        ('[{"tensor_spec": {"name": "other"}}]', "expected one of the outputs logit:0, decision:0, got other:0"),
+    ):
+        spec.write_text(text)
         with pytest.raises(PolicyError, match=message):
-            load_policy(f"tflite:{folder}", inline)
+            load_policy(policy, inline)

@@ -18,67 +18,43 @@ ROWS = np.array(
 )  # fmt: skip
 
 
-@pytest.fixture(params=METHODS)
-def fitted(request: pytest.FixtureRequest) -> Normalization:
-    return Normalization.fit(ROWS, NAMES, request.param)
-
-
-def test_every_method_keeps_the_order_and_its_bounds(fitted: Normalization) -> None:
-    normal = fitted(ROWS)
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_keeps_order_and_bounds_in_rows_batches_selections_and_files(method: str, tmp_path: Path) -> None:
+    fitted = Normalization.fit(ROWS, NAMES, method)
+    values = ROWS.copy()
+    normal = fitted(values)
+    assert np.array_equal(values, ROWS), "the input is unchanged"
     low, high = fitted.bounds
     assert normal.shape == ROWS.shape
     assert normal.dtype == np.float32
-    assert (normal >= low).all()
-    assert (normal <= high).all()
+    assert ((normal >= low) & (normal <= high)).all()
     for raw, column in zip(ROWS.T[:2], normal.T, strict=False):
         assert (np.diff(column[np.argsort(raw)]) >= 0).all()
         assert len(set(column.tolist())) >= 3
-
-
-def test_one_observation_is_normalized_as_in_a_batch(fitted: Normalization) -> None:
-    batch = fitted(ROWS.reshape(2, 3, 3))
-    for row, values in enumerate(ROWS):
-        assert np.array_equal(fitted(values), batch[row // 3, row % 3])
-
-
-def test_the_raw_features_are_left_as_they_are(fitted: Normalization) -> None:
-    values = ROWS.copy()
-    fitted(values)
-    assert np.array_equal(values, ROWS)
-
-
-def test_a_saved_normalization_gives_the_same_bits(fitted: Normalization, tmp_path: Path) -> None:
+    assert np.array_equal([fitted(row) for row in ROWS], normal)
+    assert np.array_equal(fitted(ROWS.reshape(2, 3, 3)), normal.reshape(2, 3, 3))
+    selected = fitted.select(["huge", "small"])
+    assert selected.names == ("huge", "small")
+    assert np.array_equal(selected(ROWS[:, [1, 0]]), normal[:, [1, 0]])
     fitted.save(tmp_path / "normalization.json")
     loaded = Normalization.load(tmp_path / "normalization.json")
-    assert loaded.names == NAMES
-    assert loaded(ROWS).tobytes() == fitted(ROWS).tobytes()
+    assert (loaded.names, loaded(ROWS).tobytes()) == (NAMES, normal.tobytes())
 
 
-def test_the_signed_logarithm() -> None:
-    normal = Normalization.fit(ROWS, NAMES, "signed_log")(ROWS)
-    assert normal[3, 1] == pytest.approx(-math.log1p(1e6), rel=1e-6)
-    assert normal[0, 0] == 0
-
-
-@pytest.mark.parametrize("method", ["standard", "log_standard"])
-def test_standardised_features_have_mean_0_and_deviation_1(method: str) -> None:
-    normal = Normalization.fit(ROWS, NAMES, method)(ROWS)
-    assert np.allclose(normal[:, :2].mean(0), 0, atol=1e-5)
-    assert np.allclose(normal[:, :2].std(0), 1, atol=1e-5)
-    assert (normal[:, 2] == 0).all()
-
-
-def test_outliers_are_clipped() -> None:
-    normalization = Normalization.fit(ROWS[:3], NAMES, "standard")
+def test_the_methods_compute_their_formulas() -> None:
+    logarithm = Normalization.fit(ROWS, NAMES, "signed_log")(ROWS)
+    assert (logarithm[3, 1], logarithm[0, 0]) == (pytest.approx(-math.log1p(1e6), rel=1e-6), 0)
+    for method in ("standard", "log_standard"):
+        normal = Normalization.fit(ROWS, NAMES, method)(ROWS)
+        assert np.allclose(normal[:, :2].mean(0), 0, atol=1e-5)
+        assert np.allclose(normal[:, :2].std(0), 1, atol=1e-5)
+        assert (normal[:, 2] == 0).all()
     far = np.array([1e12, -1e12, 7], np.float32)
-    assert normalization(far).tolist() == [5, -5, 0]
-
-
-def test_quantiles_are_ranks_and_equal_values_share_the_middle() -> None:
+    assert Normalization.fit(ROWS[:3], NAMES, "standard")(far).tolist() == [5, -5, 0], "outliers are clipped"
     values = np.repeat([0.0, 10.0], [75, 25])[:, None]
-    normalization = Normalization.fit(values, ["x"], "quantiles", quantiles=4)
+    quantiles = Normalization.fit(values, ["x"], "quantiles", quantiles=4)
     inputs = np.array([[-1.0], [0.0], [5.0], [10.0], [11.0]], np.float32)
-    assert normalization(inputs)[:, 0].tolist() == [-1, -0.25, 0.5, 0.75, 1]
+    assert quantiles(inputs)[:, 0].tolist() == [-1, -0.25, 0.5, 0.75, 1]
 
 
 def test_features_are_found_by_name_and_missing_ones_are_listed() -> None:
@@ -86,12 +62,9 @@ def test_features_are_found_by_name_and_missing_ones_are_listed() -> None:
     assert normalization.columns(["constant", "new", "huge", "small"]).tolist() == [3, 2, 0]
     with pytest.raises(MlgoError, match="needs 2 features that are missing: huge, constant; got small, new"):
         normalization.columns(["small", "new"])
-
-
-def test_a_selection_does_the_same_to_its_features(fitted: Normalization) -> None:
-    selected = fitted.select(["huge", "small"])
-    assert selected.names == ("huge", "small")
-    assert np.array_equal(selected(ROWS[:, [1, 0]]), fitted(ROWS)[:, [1, 0]])
+    for rows in (np.empty((0, 3)), np.zeros((4, 2)), np.zeros(3)):
+        with pytest.raises(MlgoError, match=r"shape \(decisions, 3\)"):
+            Normalization.fit(rows, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -105,22 +78,12 @@ def test_a_selection_does_the_same_to_its_features(fitted: Normalization) -> Non
         ({"method": "magic"}, "expected a method of signed_log"),
     ],
 )
-def test_damaged_data_are_refused(damage: dict[str, object], message: str) -> None:
-    data = Normalization.fit(ROWS, NAMES).to_json() | damage
-    with pytest.raises(MlgoError, match=message):
-        Normalization.from_json(data)
-
-
-def test_other_files_are_refused(tmp_path: Path) -> None:
+def test_damaged_data_are_refused(damage: dict[str, object], message: str, tmp_path: Path) -> None:
     path = tmp_path / "n.json"
     with pytest.raises(MlgoError, match="expected a normalization, got"):
         Normalization.load(path)
     path.write_text(json.dumps([1, 2]))
     with pytest.raises(MlgoError, match="expected the data of a normalization"):
         Normalization.load(path)
-
-
-@pytest.mark.parametrize("rows", [np.empty((0, 3)), np.zeros((4, 2)), np.zeros(3)])
-def test_fitting_needs_observations_of_these_features(rows: np.ndarray) -> None:
-    with pytest.raises(MlgoError, match=r"shape \(decisions, 3\)"):
-        Normalization.fit(rows, NAMES)
+    with pytest.raises(MlgoError, match=message):
+        Normalization.from_json(Normalization.fit(ROWS, NAMES).to_json() | damage)

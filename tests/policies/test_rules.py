@@ -1,138 +1,245 @@
-"""Decisions of the rules."""
+"""Policies by their specification: rules, plain clang, and users' own code."""
 
 from __future__ import annotations
 
-import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from mlgo_gym.attribution.inline_compile import run_inline_compile
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
-from mlgo_gym.policies import load_policy
-from tests.policies.episodes import play
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies import BatchedPolicy, act_batch, load_policy
+from mlgo_gym.policies.loading import plain_clang_flags, policy_identity
+from mlgo_gym.policies.mlp import MlpPolicy
+from mlgo_gym.policies.protocol import row, rows
+from mlgo_gym.policies.rules import RULES
+from mlgo_gym.policies.session_policy import SessionPolicy
+from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
+from mlgo_gym.session.protocol.decision import Decision
+from tests.policies.episodes import play, random_network
 
 EVICTIONS = "c/bigint"
 """A builtin module with evictions that compiles fast."""
 
 
-def test_default_ends_as_plain_clang_does(inline: CompilerEnv) -> None:
-    _, info = play(inline, load_policy("default", inline), "calls")
+def actions(env: CompilerEnv, policy: str, module: str = "calls", seed: int = 0) -> list[Any]:
+    return play(env, load_policy(policy, env, seed=seed), module)[0]
+
+
+def test_rules_of_inlining(inline: CompilerEnv, corpus: Path) -> None:
+    default, info = play(inline, load_policy("default", inline), "calls")
     assert info["text"] == info["baseline_text"]
-
-
-def test_never_keeps_every_call_and_always_inlines_each(inline: CompilerEnv) -> None:
-    kept, after_never = play(inline, load_policy("never", inline), "calls")
-    inlined, after_always = play(inline, load_policy("always", inline), "calls")
-    assert set(kept) == {0}
-    assert set(inlined) == {1}
-    assert after_never["text"] != after_always["text"]
-
-
-def test_random_depends_on_seed_and_module_only(inline: CompilerEnv) -> None:
-    policy = load_policy("random", inline, seed=5)
-    first, _ = play(inline, policy, "calls")
-    other_module, _ = play(inline, policy, "more/calls")
-    again, _ = play(inline, policy, "calls")
-    other_seed, _ = play(inline, load_policy("random", inline, seed=6), "calls")
-    assert first == again
-    assert set(first) == {0, 1}
-    assert first != other_module or first != other_seed
-
-
-def test_a_threshold_of_five_decides_as_clang_at_oz(inline: CompilerEnv) -> None:
-    at_five, _ = play(inline, load_policy("threshold:5", inline), "calls")
-    default, _ = play(inline, load_policy("default", inline), "calls")
-    assert at_five == default
-
-
-def test_a_threshold_below_or_above_all_costs_is_never_or_always(inline: CompilerEnv) -> None:
-    assert set(play(inline, load_policy("threshold:-1e9", inline), "calls")[0]) == {0}
-    assert set(play(inline, load_policy("threshold:1e9", inline), "calls")[0]) == {1}
-
-
-def test_a_threshold_reads_raw_tensors_too(inline: CompilerEnv, corpus: object) -> None:
-    from mlgo_gym.make_env import make_environment
-
+    assert actions(inline, "threshold:5") == default, "clang's own threshold at -Oz"
+    for name, action in (("never", 0), ("always", 1), ("threshold:-1e9", 0), ("threshold:1e9", 1)):
+        assert set(actions(inline, name)) == {action}
     raw = make_environment("mlgo/Inline-v0", {"corpus": str(corpus), "observation": "dict"})
-    assert (
-        play(raw, load_policy("threshold:0", raw), "calls")[0]
-        == play(inline, load_policy("threshold:0", inline), "calls")[0]
-    )
-    raw.close()
+    assert actions(raw, "threshold:0") == actions(inline, "threshold:0")
+
+
+def test_random_depends_on_seed_and_module_only(inline: CompilerEnv, priority: CompilerEnv) -> None:
+    first = actions(inline, "random", seed=5)
+    assert set(first) == {0, 1}
+    assert first == actions(inline, "random", seed=5)
+    assert first != actions(inline, "random", "more/calls", seed=5) or first != actions(inline, "random", seed=6)
+    assert len({action.item() for action in actions(priority, "random")}) > 1
 
 
 def test_a_ratio_of_one_is_llvms_rule_and_others_evict_more_or_less(evict: CompilerEnv) -> None:
     default, at_one, above, below = (
-        play(evict, load_policy(name, evict), EVICTIONS)[0] for name in ("default", "ratio:1", "ratio:3", "ratio:0.1")
+        actions(evict, name, EVICTIONS) for name in ("default", "ratio:1", "ratio:3", "ratio:0.1")
     )
     assert at_one == default
-    # The first decision of a kind is at the same place in all episodes.
+    # The first decision that differs is at the same place in all episodes.
     nothing = evict.action_space.n - 1  # type: ignore[attr-defined]
-    first = {
-        name: next(a for a, b in zip(found, default, strict=False) if a != b)
-        for name, found in (("above", above), ("below", below))
-    }
-    assert first["below"] == nothing
-    assert first["above"] != nothing
-    with pytest.raises(PolicyError, match="expected ratio:NUMBER with a number > 0, got ratio:0"):
-        load_policy("ratio:0", evict)
+    assert next(one for one, other in zip(below, default, strict=False) if one != other) == nothing
+    assert next(one for one, other in zip(above, default, strict=False) if one != other) != nothing
 
 
-@pytest.mark.parametrize("name", ["random", "first_legal", "never_evict", "ratio:2", "default"])
-def test_every_eviction_policy_stays_within_the_mask(evict: CompilerEnv, name: str) -> None:
-    actions, _ = play(evict, load_policy(name, evict), EVICTIONS)
-    assert len(actions) > 10
-
-
-def test_first_legal_takes_the_first_legal_column(evict: CompilerEnv) -> None:
-    policy = load_policy("first_legal", evict)
-    mask = np.array([0, 0, 1, 0, 1], np.int8)
-    assert policy.act(None, {"action_mask": mask}) == 2
-
-
-def test_never_evict_evicts_only_if_it_must(evict: CompilerEnv) -> None:
-    policy = load_policy("never_evict", evict)
-    free = np.array([1, 0, 1], np.int8)
-    forced = np.array([1, 0, 0], np.int8)
-    assert policy.act(None, {"action_mask": free, "default_action": 0}) == 2
-    assert policy.act(None, {"action_mask": forced, "default_action": 0}) == 0
+def test_rules_of_evictions_stay_within_the_mask(evict: CompilerEnv) -> None:
+    for name in ("random", "first_legal", "never_evict", "ratio:2"):
+        assert len(actions(evict, name, EVICTIONS)) > 10
+    first, never = load_policy("first_legal", evict), load_policy("never_evict", evict)
+    assert first.act(None, {"action_mask": np.array([0, 0, 1, 0, 1], np.int8)}) == 2
+    free, forced = np.array([1, 0, 1], np.int8), np.array([1, 0, 0], np.int8)
+    assert never.act(None, {"action_mask": free, "default_action": 0}) == 2
+    assert never.act(None, {"action_mask": forced, "default_action": 0}) == 0
 
 
 def test_size_order_gives_longer_live_ranges_more(priority: CompilerEnv) -> None:
     policy = load_policy("size_order", priority)
     observation, info = priority.reset(options={"module": "calls"})
-    sizes, actions = [], []
+    sizes, priorities = [], []
     over = False
     while not over:
         sizes.append(observation[priority.feature_names.index("li_size")])
-        actions.append(policy.act(observation, info))
-        assert priority.action_space.contains(actions[-1])
-        observation, _, over, _, info = priority.step(actions[-1])
+        priorities.append(policy.act(observation, info))
+        observation, _, over, _, info = priority.step(priorities[-1])
     assert len(set(sizes)) > 3
-    assert np.argsort(sizes, kind="stable").tolist() == np.argsort(np.ravel(actions), kind="stable").tolist()
+    assert np.argsort(sizes, kind="stable").tolist() == np.argsort(np.ravel(priorities), kind="stable").tolist()
 
 
-def test_random_draws_priorities_from_the_action_space(priority: CompilerEnv) -> None:
-    actions, _ = play(priority, load_policy("random", priority), "calls")
-    assert len({action.item() for action in actions}) > 1
+CODE = """
+class Seven:
+    number = 7
+
+    def act(self, observation, info):
+        return self.number
+
+
+class OfAnEnvironment:
+    def __init__(self, env):
+        self.names = env.feature_names
+
+    def act(self, observation, info):
+        return len(self.names)
+
+
+def make():
+    return Seven()
+
+
+ready = Seven()
+nothing = 3
+"""
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(CODE)
+    return path
+
+
+def test_classes_functions_and_objects_of_a_file_are_policies(
+    inline: CompilerEnv, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("Seven", "make", "ready"):
+        assert load_policy(f"{code}:{name}", inline).act(None, {}) == 7
+    assert load_policy(f"{code}:OfAnEnvironment", inline).act(None, {}) == len(inline.feature_names)
+    identity = policy_identity(f"{code}:Seven")
+    code.write_text(CODE.replace("7", "8"))
+    assert load_policy(f"{code}:Seven", inline).act(None, {}) == 8
+    assert policy_identity(f"{code}:Seven") != identity
+    monkeypatch.chdir(code.parent)  # modules are found in the working folder
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    assert load_policy("mine:Seven", inline).act(None, {}) == 8
+    code.write_text("import no_such_library\n")
+    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
+        load_policy(f"{code}:Seven", inline)
 
 
 @pytest.mark.parametrize(
-    ("name", "needed"),
+    ("spec", "message"),
     [
-        ("never", "the actions 0 and 1"),
-        ("always", "the actions 0 and 1"),
-        ("threshold", "the actions 0 and 1"),
-        ("size_order", "decisions on priority"),
+        ("nver", "did you mean never"),
+        ("default:3", "takes no argument"),
+        ("threshold:many", "expected threshold:NUMBER, got 'threshold:many'"),
+        ("clang:-mllvm,-inline-threshold=20", "only an evaluation can use it"),
+        ("no_such_package.policies:Name", "there is no module 'no_such_package'"),
+        ("no/such/file.py:Name", "expected a file with a policy, got no/such/file.py"),
+        ("FILE:Eight", "expected a name of Seven, OfAnEnvironment, make, ready, nothing, got 'Eight'"),
+        ("FILE:nothing", "expected a policy with a method act"),
+        (":Name", "or path/to/file.py:Name, got ':Name'"),
+        ("first_legal", "decisions on eviction, got one with decisions on inlining"),
+        ("never_evict", "decisions on eviction, got one with decisions on inlining"),
+        ("EVICT ratio:0", "expected ratio:NUMBER with a number > 0, got ratio:0"),
+        ("EVICT never", "the policy 'never' needs an environment with the actions 0 and 1"),
+        ("EVICT threshold", "the policy 'threshold' needs an environment with the actions 0 and 1"),
+        ("EVICT size_order", "the policy 'size_order' needs an environment with decisions on priority"),
     ],
 )
-def test_a_policy_that_does_not_fit_names_what_it_needs(evict: CompilerEnv, name: str, needed: str) -> None:
-    with pytest.raises(PolicyError, match=re.escape(f"the policy {name!r} needs an environment with {needed}")):
-        load_policy(name, evict)
+def test_the_error_about_no_policy_gives_the_reason(
+    inline: CompilerEnv, evict: CompilerEnv, code: Path, spec: str, message: str
+) -> None:
+    env = evict if spec.startswith("EVICT") else inline
+    with pytest.raises(PolicyError, match=message):
+        load_policy(spec.removeprefix("EVICT ").replace("FILE", str(code)), env)
 
 
-@pytest.mark.parametrize("name", ["first_legal", "never_evict"])
-def test_eviction_policies_do_not_inline(inline: CompilerEnv, name: str) -> None:
-    with pytest.raises(PolicyError, match="decisions on eviction, got one with decisions on inlining"):
-        load_policy(name, inline)
+def test_flags_of_plain_clang_are_separated_by_commas_or_blanks() -> None:
+    threshold = ("-mllvm", "-inline-threshold=20")
+    assert plain_clang_flags("clang:-mllvm,-inline-threshold=20") == threshold
+    assert plain_clang_flags("clang:-mllvm -inline-threshold=20") == threshold
+    assert plain_clang_flags("clang:-mllvm '-x=a b,c'") == ("-mllvm", "-x=a b,c")
+    for spec in ("clang:", "clang:-a,,-b", "clang:-a 'b"):
+        with pytest.raises(PolicyError):
+            plain_clang_flags(spec)
+    for spec in (*RULES, "threshold:20", "clang:-mllvm,-inline-threshold=20"):
+        assert policy_identity(spec) == spec
+
+
+@pytest.mark.parametrize("observation", ["flat", "dict"])
+@pytest.mark.parametrize("environment", ["mlgo/Inline-v0", "mlgo/RegAllocEvict-v0"])
+def test_several_decisions_at_once_are_the_same_as_each_alone(environment: str, observation: str, varied: str) -> None:
+    env = make_environment(environment, {"corpus": varied, "observation": observation})
+    names = env.feature_names if observation == "flat" else env.feature_names[-9:]
+    if environment == "mlgo/RegAllocEvict-v0" and observation == "flat":
+        names = (*names, "action_mask[3]")
+    policy = MlpPolicy(env, random_network(names, 64, int(env.action_space.n)))  # type: ignore[attr-defined]
+    assert isinstance(policy, BatchedPolicy)
+    observations, infos = decisions(env, "mixed")
+    alone = [policy.act(row(observations, number), info) for number, info in enumerate(infos)]
+    assert act_batch(policy, observations, infos) == alone
+    assert act_batch(policy, rows(observations, range(2)), infos[:2]) == alone[:2]
+
+
+def decisions(env: CompilerEnv, module: str) -> tuple[Any, list[dict[str, Any]]]:
+    """Return the decisions of an episode under clang's own choices, as a batch."""
+    observation, info = env.reset(options={"module": module})
+    observations, infos, over = [observation], [info], False
+    while not over:
+        observation, _, over, _, info = env.step(info["default_action"])
+        if not over:
+            observations.append(observation)
+            infos.append(info)
+    assert len(infos) > 2
+    if isinstance(observation, dict):
+        return {name: np.stack([each[name] for each in observations]) for name in observation}, infos
+    return np.stack(observations), infos
+
+
+class Recording:
+    """Records its calls."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, Mapping[str, Any]]] = []
+
+    def act(self, observation: Any, info: Mapping[str, Any]) -> int:
+        self.seen.append((observation, info))
+        return len(self.seen)
+
+
+def test_a_policy_without_a_batched_form_sees_single_observations() -> None:
+    policy = Recording()
+    observations = {"vector": np.arange(6).reshape(3, 2), "scalar": np.arange(3)}
+    infos = [{"decision_index": number} for number in range(3)]
+    assert act_batch(policy, observations, infos) == [1, 2, 3]
+    observation, info = policy.seen[1]
+    assert (observation["vector"].tolist(), observation["scalar"].shape, info) == ([2, 3], (), {"decision_index": 1})
+
+
+def test_a_policy_decides_outside_an_environment_with_the_history_that_clang_received() -> None:
+    env = make_environment("mlgo/Inline-v0", {"callee_features": True})
+    policy = SessionPolicy(env.task, load_policy("inline-oz", env), "c/scheduler")
+    advice: list[int] = []
+
+    def choose(decision: Decision) -> int:
+        own = policy(decision)
+        advice.append(1 - own if len(advice) % 3 == 0 else own)
+        return advice[-1]
+
+    made = run_inline_compile(env.compilation(env.corpus.module("c/scheduler")), env.task, choose, 60.0)
+    tails = [decision.payload[-4 * len(CALLEE_FEATURES) :] for decision in made.decisions]
+    features = np.frombuffer(b"".join(tails), "<f4").reshape(len(tails), -1)
+    columns = [list(CALLEE_FEATURES).index(name) for name in ("caller_inlined", "caller_kept")]
+    for number, decision in enumerate(made.decisions):
+        earlier = [each.answer for each in made.decisions[:number] if each.context == decision.context]
+        assert features[number, columns].tolist() == [sum(earlier), len(earlier) - sum(earlier)]
+    assert len(set(policy.interest(made.decisions))) > 3, "the policy is not equally unsure everywhere"

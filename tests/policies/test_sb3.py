@@ -14,28 +14,32 @@ import numpy as np
 import pytest
 
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import MissingExtraError, PolicyError
+from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.normalization import METHODS
 from mlgo_gym.policies.observation_samples import fit_normalization, record_observations
-from mlgo_gym.policies.sb3 import save_sb3
+from mlgo_gym.policies.sb3 import read_sb3, save_sb3
 from mlgo_gym.wrappers import NormalizeFeatures
 from tests.policies.episodes import play
 
-pytestmark = [pytest.mark.libraries, pytest.mark.filterwarnings("ignore::UserWarning")]
-
-stable_baselines3 = pytest.importorskip("stable_baselines3", reason="stable-baselines3 is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
+@pytest.fixture
+def sb3() -> Any:
+    return pytest.importorskip("stable_baselines3", reason="stable-baselines3 is not installed")
+
+
+@pytest.mark.libraries
 @pytest.mark.parametrize(("algorithm", "activation"), [("PPO", None), ("PPO", "ReLU"), ("DQN", None)])
 def test_it_decides_as_the_model_does(
-    algorithm: str, activation: str | None, inline: CompilerEnv, tmp_path: Path
+    sb3: Any, algorithm: str, activation: str | None, inline: CompilerEnv, tmp_path: Path
 ) -> None:
     import torch
 
     wrapped = NormalizeFeatures(inline, fit_normalization(inline, observations=30))
     kwargs: dict[str, Any] = {} if activation is None else {"activation_fn": getattr(torch.nn, activation)}
-    model = getattr(stable_baselines3, algorithm)("MlpPolicy", wrapped, policy_kwargs=kwargs, seed=1, device="cpu")
+    model = getattr(sb3, algorithm)("MlpPolicy", wrapped, policy_kwargs=kwargs, seed=1, device="cpu")
     save_sb3(model, tmp_path / "m.zip", wrapped.feature_names, wrapped.normalization)
     policy = load_policy(f"sb3:{tmp_path}/m.zip", inline)
     rows = record_observations(inline, observations=30)
@@ -46,6 +50,7 @@ def test_it_decides_as_the_model_does(
     play(inline, policy, "calls")
 
 
+@pytest.mark.libraries
 @pytest.mark.parametrize("method", METHODS)
 def test_a_masked_model_decides_as_in_its_library(method: str, evict: CompilerEnv, tmp_path: Path) -> None:
     contrib = pytest.importorskip("sb3_contrib", reason="sb3-contrib is not installed")
@@ -68,16 +73,15 @@ def test_a_masked_model_decides_as_in_its_library(method: str, evict: CompilerEn
     assert len(chosen) > 1
 
 
-def test_a_model_without_names_uses_the_features_of_the_environment(inline: CompilerEnv, tmp_path: Path) -> None:
-    model = stable_baselines3.PPO("MlpPolicy", inline, seed=1, device="cpu")
+@pytest.mark.libraries
+def test_a_model_without_names_uses_the_features_of_the_environment(
+    sb3: Any, inline: CompilerEnv, evict: CompilerEnv, tmp_path: Path
+) -> None:
+    model = sb3.PPO("MlpPolicy", inline, seed=1, device="cpu")
     model.save(tmp_path / "m.zip")
     observation, _ = inline.reset(options={"module": "calls"})
     expected, _ = model.predict(observation, deterministic=True)
     assert load_policy(f"sb3:{tmp_path}/m.zip", inline).act(observation, {}) == int(expected)
-
-
-def test_a_model_of_other_inputs_is_refused(inline: CompilerEnv, evict: CompilerEnv, tmp_path: Path) -> None:
-    stable_baselines3.PPO("MlpPolicy", inline, device="cpu").save(tmp_path / "m.zip")
     with pytest.raises(PolicyError, match="expected 628 inputs, or 33 more for an action mask, got 39"):
         load_policy(f"sb3:{tmp_path}/m.zip", evict)
 
@@ -87,13 +91,16 @@ class _Trap:
         return (sys.exit, ("a file has run code",))
 
 
-def test_pickled_code_in_a_file_does_not_run(inline: CompilerEnv, tmp_path: Path) -> None:
+@pytest.mark.libraries
+def test_pickled_code_does_not_run_and_repeated_numbers_of_gigabytes_are_refused(
+    sb3: Any, inline: CompilerEnv, tmp_path: Path
+) -> None:
     import torch
 
-    trap = pickle.dumps(_Trap())
-    weights = io.BytesIO()
-    torch.save({"action_net.weight": _Trap()}, weights)
-    for content in (trap, weights.getvalue()):
+    trap, repeated = io.BytesIO(), io.BytesIO()
+    torch.save({"action_net.weight": _Trap()}, trap)
+    torch.save({"action_net.weight": torch.zeros(1).expand(1 << 30)}, repeated)
+    for content in (pickle.dumps(_Trap()), trap.getvalue(), repeated.getvalue()):
         with zipfile.ZipFile(tmp_path / "m.zip", "w") as archive:
             archive.writestr("data", json.dumps({"policy_class": {":serialized:": "gASVAAA="}}))
             archive.writestr("policy.pth", content)
@@ -101,30 +108,27 @@ def test_pickled_code_in_a_file_does_not_run(inline: CompilerEnv, tmp_path: Path
             load_policy(f"sb3:{tmp_path}/m.zip", inline)
 
 
-def test_a_file_that_is_no_model_is_refused(inline: CompilerEnv, tmp_path: Path) -> None:
-    (tmp_path / "m.zip").write_bytes(b"no archive")
-    with pytest.raises(PolicyError, match="expected a model of stable-baselines3"):
-        load_policy(f"sb3:{tmp_path}/m.zip", inline)
-
-
-def test_without_torch_the_extra_is_named(inline: CompilerEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stable_baselines3.PPO("MlpPolicy", inline, device="cpu").save(tmp_path / "m.zip")
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'mlgo-gym\[sb3\]'"):
-        load_policy(f"sb3:{tmp_path}/m.zip", inline)
-
-
-def test_one_repeated_number_of_four_gigabytes_is_refused(
-    inline: CompilerEnv, tmp_path: Path, nothing_is_left: None
-) -> None:
-    import torch
-
-    weights = io.BytesIO()
-    torch.save({"action_net.weight": torch.zeros(1).expand(1 << 30)}, weights)
-    assert len(weights.getvalue()) < 2000
-    with zipfile.ZipFile(tmp_path / "m.zip", "w") as archive:
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_damaged_archives_and_other_files_are_refused(method: int, inline: CompilerEnv, tmp_path: Path) -> None:
+    path = tmp_path / "m.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("policy.pth", bytes(range(256)) * 40)
         archive.writestr("data", "{}")
-        archive.writestr("policy.pth", weights.getvalue())
-    with pytest.raises(PolicyError, match="expected nothing but tensors"):
-        load_policy(f"sb3:{tmp_path}/m.zip", inline)
-    inline.close()
+    data = bytearray(path.read_bytes())
+    for position in range(60, 140, 5):
+        data[position] ^= 0x5A
+    for content in (data, b"", b"not an archive", b"PK\x03\x04"):
+        path.write_bytes(content)
+        with pytest.raises(PolicyError, match="expected a model of stable-baselines3"):
+            read_sb3(path, inline)
+
+
+@pytest.mark.slow
+def test_an_entry_that_would_fill_the_memory_is_refused(inline: CompilerEnv, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "m.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open("policy.pth", "w", force_zip64=True) as entry:
+            for _ in range(257):
+                entry.write(bytes(1 << 20))
+        archive.writestr("data", "{}")
+    with pytest.raises(PolicyError, match=r"expected at most 268435456 bytes in 'policy\.pth' of .*, got 269484032"):
+        read_sb3(tmp_path / "m.zip", inline)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from mlgo_gym.llvm.tensor_spec import SCALAR_TYPES, TensorSpec
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.tasks.features import BOUND, FeatureLayout, finite
+from mlgo_gym.tasks.features import BOUND, FeatureLayout
 
 MIXED = LogHeader(
     (
@@ -67,17 +65,6 @@ def test_a_flat_observation_is_the_finite_features_in_header_order(
     np.testing.assert_array_equal(FeatureLayout(header).flat(values.tobytes()), expected.astype(np.float32))
 
 
-@given(observations())
-def test_writing_into_a_row_is_the_same_as_a_fresh_vector(
-    observation: tuple[LogHeader, np.ndarray[Any, Any]],
-) -> None:
-    header, values = observation
-    layout = FeatureLayout(header)
-    row = np.full(len(layout.names), 7, np.float32)
-    layout.flat_into(values.tobytes(), row)
-    np.testing.assert_array_equal(row, layout.flat(values.tobytes()))
-
-
 def test_elements_are_named_by_feature_and_column() -> None:
     assert FeatureLayout(MIXED).names == (
         "mask[0]",
@@ -96,20 +83,6 @@ def test_what_is_left_out_is_neither_named_nor_seen() -> None:
     assert layout.flat(record([1, 1, 1], 2, [3, 4], 5)).tolist() == [2, 3, 4, 5]
 
 
-def test_a_feature_in_the_middle_can_be_left_out() -> None:
-    layout = FeatureLayout(MIXED, exclude_features=["count"])
-    assert layout.flat(record([1, 2, 3], 9, [4, 5], 6)).tolist() == [1, 2, 3, 4, 5, 6]
-
-
-def test_nan_is_nothing_and_infinities_are_the_bound() -> None:
-    layout = FeatureLayout(MIXED)
-    payload = record(weight=[math.nan, math.inf], progress=-math.inf)
-    assert layout.flat(payload).tolist()[-3:] == [0, BOUND, -BOUND]
-    tensors = layout.tensors(payload)
-    assert tensors["weight"].tolist() == [[0, BOUND]]
-    assert tensors["progress"].tolist() == [-BOUND]
-
-
 def test_raw_tensors_keep_their_types_shapes_and_exact_values() -> None:
     tensors = FeatureLayout(MIXED).tensors(record([1, 2**53, -5], 3, [0.1, 2]))
     assert {name: (tensor.dtype.name, tensor.shape) for name, tensor in tensors.items()} == {
@@ -119,40 +92,3 @@ def test_raw_tensors_keep_their_types_shapes_and_exact_values() -> None:
         "progress": ("float32", (1,)),
     }
     assert tensors["mask"].tolist() == [[1, 2**53, -5]]
-
-
-@pytest.mark.parametrize("form", ["flat", "tensors"])
-def test_successive_observations_share_no_memory(form: str) -> None:
-    see = getattr(FeatureLayout(MIXED), form)
-    payload = record(count=1)
-    first, second = see(payload), see(payload)
-    if form == "flat":
-        first, second = {"all": first}, {"all": second}
-    for name in first:
-        first[name][...] = 0
-        assert not np.shares_memory(first[name], second[name])
-    assert FeatureLayout(MIXED).value(payload, "count").tolist() == [1]
-
-
-def test_the_spaces_can_be_sampled() -> None:
-    layout = FeatureLayout(MIXED)
-    for space in (layout.flat_space(), layout.dict_space()):
-        space.seed(0)
-        assert space.contains(space.sample())
-
-
-def test_integers_are_bounded_by_their_type_or_by_two_to_the_53() -> None:
-    specs = [TensorSpec(name, name, (1,)) for name in sorted(SCALAR_TYPES)]
-    spaces = FeatureLayout(LogHeader(tuple(specs))).dict_space()
-    bounds = {name: (spaces[name].low.item(), spaces[name].high.item()) for name in sorted(SCALAR_TYPES)}  # type: ignore[attr-defined]
-    assert bounds["int8_t"] == (-128, 127)
-    assert bounds["uint16_t"] == (0, 65535)
-    assert bounds["int64_t"] == (-(2**53), 2**53)
-    assert bounds["uint64_t"] == (0, 2**53)
-    assert bounds["float"] == (-BOUND, BOUND)
-
-
-def test_making_finite_works_in_place() -> None:
-    array = np.array([math.nan, 1e30, -1e30, 1.5], np.float32)
-    assert finite(array) is array
-    assert array.tolist() == [0, BOUND, -BOUND, 1.5]

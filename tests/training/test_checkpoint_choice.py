@@ -1,8 +1,10 @@
-"""The best checkpoint and the best margin on validation modules are chosen."""
+"""Margins deviate where the output exceeds them; the best checkpoint and margin are chosen on validation modules."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,106 +15,86 @@ from mlgo_gym.corpus.modules.training_digests import training_digest
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.network import Network
-from mlgo_gym.training import BestCheckpoint, MarginChoice, Monitor, TreeImitation, with_margin
+from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.training import BestCheckpoint, Labels, MarginChoice, Monitor, TreeImitation, with_margin
 from mlgo_gym.training.checkpoint_choice import MarginResult, best_margin
+from mlgo_gym.training.margin import Base
 from tests.training.label_samples import inlining_labels
 
-ENVIRONMENT = "mlgo/Inline-v0"
+NAMES = ("a", "cost_estimate", "inlining_default")
 
 
-def constant(answer: int) -> Network:
+def constant(answer: float) -> Network:
     """Return a network with the same answer everywhere."""
     weights = (np.zeros((2, 4), np.float32), np.zeros((4, 1), np.float32))
     biases = (np.zeros(4, np.float32), np.array([2.0 * answer - 1], np.float32))
     return Network(("cost_estimate", "inlining_default"), weights, biases, "relu", None)
 
 
-def always(answer: int, file: Path) -> str:
+def always(answer: float, file: Path) -> str:
     """Write a network with the same answer everywhere, and return it as a policy."""
     constant(answer).save(file)
     return f"mlp:{file}"
 
 
-@pytest.fixture
-def best(calls: Path, toolchain: Toolchain, tmp_path: Path) -> BestCheckpoint:
-    """Before the first offer; one module with nine decisions, where inlining everything is smaller."""
-    return BestCheckpoint(ENVIRONMENT, open_corpus(calls, toolchain=toolchain), tmp_path / "best.safetensors")
-
-
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_the_better_one_is_kept_whichever_comes_first(
-    order: tuple[int, ...], best: BestCheckpoint, tmp_path: Path
+def test_the_better_checkpoint_is_kept_whichever_comes_first(
+    calls: Path, broken: Path, toolchain: Toolchain, tmp_path: Path
 ) -> None:
-    policies = [always(answer, tmp_path / f"{answer}.safetensors") for answer in order]
-    changes = {policy: best.offer(policy) for policy in policies}
-    assert len(set(changes.values())) == 2
-    smallest = min(changes, key=lambda policy: changes[policy])
-    assert best.change == changes[smallest]
-    assert best.policy == f"mlp:{tmp_path / 'best.safetensors'}"
-    assert (tmp_path / "best.safetensors").read_bytes() == Path(smallest.removeprefix("mlp:")).read_bytes()
-
-
-def test_one_that_is_no_better_does_not_replace_it(best: BestCheckpoint, tmp_path: Path) -> None:
-    change = best.offer(always(1, tmp_path / "one.safetensors"))
-    again = tmp_path / "again.safetensors"
-    weights = np.ones((1, 1), np.float32)
-    Network(("cost_estimate",), (0 * weights,), (3 * weights[0],), "relu", None).save(again)
-    assert best.offer(f"mlp:{again}") == change
-    assert (tmp_path / "best.safetensors").read_bytes() == (tmp_path / "one.safetensors").read_bytes()
-
-
-def test_one_that_fails_is_not_kept(broken: Path, toolchain: Toolchain, tmp_path: Path) -> None:
-    policy = always(1, tmp_path / "one.safetensors")
-    failing = BestCheckpoint(ENVIRONMENT, open_corpus(broken, toolchain=toolchain), tmp_path / "kept.safetensors")
-    assert failing.offer(policy) == math.inf
-    assert failing.policy == ""
+    corpus = open_corpus(calls, toolchain=toolchain)
+    policies = {answer: always(answer, tmp_path / f"{answer}.safetensors") for answer in (0, 1, 2)}
+    for order in ((0, 1), (1, 0)):
+        kept = tmp_path / f"best{order[0]}.safetensors"
+        best = BestCheckpoint("mlgo/Inline-v0", corpus, kept)
+        changes = {answer: best.offer(policies[answer]) for answer in order}
+        smallest = min(changes, key=lambda answer: changes[answer])
+        assert changes[1] < changes[0], "inlining everything is smaller"
+        assert (best.change, best.policy) == (changes[smallest], f"mlp:{kept}")
+        assert best.offer(policies[2]) == changes[1], "the same decisions, by another network"
+        assert kept.read_bytes() == (tmp_path / "1.safetensors").read_bytes()
+    with pytest.raises(MlgoError, match=r"nothing\.safetensors"):
+        best.offer(f"mlp:{tmp_path / 'nothing.safetensors'}")
+    failing = BestCheckpoint("mlgo/Inline-v0", open_corpus(broken, toolchain=toolchain), tmp_path / "kept.safetensors")
+    assert (failing.offer(policies[1]), failing.policy) == (math.inf, "")
     assert not (tmp_path / "kept.safetensors").exists()
 
 
-def test_a_missing_file_is_an_error(best: BestCheckpoint, tmp_path: Path) -> None:
-    with pytest.raises(MlgoError, match=r"nothing\.safetensors"):
-        best.offer(f"mlp:{tmp_path / 'nothing.safetensors'}")
-
-
-def results(*rows: tuple[float, float, int]) -> list[MarginResult]:
-    return [MarginResult(margin, mean, mean, worse, 100) for margin, mean, worse in rows]
-
-
 @pytest.mark.parametrize(
-    ("found", "taken"),
+    ("results", "margin"),
     [
-        (results((0.0, -0.02, 3), (0.5, -0.01, 2)), 0.0),
-        (results((0.0, -0.02, 3), (0.5, -0.0196, 3)), 0.5),  # as good, with fewer deviations
-        (results((0.0, -0.02, 8), (0.5, -0.01, 7), (1.0, -0.001, 0)), 0.5),  # one in twelve is too many
-        (results((0.0, -0.02, 30), (0.5, -0.015, 20), (1.0, -0.01, 20)), 0.5),  # every margin is bad
+        ([(0.0, -0.02, 3), (0.5, -0.01, 2)], 0.0),
+        ([(0.0, -0.02, 3), (0.5, -0.0196, 3)], 0.5),  # as good, with fewer deviations
+        ([(0.0, -0.02, 8), (0.5, -0.01, 7), (1.0, -0.001, 0)], 0.5),  # one in twelve is too many
+        ([(0.0, -0.02, 30), (0.5, -0.015, 20), (1.0, -0.01, 20)], 0.5),  # every margin is bad
     ],
 )
-def test_the_best_margin_is_taken_of_those_with_few_larger_modules(found: list[MarginResult], taken: float) -> None:
-    assert best_margin(found) == taken
+def test_the_best_margin_is_taken_of_those_with_few_larger_modules(
+    results: list[tuple[float, float, int]], margin: float
+) -> None:
+    assert best_margin([MarginResult(margin, mean, mean, worse, 100) for margin, mean, worse in results]) == margin
 
 
-def test_one_margin_needs_no_compile() -> None:
-    monitor = Monitor()
-    network = MarginChoice(TreeImitation(), (0.7,)).choose(constant(1), [], monitor)
-    assert np.array_equal(network.biases[-1], with_margin(constant(1), 0.7).biases[-1])
-    assert monitor.results["margin"] == [{"margin": 0.7, "tried": []}]
+@dataclass(frozen=True)
+class Never(TreeImitation):
+    """Fits a network that never inlines, and records the excluded digests; no library is needed."""
+
+    excluded: list[set[str]] = field(default_factory=list)
+
+    def fit(self, rounds: Sequence[Labels], monitor: Monitor, exclude: Collection[str] = ()) -> Network:
+        self.excluded.append(set(exclude))
+        return constant(0)
 
 
 def test_several_margins_are_compared_by_a_network_without_the_validation_modules(
-    calls: Path, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    calls: Path, toolchain: Toolchain, tmp_path: Path
 ) -> None:
-    corpus = open_corpus(calls, toolchain=toolchain)
-    excluded: list[set[str]] = []
-
-    def fit(self: TreeImitation, rounds: object, monitor: Monitor, exclude: set[str]) -> Network:
-        excluded.append(set(exclude))
-        return constant(0)
-
-    monkeypatch.setattr(TreeImitation, "fit", fit)
-    choice = MarginChoice(TreeImitation(), (0.0, 20.0), corpus, tmp_path)
     monitor = Monitor()
+    network = MarginChoice(Never(), (0.7,)).choose(constant(1), [], monitor)
+    assert np.array_equal(network.biases[-1], with_margin(constant(1), 0.7).biases[-1])
+    assert monitor.results["margin"] == [{"margin": 0.7, "tried": []}], "one margin needs no compile"
+    corpus, fit, monitor = open_corpus(calls, toolchain=toolchain), Never(), Monitor()
+    choice = MarginChoice(fit, (0.0, 20.0), corpus, tmp_path)
     network = choice.choose(constant(1), [inlining_labels(10)], monitor)
-    assert excluded == [set(map(training_digest, corpus))]
+    assert fit.excluded == [set(map(training_digest, corpus))]
     (chosen,) = monitor.results["margin"]
     never, same_as_clang = chosen["tried"]
     assert never["mean"] != 0 == same_as_clang["mean"]
@@ -120,9 +102,58 @@ def test_several_margins_are_compared_by_a_network_without_the_validation_module
     assert chosen["margin"] == min(chosen["tried"], key=lambda tried: tried["mean"])["margin"]
     assert np.array_equal(network.biases[-1], with_margin(constant(1), chosen["margin"]).biases[-1])
     assert [module.name for module in choice.validation] == list(corpus.names)
-
-
-def test_several_margins_need_validation_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TreeImitation, "fit", lambda *_: constant(1))
     with pytest.raises(MlgoError, match="expected validation modules to choose a margin by, got none"):
-        MarginChoice(TreeImitation(), (0.0, 1.0)).choose(constant(1), [], Monitor())
+        MarginChoice(Never(), (0.0, 1.0)).choose(constant(1), [], Monitor())
+
+
+def observations() -> np.ndarray:
+    generator = np.random.default_rng(0)
+    rows = np.round(generator.normal(0, 100, (4000, 3))).astype(np.float32)
+    rows[:1000, 1] = generator.integers(-8, 12, 1000)
+    rows[:, 2] = generator.random(4000) < 0.1
+    return rows
+
+
+def network_of(hidden: tuple[int, ...], *, normal: bool = True) -> Network:
+    generator = np.random.default_rng(1)
+    shapes = list(zip((3, *hidden), (*hidden, 1), strict=True))
+    return Network(
+        NAMES,
+        tuple(generator.normal(size=shape).astype(np.float32) for shape in shapes),
+        tuple(generator.normal(size=shape[1]).astype(np.float32) for shape in shapes),
+        "relu",
+        Normalization.fit(observations(), NAMES) if normal else None,
+    )
+
+
+@pytest.mark.parametrize("normal", [True, False])
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 5), (6, 5, 4)])
+def test_a_network_deviates_from_its_base_beyond_the_margin_alone(hidden: tuple[int, ...], normal: bool) -> None:
+    rows = observations()
+    plain = network_of(hidden, normal=normal)
+    logits = plain(rows)[:, 0]
+    assert np.allclose(with_margin(plain, 0.0)(rows)[:, 0], logits, atol=1e-3, rtol=1e-4)
+    bases = {"default": rows[:, 2] == 1, **{f"threshold:{cost}": rows[:, 1] < cost for cost in (-3, 0, 5)}}
+    for base, inlines in bases.items():
+        for margin in (0.3, 2.0):
+            if base == "default" or hidden:
+                shifted = with_margin(plain, margin, base)(rows)[:, 0]
+                expected = logits + np.where(inlines, margin, -margin)
+                assert np.allclose(shifted, expected, atol=1e-3, rtol=1e-4), (base, margin)
+
+
+def test_a_base_answers_as_the_policy_of_its_name_and_others_are_refused() -> None:
+    rows = np.array([[0, -3, 0], [0, 4, 1], [0, 5, 1]])
+    for name, answers in (("default", [0, 1, 1]), ("threshold:5", [1, 1, 0])):
+        base = Base.parse(name)
+        assert (base.name, base.answers(NAMES, rows).tolist()) == (name, answers)
+    for name in ("threshold:5.5", "never", "threshold:", "threshold:5 "):
+        with pytest.raises(MlgoError, match=r"expected a base, default or threshold:K with a whole number K, got"):
+            Base.parse(name)
+    blind = Network(("a",), (np.ones((1, 1), np.float32),), (np.ones(1, np.float32),))
+    with pytest.raises(MlgoError, match=r"a hidden layer and inlining_default, got 1, relu, .* and a$"):
+        with_margin(blind, 1.0)
+    with pytest.raises(MlgoError, match=r"cost_estimate, got 1, relu, 1 outputs, 0 hidden layers"):
+        with_margin(network_of(()), 1.0, "threshold:5")
+    with pytest.raises(MlgoError, match="expected a margin ≥ 0"):
+        with_margin(network_of((4,)), float("nan"))

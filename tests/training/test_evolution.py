@@ -13,8 +13,8 @@ from mlgo_gym.corpus.modules.training_digests import sidecar, sidecar_digests
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.bundled import bundled_file
 from mlgo_gym.policies.network import Network
-from mlgo_gym.training import Evolution, Monitor, evolution
-from mlgo_gym.training.evolution import OPTIMISERS, flatten, unflatten
+from mlgo_gym.training import Evolution, Monitor
+from mlgo_gym.training.evolution import OPTIMISERS, flatten
 from mlgo_gym.training.monitor import Progress
 
 SMALL: dict[str, Any] = {"generations": 2, "directions": 1, "best": 1, "modules": 1, "deviation": 0.5}
@@ -38,8 +38,8 @@ class FirstSample:
 
 @pytest.fixture
 def simple(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the optimiser by one that needs no library."""
-    monkeypatch.setattr(evolution, "_AntitheticAdam", FirstSample)
+    """Register the optimiser that needs no library."""
+    monkeypatch.setitem(OPTIMISERS, "simple", FirstSample)
 
 
 @pytest.fixture
@@ -58,73 +58,58 @@ def interrupt(progress: Progress) -> None:
         raise KeyboardInterrupt
 
 
-def test_weights_are_flattened_and_restored() -> None:
-    shapes = [(3, 4), (4, 2)]
-    network = Network(
-        ("a", "b", "c"),
-        tuple(np.random.default_rng(0).normal(size=shape).astype(np.float32) for shape in shapes),
-        tuple(np.ones(shape[1], np.float32) for shape in shapes),
-    )
-    rows = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
-    assert np.array_equal(unflatten(network, flatten(network))(rows), network(rows))
+def evolution(corpus: Path, **settings: Any) -> Evolution:
+    return Evolution("mlgo/Inline-v0", {"corpus": str(corpus)}, **{**SMALL, "optimiser": "simple", **settings})
 
 
 @pytest.mark.usefixtures("simple")
 def test_scores_are_those_of_compiles_and_an_interrupted_run_resumes(corpus: Path, start: Path, tmp_path: Path) -> None:
-    settings = Evolution("mlgo/Inline-v0", {"corpus": str(corpus)}, **SMALL)
-    monitor = Monitor()
+    sidecar(start).write_text(f"{'a' * 64}  # earlier\n")
+    settings, monitor = evolution(corpus), Monitor()
     complete = settings.run(start, tmp_path / "complete.safetensors", monitor=monitor)
     assert not np.array_equal(flatten(complete), flatten(Network.load(start)))
-    assert [each["generation"] for each in monitor.results["evolution"]] == [0, 1]
-    assert all(np.isfinite(each["reduction"]) and each["reduction"] for each in monitor.results["evolution"])
+    assert [result["generation"] for result in monitor.results["evolution"]] == [0, 1]
+    assert all(np.isfinite(result["reduction"]) and result["reduction"] for result in monitor.results["evolution"])
+    digests = sidecar_digests(tmp_path / "complete.safetensors")
+    assert digests["a" * 64] == "earlier", "the modules of the start count"
+    assert 1 < len(digests) <= 3
     resumed = tmp_path / "resumed.safetensors"
     with pytest.raises(KeyboardInterrupt):
         settings.run(start, resumed, monitor=Monitor(interrupt))
     rest = Monitor()
     settings.run(start, resumed, monitor=rest)
-    assert [each["generation"] for each in rest.results["evolution"]] == [1]
+    assert [result["generation"] for result in rest.results["evolution"]] == [1]
     assert resumed.read_bytes() == (tmp_path / "complete.safetensors").read_bytes()
-    other = Evolution("mlgo/Inline-v0", {"corpus": str(corpus)}, **{**SMALL, "seed": 1})
     with pytest.raises(MlgoError, match="expected a checkpoint of this run"):
-        other.run(start, resumed)
-
-
-@pytest.mark.usefixtures("simple")
-def test_the_modules_of_the_start_count_as_training_modules(corpus: Path, start: Path, tmp_path: Path) -> None:
-    sidecar(start).write_text(f"{'a' * 64}  # earlier\n")
-    Evolution("mlgo/Inline-v0", {"corpus": str(corpus)}, **SMALL).run(start, tmp_path / "n.safetensors")
-    digests = sidecar_digests(tmp_path / "n.safetensors")
-    assert digests["a" * 64] == "earlier"
-    assert 1 < len(digests) <= 3
+        evolution(corpus, seed=1).run(start, resumed)
 
 
 @pytest.mark.usefixtures("simple")
 def test_a_network_with_callee_features_evolves(corpus: Path, tmp_path: Path) -> None:
     file = bundled_file("inline-oz")
-    settings = Evolution("mlgo/Inline-v0", {"corpus": str(corpus)}, **{**SMALL, "generations": 1})
-    assert settings.run(file, tmp_path / "n.safetensors").features == Network.load(file).features
+    evolved = evolution(corpus, generations=1).run(file, tmp_path / "n.safetensors")
+    assert evolved.features == Network.load(file).features
 
 
+@pytest.mark.usefixtures("simple")
 def test_settings_out_of_range_are_refused(corpus: Path, start: Path, tmp_path: Path) -> None:
-    arguments = {"corpus": str(corpus)}
     with pytest.raises(MlgoError, match=r"best ≤ directions and deviation > 0, got 100, 8, 9 of 8 and 0\.05"):
-        Evolution("mlgo/Inline-v0", arguments, best=9)
-    with pytest.raises(MlgoError, match="expected an optimiser of adam, cma, got 'sgd'"):
-        Evolution("mlgo/Inline-v0", arguments, optimiser="sgd")
+        Evolution("mlgo/Inline-v0", {}, best=9)
+    with pytest.raises(MlgoError, match="expected an optimiser of adam, cma, simple, got 'sgd'"):
+        evolution(corpus, optimiser="sgd")
     with pytest.raises(MlgoError, match="got none that is small enough"):
-        Evolution("mlgo/Inline-v0", arguments, largest=1).run(start, tmp_path / "n.safetensors")
+        evolution(corpus, largest=1).run(start, tmp_path / "n.safetensors")
 
 
 @pytest.mark.libraries
-@pytest.mark.parametrize("optimiser", OPTIMISERS)
-def test_an_optimiser_climbs_and_repeats_itself(optimiser: str) -> None:
-    pytest.importorskip("torch" if optimiser == "adam" else "cmaes")
+@pytest.mark.parametrize(("optimiser", "library"), [("adam", "torch"), ("cma", "cmaes")])
+def test_an_optimiser_climbs_and_repeats_itself(optimiser: str, library: str) -> None:
+    pytest.importorskip(library)
     settings = Evolution("mlgo/Inline-v0", {}, directions=4, best=2, deviation=0.1, step=0.05, optimiser=optimiser)
     start = np.array([1.0, -2.0, 3.0])
     ends = []
     for _ in range(2):
-        kind = evolution._AntitheticAdam if optimiser == "adam" else evolution._DiagonalCma
-        search = kind(start, settings)
+        search = OPTIMISERS[optimiser](start, settings)
         for number in range(60):
             samples = search.ask(np.random.default_rng(number))
             search.tell(np.array([-float(np.square(sample).sum()) for sample in samples]))

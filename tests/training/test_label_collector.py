@@ -27,7 +27,7 @@ from tests.training.label_samples import inlining_labels
 def labelled(varied: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Labelling, Path]:
     """The labels of five small modules."""
     folder = tmp_path_factory.mktemp("labels")
-    labelling = Labelling(varied, compiles=12, check=2)
+    labelling = Labelling(varied, compiles=8, check=2)
     assert len(list(labelling.run(folder))) == 5
     return labelling, folder
 
@@ -36,55 +36,41 @@ def without_times(line: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if "seconds" not in name}
 
 
-def test_labels_have_a_line_for_each_module(labelled: tuple[Labelling, Path]) -> None:
-    _, folder = labelled
+def test_labels_have_a_line_for_each_module_and_a_resumed_run_the_same_labels(
+    labelled: tuple[Labelling, Path], tmp_path: Path
+) -> None:
+    labelling, folder = labelled
     labels = read_labels([folder])
-    lines = [json.loads(line) for line in folder.joinpath("modules.jsonl").read_text().splitlines()]
+    text = folder.joinpath("modules.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
     assert len(labels) == sum(line["labels"] for line in lines) > 0
     assert labels.observations.shape == (len(labels), len(labels.features)) == (len(labels), 39)
     assert set(np.unique(labels.observations[:, labels.features.index("inlining_default")])) <= {0.0, 1.0}
     assert set(labels.modules.tolist()) <= {line["module"] for line in lines}
     assert (labels.share >= 1).all()
-
-
-def test_finished_modules_are_not_labelled_again(
-    labelled: tuple[Labelling, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    labelling, folder = labelled
-    before = folder.joinpath("modules.jsonl").read_bytes()
-    monkeypatch.setattr("mlgo_gym.training.label_collector.label_by_flips", None)
     assert len(list(labelling.run(folder))) == 5
-    assert folder.joinpath("modules.jsonl").read_bytes() == before
-
-
-def test_an_interrupted_run_resumes_to_the_same_labels(labelled: tuple[Labelling, Path], tmp_path: Path) -> None:
-    labelling, complete = labelled
+    assert folder.joinpath("modules.jsonl").read_text() == text, "finished modules are not labelled again"
     run = labelling.run(tmp_path)
     next(run)
     run.close()
     list(labelling.run(tmp_path))
-    resumed, expected = read_labels([tmp_path]), read_labels([complete])
+    resumed = read_labels([tmp_path])
     for name in ("observations", "costs", "text", "modules"):
-        assert np.array_equal(getattr(resumed, name), getattr(expected, name)), name
-
-
-def test_labels_around_another_policy_are_not_mixed_in(labelled: tuple[Labelling, Path]) -> None:
-    labelling, folder = labelled
+        assert np.array_equal(getattr(resumed, name), getattr(labels, name)), name
     with pytest.raises(MlgoError, match=r"expected labels of \{'policy': 'never'\}"):
         list(replace(labelling, policy="never").run(folder))
     assert LABELS.read_header(folder)["policy"] == "default"
 
 
-def test_callee_features_are_added_to_the_same_labels(varied: str, tmp_path: Path) -> None:
-    labelling = Labelling(varied, arguments={"callee_features": True}, compiles=4)
-    list(labelling.run(tmp_path / "with"))
-    list(replace(labelling, arguments={}).run(tmp_path / "without"))
-    extended, plain = (read_labels([tmp_path / name]) for name in ("with", "without"))
+def test_callee_features_are_added_to_the_same_labels(labelled: tuple[Labelling, Path], tmp_path: Path) -> None:
+    labelling, folder = labelled
+    list(replace(labelling, arguments={"callee_features": True}).run(tmp_path))
+    extended, plain = (read_labels([path]) for path in (tmp_path, folder))
     assert extended.features == (*plain.features, *CALLEE_FEATURES)
     assert np.array_equal(extended.bytes, plain.bytes)
     assert np.array_equal(extended.observations[:, : len(plain.features)], plain.observations)
-    made = extended.observations[:, extended.features.index("module_decisions")]
-    assert len(set(made.tolist())) > 3
+    decisions = extended.observations[:, extended.features.index("module_decisions")]
+    assert len(set(decisions.tolist())) > 3
 
 
 def test_labels_around_a_policy_with_callee_features_have_them(varied: str, tmp_path: Path) -> None:
@@ -99,7 +85,7 @@ def test_labels_around_a_policy_with_callee_features_have_them(varied: str, tmp_
 
 
 def test_evictions_are_labelled_by_look_ahead_in_any_process(varied: str, tmp_path: Path) -> None:
-    labelling = Labelling(varied, environment="mlgo/RegAllocEvict-v0", compiles=4)
+    labelling = Labelling(varied, environment="mlgo/RegAllocEvict-v0", compiles=3)
     one, two = (
         {line["module"]: without_times(line) for line in labelling.run(tmp_path / name, execution)}
         for name, execution in (("one", Execution()), ("two", Execution(2)))
@@ -110,9 +96,6 @@ def test_evictions_are_labelled_by_look_ahead_in_any_process(varied: str, tmp_pa
     assert labels.costs.shape == (len(labels), 33)
     assert np.array_equal(labels.costs, other.costs, equal_nan=True)
     assert len(labels.features) == labels.observations.shape[1] == 628
-
-
-def test_continuous_actions_cannot_be_labelled(varied: str, tmp_path: Path) -> None:
     labelling = Labelling(varied, environment="mlgo/RegAllocPriority-v0")
     with pytest.raises(MlgoError, match="expected an environment with discrete actions, got mlgo/RegAllocPriority-v0"):
         list(labelling.run(tmp_path))
@@ -127,24 +110,13 @@ def test_a_round_is_labelled_around_the_network_of_the_round_before(varied: str,
     headers = [LABELS.read_header(tmp_path / f"round-{number}" / "labels") for number in (0, 1)]
     assert [header["seed"] for header in headers] == [0, 1]
     assert headers[1]["policy"].startswith(f"mlp:{tmp_path}/round-0.safetensors ")
-
-
-def test_stored_labels_are_the_data_of_a_round() -> None:
     labels = inlining_labels(10)
     assert StoredLabels(labels).collect(0, None, Monitor()) is labels
 
 
-def test_the_number_of_modules_per_project_and_level_is_limited() -> None:
-    corpus = open_corpus("builtin@Oz,builtin@Os")
-    everything = drawn_modules(corpus, 3)
-    drawn = drawn_modules(corpus, 3, max_per_project=2)
-    projects = Counter((name.partition("/")[0], corpus.project(name)) for name in drawn)
-    assert set(projects.values()) == {2}
-    assert len(projects) == 6
-    assert drawn == [name for name in everything if name in drawn]
-
-
-def test_modules_are_drawn_at_random_by_the_seed(varied: str, toolchain: Toolchain) -> None:
+def test_modules_are_drawn_by_the_seed_with_limits_of_number_size_and_project(
+    varied: str, toolchain: Toolchain
+) -> None:
     corpus = open_corpus(varied, toolchain=toolchain)
     everything = drawn_modules(corpus, 3)
     assert sorted(everything) == sorted(corpus.names)
@@ -152,3 +124,8 @@ def test_modules_are_drawn_at_random_by_the_seed(varied: str, toolchain: Toolcha
     assert drawn_modules(corpus, 3, limit=2) == everything[:2]
     largest = min(map(corpus.size, corpus.names))
     assert {corpus.size(name) for name in drawn_modules(corpus, 3, largest)} == {largest}
+    corpus = open_corpus("builtin@Oz,builtin@Os")
+    drawn = drawn_modules(corpus, 3, max_per_project=2)
+    projects = Counter((name.partition("/")[0], corpus.project(name)) for name in drawn)
+    assert (set(projects.values()), len(projects)) == ({2}, 6)
+    assert drawn == [name for name in drawn_modules(corpus, 3) if name in drawn]

@@ -57,24 +57,14 @@ def test_labels_are_read_back(tmp_path: Path) -> None:
 def test_costs_of_several_actions_are_read_back(tmp_path: Path) -> None:
     costs = [np.array([0, 0.25, np.inf]), np.array([np.nan, 0, -1])]
     with closing(LabelStore(tmp_path, HEADER)) as store:
-        given = {**flat_columns(("weight[0]", "weight[1]", "progress"), np.arange(6).reshape(2, 3)), **columns()}
-        del given["bytes"]
-        store.add_labels("m", "p", "", {**given, "costs": costs}, {"decisions": 2})
+        own = {**flat_columns(("weight[0]", "weight[1]", "progress"), np.arange(6).reshape(2, 3)), **columns()}
+        del own["bytes"]
+        store.add_labels("m", "p", "", {**own, "costs": costs}, {"decisions": 2})
     labels = read_labels([tmp_path])
     assert labels.features[:3] == ("weight[0]", "weight[1]", "progress")
     assert labels.observations[:, :3].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert np.array_equal(labels.costs, np.stack(costs), equal_nan=True)
     assert labels.trained_on is None
-
-
-def test_a_module_without_labels_has_a_line_and_no_file(tmp_path: Path) -> None:
-    write(tmp_path)
-    with closing(LabelStore(tmp_path, HEADER)) as store:
-        store.add_labels("empty", "p", "e", {}, {"decisions": 0})
-        store.fail("broken", "p", "clang failed")
-        assert store.done["broken"]["error"] == "clang failed"
-    assert len(list(tmp_path.glob("parts/*"))) == 1
-    assert set(read_labels([tmp_path]).modules.tolist()) == {"m"}
 
 
 def test_labels_in_one_file_are_those_of_a_folder(tmp_path: Path) -> None:
@@ -97,52 +87,43 @@ def test_labels_in_one_file_are_those_of_a_folder(tmp_path: Path) -> None:
         read_labels([file])
 
 
-def test_labels_of_another_kind_are_not_added_to_a_folder(tmp_path: Path) -> None:
-    write(tmp_path)
-    with pytest.raises(MlgoError, match="clang"):
-        LabelStore(tmp_path, {**HEADER, "clang": "21"})
-    assert LABELS.read_header(tmp_path)["clang"] == "22"
-
-
-def test_labels_of_different_compilers_or_features_are_not_mixed(tmp_path: Path) -> None:
+def test_labels_of_other_kinds_are_not_mixed(tmp_path: Path) -> None:
+    with pytest.raises(MlgoError, match=str(tmp_path)):
+        read_labels([tmp_path])
     first, second = write(tmp_path / "first"), write(tmp_path / "second", {**HEADER, "clang": "21"})
+    with closing(LabelStore(first, HEADER)) as store:
+        store.add_labels("empty", "p", "e", {}, {"decisions": 0})
+        store.fail("broken", "p", "clang failed")
+        assert store.done["broken"]["error"] == "clang failed"
+    assert set(read_labels([first]).modules.tolist()) == {"m"}
+    assert len(list(first.glob("parts/*"))) == 1
+    with pytest.raises(MlgoError, match="clang"):
+        LabelStore(first, {**HEADER, "clang": "21"})
+    assert LABELS.read_header(first)["clang"] == "22"
     with pytest.raises(MlgoError, match=r"expected labels of one clang, got '22' in .*first and '21'"):
         read_labels([first, second])
     third = write(tmp_path / "third", users=np.array([0, 0]))
     with pytest.raises(MlgoError, match=r"expected labels of the same features, got .* with additional users"):
         read_labels([first, third])
-
-
-def test_a_folder_without_labels_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MlgoError, match=str(tmp_path)):
-        read_labels([tmp_path])
-    tmp_path.joinpath("labels.json").write_text(json.dumps({"format": 1, **HEADER}))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "labels.json").write_text(json.dumps({"format": 1, **HEADER}))
     with pytest.raises(MlgoError, match="got none; label more modules"):
-        read_labels([tmp_path])
+        read_labels([tmp_path / "empty"])
 
 
 def test_joined_rounds_keep_their_modules_apart() -> None:
     labels = inlining_labels(60)
     both = joined([labels, inlining_labels(60, first=30)])
-    assert len(both) == 120
-    assert len(np.unique(both.groups)) == 60
-    assert len(np.unique(joined([labels, labels]).groups)) == 60
-    part = both.select(both.groups < 30)
-    assert np.array_equal(part.observations, labels.observations)
+    assert (len(both), len(np.unique(both.groups)), len(np.unique(joined([labels, labels]).groups))) == (120, 60, 60)
+    assert np.array_equal(both.select(both.groups < 30).observations, labels.observations)
     with pytest.raises(MlgoError, match=r"got a later round with missing cost_estimate"):
         joined([labels, replace(labels, features=labels.features[1:], observations=labels.observations[:, 1:])])
 
 
-def test_the_cheapest_action_that_was_tried_is_the_best() -> None:
-    labels = inlining_labels(4)
+def test_the_cheapest_tried_action_is_the_best_and_weights_follow_bytes_and_size() -> None:
     costs = np.array([[0, -1, np.nan], [0, 0, np.inf], [np.nan, 0, 1], [np.nan, 0, -2]])
-    labels = replace(labels, costs=costs, answers=np.array([0, 1, 1, 1]))
+    labels = replace(inlining_labels(4), costs=costs, answers=np.array([0, 1, 1, 1]))
     assert labels.best_actions.tolist() == [1, 1, 1, 2]
-
-
-def test_a_label_weighs_more_in_a_small_module_and_by_its_bytes() -> None:
-    labels = inlining_labels(3)
     costs = np.array([[0.0, 10], [0, 20], [0, 10]])
-    weights = replace(labels, costs=costs, text=np.array([100, 100, 400])).weights
-    assert weights[1] == pytest.approx(weights[0] * 2**0.8)
-    assert weights[2] == pytest.approx(weights[0] / 2)
+    weights = replace(inlining_labels(3), costs=costs, text=np.array([100, 100, 400])).weights
+    assert weights[1:] == pytest.approx([weights[0] * 2**0.8, weights[0] / 2])

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from mlgo_gym.cli.application import application
-from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MissingExtraError
 from mlgo_gym.trajectories import trace
 from mlgo_gym.trajectories.minari import MinariDataset
@@ -75,28 +72,5 @@ def test_with_credit_each_decision_has_its_reward(
 
 def test_without_minari_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "minari", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'mlgo-gym\[minari\]'"):
+    with pytest.raises(MissingExtraError, match="needs the extra 'minari'"):
         MinariDataset("x/y-v0", "mlgo/Inline-v0", "default")
-
-
-@pytest.mark.libraries
-def test_the_command_writes_the_callee_features_of_a_policy(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    minari = pytest.importorskip("minari", reason="minari is not installed")
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
-    words = [
-        "trace",
-        "mlgo/Inline-v0",
-        "--corpus",
-        str(corpus),
-        "--policy",
-        "inline-oz",
-        "--output",
-        str(tmp_path / "t"),
-    ]
-    result = CliRunner().invoke(application, [*words, "--minari", "mlgo/test/oz-v0"])
-    assert result.exit_code == 0, result.output
-    dataset = minari.load_dataset("mlgo/test/oz-v0")
-    features = InlineEnv(corpus=str(corpus), callee_features=True).feature_names
-    assert {episode.observations.shape[1] for episode in dataset.iterate_episodes()} == {len(features)}

@@ -16,6 +16,8 @@ from mlgo_gym.trajectories.logs import log_names
 from mlgo_gym.trajectories.trajectory import record_trajectory
 from tests.trajectories.log_reader import read_rows
 
+SHORT = {"max_decisions": 60}
+
 DECISION = {INLINING.name: "inlining_decision", EVICTION.name: "index_to_evict", PRIORITY.name: "priority"}
 """The name of the advice, which is the last feature of a log."""
 
@@ -26,8 +28,8 @@ DECISION = {INLINING.name: "inlining_decision", EVICTION.name: "index_to_evict",
 def test_every_decision_is_there_with_its_answer_and_its_share_of_the_reward(
     environment: str, varied: str, tmp_path: Path
 ) -> None:
-    result = trace(environment, "random", corpus=varied, output=tmp_path / "t", seed=5)
-    env = make_environment(environment, {"corpus": varied})
+    result = trace(environment, "random", corpus=varied, output=tmp_path / "t", seed=5, env_kwargs=SHORT)
+    env = make_environment(environment, {"corpus": varied, **SHORT})
     contexts = set()
     for episode in result.episodes:
         if episode.status == "no-decisions":

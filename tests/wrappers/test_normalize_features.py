@@ -9,10 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
-from mlgo_gym.errors import MlgoError
-from mlgo_gym.policies.observation_samples import record_observations
 from mlgo_gym.wrappers import Normalization, NormalizeFeatures, fit_normalization, vector
 
 
@@ -28,18 +25,6 @@ def normalization(env: gym.Env[Any, Any]) -> Normalization:
     return fit_normalization(env, observations=30, seed=1)
 
 
-def test_what_is_recorded_are_the_observations_of_episodes(env: gym.Env[Any, Any]) -> None:
-    rows = record_observations(env, observations=12, per_episode=5, seed=3)
-    first, _ = env.unwrapped.reset(seed=3)
-    assert np.array_equal(rows[0], first)
-    assert rows.shape == (12, *env.observation_space.shape)  # type: ignore[misc]
-    assert len({row.tobytes() for row in rows[:5]}) > 1
-
-
-def test_fitting_depends_on_the_seed_alone(env: gym.Env[Any, Any], normalization: Normalization) -> None:
-    assert fit_normalization(env, observations=30, seed=1).to_json() == normalization.to_json()
-
-
 def test_the_wrapped_environment_shows_normalized_observations(
     env: gym.Env[Any, Any],
     normalization: Normalization,
@@ -51,14 +36,6 @@ def test_the_wrapped_environment_shows_normalized_observations(
     assert observation in wrapped.observation_space
     observation, *_ = wrapped.step(info["default_action"])
     assert observation in wrapped.observation_space
-
-
-@pytest.mark.filterwarnings("ignore:.*different from the unwrapped version:UserWarning")
-def test_the_wrapped_environment_passes_gymnasiums_check(
-    env: gym.Env[Any, Any],
-    normalization: Normalization,
-) -> None:
-    check_env(NormalizeFeatures(env.unwrapped, normalization), skip_render_check=True)
 
 
 def test_it_is_made_from_a_file_and_from_a_specification(
@@ -87,20 +64,6 @@ def test_features_that_it_does_not_know_are_left_out(
     raw, _ = env.reset(options={"module": "calls"})
     names = env.get_wrapper_attr("feature_names")
     assert np.array_equal(observation, few(raw[[names.index("threshold"), names.index("callee_users")]]))
-
-
-def test_features_that_are_not_there_are_listed(env: gym.Env[Any, Any]) -> None:
-    wrong = Normalization.fit(np.zeros((2, 2)), ["callee_users", "magic"])
-    with pytest.raises(MlgoError, match="needs 1 features that are missing: magic"):
-        NormalizeFeatures(env, wrong)
-
-
-def test_raw_tensors_are_refused(corpus: Path, normalization: Normalization) -> None:
-    with (
-        gym.make("mlgo/Inline-v0", corpus=str(corpus), observation="dict") as raw,
-        pytest.raises(MlgoError, match='observation="flat"'),
-    ):
-        NormalizeFeatures(raw, normalization)
 
 
 def test_the_mask_of_a_masked_environment_stays() -> None:

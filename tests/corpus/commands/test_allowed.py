@@ -27,20 +27,18 @@ from tests.corpus.untrusted import BENIGN, hostile_arguments, make_untrusted_cor
 confined = pytest.mark.skipif(not confinement_support()[0], reason=confinement_support()[1])
 
 
-@pytest.mark.parametrize("what", hostile_arguments(""))
 def test_arguments_that_may_write_a_file_or_load_a_program_are_refused(
-    what: str, calls: Path, toolchain: Toolchain, tmp_path: Path
+    calls: Path, toolchain: Toolchain, tmp_path: Path
 ) -> None:
-    target = tmp_path / "target"
-    arguments = hostile_arguments(str(target))[what]
-    corpus = open_corpus(make_untrusted_corpus(tmp_path / "corpus", calls, arguments), toolchain=toolchain)
-    (problem,) = verify(corpus, toolchain)
-    assert "expected arguments that only shape code" in problem.text
-    assert any(word in problem.text for word in arguments)
-    with pytest.raises(UntrustedError, match=r"--trust-flags, trust_flags=True"):
-        plan(corpus[0], toolchain)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus"]
-    assert len(list((tmp_path / "corpus").iterdir())) == 3
+    for arguments in hostile_arguments(str(tmp_path / "target")).values():
+        corpus = open_corpus(make_untrusted_corpus(tmp_path / "corpus", calls, arguments), toolchain=toolchain)
+        (problem,) = verify(corpus, toolchain)
+        assert "expected arguments that only shape code" in problem.text
+        assert any(word in problem.text for word in arguments)
+        with pytest.raises(UntrustedError, match=r"--trust-flags, trust_flags=True"):
+            plan(corpus[0], toolchain)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus"], arguments
+        assert len(list((tmp_path / "corpus").iterdir())) == 3
 
 
 @pytest.mark.parametrize(
@@ -120,15 +118,6 @@ def test_a_trusted_corpus_runs_unchecked(calls: Path, toolchain: Toolchain, tmp_
     with gym.make("mlgo/Inline-v0", corpus=str(folder), compile_options={"trust_flags": True}) as env:
         env.reset(seed=0)
     assert not plan(open_corpus(folder, toolchain=toolchain, trust_flags=True)[0], toolchain).confined
-
-
-def test_deleting_the_flag_is_the_other_remedy(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
-    folder = make_untrusted_corpus(tmp_path / "corpus", calls, ("-stack-usage-file", "x", "-stats-file=x"))
-    untrusted = open_corpus(folder, toolchain=toolchain)
-    with pytest.raises(UntrustedError, match="-stats-file=x"):
-        untrusted.with_flags(delete=["-stack-usage-file"])[0]
-    cleaned = untrusted.with_flags(delete=["-stack-usage-file", "-stats-file"], add=["-mllvm", "-inline-threshold=5"])
-    assert plan(cleaned[0], toolchain).confined
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,25 +75,12 @@ def test_recorded_flags_are_kept_word_by_word(calls: Path, toolchain: Toolchain)
     assert plan(Module("calls", calls, recorded), toolchain).flags[: len(recorded)] == recorded
 
 
-def test_extra_flags_come_last(calls: Path, toolchain: Toolchain) -> None:
-    extra = ("-mllvm", "-inline-threshold=0")
-    compilation = plan(Module("calls", calls), toolchain, extra)
-    assert compilation.flags[-2:] == extra
-    assert compiled(compilation) != compiled(plan(Module("calls", calls), toolchain))
-
-
 def test_additions_before_the_input_win_as_behind_it_in_ml_compiler_opt(calls: Path, toolchain: Toolchain) -> None:
     recorded, extra = ("-cc1", "-emit-obj", "-Oz"), ("-O0", "-ffunction-sections")
     module = Module("calls", calls, recorded)
     upstream = Compilation(toolchain, module, (*recorded, "-w", "-x", "ir", str(calls), *extra), ())
     assert compiled(plan(module, toolchain, extra)) == compiled(upstream)
     assert compiled(plan(module, toolchain)) != compiled(upstream)
-
-
-def test_no_path_of_this_machine_is_among_the_flags(calls: Path, toolchain: Toolchain) -> None:
-    compilation = plan(Module("calls", calls), toolchain)
-    assert not [word for word in compilation.flags if os.sep in word]
-    assert compilation.inputs == ("-x", "ir", str(calls))
 
 
 def test_placeholder_flags_are_refused(calls: Path, toolchain: Toolchain) -> None:

@@ -29,10 +29,11 @@ from tests.conftest import MakeBitcode
 from tests.ways_to_answer import INLINE, make
 
 OTHERS = [name for name in TARGETS if name != DEFAULT_TARGET]
+SLOW = [name for name in OTHERS if name != "thumbv7em"]
 ELF = {"aarch64-linux": (183, True), "riscv64gc": (243, True), "riscv32imc": (243, False), "thumbv7em": (40, False)}
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", ["thumbv7em", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_an_episode_with_the_default_choices_has_the_object_of_plain_clang(name: str) -> None:
     with gym.make("mlgo/Inline-v0", corpus=f"builtin@Oz@{name}", credit=True) as env:
         compiler: Any = env.unwrapped
@@ -48,6 +49,7 @@ def test_an_episode_with_the_default_choices_has_the_object_of_plain_clang(name:
     assert sum(info["credit"]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_bitcode_flags_and_triples_belong_together(name: str, toolchain: Toolchain) -> None:
     target = TARGETS[name]
@@ -69,6 +71,7 @@ def test_an_unknown_target_is_refused_with_the_known_ones() -> None:
         open_corpus("builtin@Oz@thumbv9")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["thumbv6m", "riscv32imc"])
 def test_bare_bitcode_is_compiled_for_the_chosen_target(name: str, toolchain: Toolchain, tmp_path: Path) -> None:
     module = open_corpus(f"builtin@Os@{name}", toolchain=toolchain).module("c/btree")
@@ -106,6 +109,7 @@ def test_webassembly_has_no_size_limit_unless_its_flags_name_one(
     assert not any("threshold" in flag for flag in other.flags)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["RegAllocEvict", "RegAllocPriority"])
 def test_register_allocation_decides_for_machines_with_registers(task: str) -> None:
     with gym.make(f"mlgo/{task}-v0", corpus="builtin@O2@thumbv7em", max_decisions=5) as env:
@@ -120,6 +124,7 @@ def test_register_allocation_decides_for_machines_with_registers(task: str) -> N
         other.reset(options={"module": "kernels/dct"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*ELF, "wasm32-wasi"])
 def test_a_cross_build_is_recorded_and_linked_for_its_target(name: str, toolchain: Toolchain, tmp_path: Path) -> None:
     project = tmp_path / "project"

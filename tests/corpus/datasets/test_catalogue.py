@@ -1,21 +1,30 @@
-"""The entries of the catalogue."""
+"""The entries of the catalogue, and its page."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-import pytest
+from mlgo_gym.corpus.datasets.catalogue import dataset_names, find_dataset, rust_names
+from mlgo_gym.corpus.datasets.catalogue_page import static_cells
 
-from mlgo_gym.corpus.datasets.catalogue import dataset_names, find_dataset
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "datasets.md"
 
 
-@pytest.mark.parametrize("name", dataset_names())
-def test_entries_of_the_catalogue_are_pinned_and_explained(name: str) -> None:
-    dataset = find_dataset(name)
-    for archive in (dataset.archive, *dataset.needs.values()):
-        assert re.fullmatch(r"[0-9a-f]{64}", archive.sha256)
-    assert dataset.licence
-    assert dataset.summary
-    assert dataset.parts
-    assert all(dataset.exclude.values())
-    assert all(path == path.strip("/") and ".." not in path for path in [*dataset.files, *dataset.needs])
+def test_entries_are_pinned_and_explained() -> None:
+    for name in dataset_names():
+        dataset = find_dataset(name)
+        for archive in (dataset.archive, *dataset.needs.values()):
+            assert re.fullmatch(r"[0-9a-f]{64}", archive.sha256)
+        assert all((dataset.licence, dataset.summary, dataset.parts, *dataset.exclude.values()))
+        assert all(path == path.strip("/") and ".." not in path for path in [*dataset.files, *dataset.needs])
+    crates = [crate for name in rust_names() for crate in find_dataset(name).crates]
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+ [0-9a-f]{64}", f"{crate.version} {crate.sha256}") for crate in crates)
+    assert len({crate.package for crate in crates}) == len(crates)
+
+
+def test_the_committed_page_is_that_of_the_catalogue() -> None:
+    rows = [line.strip("|").split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    entries = [[cell.strip() for cell in row[:4]] for row in rows[1:-1]]
+    expected = [list(static_cells(find_dataset(name))) for name in dataset_names()]
+    assert entries == expected, "run `mlgo-gym corpus catalogue`"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus.datasets import dataset as datasets
-from mlgo_gym.corpus.datasets import fetch
 from mlgo_gym.corpus.datasets.catalogue import Archive, Part
 from mlgo_gym.corpus.datasets.dataset import fetch_dataset, read_report
 from mlgo_gym.corpus.opening import open_corpus
@@ -56,15 +54,6 @@ def test_fetching_twice_does_nothing(
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
-def test_the_first_use_of_a_dataset_is_logged_once(
-    index: PackageIndex, toolchain: Toolchain, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level("INFO", "mlgo_gym"):
-        for _ in range(2):
-            fetch_dataset("tiny", toolchain=toolchain)
-    assert caplog.messages == ["the dataset tiny is fetched and compiled at -Oz, once"]
-
-
 def test_two_at_once_make_it_once(index: PackageIndex, toolchain: Toolchain) -> None:
     folders: list[Path] = []
     threads = [
@@ -93,27 +82,6 @@ def test_two_fetches_give_equal_modules(
 def kept_files(cache: Path) -> list[Path]:
     """Return the files of downloads and datasets, but for locks."""
     return [path for part in ("downloads", "datasets") for path in (cache / part).rglob("[!.]*") if path.is_file()]
-
-
-def test_a_wrong_digest_leaves_nothing(
-    index: PackageIndex, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use(monkeypatch, pinned("0" * 64))
-    with pytest.raises(CorpusError, match="sha256"):
-        fetch_dataset("tiny", toolchain=toolchain)
-    assert kept_files(own_cache) == []
-
-
-def test_a_truncated_download_leaves_nothing_and_can_be_fetched_again(
-    index: PackageIndex, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index.cut = 20
-    monkeypatch.setattr(fetch, "sleep", lambda seconds: None)
-    with pytest.raises(CorpusError, match=r"tiny 1\.0 cannot be fetched from the package index"):
-        fetch_dataset("tiny", toolchain=toolchain)
-    assert kept_files(own_cache) == []
-    index.cut = 0
-    assert len(open_corpus(fetch_dataset("tiny", toolchain=toolchain), toolchain=toolchain)) == 2
 
 
 def test_an_archive_that_leads_out_leaves_nothing(
@@ -146,16 +114,6 @@ def test_a_dataset_without_a_source_that_compiles_is_an_error_with_the_compilers
     assert not list(own_cache.rglob("*.bc"))
 
 
-def test_sources_compiled_twice_are_kept_apart(
-    index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = tuple(Part(sources=("src/good.c",), options=(f"-DSCALE={n}",), prefix=f"by{n}") for n in (2, 5))
-    files = {"src/config.h": ""}
-    use(monkeypatch, replace(pinned(index.digests["tiny-1.0.tar.gz"]), parts=parts, exclude={}, files=files))
-    folder = fetch_dataset("tiny", toolchain=toolchain)
-    assert open_corpus(folder, toolchain=toolchain).names == ("by2/src/good.o", "by5/src/good.o")
-
-
 def test_the_later_of_two_parts_wins(
     index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,20 +136,9 @@ def test_headers_of_another_source_distribution_can_be_used(
     assert read_report("tiny", fetch_dataset("tiny", toolchain=toolchain)).failures == ()
 
 
-@pytest.mark.parametrize("name", ["pypi:tiny", "pypi:tiny==", "pypi:../x==1"])
-def test_a_package_needs_name_and_version(name: str, toolchain: Toolchain) -> None:
-    with pytest.raises(CorpusError, match="expected pypi:NAME==VERSION"):
-        fetch_dataset(name, toolchain=toolchain)
-
-
 def test_an_unknown_dataset_is_an_error_that_lists_the_catalogue(toolchain: Toolchain) -> None:
     with pytest.raises(CorpusError, match=r"expected a dataset of .*zstd, got 'zztd'"):
         fetch_dataset("zztd", toolchain=toolchain)
-
-
-def test_an_unknown_level_is_refused(toolchain: Toolchain) -> None:
-    with pytest.raises(CorpusError, match="got 'O9'"):
-        fetch_dataset("zstd", optimize="O9", toolchain=toolchain)
 
 
 def fetch_lz4(toolchain: Toolchain) -> Path:
@@ -202,17 +149,7 @@ def fetch_lz4(toolchain: Toolchain) -> Path:
         pytest.skip(f"no network: {error}")
 
 
-def test_lz4_comes_from_the_package_index(toolchain: Toolchain) -> None:
-    folder = fetch_lz4(toolchain)
-    assert json.loads((folder / datasets.REPORT_FILE).read_text())["failures"] == []
-    assert set(open_corpus("lz4", toolchain=toolchain).names) == {
-        "lz4libs/lz4.o",
-        "lz4libs/lz4frame.o",
-        "lz4libs/lz4hc.o",
-        "lz4libs/xxhash.o",
-    }
-
-
+@pytest.mark.slow
 def test_each_level_of_a_dataset_is_a_separate_corpus(toolchain: Toolchain) -> None:
     fetch_lz4(toolchain)
     corpora = {level: open_corpus(f"lz4@{level}", toolchain=toolchain) for level in ("Oz", "Os", "O2")}

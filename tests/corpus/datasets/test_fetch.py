@@ -40,11 +40,6 @@ def test_a_source_distribution_is_downloaded_once(index: PackageIndex, own_cache
     assert index.downloads == 1
 
 
-def test_without_a_pin_the_digest_of_the_index_holds(index: PackageIndex) -> None:
-    digest = index.add(NAME, source_distribution({"a.c": "int a;\n"}))
-    assert fetch_source("tiny", "1.0").sha256 == digest
-
-
 def test_another_digest_than_the_pinned_one_is_refused_and_nothing_is_kept(
     index: PackageIndex, own_cache: Path
 ) -> None:
@@ -52,19 +47,6 @@ def test_another_digest_than_the_pinned_one_is_refused_and_nothing_is_kept(
     with pytest.raises(CorpusError, match=f"expected sha256 {'0' * 64}"):
         fetch_source("tiny", "1.0", "0" * 64)
     assert kept_files(own_cache) == []
-
-
-def test_a_truncated_download_is_refused_and_nothing_is_kept(
-    index: PackageIndex, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    digest = index.add(NAME, source_distribution({"a.c": "int a;\n"}))
-    index.cut = 10
-    monkeypatch.setattr(fetch, "sleep", lambda seconds: None)
-    with pytest.raises(CorpusError):
-        fetch_source("tiny", "1.0", digest)
-    assert kept_files(own_cache) == []
-    index.cut = 0
-    assert fetch_source("tiny", "1.0", digest).sha256 == digest
 
 
 def test_a_cached_archive_that_was_changed_is_fetched_again(index: PackageIndex) -> None:
@@ -93,13 +75,6 @@ def test_an_index_that_refuses_is_not_out_of_reach(index: PackageIndex) -> None:
     with pytest.raises(CorpusError, match="503") as refusal:
         fetch_source("tiny", "1.0")
     assert not isinstance(refusal.value, UnreachableError)
-
-
-def test_the_index_may_come_from_the_settings_of_pip(index: PackageIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    index.add(NAME, source_distribution({"a.c": ""}))
-    monkeypatch.delenv("PIP_INDEX_URL")
-    monkeypatch.setattr(fetch, "_pip_setting", {"index-url": index.url}.get)
-    assert fetch_source("tiny", "1.0").path.name == NAME
 
 
 def test_a_broken_download_is_retried(index: PackageIndex, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,7 @@ def test_an_interrupted_build_is_no_dataset(
     assert not list(own_cache.rglob("corpus_description.json"))
 
 
+@pytest.mark.slow
 def test_any_source_distribution_is_built_as_pip_builds_it(
     index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +13,9 @@ from mlgo_gym.corpus import opening
 from mlgo_gym.corpus.commands import shim_compiles
 from mlgo_gym.corpus.datasets import dataset as datasets
 from mlgo_gym.corpus.datasets import fetch, pins
-from mlgo_gym.corpus.datasets.catalogue import Dataset, Part, dataset_names, find_dataset
-from mlgo_gym.corpus.datasets.dataset import REPORT_FILE, dataset_folder, fetch_dataset, missing_parts, read_report
-from mlgo_gym.corpus.datasets.pins import corpus_digest, find_pins, missing_files, write_pins, wrong_digest
+from mlgo_gym.corpus.datasets.catalogue import Dataset, Part
+from mlgo_gym.corpus.datasets.dataset import REPORT_FILE, fetch_dataset, missing_parts, read_report
+from mlgo_gym.corpus.datasets.pins import corpus_digest, missing_files, write_pins, wrong_digest
 from mlgo_gym.corpus.information import describe
 from mlgo_gym.corpus.modules.description import read_description, write_description
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
@@ -50,15 +49,6 @@ def tiny_dataset() -> Dataset:
     return find("tiny")
 
 
-def test_the_catalogue_pins_the_modules_of_its_datasets() -> None:
-    known = [name for name in dataset_names() if find_pins(find_dataset(name))]
-    assert len(known) >= 23
-    zstd = find_pins(find_dataset("zstd"))
-    assert zstd is not None
-    assert len(zstd.modules) == 29
-    assert set(zstd.digests) >= {"Oz", "Os"}
-
-
 def test_an_incomplete_dataset_is_completed_by_the_next_fetch(
     index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -82,33 +72,6 @@ def test_an_incomplete_dataset_is_completed_by_the_next_fetch(
         assert missing_parts(dataset, folder) == []
     (folder / "src" / "good.o.bc").write_bytes(b"other")
     assert "of its modules" in str(wrong_digest(folder, dataset, "Oz", toolchain))
-
-
-def test_a_dataset_of_another_target_lacks_no_pinned_module(
-    index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(pins, "_FOLDER", tmp_path / "pins")
-    write_pins(tiny_dataset(), {"Oz": fetch_dataset("tiny", toolchain=toolchain)}, toolchain.version_text)
-    folder = fetch_dataset("tiny", toolchain=toolchain, target="thumbv7em")
-    write_description(folder, ["src/good.o"])  # as if the other source were for x86-64 alone
-    monkeypatch.setattr(datasets, "fetched_names", lambda: ("tiny",))
-    assert datasets.missing_in_folder(folder) == []
-
-
-def test_a_compile_whose_compiler_is_killed_is_retried(
-    index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, kills = shim_compiles.run_front_end, [2]
-
-    def run(command: list[str], folder: str) -> tuple[int, str]:
-        if "-emit-llvm-bc" in command and kills[0]:
-            kills[0] -= 1
-            return -9, ""
-        return real(command, folder)
-
-    monkeypatch.setattr(shim_compiles, "run_front_end", run)
-    report = read_report("tiny", fetch_dataset("tiny", toolchain=toolchain))
-    assert (report.modules, report.failures) == (2, ())
 
 
 def test_a_source_whose_compiler_is_killed_twice_is_missing_until_the_next_fetch(
@@ -153,17 +116,3 @@ def test_a_digest_is_of_names_bitcode_and_flags(tmp_path: Path) -> None:
     (tmp_path / "b.cmd").unlink()
     with pytest.raises(CorpusError, match="the module b is incomplete"):
         corpus_digest(tmp_path, ["a", "b"])
-
-
-def test_a_full_disk_is_a_clear_error_and_leaves_no_partial_dataset(
-    index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, own_cache: Path
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, os.strerror(28))
-
-    monkeypatch.setattr(datasets, "write_atomically", full)
-    with pytest.raises(CorpusError, match=r"No space left on device; free space.* \$MLGO_CACHE"):
-        fetch_dataset("tiny", toolchain=toolchain)
-    folder = dataset_folder(tiny_dataset(), "Oz", toolchain)
-    assert not folder.exists()
-    assert [path.name for path in folder.parent.iterdir()] == [f".{folder.name}.lock"]

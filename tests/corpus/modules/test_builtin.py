@@ -18,14 +18,6 @@ from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
 
 
-def test_the_corpus_has_at_least_24_programs_and_8000_lines_of_c_and_cpp(toolchain: Toolchain) -> None:
-    corpus = open_corpus("builtin", toolchain=toolchain)
-    facts = [module.metadata for module in corpus]
-    assert len(corpus) >= 24
-    assert sum(int(str(fact["lines"])) for fact in facts) >= 8_000
-    assert {fact["language"] for fact in facts} == {"C", "C++"}
-
-
 def test_every_source_is_a_module_named_after_it(toolchain: Toolchain) -> None:
     corpus = open_corpus("builtin", toolchain=toolchain)
     assert list(corpus.names) == sorted(f"{path.parent.name}/{path.stem}" for path in PROGRAMS.glob("*/*.c*"))
@@ -82,12 +74,6 @@ def two_programs(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatc
     return folder
 
 
-def test_it_is_compiled_once(two_programs: Path, toolchain: Toolchain) -> None:
-    first = builtin_corpus(toolchain)
-    times = [module.bitcode.stat().st_mtime_ns for module in first]
-    assert [module.bitcode.stat().st_mtime_ns for module in builtin_corpus(toolchain)] == times
-
-
 def test_a_changed_source_is_compiled_again(two_programs: Path, toolchain: Toolchain) -> None:
     before = [module.digest() for module in builtin_corpus(toolchain)]
     (two_programs / "c" / "one.c").write_text("int one(int x) { return x; }\n")
@@ -112,11 +98,6 @@ def test_a_program_with_a_level_of_its_own_is_an_error(two_programs: Path, toolc
         builtin_corpus(toolchain)
 
 
-def test_an_unknown_level_is_an_error(toolchain: Toolchain) -> None:
-    with pytest.raises(CorpusError, match="got 'O7'"):
-        builtin_corpus(toolchain, optimize="O7")
-
-
 def test_processes_that_ask_at_once_agree(two_programs: Path, own_cache: Path) -> None:
     program = (
         "import json, pathlib; from mlgo_gym.corpus.modules import builtin\n"
@@ -132,9 +113,3 @@ def test_processes_that_ask_at_once_agree(two_programs: Path, own_cache: Path) -
     assert len(answers[0][1]) == 2
     name = Path(answers[0][0]).name
     assert sorted(path.name for path in (own_cache / "builtin").iterdir()) == [f".{name}.lock", name]
-
-
-def test_a_project_is_a_folder_of_programs(toolchain: Toolchain) -> None:
-    corpus = open_corpus("builtin", toolchain=toolchain)
-    assert {corpus.project(name) for name in corpus.names} == {"c", "cpp", "kernels"}
-    assert all(module.metadata["project"] == corpus.project(module.name) for module in corpus)

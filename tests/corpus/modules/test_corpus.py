@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -58,23 +57,6 @@ def test_a_filter_keeps_what_fits_every_condition(
     assert len(corpus) == len(kept)
 
 
-def test_a_filter_takes_any_condition_on_the_module(folder: Path, toolchain: Toolchain) -> None:
-    corpus = open_corpus(folder, toolchain=toolchain)
-    small = corpus.filter(where=lambda module: module.bitcode.stat().st_size <= 20)
-    assert list(small.names) == ["lib/b.o", "main.o"]
-
-
-def test_a_malformed_expression_is_an_error(folder: Path, toolchain: Toolchain) -> None:
-    with pytest.raises(CorpusError, match="expected a regular expression"):
-        open_corpus(folder, toolchain=toolchain).filter(regex="(")
-
-
-def test_a_filtered_out_module_is_not_found(folder: Path, toolchain: Toolchain) -> None:
-    corpus = open_corpus(folder, toolchain=toolchain).filter(names="lib/*")
-    with pytest.raises(CorpusError, match="no module"):
-        corpus.module("main.o")
-
-
 def test_a_slice_is_a_corpus(folder: Path, toolchain: Toolchain) -> None:
     corpus = open_corpus(folder, toolchain=toolchain)
     assert corpus[1:].names == list(corpus.names)[1:]
@@ -102,11 +84,6 @@ def test_edited_flags_are_those_of_every_module(folder: Path, toolchain: Toolcha
         ("-cc1", "-O2", "-w"),
         ("-O2", "-w"),
     ]
-
-
-def test_contradicting_edits_are_refused_at_once(folder: Path, toolchain: Toolchain) -> None:
-    with pytest.raises(CorpusError, match="both added and deleted"):
-        open_corpus(folder, toolchain=toolchain).with_flags(add=["-g"], delete=["-g"])
 
 
 def test_edits_that_do_not_fit_name_the_module(folder: Path, toolchain: Toolchain) -> None:
@@ -150,23 +127,12 @@ def test_a_project_is_on_one_side(tmp_path: Path, toolchain: Toolchain) -> None:
     assert not sides[0] & sides[1]
 
 
-def test_the_project_of_a_description_counts_for_all_its_modules(tmp_path: Path, toolchain: Toolchain) -> None:
-    write_description(tmp_path, ["a/x", "b/y"], project="zlib")
-    corpus = open_corpus(tmp_path, toolchain=toolchain)
-    assert {corpus.project(name) for name in corpus.names} == {"zlib"}
-
-
 @pytest.mark.parametrize(
     "arguments", [{"part": "validation"}, {"part": "train", "by": "file"}, {"part": "train", "test_fraction": 2}]
 )
 def test_an_impossible_split_is_an_error(folder: Path, toolchain: Toolchain, arguments: dict[str, object]) -> None:
     with pytest.raises(CorpusError, match="expected a part of"):
         open_corpus(folder, toolchain=toolchain).split(**arguments)  # type: ignore[arg-type]
-
-
-def test_the_representation_tells_name_and_size(folder: Path, toolchain: Toolchain) -> None:
-    corpus: Corpus = open_corpus(folder, toolchain=toolchain)
-    assert re.fullmatch(r"Corpus\('made', 3 modules\)", repr(corpus))
 
 
 def test_a_negative_number_of_modules_is_an_error(compiled_twice: Corpus) -> None:

@@ -13,10 +13,8 @@ from mlgo_gym.corpus.modules.description import (
     parse_command,
     read_command,
     read_description,
-    read_metadata,
     write_command,
     write_description,
-    write_metadata,
 )
 from mlgo_gym.errors import CorpusError
 
@@ -35,11 +33,6 @@ def test_the_keys_are_those_of_llvm_s_tools(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "corpus_description.json").read_text()) == {"modules": ["a"], "has_thinlto": False}
 
 
-def test_a_description_without_has_thinlto_is_read(tmp_path: Path) -> None:
-    (tmp_path / "corpus_description.json").write_text('{"modules": ["a"]}')
-    assert read_description(tmp_path).has_thinlto is False
-
-
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"modules": "a"}', '{"modules": [1]}', '{"modules": ["a"'])
 def test_a_broken_description_is_an_error_that_names_the_file(tmp_path: Path, content: str) -> None:
     (tmp_path / "corpus_description.json").write_text(content)
@@ -56,27 +49,11 @@ def test_a_module_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path, n
         write_description(tmp_path, [name])
 
 
-def test_names_with_two_dots_inside_are_fine(tmp_path: Path) -> None:
-    write_description(tmp_path, ["a..b/c..o"])
-    assert read_description(tmp_path).modules == ("a..b/c..o",)
-
-
 @given(st.lists(st.binary().filter(lambda flag: b"\0" not in flag)))
 def test_any_flags_survive_a_cmd_file(flags: list[bytes]) -> None:
     data = b"-cc1\0" + b"".join(flag + b"\0" for flag in flags)
     parsed = parse_command(data, "x.cmd")
     assert [flag.encode(errors="surrogateescape") for flag in parsed] == [b"-cc1", *flags]
-
-
-def test_a_cmd_file_is_nul_separated_and_nul_terminated(tmp_path: Path) -> None:
-    write_command(tmp_path / "x.cmd", ["-cc1", "-Oz", ""])
-    assert (tmp_path / "x.cmd").read_bytes() == b"-cc1\0-Oz\0\0"
-    assert read_command(tmp_path / "x.cmd") == ("-cc1", "-Oz", "")
-
-
-def test_a_cmd_file_without_its_last_nul_is_read(tmp_path: Path) -> None:
-    (tmp_path / "x.cmd").write_bytes(b"-cc1\0-Oz")
-    assert read_command(tmp_path / "x.cmd") == ("-cc1", "-Oz")
 
 
 @pytest.mark.parametrize("data", [b"", b"-Oz\0", b"clang\0-cc1\0"])
@@ -91,9 +68,3 @@ def test_flags_that_no_cmd_file_can_hold_are_refused(tmp_path: Path, flags: list
     with pytest.raises(CorpusError):
         write_command(tmp_path / "x.cmd", flags)
     assert not (tmp_path / "x.cmd").exists()
-
-
-def test_metadata_is_read_back_and_empty_where_there_is_none(tmp_path: Path) -> None:
-    write_metadata(tmp_path, "lib/x.o", {"source": "x.c", "lines": 3})
-    assert read_metadata(tmp_path, "lib/x.o") == {"source": "x.c", "lines": 3}
-    assert read_metadata(tmp_path, "y") == {}

@@ -39,18 +39,6 @@ def test_the_global_override_stands_in_for_every_command(folder: Path, toolchain
     assert {module.flags for module in open_corpus(folder, toolchain=toolchain)} == {("-cc1", "-O1")}
 
 
-def test_a_placeholder_override_is_an_error(folder: Path, toolchain: Toolchain) -> None:
-    write_description(folder, SIZES, global_command_override=["<UNSPECIFIED>"])
-    with pytest.raises(CorpusError, match="write the -cc1 flags of the local ThinLTO link"):
-        open_corpus(folder, toolchain=toolchain)
-
-
-def test_an_empty_override_leaves_every_module_its_own_flags(folder: Path, toolchain: Toolchain) -> None:
-    write_description(folder, SIZES, global_command_override=[])
-    corpus = open_corpus(folder, toolchain=toolchain, flags=["-O2"])
-    assert [module.flags for module in corpus] == [("-cc1", "-Oz", "-triple", "a"), ("-cc1", "-Os"), ("-O2",)]
-
-
 def test_a_folder_of_bitcode_needs_no_description(folder: Path, toolchain: Toolchain) -> None:
     (folder / "corpus_description.json").unlink()
     (folder / "main.o.thinlto.bc").write_bytes(b"x")

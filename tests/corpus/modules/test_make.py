@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.modules.description import read_description, write_description
+from mlgo_gym.corpus.modules.description import write_description
 from mlgo_gym.corpus.modules.make import combine_corpora, make_corpus
-from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.llvm.toolchain import Toolchain
 
 
 @pytest.fixture
@@ -22,29 +20,6 @@ def source(tmp_path: Path, calls: Path) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(calls, folder / name)
     return folder
-
-
-def test_bitcode_is_copied_nested_as_it_is(source: Path, tmp_path: Path, calls: Path) -> None:
-    report = make_corpus(source, tmp_path / "corpus")
-    assert report.modules == ["nested/deep/x.o", "top"]
-    assert (tmp_path / "corpus/nested/deep/x.o.bc").read_bytes() == calls.read_bytes()
-
-
-def test_the_default_arguments_become_the_override(source: Path, tmp_path: Path, toolchain: Toolchain) -> None:
-    make_corpus(source, tmp_path / "corpus", default_args=["-O3", "-c"])
-    content = json.loads((tmp_path / "corpus/corpus_description.json").read_text())
-    assert content == {
-        "modules": ["nested/deep/x.o", "top"],
-        "has_thinlto": False,
-        "global_command_override": ["-O3", "-c"],
-    }
-    assert open_corpus(tmp_path / "corpus", toolchain=toolchain)[0].flags == ("-O3", "-c")
-
-
-def test_without_default_arguments_the_override_is_empty(source: Path, tmp_path: Path, toolchain: Toolchain) -> None:
-    make_corpus(source, tmp_path / "corpus")
-    assert json.loads((tmp_path / "corpus/corpus_description.json").read_text())["global_command_override"] == []
-    assert open_corpus(tmp_path / "corpus", toolchain=toolchain)[0].flags is None
 
 
 def test_what_only_ends_in_bc_is_skipped_and_named(source: Path, tmp_path: Path) -> None:
@@ -69,13 +44,6 @@ def test_nothing_to_copy_is_an_error_and_writes_nothing(tmp_path: Path, name: st
     assert not (tmp_path / "corpus").exists()
 
 
-def test_module_names_gain_the_name_of_their_folder(tmp_path: Path) -> None:
-    write_description(tmp_path / "two", ["x.o"])
-    write_description(tmp_path / "one", ["b", "lib/a"])
-    assert combine_corpora(tmp_path) == ["one/b", "one/lib/a", "two/x.o"]
-    assert read_description(tmp_path).modules == ("one/b", "one/lib/a", "two/x.o")
-
-
 def test_every_other_key_is_kept(tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_description(tmp_path / name, ["x"], has_thinlto=True, global_command_override=["-cc1"], project="p")
@@ -97,19 +65,6 @@ def test_any_other_key_that_differs_is_an_error(tmp_path: Path, keys: dict[str, 
     with pytest.raises(CorpusError, match=f"one and two that differ in {next(iter(keys))}"):
         combine_corpora(tmp_path)
     assert not (tmp_path / "corpus_description.json").exists()
-
-
-def test_what_is_no_corpus_is_ignored(tmp_path: Path) -> None:
-    write_description(tmp_path / "one", ["x"])
-    write_description(tmp_path / "one" / "deeper", ["y"])
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "file").touch()
-    assert combine_corpora(tmp_path) == ["one/x"]
-
-
-def test_combining_again_gives_the_same(tmp_path: Path) -> None:
-    write_description(tmp_path / "one", ["x"])
-    assert combine_corpora(tmp_path) == combine_corpora(tmp_path) == ["one/x"]
 
 
 @pytest.mark.parametrize("name", ["empty", "nowhere"])

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import pytest
 
 from mlgo_gym.corpus.modules.module_order import ModuleOrder, OrderCursor
-from mlgo_gym.corpus.modules.module_source import INFINITE
 from mlgo_gym.errors import CorpusError
 
 NAMES = [f"lib/{letter}" for letter in "abcde"] + ["main"]
@@ -38,25 +35,10 @@ def test_equal_seeds_take_equal_modules(order: str) -> None:
     assert taken(ModuleOrder(NAMES, order), 30, seed=3) != taken(ModuleOrder(NAMES, order), 30, seed=4)
 
 
-def test_random_is_a_plain_draw_of_the_generator() -> None:
-    np_random = np.random.default_rng(0)
-    assert taken(ModuleOrder(NAMES), 20) == [int(np_random.integers(6)) for _ in range(20)]
-
-
 @pytest.mark.parametrize("order", ["cycle", "shuffle"])
 def test_environments_that_go_together_share_a_round(order: str) -> None:
     shares = [taken(ModuleOrder(NAMES, order), 2, number, OrderCursor(number, 3)) for number in range(3)]
     assert sorted(position for share in shares for position in share) == [0, 1, 2, 3, 4, 5]
-
-
-def test_where_there_are_more_environments_than_modules_each_has_one() -> None:
-    assert [taken(ModuleOrder(["a", "b"], "cycle"), 2, 0, OrderCursor(number, 5)) for number in range(5)] == [
-        [0, 0],
-        [1, 1],
-        [0, 0],
-        [1, 1],
-        [0, 0],
-    ]
 
 
 @pytest.mark.parametrize(
@@ -91,11 +73,3 @@ def test_a_copy_goes_on_alone() -> None:
 def test_weights_that_fit_nothing_are_refused(weights: dict[str, float], message: str) -> None:
     with pytest.raises(CorpusError, match=message):
         ModuleOrder(NAMES, weights)
-
-
-def test_an_infinite_corpus_cannot_be_shuffled() -> None:
-    infinite = cast("Sequence[str]", range(INFINITE))
-    assert taken(ModuleOrder(infinite, "cycle"), 3) == [0, 1, 2]
-    assert len({*taken(ModuleOrder(infinite, "random"), 3)}) == 3
-    with pytest.raises(CorpusError, match="expected a finite corpus"):
-        ModuleOrder(infinite, "shuffle")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from mlgo_gym.corpus.modules.parquet import import_parquet
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.verify import verify
-from mlgo_gym.errors import CorpusError, MissingExtraError
+from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 
 Rows = list[dict[str, Any]]
@@ -68,13 +67,6 @@ def test_a_row_whose_text_is_no_utf_8_is_skipped_with_the_reason(rows: Rows, tmp
     assert "its values cannot be read: 'utf-8' codec" in report.skipped[0][1]
 
 
-def test_names_do_not_depend_on_files_or_their_order(rows: Rows, tmp_path: Path) -> None:
-    joined = import_parquet([write(tmp_path / "all.parquet", rows)], tmp_path / "joined")
-    files = [write(tmp_path / f"{number}.parquet", [row]) for number, row in enumerate(rows)]
-    apart = import_parquet(files[::-1], tmp_path / "apart")
-    assert apart.modules == joined.modules[::-1]
-
-
 def test_a_row_that_is_there_twice_is_taken_once(rows: Rows, tmp_path: Path) -> None:
     report = import_parquet([write(tmp_path / "x.parquet", rows * 2)], tmp_path / "corpus")
     assert (len(report.modules), report.duplicates) == (2, 2)
@@ -98,12 +90,6 @@ def test_a_language_never_leads_out_of_the_corpus(rows: Rows, tmp_path: Path) ->
     assert import_parquet([path], tmp_path / "corpus").modules[0].startswith("_.._etc/")
 
 
-def test_nothing_imported_writes_no_corpus(rows: Rows, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="expected modules in"):
-        import_parquet([write(tmp_path / "x.parquet", rows)], tmp_path / "corpus", languages=["rust"])
-    assert not (tmp_path / "corpus").exists()
-
-
 def test_another_file_is_an_error_that_names_it(rows: Rows, tmp_path: Path) -> None:
     (tmp_path / "text.parquet").write_text("text")
     for path in (tmp_path / "text.parquet", tmp_path / "none.parquet"):
@@ -112,12 +98,6 @@ def test_another_file_is_an_error_that_names_it(rows: Rows, tmp_path: Path) -> N
             import_parquet([path], tmp_path / "corpus")
     with pytest.raises(CorpusError, match="a column 'content'"):
         import_parquet([write(tmp_path / "x.parquet", [{"code": b"x"}])], tmp_path / "corpus")
-
-
-def test_without_pyarrow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"mlgo-gym\[parquet\]"):
-        import_parquet([tmp_path / "x.parquet"], tmp_path / "corpus")
 
 
 def test_a_value_that_is_in_every_row_is_in_memory_once(tmp_path: Path) -> None:

@@ -61,12 +61,6 @@ def test_a_broken_module_raises_its_error_when_loaded(folder: Path, store: FileS
         CorpusOutline.of(corpus).open(store).module("lib/missing.o")
 
 
-def test_a_module_that_has_not_arrived_is_an_error(folder: Path, store: FileStore, toolchain: Toolchain) -> None:
-    remote = CorpusOutline.of(open_corpus(folder, toolchain=toolchain)).open(store)
-    with pytest.raises(CorpusError, match=r"got 'lib/calls\.o'"):
-        remote.module("lib/calls.o")
-
-
 def test_a_joined_corpus_keeps_projects_and_names(
     folder: Path, store: FileStore, toolchain: Toolchain, leaf: Path
 ) -> None:

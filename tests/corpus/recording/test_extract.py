@@ -20,10 +20,10 @@ from mlgo_gym.corpus.modules.description import (
     read_description,
 )
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.recording.extract import extract_corpus, find_section_reader, read_elf_sections, read_with_objcopy
+from mlgo_gym.corpus.recording.extract import extract_corpus, read_elf_sections, read_with_objcopy
 from mlgo_gym.corpus.recording.object_list import ObjectList, from_compile_commands, from_directory, from_local_thinlto
 from mlgo_gym.corpus.verify import verify
-from mlgo_gym.errors import CorpusError, MissingExtraError
+from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.compressed_object import compressed_object
@@ -84,16 +84,6 @@ def test_the_extracted_corpus_compiles_to_the_text_of_its_objects(
     assert read_elf_sections(again, (".text",)) == read_elf_sections(target, (".text",))
 
 
-def test_the_order_of_the_input_is_kept(build: Build, tmp_path: Path, output: Path) -> None:
-    names = ["z.o", "a.o", "m/k.o", "b.o"]
-    for name in names:
-        build(name)
-    commands = [{"directory": str(tmp_path / "build"), "command": f"cc -c x.c -o {name}"} for name in names]
-    report = extract_corpus(from_compile_commands(commands), output, jobs=4)
-    assert report.modules == names
-    assert list(read_description(output).modules) == names
-
-
 def test_objects_that_fail_are_skipped_and_named(build: Build, tmp_path: Path, output: Path) -> None:
     build("good.o")
     build("plain.o", embed=False)
@@ -109,29 +99,6 @@ def test_objects_that_fail_are_skipped_and_named(build: Build, tmp_path: Path, o
     assert "expected a section .llvmcmd" in reasons["plain.o"]
     assert "expected an ELF object file" in reasons["text.o"]
     assert "No such file" in reasons["none.o"]
-
-
-@pytest.mark.parametrize(
-    ("cmd_filter", "kept"), [(".*", 2), ("^-Oz$", 2), ("^-O3$", 0), ("^-ffunction", 1), ("tion-sec", 1)]
-)
-def test_a_filter_takes_modules_with_a_flag_that_it_matches(
-    build: Build, tmp_path: Path, output: Path, cmd_filter: str, kept: int
-) -> None:
-    build("a.o", "int x;", "-ffunction-sections")
-    build("b.o")
-    if not kept:
-        with pytest.raises(CorpusError, match="2 excluded by the filter"):
-            extract_folder(tmp_path, output, cmd_filter=cmd_filter)
-        return
-    report = extract_folder(tmp_path, output, cmd_filter=cmd_filter)
-    assert (len(report.modules), report.excluded, report.skipped) == (kept, 2 - kept, [])
-    assert len(list(output.glob("*.cmd"))) == kept
-
-
-def test_a_malformed_filter_is_an_error(build: Build, tmp_path: Path, output: Path) -> None:
-    build("a.o")
-    with pytest.raises(CorpusError, match="expected a regular expression"):
-        extract_folder(tmp_path, output, cmd_filter="(")
 
 
 def test_sections_can_have_other_names(build: Build, tmp_path: Path, output: Path) -> None:
@@ -159,19 +126,6 @@ def test_defect_a_failed_bitcode_dump_leaves_no_command(build: Build, tmp_path: 
     report = extract_folder(tmp_path, output)
     assert [name for name, _ in report.skipped] == ["b.o"]
     assert sorted(path.name for path in output.iterdir()) == ["a.o.bc", "a.o.cmd", "corpus_description.json"]
-
-
-def test_an_object_linked_from_several_is_skipped(build: Build, tmp_path: Path, output: Path) -> None:
-    target = build("a.o")
-    command, bitcode = read_elf_sections(target, (".llvmcmd", ".llvmbc"))
-
-    def read_twice(path: Path, names: tuple[str, ...]) -> tuple[bytes, ...]:
-        return command * 2, bitcode * 2
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlgo_gym.corpus.recording.extract.find_section_reader", lambda _: read_twice)
-        with pytest.raises(CorpusError, match="expected one module, got 2"):
-            extract_folder(tmp_path, output)
 
 
 def test_nothing_extracted_writes_no_corpus(build: Build, tmp_path: Path, output: Path) -> None:
@@ -289,18 +243,6 @@ def test_llvm_objcopy_and_pyelftools_read_the_same(build: Build, tmp_path: Path,
     assert extract_folder(tmp_path, output, llvm_objcopy="llvm-objcopy").modules == ["a.o"]
 
 
-def test_an_unknown_llvm_objcopy_is_an_error() -> None:
-    with pytest.raises(CorpusError, match="expected a program, got 'no-such-objcopy'"):
-        find_section_reader("no-such-objcopy")
-
-
-def test_without_any_reader_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "elftools", None)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingExtraError, match=r"mlgo-gym\[corpus\]"):
-        find_section_reader()
-
-
 def test_a_truncated_object_is_skipped(build: Build, tmp_path: Path, output: Path) -> None:
     build("a.o")
     target = build("b.o")
@@ -331,23 +273,3 @@ def test_a_damaged_object_raises_no_other_error(
     path.write_bytes(data)
     with suppress(CorpusError):
         read_elf_sections(path, (".llvmbc", ".llvmcmd"))
-
-
-def test_a_second_extraction_repairs_truncated_deleted_and_foreign_files(toolchain: Toolchain, tmp_path: Path) -> None:
-    build, corpus = tmp_path / "build", tmp_path / "corpus"
-    build.mkdir()
-    (tmp_path / "f.c").write_text("int f(int x) { return x + 1; }\n")
-    embed = ["--target=x86_64-linux-musl", "-c", "-Xclang", "-fembed-bitcode=all", str(tmp_path / "f.c")]
-    assert toolchain.run([*embed, "-o", str(build / "f.o")]).returncode == 0
-    extract_corpus(from_directory(build), corpus)
-    complete = {path.name: path.read_bytes() for path in corpus.iterdir()}
-    made = (corpus / "f.o.bc").stat()
-    (corpus / "f.o.cmd").unlink()
-    (corpus / "f.o.thinlto.bc").write_bytes(b"of another report")
-    extract_corpus(from_directory(build), corpus)
-    assert {path.name: path.read_bytes() for path in corpus.iterdir()} == complete
-    assert (corpus / "f.o.bc").stat().st_ino == made.st_ino
-    for damage in (complete["f.o.bc"][:-8], bytes(len(complete["f.o.bc"]))):
-        (corpus / "f.o.bc").write_bytes(damage)
-        extract_corpus(from_directory(build), corpus)
-        assert (corpus / "f.o.bc").read_bytes() == complete["f.o.bc"]

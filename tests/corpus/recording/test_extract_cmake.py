@@ -53,6 +53,7 @@ def embedding_compiler(path: Path, mode: str, toolchain: Toolchain) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_extraction_and_recording_give_the_same_modules(
     project: Path, language: str, tmp_path: Path, any_toolchain: Toolchain

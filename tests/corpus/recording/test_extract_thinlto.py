@@ -13,7 +13,7 @@ from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import extract_corpus, read_elf_sections
 from mlgo_gym.corpus.recording.object_list import from_local_thinlto, read_object_list
 from mlgo_gym.corpus.verify import verify
-from mlgo_gym.envs import InlineEnv, RegAllocPriorityEnv
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
 
@@ -62,6 +62,7 @@ def distributed(prelinked: Path, toolchain: Toolchain, tmp_path_factory: pytest.
     return prelinked, open_corpus(output, toolchain=toolchain)
 
 
+@pytest.mark.slow
 def test_every_module_has_its_index_and_flags_without_one(distributed: tuple[Path, Corpus]) -> None:
     _, corpus = distributed
     for module in corpus:
@@ -71,16 +72,7 @@ def test_every_module_has_its_index_and_flags_without_one(distributed: tuple[Pat
         assert not any(flag.startswith("-fthinlto-index") for flag in module.flags)
 
 
-def test_a_function_of_the_sibling_module_was_imported(distributed: tuple[Path, Corpus]) -> None:
-    _, corpus = distributed
-    assert b"helper" in corpus.module("native/user.o").bitcode.read_bytes()
-    assert corpus.size("native/user.o") > corpus.size("native/lib/helper.o")
-
-
-def test_clang_understands_every_module(distributed: tuple[Path, Corpus], toolchain: Toolchain) -> None:
-    assert verify(distributed[1], toolchain) == []
-
-
+@pytest.mark.slow
 def test_the_default_policy_gives_the_text_of_the_build(distributed: tuple[Path, Corpus]) -> None:
     folder, corpus = distributed
     environment = InlineEnv(corpus=corpus, clang="bundled")
@@ -94,20 +86,7 @@ def test_the_default_policy_gives_the_text_of_the_build(distributed: tuple[Path,
     assert (reward, info["text"]) == (0.0, len(built))
 
 
-def test_whether_the_imported_function_is_inlined_is_the_agents_choice(distributed: tuple[Path, Corpus]) -> None:
-    environment = InlineEnv(corpus=distributed[1], clang="bundled")
-    sizes = []
-    for action in (0, 1):
-        environment.reset(options={"module": "native/user.o"})
-        terminated = False
-        while not terminated:
-            _, _, terminated, truncated, info = environment.step(action)
-            assert not truncated, info
-        sizes.append(info["text"])
-    environment.close()
-    assert sizes[0] != sizes[1]
-
-
+@pytest.mark.slow
 def test_a_local_thinlto_build_loads_after_its_flags_are_written(
     prelinked: Path, tmp_path: Path, toolchain: Toolchain
 ) -> None:
@@ -123,16 +102,3 @@ def test_a_local_thinlto_build_loads_after_its_flags_are_written(
     corpus = open_corpus(tmp_path, toolchain=toolchain)
     assert {module.flags for module in corpus} == {tuple(flags)}
     assert verify(corpus, toolchain) == []
-
-
-def test_a_function_of_a_back_end_compile_can_be_an_episode(distributed: tuple[Path, Corpus]) -> None:
-    found = []
-    for metric in ("spill_cost", "text"):
-        environment = RegAllocPriorityEnv(corpus=distributed[1], clang="bundled", scope="function", metric=metric)
-        _, info = environment.reset(options={"module": "native/user.o", "function": "twice"})
-        while "functions" not in info:
-            *_, truncated, info = environment.step(info["default_action"])
-            assert not truncated, info
-        environment.close()
-        found.append((info["functions"], info["decisions"]))
-    assert found[0] == found[1]

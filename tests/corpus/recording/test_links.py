@@ -76,6 +76,7 @@ def test_a_link_is_recorded_with_its_modules_and_what_else_it_was_given(project:
     assert (project.parent / "corpus" / assembled.file).read_bytes() == (project / "data.o").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_link_can_be_repeated_after_the_build_is_deleted(project: Path, toolchain: Toolchain) -> None:
     _, (link,) = record(project, f"{LIBRARY}; $CC -c f.c main.c; $CC main.o f.o libg.a -o program", toolchain)
     for path in project.iterdir():
@@ -108,6 +109,7 @@ def test_a_library_of_the_build_is_linked_before_what_needs_it(project: Path, to
     assert subprocess.run([made / "program"], check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("linker", "limits", "expected"),
     [
@@ -138,20 +140,6 @@ def test_a_linker_has_the_limits_of_a_compile(
     with pytest.raises((CorpusError, ToolchainError), match=expected):
         relink(link, project.parent / "corpus", objects, project.parent / "made", odd, limits=limits)
     assert not (project.parent / "made").exists()
-
-
-def test_probes_and_links_of_nothing_recorded_are_no_links(project: Path, toolchain: Toolchain) -> None:
-    script = "$CC -c f.c; $CC -shared data.s -o libdata.so; cp f.c conftest.c; $CC -shared conftest.c -o conftest"
-    build, links = record(project, script, toolchain)
-    assert links == ()
-    assert build.skipped["a link without modules"] == 1
-    assert not (project.parent / "corpus" / LINKS_FILE).exists()
-
-
-def test_link_time_optimisation_is_recorded(project: Path, toolchain: Toolchain) -> None:
-    script = "$CC -flto=thin -fPIC -c f.c g.c; $CC -flto=thin -shared f.o g.o -o thin.so"
-    _, (link,) = record(project, script, toolchain)
-    assert (link.lto, link.modules) == ("thin", ("f.o", "g.o"))
 
 
 @pytest.mark.parametrize(

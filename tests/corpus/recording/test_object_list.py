@@ -11,8 +11,6 @@ import pytest
 from mlgo_gym.corpus.recording.object_list import (
     from_bazel_aquery,
     from_compile_commands,
-    from_directory,
-    from_linker_parameters,
     from_local_thinlto,
     read_object_list,
 )
@@ -29,23 +27,6 @@ def read(path: Path, commands: list[Any]) -> list[str]:
     source = path / "compile_commands.json"
     source.write_text(json.dumps(commands))
     return [found.name for found in read_object_list(source, "json").objects]
-
-
-def test_a_command_string_is_converted() -> None:
-    found = from_compile_commands([entry(command="-cc1 -c /some/path/lib/foo/bar.cc -o lib/bar.o")])
-    assert [(item.name, item.path, item.base) for item in found.objects] == [("lib/bar.o", BASE / "lib/bar.o", BASE)]
-
-
-def test_an_argument_list_is_converted() -> None:
-    found = from_compile_commands([entry(arguments=["-cc1", "-c", "/some/path/lib/foo/bar.cc", "-o", "lib/bar.o"])])
-    assert [(item.name, item.path) for item in found.objects] == [("lib/bar.o", BASE / "lib/bar.o")]
-
-
-def test_several_commands_keep_their_order() -> None:
-    found = from_compile_commands(
-        [entry(command=f"cc -c x.c -o {name}") for name in ("lib/z.o", "a.o", "lib/other/b.o")]
-    )
-    assert [item.name for item in found.objects] == ["lib/z.o", "a.o", "lib/other/b.o"]
 
 
 def test_commands_without_an_output_are_skipped_and_named() -> None:
@@ -106,12 +87,6 @@ def test_a_new_name_never_takes_that_of_another_object(tmp_path: Path) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_an_object_that_is_compiled_twice_is_taken_once(tmp_path: Path) -> None:
-    command = {"directory": str(tmp_path), "file": "x.c", "command": "cc -c x.c -o x.o"}
-    other = {**command, "command": f"cc -c x.c -o {tmp_path}/x.o"}
-    assert read(tmp_path, [command, other, command]) == ["x.o"]
-
-
 @pytest.mark.parametrize(
     "broken",
     [{}, {"directory": "/x"}, {"directory": "/x", "command": "cc -o 'x"}, 7, {"directory": "/x", "command": 7}, None],
@@ -123,30 +98,6 @@ def test_defect_one_broken_command_does_not_end_the_run(broken: Any) -> None:
 
 
 PARAMETERS = ["-o", "output/dir/exe", "lib/obj1.o", "somelib.a", "-W,blah.o", "lib/dir/obj2.o"]
-
-
-def test_linker_parameters_name_the_objects_but_not_the_output() -> None:
-    found = from_linker_parameters(["-o", "whole.o", *PARAMETERS], Path("/some/path"))
-    assert [(item.name, item.path) for item in found.objects] == [
-        ("lib/obj1.o", Path("/some/path/lib/obj1.o")),
-        ("lib/dir/obj2.o", Path("/some/path/lib/dir/obj2.o")),
-    ]
-
-
-def test_linker_parameters_without_an_output_are_fine() -> None:
-    assert [item.name for item in from_linker_parameters(PARAMETERS[2:], Path("/p")).objects] == [
-        "lib/obj1.o",
-        "lib/dir/obj2.o",
-    ]
-
-
-def test_a_parameter_file_has_a_word_on_each_line(tmp_path: Path) -> None:
-    source = tmp_path / "params"
-    source.write_text("\n".join([*PARAMETERS, "'quoted dir/a.o'", "plain dir/b.o", "it's.o"]) + "\n")
-    found = read_object_list(source, "params", tmp_path)
-    names = ["lib/obj1.o", "lib/dir/obj2.o", "quoted dir/a.o", "plain dir/b.o", "it's.o"]
-    assert [item.name for item in found.objects] == names
-    assert {item.base for item in found.objects} == {tmp_path}
 
 
 def test_of_a_bazel_query_the_last_link_is_taken() -> None:
@@ -163,31 +114,6 @@ def test_of_a_bazel_query_the_last_link_is_taken() -> None:
 def test_a_bazel_query_without_a_link_is_an_error(query: Any) -> None:
     with pytest.raises(CorpusError, match="expected a CppLink action"):
         from_bazel_aquery(query, BASE)
-
-
-def test_of_a_folder_every_object_below_is_taken(tmp_path: Path) -> None:
-    for name in ("subdir/test2.o", "subdir/test1.o", "top.o", "top.obj", "x.o.d"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    (tmp_path / "folder.o").mkdir()
-    found = from_directory(tmp_path)
-    assert [(item.name, item.base) for item in found.objects] == [
-        ("subdir/test1.o", tmp_path),
-        ("subdir/test2.o", tmp_path),
-        ("top.o", tmp_path),
-    ]
-
-
-@pytest.mark.parametrize("nest", ["", "nest/"])
-def test_of_a_local_thinlto_link_what_lld_saved_is_taken(tmp_path: Path, nest: str) -> None:
-    (tmp_path / nest).mkdir(exist_ok=True)
-    for name in ("1.3.import.bc", "2.3.import.bc", "1.thinlto.bc", "2.thinlto.bc", "1.0.preopt.bc"):
-        (tmp_path / nest / name).touch()
-    found = from_local_thinlto(tmp_path)
-    assert [(item.name, item.path) for item in found.objects] == [
-        (f"{nest}1", tmp_path / f"{nest}1"),
-        (f"{nest}2", tmp_path / f"{nest}2"),
-    ]
 
 
 def test_of_a_local_thinlto_link_half_modules_are_skipped_and_named(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
-import os
 import shutil
 import subprocess
 import sys
@@ -17,8 +15,7 @@ from elftools.elf.elffile import ELFFile
 from mlgo_gym.corpus.commands import driver, shim_compiles
 from mlgo_gym.corpus.modules.description import read_command, read_description, read_metadata
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.recording import shim
-from mlgo_gym.corpus.recording.record import build_environment, record_build
+from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import Recorder, Recording
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import read_bitcode
@@ -136,11 +133,7 @@ def test_bitcode_compiles_to_the_code_of_its_source(
     assert executable_sections(again)
 
 
-def test_a_standard_of_cxx_is_ignored_for_c(project: Path, toolchain: Toolchain) -> None:
-    found = record(project, "cc -std=gnu++0x -c lib/sum.c; c++ -std=c++17 -c count.cpp", toolchain)
-    assert found.modules == ("count.o", "sum.o")
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [
@@ -205,21 +198,6 @@ def test_two_folders_give_equal_recordings(project: Path, tmp_path: Path, toolch
     assert first == second
 
 
-def test_the_folder_of_a_source_is_not_in_its_code(project: Path, toolchain: Toolchain) -> None:
-    record(project, "cc -Ilib -DNUMBER=3 -c $PWD/entry.c -o entry.o", toolchain)
-    (module,) = open_corpus(project.parent / "corpus", toolchain=toolchain)
-    assert module.flags is not None
-    again = project / "again.o"
-    toolchain.run([*module.flags, "-x", "ir", str(module.bitcode), "-o", str(again)])
-    assert b"\0entry.c\0" in again.read_bytes()
-
-
-def test_native_processors_are_not_recorded(project: Path, toolchain: Toolchain) -> None:
-    record(project, "cc -march=native -c lib/sum.c", toolchain)
-    flags = read_command(project.parent / "corpus" / "sum.o.cmd")
-    assert flags[flags.index("-target-cpu") + 1] in ("x86-64", "generic")
-
-
 @pytest.mark.parametrize(
     ("script", "modules"),
     [
@@ -240,15 +218,7 @@ def test_module_names_are_the_paths_of_objects(
     assert set(record(project, script, toolchain).modules) == modules
 
 
-def test_objects_outside_keep_their_names_apart_and_inside(project: Path, toolchain: Toolchain) -> None:
-    compile_sum = "cc -c ../project/lib/sum.c -o x.o"
-    script = f"mkdir -p ../one ../two; cd ../one; {compile_sum}; cd ../two; {compile_sum} -fdata-sections"
-    build = record(project, script, toolchain)
-    corpus = project.parent / "corpus"
-    assert build.modules == ("x.o", "x.2.o")
-    assert all((corpus / f"{name}.bc").exists() for name in build.modules)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "use",
     [
@@ -267,14 +237,6 @@ def test_precompiled_headers_do_not_get_in_the_way_of_another_level(
     assert build.status == 0
     assert build.modules == ("size.o",)
     assert build.failures == ()
-
-
-def test_the_last_compile_to_an_object_is_kept(project: Path, toolchain: Toolchain) -> None:
-    build = record(project, "cc -c lib/sum.c; cc -fno-pic -c lib/sum.c", toolchain)
-    assert build.modules == ("sum.o",)
-    assert build.replaced == 1
-    flags = read_command(project.parent / "corpus" / "sum.o.cmd")
-    assert flags[flags.index("-mrelocation-model") + 1] == "static"
 
 
 def test_compiles_without_an_object_and_probes_are_not_recorded(project: Path, toolchain: Toolchain) -> None:
@@ -312,34 +274,6 @@ def test_a_failed_recording_is_named_and_does_not_break_the_build(project: Path,
     assert "no place for this" in failure.message
 
 
-def test_a_deleted_recording_does_not_break_the_build(project: Path, toolchain: Toolchain) -> None:
-    variables = {
-        **os.environ,
-        **build_environment(toolchain),
-        shim.SETTINGS_VARIABLE: str(project / "missing" / "settings"),
-    }
-    result = subprocess.run(["cc", "-c", "lib/sum.c"], cwd=project, env=variables, capture_output=True, check=False)
-    assert result.returncode == 0
-    assert b"not recorded: -c lib/sum.c" in result.stderr
-    assert (project / "sum.o").exists()
-
-
-def test_a_cache_with_a_blank_in_its_path_serves_make(
-    project: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLGO_CACHE", str(project.parent / "my cache"))
-    assert record(project, "$CC -c lib/sum.c; $AR rc lib.a sum.o", toolchain).modules == ("sum.o",)
-
-
-def test_a_recording_at_another_level_than_asked_for_is_refused(project: Path, toolchain: Toolchain) -> None:
-    build = record(project, "cc -c lib/sum.c -Xclang -O2", toolchain)
-    assert build.modules == ()
-    (failure,) = build.failures
-    assert failure.source == "lib/sum.c"
-    assert "expected -Oz" in failure.message
-    assert "the attributes of -O1-O3" in failure.message
-
-
 def test_a_build_that_compiles_nothing_is_an_error(project: Path, toolchain: Toolchain) -> None:
     with pytest.raises(CorpusError, match="expected compiles of C, C\\+\\+ or Rust sources, got none"):
         record(project, "true", toolchain)
@@ -355,11 +289,7 @@ def test_a_folder_in_use_is_refused_before_the_build(project: Path, toolchain: T
     assert not (project / "started").exists()
 
 
-def test_an_unknown_level_is_refused(project: Path, toolchain: Toolchain) -> None:
-    with pytest.raises(CorpusError, match="got 'O7'"):
-        record(project, "cc -c lib/sum.c", toolchain, optimize="O7")
-
-
+@pytest.mark.slow
 def test_parallel_compiles_are_all_recorded(project: Path, toolchain: Toolchain) -> None:
     for number in range(24):
         (project / f"part{number}.c").write_text(f"int part{number}(int x) {{ return x * {number}; }}\n")
@@ -368,18 +298,6 @@ def test_parallel_compiles_are_all_recorded(project: Path, toolchain: Toolchain)
     )
     assert len(build.modules) == len(list(project.glob("part*.o")))
     assert len(build.modules) > 12
-
-
-def test_outside_of_a_recording_a_shim_only_compiles(project: Path, toolchain: Toolchain) -> None:
-    variables = {**os.environ, **build_environment(toolchain)}
-    variables.pop(shim.SETTINGS_VARIABLE, None)
-    subprocess.run(["sh", "-ec", "$CC -c lib/sum.c"], cwd=project, env=variables, check=True)
-    assert (project / "sum.o").exists()
-    failing = subprocess.run(
-        ["sh", "-c", "cc -c entry.c"], cwd=project, env=variables, capture_output=True, check=False
-    )
-    assert failing.returncode == 1
-    assert b"error" in failing.stderr
 
 
 def test_the_shims_find_no_other_compiler(project: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,6 +333,7 @@ def test_a_make_project_is_recorded(project: Path, any_toolchain: Toolchain) -> 
     assert build.modules == ("count.o", "entry.o", "lib/sum.o")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cmake") is None or shutil.which("make") is None, reason="cmake or make is missing")
 @pytest.mark.timeout(400)
 def test_a_cmake_project_is_recorded(project: Path, any_toolchain: Toolchain) -> None:
@@ -432,6 +351,7 @@ def test_a_cmake_project_is_recorded(project: Path, any_toolchain: Toolchain) ->
     assert (project / "build" / "libparts.a").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_a_configured_project_is_recorded(project: Path, any_toolchain: Toolchain) -> None:
     (project / "configure").write_text(
@@ -447,6 +367,7 @@ def test_a_configured_project_is_recorded(project: Path, any_toolchain: Toolchai
     assert "-fno-such-option" not in (project / "Makefile").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("setuptools") is None, reason="setuptools is not installed")
 def test_a_setuptools_project_is_recorded(project: Path, any_toolchain: Toolchain) -> None:
     (project / "setup.py").write_text(
@@ -456,12 +377,3 @@ def test_a_setuptools_project_is_recorded(project: Path, any_toolchain: Toolchai
     build = record(project, f"'{sys.executable}' -W ignore setup.py build_clib", any_toolchain)
     assert build.status == 0
     assert {Path(name).name for name in build.modules} == {"sum.o", "count.o"}
-
-
-def test_the_format_is_what_other_tools_read(project: Path, toolchain: Toolchain) -> None:
-    record(project, "cc -c lib/sum.c", toolchain)
-    corpus = project.parent / "corpus"
-    assert json.loads((corpus / "corpus_description.json").read_text())["modules"] == ["sum.o"]
-    command = (corpus / "sum.o.cmd").read_bytes()
-    assert command.startswith(b"-cc1\0")
-    assert command.endswith(b"\0")

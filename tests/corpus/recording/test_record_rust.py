@@ -10,12 +10,11 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from mlgo_gym.corpus.commands.compilation import plan
-from mlgo_gym.corpus.commands.rustc_arguments import Crate, read_sources
+from mlgo_gym.corpus.commands.rustc_arguments import Crate
 from mlgo_gym.corpus.modules.description import read_metadata
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import Recording
-from mlgo_gym.errors import NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.rust import SHAPES, needs_rust, write_workspace
@@ -42,6 +41,7 @@ def text_of(path: Path) -> dict[str, bytes]:
         return {part.name: part.data() for part in ELFFile(file).iter_sections() if part["sh_flags"] & 4}
 
 
+@pytest.mark.slow
 @needs_rust
 def test_crates_are_modules_but_build_scripts_and_procedural_macros(workspace: Path, toolchain: Toolchain) -> None:
     build = record(workspace, CARGO, toolchain)
@@ -61,6 +61,7 @@ def test_crates_are_modules_but_build_scripts_and_procedural_macros(workspace: P
     assert program.stdout == "12.56 Circle(2.0)\nmade\n"
 
 
+@pytest.mark.slow
 @needs_rust
 @pytest.mark.parametrize("optimize", ["Oz", "Os"])
 def test_a_module_has_the_instructions_of_rustc(tmp_path: Path, toolchain: Toolchain, optimize: str) -> None:
@@ -80,6 +81,7 @@ def test_a_module_has_the_instructions_of_rustc(tmp_path: Path, toolchain: Toolc
     assert text_of(compiled) == text_of(folder / "shapes.o")
 
 
+@pytest.mark.slow
 @needs_rust
 def test_the_environments_take_a_recorded_crate(workspace: Path, toolchain: Toolchain) -> None:
     build = record(workspace, CARGO, toolchain)
@@ -96,12 +98,7 @@ def test_the_environments_take_a_recorded_crate(workspace: Path, toolchain: Tool
         env.close()
 
 
-@needs_rust
-def test_a_crate_without_optimisation_is_skipped(workspace: Path, toolchain: Toolchain) -> None:
-    with pytest.raises(NothingCompiledError, match=r"2 of a crate without optimisation \(build with --release\)"):
-        record(workspace, ["cargo", "build", "--offline", "--quiet"], toolchain)
-
-
+@pytest.mark.slow
 @needs_rust
 def test_a_crate_that_does_not_compile_ends_the_build_with_its_status(workspace: Path, toolchain: Toolchain) -> None:
     (workspace / "draw/src/main.rs").write_text("fn main() { nonsense }")
@@ -133,16 +130,6 @@ def test_a_check_or_a_query_emits_no_code(arguments: str) -> None:
     assert not Crate(arguments.split()).emits_code
 
 
-def test_procedural_macros_and_build_scripts_run_in_the_compiler() -> None:
-    assert Crate("--crate-type proc-macro a.rs".split()).runs_in_the_compiler  # noqa: SIM905
-    assert Crate("--crate-name build_script_build --crate-type bin build.rs".split()).runs_in_the_compiler  # noqa: SIM905
-    assert not Crate("--crate-name a --crate-type bin a.rs".split()).runs_in_the_compiler  # noqa: SIM905
-
-
 def test_options_that_decide_code_become_flags_of_clang() -> None:
     crate = Crate(["-Crelocation-model=static", "-C", "code-model=large", "-Cllvm-args=-a -b=1", "a.rs"])
     assert crate.driver_flags() == ["-fno-pic", "-mcmodel=large", "-mllvm", "-a", "-mllvm", "-b=1"]
-
-
-def test_the_sources_of_a_crate_are_those_of_its_dep_info() -> None:
-    assert read_sources("m.bc: a.rs b\\ c.rs\n\na.rs:\nb\\ c.rs:\n\n# env-dep:X=1:\n") == ["a.rs", "b c.rs"]

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,8 @@ from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import Recording
 from mlgo_gym.errors import NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain
+
+OTHER_SIGNALS = (signal.SIGINT, signal.SIGHUP)
 
 
 @pytest.fixture
@@ -75,14 +76,6 @@ def test_probes_are_recorded_on_request(project: Path, toolchain: Toolchain) -> 
     assert recording.skipped == {}
 
 
-def test_compiles_in_temporary_folders_of_python_are_probes(project: Path, toolchain: Toolchain) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "testfile.cpp").write_text("int t() { return 0; }\n")
-        recording = record(project, f"$CC -c f.c; $CXX -c {folder}/testfile.cpp -o t.o", toolchain)
-    assert recording.modules == ("f.o",)
-    assert recording.skipped == {"a probe of the build system": 1}
-
-
 def test_one_of_several_equal_compiles_is_kept(project: Path, toolchain: Toolchain) -> None:
     recording = record(project, "mkdir a b; $CC -c f.c -o a/f.o; $CC -c f.c -o b/f.o; $CC -c g.c", toolchain)
     assert recording.modules == ("a/f.o", "g.o")
@@ -132,7 +125,7 @@ def interrupted(program: str, how: signal.Signals, project: Path, temporary: Pat
         return process.wait(), rest
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("how", [signal.SIGTERM, *(pytest.param(how, marks=pytest.mark.slow) for how in OTHER_SIGNALS)])
 def test_an_interrupted_build_keeps_its_records(
     project: Path, toolchain: Toolchain, how: signal.Signals, tmp_path: Path
 ) -> None:
@@ -150,6 +143,7 @@ def test_an_interrupted_build_keeps_its_records(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "project", "temporary"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_build_that_is_not_kept_ends_the_process_by_the_same_signal(
     project: Path, toolchain: Toolchain, how: signal.Signals, tmp_path: Path

@@ -1,0 +1,366 @@
+"""`mlgo/RegAllocEvict-v0` and `mlgo/RegAllocPriority-v0`: actions, costs, and episodes of one function."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import data_equivalence
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.envs import RegAllocEvictEnv, RegAllocPriorityEnv
+from mlgo_gym.envs.regalloc_evict import RegAllocEvictVectorEnv
+from mlgo_gym.envs.regalloc_priority import SCALE, size_order
+from mlgo_gym.errors import ActionError, CorpusError, MlgoError
+from mlgo_gym.llvm.allocation_record import CostWeights
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.session.snapshot_support import snapshot_support
+from mlgo_gym.testing import finished_compiles, running_compile
+from tests.allocation import costs, counts, totals
+from tests.conftest import MakeBitcode, clang_argument
+from tests.fakes.drive import Step, play
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+MakeEnv = Callable[..., CompilerEnv]
+
+both = pytest.mark.parametrize("kind", [RegAllocEvictEnv, RegAllocPriorityEnv])
+needs_snapshots = pytest.mark.skipif(not snapshot_support()[0], reason=f"no snapshots here: {snapshot_support()[1]}")
+
+COLUMNS = 33
+NOTHING = COLUMNS - 1
+SPLIT = 2
+
+
+@pytest.fixture(scope="module")
+def spills(make_bitcode: MakeBitcode) -> str:
+    """A module of two functions that spill, `straight` and `looping`, and one that does not, `easy`."""
+    return str(make_bitcode("spills.c"))
+
+
+def play_legal(env: CompilerEnv, seed: int, share: float = 1.0, **options: str) -> list[Step]:
+    """Answer a share of the decisions with random legal actions, all others as clang; leave the environment open."""
+    chance = np.random.default_rng(seed)
+    _, info = env.reset(options=options)
+    steps: list[Step] = []
+    while "default_action" in info:
+        mask = info.get("action_mask")
+        action = chance.random(1, np.float32) if mask is None else int(chance.choice(np.flatnonzero(mask)))
+        steps.append(Step(*env.step(action if chance.random() < share else info["default_action"])))
+        info = steps[-1].info
+        assert not steps[-1].truncated, info
+        assert not info.get("illegal_action")
+    return steps
+
+
+# Observations and actions
+
+
+def test_evictions_are_33_columns_of_19_features_and_priorities_three_features(spills: str) -> None:
+    evict, priority = RegAllocEvictEnv(corpus=spills), RegAllocPriorityEnv(corpus=spills)
+    assert evict.action_space == gym.spaces.Discrete(COLUMNS)
+    assert isinstance(evict.observation_space, gym.spaces.Dict)
+    assert evict.observation_space["action_mask"] == gym.spaces.Box(0, 1, (COLUMNS,), np.int8)
+    assert evict.observation_space["observations"].shape == (19 * COLUMNS + 1,) == (len(evict.feature_names),)
+    assert (evict.feature_names[0], evict.feature_names[-1]) == ("is_free[0]", "progress")
+    assert priority.feature_names[:3] == ("li_size", "stage", "weight")
+    assert priority.action_space == gym.spaces.Box(0.0, 1.0, (1,), np.float32)
+
+
+@both
+def test_both_forms_of_an_observation_say_the_same(kind: MakeEnv, spills: str) -> None:
+    flat, raw = (kind(corpus=spills, observation=form) for form in ("flat", "dict"))
+    vector, _ = flat.reset()
+    tensors, info = raw.reset()
+    while "default_action" in info:
+        features = [tensors[name].ravel() for name in tensors if name != "mask"]
+        expected = np.concatenate(features).astype(np.float32)
+        if isinstance(vector, dict):
+            np.testing.assert_array_equal(vector["observations"], expected)
+            for mask in (tensors["mask"].ravel(), info["action_mask"], raw.action_masks()):
+                np.testing.assert_array_equal(vector["action_mask"], mask)
+            assert vector["action_mask"][info["default_action"]]
+        else:
+            finite = np.isfinite(expected[:3])
+            np.testing.assert_array_equal(vector[:3][finite], expected[finite])
+        vector, *_ = flat.step(info["default_action"])
+        tensors, *_, info = raw.step(info["default_action"])
+    last = vector["observations"] if isinstance(vector, dict) else vector
+    assert not last.any()
+    if isinstance(vector, dict):
+        assert vector["action_mask"].tolist() == [0] * NOTHING + [1]
+    flat.close()
+    raw.close()
+
+
+def test_every_decision_belongs_to_a_function(spills: str) -> None:
+    with RegAllocEvictEnv(corpus=spills) as env:
+        _, info = env.reset()
+        contexts = []
+        while "default_action" in info:
+            contexts.append(info["context"])
+            *_, info = env.step(info["default_action"])
+        assert {*contexts} == {"straight", "looping"}
+        assert {name: contexts.count(name) for name in contexts} == env.decisions(env.corpus[0])
+
+
+def test_every_clang_names_the_stages_as_it_numbers_them(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
+    bitcode = make_bitcode("spills.c", compiler=any_toolchain)
+    env = RegAllocPriorityEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain), render_mode="ansi")
+    observation, info = env.reset()
+    shown = set()
+    while "default_action" in info:
+        name = re.search(r"stage +(\w+)", str(env.render()))
+        assert name is not None
+        shown.add((int(observation[1]), name[1]))
+        observation, *_, info = env.step(info["default_action"])
+    env.close()
+    # Spilling leaves live ranges of one instruction each; they are done and cannot be spilled again.
+    assert ((5 if any_toolchain.version[0] >= 21 else 6), "done") in shown
+    assert {name for _, name in shown} == {"assign", "split", "split2", "spill", "done"}
+
+
+def test_an_eviction_is_shown_in_words(spills: str) -> None:
+    with RegAllocEvictEnv(corpus=spills, render_mode="ansi") as env:
+        _, info = env.reset()
+        shown = str(env.render())
+        assert re.search(r"eviction decision 0 of spills.*straight", shown)
+        assert re.search(r"column \d+ +use_def_density", shown)
+        env.step(info["default_action"])
+        assert "the decision before: evict" in str(env.render())
+
+
+def test_a_masked_column_raises_and_the_legal_ones_are_named(spills: str) -> None:
+    with RegAllocEvictEnv(corpus=spills, strict=True) as env:
+        _, info = env.reset()
+        legal = np.flatnonzero(info["action_mask"]).tolist()
+        for illegal in (int(np.flatnonzero(info["action_mask"] == 0)[0]), -1, COLUMNS, np.array([1000])):
+            with pytest.raises(ActionError, match=re.escape(f"expected a legal action among {legal}, got ")):
+                env.step(illegal)
+        for nothing in (0.5, math.nan, None, "evict", [1, 2]):
+            with pytest.raises(ActionError, match=r"expected an action, an element of Discrete\(33\), got"):
+                env.step(nothing)
+        assert env.step(legal[0])[4]["decision_index"] == 1
+
+
+def test_clang_receives_the_priority_as_float32(spills: str) -> None:
+    env = RegAllocPriorityEnv(corpus=spills, compile_options={"echo_reply": True})
+    env.reset()
+    for action in (0, 1, 0.5, [0.5], np.array([0.25], np.float32), np.float64(0.125)):
+        env.step(action)
+        expected = struct.pack("<f", SCALE * float(np.asarray(action).item()))
+        assert running_compile(env).advice[-1] == expected
+        # Beyond the largest float32 below 2^32 clang's conversion wraps, or gives 0.
+        assert 0 <= struct.unpack("<f", expected)[0] <= 4294967040
+    stderr = play(env, 0.75)[-1].info["stderr"]
+    assert {float(number) for number in re.findall(r"\d[\d.e+]*", stderr)} == {0.75 * SCALE}
+
+
+sizes, stages = st.integers(0, 2**32 - 1), st.integers(0, 6)
+
+
+@given(sizes, stages, sizes, stages)
+def test_longer_live_ranges_come_first_and_those_to_be_split_last(one: int, first: int, two: int, second: int) -> None:
+    limit = 2**23 - 1
+    actions = [np.float32(size_order(one, first)), np.float32(size_order(two, second))]
+    keys = [(stage != SPLIT, min(size, limit)) for size, stage in ((one, first), (two, second))]
+    assert (actions[0] < actions[1]) == (keys[0] < keys[1])
+    assert (actions[0] == actions[1]) == (keys[0] == keys[1])
+    assert 0 <= actions[0] <= 1
+
+
+@both
+def test_random_legal_actions_never_fail_and_matter(
+    kind: MakeEnv, any_toolchain: Toolchain, make_bitcode: MakeBitcode
+) -> None:
+    bitcode = make_bitcode("spills.c", compiler=any_toolchain)
+    with kind(corpus=str(bitcode), clang=clang_argument(any_toolchain)) as env:
+        infos = [play_legal(env, seed)[-1].info for seed in range(3)]
+    assert len({info["spill_cost"] for info in infos}) > 1
+    assert all(info["spill_cost"] != info["baseline_spill_cost"] for info in infos)
+
+
+# clang's own choices
+
+
+def test_the_default_evictions_give_the_object_of_plain_clang(
+    any_toolchain: Toolchain, make_bitcode: MakeBitcode, own_cache: Any
+) -> None:
+    bitcode = make_bitcode("pressure.c", compiler=any_toolchain)
+    with finished_compiles() as compiles:
+        last = play(RegAllocEvictEnv(corpus=str(bitcode), clang=clang_argument(any_toolchain)))[-1]
+    ours, plain = compiles
+    assert (ours.plain, plain.plain) == (False, True)
+    assert ours.object_bytes == plain.object_bytes
+    assert last.reward == 0.0
+
+
+def test_the_order_of_sizes_comes_near_plain_clang(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
+    bitcode = str(make_bitcode("spills.c", compiler=any_toolchain))
+    reward = play(RegAllocPriorityEnv(corpus=bitcode, clang=clang_argument(any_toolchain)))[-1].reward
+    assert abs(reward) < 0.01
+    with RegAllocPriorityEnv(corpus=bitcode, clang=clang_argument(any_toolchain)) as env:
+        _, info = env.reset()
+        while "default_action" in info:
+            _, reversed_reward, *_, info = env.step(1 - info["default_action"])
+    assert reversed_reward < reward
+
+
+@both
+def test_an_episode_is_the_same_with_and_without_optimising_once(kind: MakeEnv, spills: str) -> None:
+    ways: list[list[Step]] = []
+    for options in ({"preoptimize": True, "verify_preoptimized": True}, {"preoptimize": False}):
+        with kind(corpus=spills, compile_options=options) as env:
+            ways.append(play_legal(env, 5))
+    assert data_equivalence(ways[0], ways[1], exact=True)
+    with pytest.raises(MlgoError, match="expected preoptimize=True with verify_preoptimized=True"):
+        kind(corpus=spills, compile_options={"preoptimize": False, "verify_preoptimized": True})
+
+
+# Rewards
+
+
+@pytest.mark.parametrize("weights", [None, "spill", "reload", "folded_reload", "copy"])
+def test_the_costs_are_those_of_clangs_record_by_their_weights(
+    weights: str | None, spills: str, own_cache: Any
+) -> None:
+    names = ("spill", "reload", "folded_reload", "copy")
+    given_weights = {name: 2.0 * (name == weights) for name in names} if weights else {}
+    arguments = {"cost_weights": given_weights} if weights else {}
+    with finished_compiles() as compiles, RegAllocEvictEnv(corpus=spills, **arguments) as env:
+        last = play_legal(env, 3)[-1]
+    info = last.info
+    cost, baseline = info["spill_cost"], info["baseline_spill_cost"]
+    assert last.reward == info["reduction"] == (baseline - cost) / max(baseline, 1.0)
+    price = CostWeights(**given_weights) if weights else CostWeights(spill=1.0, reload=4.0, folded_reload=4.0, copy=0.2)
+    for prefix, compiled in zip(("", "baseline_"), compiles, strict=True):
+        expected = costs(compiled.optimization_record, price)
+        numbers = counts(compiled.optimization_record)
+        rows = {row["function"]: row for row in info["functions"]}
+        for function, cost in expected.items():
+            assert rows[function][f"{prefix}spill_cost"] == pytest.approx(cost)
+            assert rows[function][f"{prefix}spill_count"] == numbers[function]
+        assert info[f"{prefix}spill_cost"] == pytest.approx(sum(expected.values()))
+        assert info[f"{prefix}spill_count"] == sum(numbers.values())
+        assert totals(info, prefix) == pytest.approx((info[f"{prefix}spill_cost"], info[f"{prefix}spill_count"]))
+    assert info["spill_cost"] > 0 or weights == "folded_reload"
+
+
+@both
+def test_each_metric_can_be_the_reward_relative_to_plain_clang(kind: MakeEnv, spills: str) -> None:
+    for metric in ("spill_cost", "spill_count", "text", "llvm_size", "object"):
+        with kind(corpus=spills, metric=metric) as env:
+            last = play_legal(env, 3)[-1]
+        assert last.info[metric] != last.info[f"baseline_{metric}"]
+        assert last.reward == pytest.approx(1 - last.info[metric] / last.info[f"baseline_{metric}"])
+
+
+# Episodes of one function
+
+
+@both
+@pytest.mark.parametrize("program", ["spills.c", "pressure.c"])
+def test_an_episode_of_a_function_tells_what_a_whole_compile_tells_of_it(
+    kind: MakeEnv, program: str, make_bitcode: MakeBitcode, any_toolchain: Toolchain
+) -> None:
+    bitcode, clang = str(make_bitcode(program, compiler=any_toolchain)), clang_argument(any_toolchain)
+    options: dict[str, Any] = {"corpus": bitcode, "clang": clang, "scope": "function", "max_decisions": 60}
+    ours, whole = kind(**options), kind(**options, metric="text")
+    module = ours.corpus[0]
+    sizes = {f"{label}{name}" for label in ("", "baseline_") for name in ("text", "llvm_size", "object")}
+    for seed, function in enumerate(ours.decisions(module)):
+        steps = play_legal(ours, seed, 0.5, module=module.name, function=function)
+        info, expected = (
+            steps[-1].info,
+            play_legal(whole, seed, 0.5, module=module.name, function=function)[-1].info,
+        )
+        assert {step.info["context"] for step in steps} == {function}
+        assert [row["function"] for row in info["functions"]] == [function]
+        assert info["decisions"] == len(steps) <= 60
+        cost, baseline = expected["spill_cost"], expected["baseline_spill_cost"]
+        assert steps[-1].reward == info["reduction"] == (baseline - cost) / max(baseline, 1.0)
+        assert {*expected} - {*info} == sizes
+        assert {key: info[key] for key in info if key != "reduction"} == {
+            key: expected[key] for key in info if key != "reduction"
+        }
+    ours.close()
+    whole.close()
+
+
+def test_no_other_function_changes(spills: str, own_cache: Any) -> None:
+    default = {row["function"]: row for row in play(RegAllocEvictEnv(corpus=spills))[-1].info["functions"]}
+    with finished_compiles() as compiles, RegAllocEvictEnv(corpus=spills, scope="function", metric="text") as env:
+        info = play_legal(env, 1, module="spills", function="looping")[-1].info
+    record = costs(compiles[0].optimization_record, CostWeights())
+    assert record["straight"] == pytest.approx(default["straight"]["spill_cost"])
+    assert record["looping"] == pytest.approx(info["spill_cost"]) != default["looping"]["spill_cost"]
+    assert info["baseline_spill_cost"] == default["looping"]["baseline_spill_cost"]
+
+
+def test_functions_are_sampled_among_those_with_decisions_or_chosen_with_their_module(spills: str) -> None:
+    with RegAllocEvictEnv(corpus=spills, scope="function") as env:
+        contexts = [env.reset(seed=seed)[1]["context"] for seed in range(10)]
+        assert {*contexts} == {"straight", "looping"}
+        assert [env.reset(seed=seed)[1]["context"] for seed in range(10)] == contexts
+        for name in ("easy", "no_such_function"):
+            message = f"expected a decision on eviction in function '{name}' of .*, got none"
+            with pytest.raises(CorpusError, match=message):
+                env.reset(options={"module": "spills", "function": name})
+        with pytest.raises(MlgoError, match='with the option "function", got'):
+            env.reset(options={"function": "straight"})
+    with RegAllocPriorityEnv(corpus=spills, scope="function", compile_options={"fork_resets": False}) as env:
+        # The function before has spilled.
+        costs_of = [
+            play_legal(env, 1, module="spills", function=name)[-1].info["spill_cost"] for name in ("easy", "looping")
+        ]
+        assert costs_of[0] == 0 < costs_of[1]
+
+
+@needs_snapshots
+@both
+def test_whichever_clang_an_episode_starts_from_it_is_the_same(kind: MakeEnv, spills: str) -> None:
+    cold = kind(corpus=spills, scope="function", compile_options={"fork_resets": False})
+    warm = kind(corpus=spills, scope="function")
+    expected = {
+        function: play_legal(cold, 2, module="spills", function=function)[-1] for function in ("straight", "looping")
+    }
+    methods = []
+    # Fresh; a copy of the clang that waits at the function before; of the one at the function itself; the first again.
+    for function in ("straight", "looping", "looping", "straight"):
+        warm.reset(options={"module": "spills", "function": function})
+        methods.append(running_compile(warm).fork_method)
+        last = play_legal(warm, 2, module="spills", function=function)[-1]
+        assert (last.reward, last.info) == (expected[function].reward, expected[function].info)
+    assert methods == [None, "snapshot", "snapshot", "snapshot"]
+    cold.close()
+    warm.close()
+
+
+@needs_snapshots
+def test_a_clang_that_waits_further_on_is_no_start_for_an_earlier_function(spills: str) -> None:
+    with RegAllocEvictEnv(corpus=spills, scope="function") as env:
+        for function in ("looping", "straight"):
+            _, info = env.reset(options={"module": "spills", "function": function})
+            assert (info["context"], running_compile(env).fork_method) == (function, None)
+
+
+def test_many_at_once_are_rewarded_as_one_after_the_other(spills: str) -> None:
+    options: dict[str, Any] = {"corpus": spills, "scope": "function", "max_decisions": 1, "strict": False}
+    envs = RegAllocEvictVectorEnv(2, **options)
+    functions = ["straight", "looping"]
+    envs.reset(options={"module": "spills", "function": functions})
+    _, rewards, terminations, _, _ = envs.step(np.array([NOTHING, NOTHING]))
+    assert terminations.all()
+    with RegAllocEvictEnv(**options) as single:
+        for function, reward in zip(functions, rewards, strict=True):
+            single.reset(options={"module": "spills", "function": function})
+            assert single.step(NOTHING)[1] == reward
+    envs.close()

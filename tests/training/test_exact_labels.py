@@ -1,0 +1,120 @@
+"""Labels by flips, by look-ahead and of evictions are the exact changes of compiles with one other action."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.allocation_compile import run_allocation_compile
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies import load_policy
+from mlgo_gym.session.protocol.decision import Decision
+from mlgo_gym.training.eviction_flips import label_evictions
+from mlgo_gym.training.flip_labels import label_by_flips
+from mlgo_gym.training.look_ahead_labels import label_by_look_ahead
+
+JSON = "c/json"
+"""A builtin module with evictions in four functions."""
+
+
+def rows_of(columns: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Return context, position, answer and costs of each label."""
+    return list(zip(*(columns[name] for name in ("context", "position", "answer", "costs")), strict=True))
+
+
+def sites_of(columns: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    return [row[:2] for row in rows_of(columns)]
+
+
+def test_labels_by_flips_equal_single_flips(varied: str) -> None:
+    env = make_environment("mlgo/Inline-v0", {"corpus": varied})
+    module = env.corpus.module("many_calls")
+    found = label_by_flips(env.compilation(module), env.task, load_policy("default", env), compiles=12, check=9)
+    assert found.decisions == sum(env.decisions(module).values())
+    assert len(found.checked) == min(9, len(found.labels)) > 0
+    assert all(abs(label - alone) <= 16 for label, alone in found.checked), found.checked
+    dtype = env.task.headers[0].dtype
+    columns = found.columns(dtype)
+    assert set(dtype.names or ()) < set(columns)
+    assert {len(values) for values in columns.values()} == {len(found.labels)}
+    assert columns["bytes"].tolist() == [label.bytes for label in found.labels]
+    found.labels.clear()
+    assert found.columns(dtype) == {}
+    compilation = env.compilation(env.corpus.module("mixed"))
+    one, two = (label_by_flips(compilation, env.task, load_policy("never", env), compiles=3, seed=7) for _ in range(2))
+    assert one.labels == two.labels
+    assert {label.decision.answer for label in one.labels} == {0}
+
+
+def reward(env: CompilerEnv, function: str, position: int, action: int | None) -> float:
+    """Return the reward of an episode of clang's own choices; at one decision another action is taken."""
+    _, info = env.reset(options={"module": "mixed", "function": function})
+    index, over, total = 0, False, 0.0
+    while not over:
+        chosen = action if index == position and action is not None else info["default_action"]
+        _, total, over, _, info = env.step(chosen)
+        index += 1
+    return float(total)
+
+
+def test_a_cost_by_look_ahead_is_the_reward_that_the_action_loses(varied: str) -> None:
+    env = make_environment("mlgo/RegAllocEvict-v0", {"corpus": varied, "scope": "function"})
+    policy = load_policy("default", env)
+    columns, counts = label_by_look_ahead(env, policy, "mixed", compiles=6, actions=2)
+    assert counts["decisions"] == sum(env.decisions(env.corpus.module("mixed")).values())
+    assert 0 < len(columns["answer"]) <= 3
+    tried = 0
+    for context, position, answer, costs in rows_of(columns):
+        assert costs[answer] == 0
+        before = reward(env, context, position, None)
+        for action in np.flatnonzero(np.isfinite(costs)):
+            assert costs[action] == pytest.approx(before - reward(env, context, position, int(action)))
+            tried += action != answer
+    assert tried == counts["compiles"] > 0
+    one, two, other = (
+        label_by_look_ahead(env, policy, "mixed", compiles=2, actions=1, seed=seed)[0] for seed in (0, 0, 1)
+    )
+    assert np.array_equal(one["costs"], two["costs"], equal_nan=True)
+    assert sites_of(one) != sites_of(other)
+    columns, counts = label_by_look_ahead(env, policy, "leaf")
+    assert (columns, counts["decisions"], counts["compiles"]) == ({}, 0, 0)
+
+
+def cost_with(env: CompilerEnv, function: str, position: int, column: int | None) -> float:
+    """Return the cost of the module with one other column in one function, and clang's own choice elsewhere."""
+
+    def choose(decision: Decision, _: int) -> int:
+        flipped = column is not None and decision.site[::2] == (function, position)
+        return column if flipped and column is not None else int(env.task.default_action(decision))
+
+    return run_allocation_compile(env.setup, env.compilation(env.corpus.module(JSON)), choose).cost
+
+
+def test_a_label_of_an_eviction_is_the_exact_change_by_its_flip_alone(varied: str) -> None:
+    pytest.importorskip("capstone")
+    env = make_environment("mlgo/RegAllocEvict-v0", {"corpus": "builtin", "metric": "estimated-instructions"})
+    found = label_evictions(env, load_policy("default", env), JSON, compiles=3)
+    assert len(set(found.columns["context"])) > 1
+    before, tried = cost_with(env, "", 0, None), 0
+    for context, position, answer, costs in rows_of(found.columns):
+        assert costs[answer] == 0
+        for column in np.flatnonzero(np.isfinite(costs)):
+            tried += column != answer
+            after = before if column == answer else cost_with(env, context, position, int(column))
+            assert costs[column] == pytest.approx(after - before, abs=1e-6 * before)
+    assert tried == found.counts["flips"] > found.counts["compiles"]
+    # Deviations of a policy are taken back first.
+    columns = label_evictions(env, load_policy("never_evict", env), JSON, compiles=2).columns
+    deviating = columns["answer"] != columns["default"]
+    assert deviating.any()
+    for default, costs in zip(columns["default"][deviating], np.array(columns["costs"])[deviating], strict=True):
+        assert np.isfinite(costs[default])
+    other = label_evictions(env, load_policy("default", env), JSON, compiles=3, seed=1).columns
+    assert sites_of(other) != sites_of(found.columns)
+    env = make_environment("mlgo/RegAllocEvict-v0", {"corpus": varied, "metric": "estimated-instructions"})
+    found = label_evictions(env, load_policy("default", env), "leaf")
+    assert (found.columns, found.counts["decisions"], found.counts["flips"]) == ({}, 0, 0)

@@ -1,0 +1,185 @@
+"""Networks learn from labels: by classification, by distillation, and of evictions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.policies.eviction import COLUMN_FEATURES, INPUTS
+from mlgo_gym.reporting.curves import curves_in
+from mlgo_gym.training import Classification, Labels, Monitor, NetworkSettings
+from mlgo_gym.training.classification import action_features, pooled_normalization
+from mlgo_gym.training.distillation import distil, gradient_descent, mixed_rows, network_features, perceptron
+from mlgo_gym.training.eviction_imitation import EvictionImitation, eviction_examples, rates_columns
+from mlgo_gym.training.monitor import Progress
+from tests.training.label_samples import FEATURES, inlining_labels
+
+ACTIONS = 5
+NAMES = (*(f"{name}[{action}]" for name in ("weight", "noise") for action in range(ACTIONS)), "progress")
+COLUMNS = 33
+WEIGHT = COLUMN_FEATURES.index("use_def_density")
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+def demonstrations(features: tuple[str, ...], rows: Any, actions: Any, illegal: tuple[int, ...] = ()) -> Labels:
+    """Return labels whose best action is the given one, of `ACTIONS` actions."""
+    costs = np.full((len(rows), ACTIONS), np.nan)
+    costs[:, illegal] = np.inf
+    costs[np.arange(len(rows)), actions] = 0
+    one, names = np.ones(len(rows)), np.full(len(rows), "m")
+    return Labels(features, rows, actions, costs, one, one, np.zeros(len(rows), np.int64), names, names, actions, one)
+
+
+def test_features_of_actions_are_found_by_name_and_normalized_alike() -> None:
+    found = action_features(NAMES, ACTIONS)
+    assert found is not None
+    own, common = found
+    assert own.tolist() == [[action, ACTIONS + action] for action in range(ACTIONS)]
+    assert common == [2 * ACTIONS]
+    assert action_features(NAMES, 3) is None
+    assert action_features(("cost", "users"), 2) is None
+    rows = np.random.default_rng(0).random((50, len(NAMES))).astype(np.float32)
+    center = pooled_normalization(rows, NAMES, own).center
+    assert (len(set(center[:ACTIONS].tolist())), len(set(center.tolist()))) == (1, 3)
+
+
+@pytest.mark.libraries
+def test_a_classification_generalises_over_actions_and_label_smoothing_makes_it_less_sure(torch: Any) -> None:
+    chance = np.random.default_rng(0)
+    rows = chance.random((600, len(NAMES))).astype(np.float32)
+    # The lightest action is correct, and the first one is never legal in training.
+    labels = demonstrations(NAMES, rows, 1 + rows[:, 1:ACTIONS].argmin(1), (0,))
+    network = Classification(NetworkSettings(steps=120)).fit([labels], Monitor())
+    tried = chance.random((500, len(NAMES))).astype(np.float32)
+    chosen, lightest = network(tried).argmax(1), tried[:, :ACTIONS].argmin(1)
+    assert (chosen == lightest)[lightest == 0].mean() > 0.8
+    assert (chosen == lightest).mean() > 0.8
+    rows = chance.normal(size=(400, 2)).astype(np.float32)
+    labels = demonstrations(("a", "b"), rows, (rows[:, 0] > 0).astype(np.int64), (2, 3, 4))
+
+    def surest(label_smoothing: float) -> float:
+        outputs = Classification(NetworkSettings((8,), 400), label_smoothing).fit([labels], Monitor())(rows)
+        return float(np.abs(outputs[:, 1] - outputs[:, 0]).max())
+
+    assert surest(0.2) < 0.7 * surest(0.0)
+
+
+def test_networks_do_not_see_the_size_of_a_module_and_mixed_rows_take_each_column_from_some_row() -> None:
+    assert network_features(FEATURES) == tuple(name for name in FEATURES if name != "node_count")
+    mixed = mixed_rows(np.arange(40).reshape(10, 4), np.random.default_rng(0))
+    assert mixed.shape == (30, 4)
+    assert (mixed % 4 == np.arange(4)).all()
+    assert (mixed // 4 != mixed[:, :1] // 4).any()
+
+
+@pytest.mark.libraries
+def test_a_network_gives_the_logits_of_its_teacher_and_the_seed_determines_it(torch: Any, tmp_path: Path) -> None:
+    pytest.importorskip("torch.utils.tensorboard", reason="TensorBoard is not installed")
+    rows = inlining_labels().observations
+    losses: list[float] = []
+    with Monitor(curves=tmp_path / "curves") as monitor, monitor.stage("network", 400) as stage:
+
+        def advance(done: int, **values: float) -> None:
+            losses.append(values["loss"])
+            stage(done, **values)
+
+        settings = NetworkSettings((32, 16), 400)
+        network = distil(FEATURES, rows, lambda observations: observations[:, 0] / 50, settings, advance=advance)
+    assert network.features == network_features(FEATURES)
+    columns = [FEATURES.index(name) for name in network.features]
+    outputs = network(rows[:, columns].astype(np.float32))[:, 0]
+    assert np.corrcoef(outputs, rows[:, 0])[0, 1] > 0.9
+    assert losses[-1] < losses[0] / 2
+    (curve,) = curves_in(tmp_path)
+    assert curve.name == "network/loss"
+    assert curve.points[-1][1] == pytest.approx(losses[-1])
+    data = torch.arange(20.0).reshape(10, 2)
+
+    def trained(seed: int) -> list[float]:
+        torch.rand(3)  # another user of the library
+        build = perceptron([2, 3, 1])
+        model = gradient_descent(build, lambda module, batch: module(data[batch]).square().mean(), 10, 5, seed=seed)
+        return [value for part in model.parameters() for value in part.detach().flatten().tolist()]
+
+    assert trained(1) == trained(1) != trained(2)
+
+
+def test_stages_report_their_steps_values_and_durations() -> None:
+    shown: list[Progress] = []
+    monitor = Monitor(shown.append)
+    with monitor.stage("labels", 2, name="labels, round 1") as advance:
+        advance(1)
+    with monitor.stage("network", 5, done=4) as advance:
+        advance(5, loss=0.5)
+    with pytest.raises(ValueError, match="broken"), monitor.stage("margin", 1):
+        raise ValueError("broken")
+    monitor.record("network", labels=3)
+    assert shown == [
+        Progress("labels, round 1", 0, 2, {}),
+        Progress("labels, round 1", 1, 2, {}),
+        Progress("network", 4, 5, {}),
+        Progress("network", 5, 5, {"loss": 0.5}),
+        Progress("margin", 0, 1, {}),
+    ]
+    assert monitor.results == {"network": [{"labels": 3}]}
+    assert set(monitor.seconds) == {"labels", "network", "margin"}
+
+
+def eviction_labels(count: int = 400, seed: int = 0) -> Labels:
+    """Return labels in which a column costs more than clang's own choice by its weight less that of the choice."""
+    generator = np.random.default_rng(seed)
+    names = [f"{feature}[{column}]" for feature in COLUMN_FEATURES for column in range(COLUMNS)]
+    observations = generator.random((count, len(names) + 1))
+    weights = observations[:, WEIGHT * COLUMNS : (WEIGHT + 1) * COLUMNS]
+    costs = np.full((count, COLUMNS), np.inf)
+    legal = np.array([2, 5, 9, 32])
+    costs[:, legal] = np.nan
+    defaults, rows = generator.choice(legal, count), np.arange(count)
+    costs[rows, defaults] = 0
+    for _ in range(2):
+        tried = generator.choice(legal, count)
+        costs[rows, tried] = weights[rows, tried] - weights[rows, defaults]
+    return Labels(
+        (*names, "progress"), observations, defaults, costs,
+        text=np.full(count, 1000.0), share=np.ones(count), groups=rows % 7,
+        modules=np.array(["m"] * count), digests=np.array([""] * count), defaults=defaults, prices=np.full(count, 50.0),
+    )  # fmt: skip
+
+
+def test_examples_of_evictions_are_changes_in_percent_of_the_function_and_each_counts_once() -> None:
+    labels = eviction_labels(20)
+    examples = eviction_examples(labels)
+    assert examples.inputs.shape == (60, len(INPUTS))
+    assert set(examples.share) == {0.05}
+    legal = np.flatnonzero(~np.isposinf(labels.costs[0]))
+    others = legal[legal != labels.defaults[0]]
+    assert np.array_equal(examples.change[:3], 2 * labels.costs[0, others], equal_nan=True)
+    twice = labels.select(np.concatenate([np.arange(20), np.arange(20)]))
+    assert len(eviction_examples(twice).inputs) == 60
+    assert rates_columns(labels)
+    assert not rates_columns(replace(labels, prices=labels.text))
+    assert not rates_columns(replace(labels, features=tuple(f"x{name}" for name in labels.features)))
+    untried = replace(labels, costs=np.where(np.isposinf(labels.costs), np.inf, np.nan))
+    with pytest.raises(MlgoError, match="expected labels with tried columns, got 20 labels without"):
+        EvictionImitation().fit([untried], Monitor())
+
+
+@pytest.mark.libraries
+def test_a_network_of_evictions_prefers_cheap_columns_and_a_margin_is_added(torch: Any) -> None:
+    pytest.importorskip("lightgbm", reason="LightGBM is not installed")
+    settings = EvictionImitation(models=2, trees=60, network=NetworkSettings((16,), 1500))
+    network = settings.fit([eviction_labels(3000)], Monitor())
+    examples = eviction_examples(eviction_labels(200, seed=1))
+    tried = examples.tried
+    assert np.corrcoef(network(examples.inputs[tried])[:, 0], examples.change[tried])[0, 1] > 0.8
+    with_margin = settings.with_margin(network, 0.5)
+    assert np.allclose(with_margin(examples.inputs[:9]), network(examples.inputs[:9]) + 0.5, atol=1e-6)
