@@ -93,7 +93,7 @@ def estimates() -> Iterator[list[str]]:
         estimate, environment, level = setting.split(", ")
         row = policies["all"]
         shares = [f"{100 * row[key]:.0f} %" for key in ("same_sign", "constant")]
-        ranks = [f"{row[key]:.2f}" for key in ("rank", "rank_within")]
+        ranks = [f"{row[key]:.2f}" if key in row else "-" for key in ("rank", "rank_within")]
         name = environment.removesuffix("-v0")
         yield [f"`{estimate}`", f"`{name}`", f"`{level}`", f"{row['compiles']:,}", *shares, *ranks]
 
