@@ -86,7 +86,10 @@ __all__ = ["ENVIRONMENTS", *_MODULES]
 
 for _id, _stem in {**ENVIRONMENTS, **_APPROXIMATIONS}.items():
     if _id not in _gymnasium.registry:
-        _gymnasium.register(id=_id, entry_point=f"{_stem}Env", vector_entry_point=f"{_stem}VectorEnv")
+        # Gymnasium's passive checker remembers a reset that raised as one, and would refuse every later step.
+        _gymnasium.register(
+            id=_id, entry_point=f"{_stem}Env", vector_entry_point=f"{_stem}VectorEnv", disable_env_checker=True
+        )
 
 # In a checkout the folder of `mlgo_gym.envs` is a sibling of this folder: a Python started there finds it too.
 _here = _Path(__file__).parent

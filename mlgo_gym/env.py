@@ -21,13 +21,14 @@ from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.module_order import OrderCursor
+from mlgo_gym.episode.argument_types import check_type, whole_number
 from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions, document_arguments
 from mlgo_gym.episode.outcome import costs
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.episode.stepper import Stepper
-from mlgo_gym.errors import ActionError, MlgoError
+from mlgo_gym.errors import ActionError, MlgoError, did_you_mean
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.coroutine import run_blocking
 from mlgo_gym.session.process.interrupts import uninterrupted
@@ -122,16 +123,17 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
                 failed, or one with `error_reward=None`.
             MlgoError: an option is unknown.
         """
-        super().reset(seed=seed)
+        super().reset(seed=None if seed is None else whole_number("seed", seed, 0))
         self._end_episode()
         if not self._was_reset:
             _warn_of_step_limit()
         self._was_reset = True
         if seed is not None:
             self._cursor = OrderCursor()
-        chosen = dict(options or {})
-        if unknown := set(chosen) - set(_RESET_OPTIONS):
-            raise MlgoError(f"expected options of reset() among {_RESET_OPTIONS}, got {sorted(map(str, unknown))}")
+        chosen = read_options(options)
+        if unknown := sorted(map(str, set(chosen) - set(_RESET_OPTIONS))):
+            hint = did_you_mean(unknown[0], _RESET_OPTIONS) or "; omit it"
+            raise MlgoError(f"expected options of reset() among {_RESET_OPTIONS}, got {unknown}{hint}")
         name, function = chosen.get("module"), chosen.get("function")
         self.maker.check_choice(name, function)
         module = None if name is None else self.corpus.module(name)
@@ -162,7 +164,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             error.
 
         Raises:
-            ActionError: no decision is pending (call `reset()`), or the action is illegal with `strict`.
+            ActionError: no decision is pending (call `reset()`), or the action is NaN, or illegal with `strict`.
             CompilerError: the compile failed and `error_reward` is None.
         """
         stepper = self._stepper
@@ -365,6 +367,16 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         self._end_episode()
         self.maker.close()
         super().close()
+
+
+def read_options(options: object) -> dict[str, Any]:
+    """Return the options of a reset as a new dict.
+
+    Raises:
+        MlgoError: they are neither a dict nor None.
+    """
+    check_type("options", options, Mapping[str, Any] | None)
+    return dict(options) if isinstance(options, Mapping) else {}
 
 
 def _warn_of_step_limit() -> None:

@@ -86,6 +86,10 @@ def page(name: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+_INFO = """The page of an environment has the further keys of its `info`. The last info of an episode always has the
+same keys. After a failure its integers are 0, its floats are NaN, and its collections are empty."""
+
+
 def _index() -> str:
     rows = [(f"[`{name}`]({_file_name(name)})", summary(name)) for name in ENVIRONMENTS]
     reader = f"For people who choose an environment: the tasks. [Arguments and info]({_SHARED}) are those of all."
@@ -105,7 +109,7 @@ def _shared_page() -> str:
         'How each module is compiled, as in `compile_options={"timeout": 20}`.',
         _argument_table([each for each in declared if "." in each.name]),
         "## Info",
-        "The page of an environment has the further keys of its `info`.",
+        _INFO,
         _info_table(_shared_keys()),
     ]
     return "\n\n".join(parts) + "\n"

@@ -8,6 +8,7 @@ import numpy as np
 
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules.module_order import OrderCursor
+from mlgo_gym.episode.argument_types import check_type
 from mlgo_gym.episode.decision_count import count, count_components, known_decisions
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.fork_pool import MAX_FUNCTIONS, MAX_MODULES, ForkPool
@@ -53,8 +54,10 @@ class EpisodeMaker:
         """Check the options of a reset.
 
         Raises:
-            MlgoError: a function is named without its module, or with `scope="module"`.
+            MlgoError: a name is no string, or a function is named without its module or with `scope="module"`.
         """
+        check_type("the option 'module'", module, str | None)
+        check_type("the option 'function'", function, str | None)
         if function is not None and (module is None or self.setup.options.scope != "function"):
             raise MlgoError(
                 f'expected the option "module" and scope="function" with the option "function", got {function!r}; '
