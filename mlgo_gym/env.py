@@ -276,7 +276,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             self.actions,
             self.toolchain.version_text,
             type(self).__name__,
-            _digest(episode.compilation),
+            key_of(episode.compilation.flags),
         )
 
     def from_state(self, state: EpisodeState | Mapping[str, Any]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
