@@ -23,7 +23,6 @@ pytest.importorskip("stable_baselines3", reason="the extra sb3 is not installed"
 pytest.importorskip("sb3_contrib", reason="the extra sb3 is not installed")
 
 from sb3_contrib import MaskablePPO
-from sb3_contrib.common.maskable.evaluation import evaluate_policy
 from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.monitor import Monitor
@@ -168,18 +167,6 @@ def test_masks_are_those_of_the_rows_that_are_ready(varied: str) -> None:
     env.close()
 
 
-@both
-def test_a_trained_policy_is_evaluated(make_env: MakeVecEnv, varied: str) -> None:
-    env = make_env(EVICT, varied, max_decisions=2)
-    env = env if isinstance(env, VecEnvAdapter) else VecMonitor(env)
-    model = MaskablePPO("MultiInputPolicy", env, n_steps=8, batch_size=8, seed=1, device="cpu")
-    rewards, lengths = evaluate_policy(model, env, n_eval_episodes=4, return_episode_rewards=True)
-    assert isinstance(lengths, list)
-    assert lengths == [2] * 4
-    assert np.isfinite(rewards).all()
-    env.close()
-
-
 # The interface
 
 
@@ -233,16 +220,6 @@ def test_sb3_contrib_finds_the_masks(varied: str) -> None:
     assert np.array_equal(masks, [info["action_mask"] for info in env.reset_infos])
     assert np.array_equal(env.env_method("action_masks", indices=1), masks[1:])
     env.close()
-
-
-def test_masks_are_ones_if_every_action_is_legal(varied: str) -> None:
-    env = adapted(INLINE, varied)
-    assert get_action_masks(env).tolist() == [[1, 1], [1, 1]]
-    env.close()
-    continuous = adapted("mlgo/RegAllocPriority-v0", varied)
-    with pytest.raises(MlgoError, match="expected discrete actions for action_masks"):
-        continuous.env_method("action_masks")
-    continuous.close()
 
 
 def test_a_failed_compile_is_a_truncation(varied: str) -> None:
@@ -415,18 +392,6 @@ def test_ppo_starts_from_a_network_and_learns(outputs: int, activation: str, var
         before = model.policy.action_net.weight.clone()
         model.learn(32)
         assert not (model.policy.action_net.weight == before).all()
-
-
-def test_a_model_of_a_vector_environment_starts_from_a_network(varied: str) -> None:
-    with gym.make(INLINE, corpus=varied) as single:
-        network, rows = random_network(single, 2)
-    normal = network.normalization
-    assert normal is not None
-    env = VecEnvAdapter(vector.NormalizeFeatures(make(INLINE, varied, 2, autoreset_mode="SameStep"), normal))
-    model = start_sb3(PPO, env, network, device="cpu")
-    chosen, _ = model.predict(normal(rows), deterministic=True)
-    assert (chosen == decisions(network, rows)).mean() > 0.99
-    env.close()
 
 
 def test_maskable_ppo_starts_from_a_network(varied: str) -> None:

@@ -105,11 +105,6 @@ def test_what_is_no_recipe_is_refused(tmp_path: Path, text: str, words: str) -> 
         read_recipe(tmp_path / "recipe")
 
 
-def test_a_recipe_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
-    with pytest.raises(MlgoError, match="cannot read the recipe"):
-        read_recipe(tmp_path / "nothing")
-
-
 @pytest.mark.parametrize("recipe", [RECIPE, EVICTIONS, replace(EVICTIONS, actions={}, functions={})])
 def test_a_build_reads_the_same_answers(recipe: Recipe, tmp_path: Path) -> None:
     write_recipe(recipe, tmp_path / "recipe")

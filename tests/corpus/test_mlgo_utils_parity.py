@@ -75,7 +75,10 @@ def bitcode(tmp_path: Path, calls: Path) -> Path:
 
 
 def test_1_2_and_3_compile_commands_in_either_form_are_objects_below_their_folder_in_order() -> None:
-    forms = [{"command": "-cc1 -c one.cc -o lib/one.o"}, {"arguments": ["-cc1", "-c", "two.cc", "-o", "lib/two.o"]}]
+    forms: list[dict[str, Any]] = [
+        {"command": "-cc1 -c one.cc -o lib/one.o"},
+        {"arguments": ["-cc1", "-c", "two.cc", "-o", "lib/two.o"]},
+    ]
     found = from_compile_commands([{"directory": str(BUILD), "file": "/source/one.cc", **words} for words in forms])
     assert found.objects == [BuildObject(name, BUILD / name, BUILD) for name in ("lib/one.o", "lib/two.o")]
 

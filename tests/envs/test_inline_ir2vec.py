@@ -119,12 +119,3 @@ def test_a_vocabulary_that_clang_cannot_use_is_refused_in_its_words(tmp_path: Pa
         InlineIR2VecEnv(
             corpus=str(calls), vocabulary=vocabulary(tmp_path, {"Opcodes": {}, "Types": {}, "Arguments": {}})
         )
-
-
-def test_an_older_clang_is_refused_with_the_reason(any_toolchain: Toolchain) -> None:
-    if any_toolchain.version[0] >= OLDEST_CLANG:
-        pytest.skip(f"clang {any_toolchain.version_text} can do it")
-    with pytest.raises(
-        ToolchainError, match=r"expected clang 22 or newer for embeddings, got .*; use mlgo/Inline-v0, or the bundled"
-    ):
-        InlineIR2VecEnv(clang=clang_argument(any_toolchain))

@@ -24,7 +24,6 @@ pytestmark = [
 
 
 PPO = {"n_timesteps": 16, "n_envs": 2, "n_steps": 8, "batch_size": 8, "n_epochs": 1}
-DQN = {"n_timesteps": 16, "policy": "MlpPolicy", "buffer_size": 100}
 
 SETTINGS = Path(__file__).parents[2] / "examples" / "hyperparameters.py"
 
@@ -76,11 +75,3 @@ def test_the_settings_of_the_examples_are_read(short: dict[str, Any], run: Run) 
     printed = run(train, *words, "-conf", str(SETTINGS), *fewer)
     assert "Saving to" in printed
     assert "('gae_lambda', 0.0)" in printed
-
-
-def test_hyperparameters_are_searched(short: dict[str, Any], run: Run) -> None:
-    words = [*environment("mlgo/Inline-v0", short), "--algo", "dqn", "-f", "logs", "--device", "cpu", "--seed", "0"]
-    search = ["-optimize", "--n-trials", "2", "--n-startup-trials", "2", "--n-evaluations", "1", "--no-optim-plots"]
-    printed = run(train, *words, *configured(DQN), *search, "--eval-episodes", "1")
-    assert "Number of finished trials:  2" in printed
-    assert list(Path("logs/dqn").glob("report_*"))

@@ -36,18 +36,20 @@ def busy() -> Iterator[None]:
 @pytest.mark.usefixtures("busy")
 def test_grace_is_the_time_waited_since_the_last_call_and_at_most_the_timeout() -> None:
     starved = subprocess.Popen(ENDLESS)
-    until = time.monotonic() + 30
-    while cpu_wait_seconds(starved.pid) < 0.05:
-        assert time.monotonic() < until
-    os.kill(starved.pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, starved.pid, os.WSTOPPED)
-    waited, counter = cpu_wait_seconds(starved.pid), Starvation()
-    assert counter.grace(starved.pid, 2 * waited) == waited
-    assert counter.grace(starved.pid, 2 * waited) == 0
-    assert Starvation().grace(starved.pid, waited / 2) == waited / 2
-    assert Starvation().grace(starved.pid, 11 * waited) == 0
-    starved.kill()
-    starved.wait()
+    try:
+        until = time.monotonic() + 30
+        while cpu_wait_seconds(starved.pid) < 0.05:
+            assert time.monotonic() < until
+        os.kill(starved.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, starved.pid, os.WSTOPPED)
+        waited, counter = cpu_wait_seconds(starved.pid), Starvation()
+        assert counter.grace(starved.pid, 2 * waited) == waited
+        assert counter.grace(starved.pid, 2 * waited) == 0
+        assert Starvation().grace(starved.pid, waited / 2) == waited / 2
+        assert Starvation().grace(starved.pid, 11 * waited) == 0
+    finally:
+        starved.kill()
+        starved.wait()
     assert cpu_wait_seconds(starved.pid) == 0
 
 

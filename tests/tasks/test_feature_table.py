@@ -24,7 +24,9 @@ CLANGS = ["bundled", *(f"clang-{version}" for version in range(OLDEST_SUPPORTED,
 LENGTHS: dict[int | str, int] = {COLUMNS: 33, DIMENSIONS: len(ENTITIES)}
 
 
-@pytest.fixture(scope="module", params=CLANGS)
+@pytest.fixture(
+    scope="module", params=[CLANGS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in CLANGS[1:])]
+)
 def every_toolchain(request: pytest.FixtureRequest) -> Toolchain:
     """Each clang from 17 on that is on PATH."""
     name: str = request.param

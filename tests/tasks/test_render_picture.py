@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import mlgo_gym
 from mlgo_gym.session.protocol.decision import Decision
-from mlgo_gym.tasks.render_picture import HEIGHT, WIDTH, EpisodePicture
+from mlgo_gym.tasks.render_picture import EpisodePicture
 from mlgo_gym.tasks.task import Task
 from mlgo_gym.testing import running_compile
 
@@ -27,7 +26,7 @@ STRIP = (slice(262, 276), slice(12, -12))
 """Where a picture shows what was decided."""
 
 
-@pytest.fixture(params=mlgo_gym.ENVIRONMENTS)
+@pytest.fixture(params=["mlgo/Inline-v0", "mlgo/RegAllocPriority-v0", "mlgo/Joint-v0"])
 def waiting(request: pytest.FixtureRequest, varied: str) -> Iterator[tuple[Task, Decision, Any]]:
     """A task, a decision of its, and an action other than clang's own choice."""
     env: Any = gym.make(request.param, corpus=varied).unwrapped
@@ -42,17 +41,6 @@ def waiting(request: pytest.FixtureRequest, varied: str) -> Iterator[tuple[Task,
 
 def colours(picture: Picture) -> set[tuple[int, ...]]:
     return {tuple(colour) for colour in np.unique(picture[STRIP].reshape(-1, 3), axis=0).tolist()}
-
-
-def test_every_decision_is_a_picture_of_one_size(waiting: tuple[Task, Decision, Any]) -> None:
-    task, decision, _ = waiting
-    view = EpisodePicture(task)
-    view.begin("mixed")
-    picture = view.draw(decision)
-    assert picture.shape == (HEIGHT, WIDTH, 3)
-    assert picture.dtype == np.uint8
-    assert len(np.unique(picture)) > 20
-    assert not np.shares_memory(picture, view.draw(decision))
 
 
 def test_what_was_decided_shows_whether_clang_would_have(waiting: tuple[Task, Decision, Any]) -> None:

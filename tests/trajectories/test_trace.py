@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import EvaluationResult, load_result
 from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.llvm.log_reader import read_log
@@ -171,11 +171,6 @@ def test_a_failure_that_is_not_reproduced_is_a_problem(half_broken: str, calls: 
     Path(half_broken, "broken.bc").write_bytes(calls.read_bytes())
     problems = {verdict.module: verdict.problem for verdict in replay(tmp_path / "t")}
     assert "expected 0 decisions, got more" in problems["broken"]
-
-
-def test_without_an_error_reward_a_failure_raises(half_broken: str, tmp_path: Path) -> None:
-    with pytest.raises(CompilerError, match="Invalid encoding"):
-        trace("mlgo/Inline-v0", POLICY, corpus=half_broken, output=tmp_path / "t", env_kwargs={"error_reward": None})
 
 
 @pytest.mark.parametrize("environment", ["mlgo/RegAllocPriority-v0", "mlgo/Joint-v0"])

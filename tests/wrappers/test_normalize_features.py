@@ -10,7 +10,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from mlgo_gym.errors import MlgoError
 from mlgo_gym.wrappers import Normalization, NormalizeFeatures, fit_normalization, vector
 
 
@@ -65,12 +64,6 @@ def test_features_that_it_does_not_know_are_left_out(
     raw, _ = env.reset(options={"module": "calls"})
     names = env.get_wrapper_attr("feature_names")
     assert np.array_equal(observation, few(raw[[names.index("threshold"), names.index("callee_users")]]))
-
-
-def test_features_that_are_not_there_are_listed(env: gym.Env[Any, Any]) -> None:
-    wrong = Normalization.fit(np.zeros((2, 2)), ["callee_users", "magic"])
-    with pytest.raises(MlgoError, match="needs 1 features that are missing: magic"):
-        NormalizeFeatures(env, wrong)
 
 
 def test_the_mask_of_a_masked_environment_stays() -> None:

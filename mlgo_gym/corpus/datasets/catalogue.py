@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.errors import CorpusError, did_you_mean
 
 PROGRAMS = "programs"
 """Name of the dataset of runnable programs; it is no part of the catalogue, whose projects it contains again."""
@@ -132,7 +132,8 @@ def find_dataset(name: str) -> Dataset:
 @lru_cache
 def _find_in_catalogue(name: str) -> Dataset:
     if name not in fetched_names():
-        raise CorpusError(f"expected a dataset of {', '.join(fetched_names())}, got {name!r}")
+        names = fetched_names()
+        raise CorpusError(f"expected a dataset of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}")
     if name == PROGRAMS:
         return _with_drivers(_read(name, _PROGRAMS / "description.json"))
     family = _CRATES / f"{name.removeprefix(f'{RUST}-')}.json"
