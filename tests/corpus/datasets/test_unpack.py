@@ -39,12 +39,13 @@ def make_zip(folder: Path, files: Mapping[str | zipfile.ZipInfo, str], method: i
     return path
 
 
-def add_link(archive: tarfile.TarFile, name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> None:
-    """Add a link or another special entry to an archive."""
+def add_link(archive: tarfile.TarFile, name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+    """Add a link or another special entry to an archive; return it."""
     member = tarfile.TarInfo(name)
     member.type = kind
     member.linkname = target
     archive.addfile(member)
+    return member
 
 
 def test_archives_unpack_to_their_top_folder_with_links_that_stay_inside(tmp_path: Path) -> None:
@@ -115,9 +116,13 @@ def test_archives_that_would_fill_the_disk_or_the_memory_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def long_name(kind: bytes) -> Fill:
-        header = tarfile.TarInfo("././@LongLink")
-        header.type, header.size = kind, 1 << 17
-        return lambda tar: (tar.addfile(header, io.BytesIO(bytes(1 << 17))), add_file(tar, "top/a.c"))
+        def fill(archive: tarfile.TarFile) -> None:
+            header = tarfile.TarInfo("././@LongLink")
+            header.type, header.size = kind, 1 << 17
+            archive.addfile(header, io.BytesIO(bytes(1 << 17)))
+            add_file(archive, "top/a.c")
+
+        return fill
 
     # Archives beyond the real limits take minutes.
     for limit, value in (("MAX_UNPACKED_BYTES", 1 << 20), ("MAX_MEMBERS", 5), ("MAX_HEADER_BYTES", 1 << 16)):

@@ -81,7 +81,7 @@ def test_the_environments_take_a_recorded_crate(workspace: Path, toolchain: Tool
             mask = info.get("action_mask")
             *_, terminated, truncated, info = env.step(env.action_space.sample(mask))
             ended = terminated or truncated
-        assert "error" not in info
+        assert not info["error"]
         env.close()
 
 
