@@ -45,24 +45,6 @@ SYSTEMS: dict[str, tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]] = {
         ),
         ("cmake", "ninja"),
     ),
-    "autotools": (
-        {
-            "configure.ac": "AC_INIT([p], [1])\nAM_INIT_AUTOMAKE([foreign])\nAC_PROG_CC\nAC_PROG_CXX\nLT_INIT\n"
-            "AC_CONFIG_MACRO_DIRS([m4])\nAC_CONFIG_FILES([Makefile])\nAC_OUTPUT\n",
-            "Makefile.am": "ACLOCAL_AMFLAGS = -I m4\nlib_LTLIBRARIES = libcalls.la\nlibcalls_la_SOURCES = calls.c\n"
-            "bin_PROGRAMS = program\nprogram_SOURCES = main.cpp\nprogram_LDADD = libcalls.la\n",
-        },
-        ("autoreconf -fi", "./configure --disable-shared CFLAGS=-Os CXXFLAGS=-Os", "make -j2"),
-        ("autoreconf", "automake", "libtoolize", "make"),
-    ),
-    "meson": (
-        {
-            "meson.build": "project('p', 'c', 'cpp')\ncalls = static_library('calls', 'calls.c')\n"
-            "executable('program', 'main.cpp', link_with: calls)\n"
-        },
-        ("meson setup build --buildtype=minsize", "ninja -C build", "cp build/program program"),
-        ("meson", "ninja"),
-    ),
 }
 
 
