@@ -41,23 +41,14 @@ def test_the_table_is_printed_and_printed_again_and_validated(corpus: Path, tmp_
     assert [episode["module"] for episode in data["different"]] == ["calls"]
 
 
-def test_arguments_and_lists_of_policies_reach_the_evaluation(corpus: Path) -> None:
+def test_arguments_and_lists_of_policies_reach_the_evaluation(varied: str) -> None:
     settings = ("--set", "reward=log", "--set", "strict=true", "--max-decisions", 3)
     policies = ("--policy", "default, never,clang:-O1,-w", "--policy", "never,clang:-mllvm,-inline-threshold=20")
-    options = ("--limit", 2, "--metric", "object", "--clang", "bundled")
-    data = run_json(*EVALUATE, "--corpus", corpus, *options, *settings, *policies)["configuration"]
-    assert (data["metric"], data["modules"]) == ("object", 2)
+    options = ("--limit", 2, "--metric", "object", "--clang", "bundled", "--envs", 3, "--split", "train")
+    data = run_json(*EVALUATE, "--corpus", varied, *options, *settings, *policies)["configuration"]
+    assert (data["metric"], data["modules"], data["split"]) == ("object", 2, "train")
     assert data["arguments"] == {"metric": "object", "reward": "log", "max_decisions": 3, "strict": True}
     assert list(data["policies"]) == ["default", "never", "clang:-O1,-w", "clang:-mllvm,-inline-threshold=20"]
-
-
-def test_a_split_and_several_episodes_at_once(varied: str) -> None:
-    total, part = (
-        run_json(*EVALUATE, "--corpus", varied, "--envs", 3, *more)["configuration"]
-        for more in ((), ("--split", "train"))
-    )
-    assert part["split"] == "train"
-    assert 0 < part["modules"] <= total["modules"] == 5
 
 
 def test_the_help_names_every_policy_and_what_follows_an_evaluation() -> None:

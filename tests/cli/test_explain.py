@@ -17,6 +17,9 @@ def test_one_policy_is_compared_with_clang_and_a_page_is_written(tmp_path: Path)
     assert result.exit_code == 0
     assert result.stdout.startswith("c/raster, clang 22.1.8: never against default")
     assert "<svg" in page.read_text()
+    for more in ((), ("--policy", "never,always,default")):
+        with pytest.raises(MlgoError, match="expected two different policies"):
+            run("explain", "c/raster", *more)
 
 
 def test_flags_apply_to_a_file_of_bitcode(tmp_path: Path) -> None:
@@ -25,12 +28,6 @@ def test_flags_apply_to_a_file_of_bitcode(tmp_path: Path) -> None:
     data = run_json("explain", file, "--policy", "always,never", "--flags", "-Os -fPIC", "--show", "0")
     assert (data["module"], data["policies"]) == ("mine", ["always", "never"])
     assert data["text"]["first"] != data["text"]["second"]
-
-
-@pytest.mark.parametrize("more", [(), ("--policy", "never,always,default")])
-def test_two_different_policies_are_required(more: tuple[str, ...]) -> None:
-    with pytest.raises(MlgoError, match="expected two different policies"):
-        run("explain", "c/raster", *more)
 
 
 def test_importance_lists_used_and_unused_features() -> None:

@@ -94,9 +94,7 @@ def test_on_a_terminal_there_is_a_bar_and_pipes_stay_clean(
 def test_running_changes_are_geometric_means() -> None:
     running = RunningChanges()
     assert running.add("", 99, 199) == "-50.00%"
-    for name in ("a", "b", "c"):
-        running.add(name, 199, 99)
-    assert str(running) == "-50.00%, a +100.00%, b +100.00%, …"
+    assert [running.add(name, 199, 99) for name in "abc"][-1] == "-50.00%, a +100.00%, b +100.00%, …"
 
 
 def test_control_characters_are_escaped_and_a_table_keeps_only_its_own_colours() -> None:
@@ -119,12 +117,6 @@ def test_a_command_escapes_the_name_of_a_module(calls: Path, tmp_path: Path) -> 
 
 
 def test_an_error_is_one_line_that_escapes_the_name_of_a_file(tmp_path: Path) -> None:
-    (tmp_path / "meta.json").write_text('{"features":' + "[" * 20_000)  # nested too deeply for Python
     program = Path(sys.executable).with_name("mlgo-gym")
-    for arguments, message in (
-        (("replay", tmp_path / f"a{CONTROL}.recipe"), SHOWN),
-        (("report", tmp_path), "mlgo-gym: "),
-    ):
-        failed = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
-        assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
-        assert message in failed.stderr
+    failed = subprocess.run([program, "replay", tmp_path / f"a{CONTROL}.recipe"], capture_output=True, text=True)
+    assert (failed.returncode, failed.stderr.count("\n"), SHOWN in failed.stderr) == (2, 1, True)

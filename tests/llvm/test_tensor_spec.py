@@ -37,7 +37,7 @@ def test_a_specification_survives_json_and_has_the_bytes_of_numpy(spec: TensorSp
 def test_json_has_the_keys_of_llvm_in_its_order_and_the_port_is_optional() -> None:
     spec = TensorSpec("mask", "int64_t", (1, 33))
     assert list(spec.to_json().items()) == [("name", "mask"), ("type", "int64_t"), ("port", 0), ("shape", [1, 33])]
-    assert TensorSpec.from_json({"name": "a", "type": "float", "shape": [1]}).port == 0
+    assert TensorSpec.from_json(VALID).port == 0
 
 
 VALID = {"name": "a", "type": "float", "shape": [1]}
@@ -52,11 +52,11 @@ INVALID: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("complaint", INVALID)
-def test_anything_else_is_refused_with_a_reason(complaint: str) -> None:
-    for value in INVALID[complaint]:
-        with pytest.raises(ValueError, match=complaint):
-            TensorSpec.from_json(value)
+def test_anything_else_is_refused_with_a_reason() -> None:
+    for complaint, values in INVALID.items():
+        for value in values:
+            with pytest.raises(ValueError, match=complaint):
+                TensorSpec.from_json(value)
 
 
 def test_a_record_is_packed_without_gaps_and_has_each_name_once() -> None:

@@ -1,9 +1,7 @@
-"""Code sections and functions of WebAssembly files, against llvm-size and llvm-nm."""
+"""Code sections and functions of WebAssembly files."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -51,20 +49,6 @@ def test_the_functions_and_the_rest_are_the_code_section(wasm: Path) -> None:
     assert len(rest) < len(data)
     assert read_wasm(rest).code == read_wasm(data).code
     assert not any(names for names, _ in read_wasm(rest).functions)
-
-
-@pytest.mark.slow
-def test_sizes_and_names_are_those_of_llvms_tools(wasm: Path) -> None:
-    tables = []
-    for name, option in (("llvm-size", "--format=berkeley"), ("llvm-nm", "--defined-only")):
-        tool = next(filter(None, map(shutil.which, (name, f"{name}-22", f"{name}-19"))), None)
-        if tool is None:
-            pytest.skip(f"{name} is not installed")
-        tables.append([line.split() for line in subprocess.check_output([tool, option, wasm], text=True).splitlines()])
-    data = wasm.read_bytes()
-    sizes, names = object_sizes(data), function_sizes(data)
-    assert int(tables[0][1][0]) == sizes.llvm_size == sizes.text
-    assert {*names.functions, *names.aliases} == {words[2] for words in tables[1] if words[1] in "tT"}
 
 
 def test_another_incomplete_or_stripped_file_is_refused(wasm: Path) -> None:

@@ -73,6 +73,7 @@ g++ -Oz -c plus.cpp leaf.c
 -v
 """.strip().splitlines()
 
+
 def outcome(command: list[str], folder: Path) -> tuple[int, bytes, bytes, dict[str, bytes]]:
     """Run a command in a fresh folder of the sources; return exit status, standard output, standard error and files."""
     shutil.rmtree(folder, ignore_errors=True)

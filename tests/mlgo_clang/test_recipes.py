@@ -142,9 +142,7 @@ def evictions(clang: dict[str, list[str]], project: Path, own_cache: Path, monke
 LEVEL = ("--mlgo-levels=2", "--mlgo-policy=default", "-O2", "-c", "calls.c")
 
 
-def test_a_build_replays_and_searches_evictions(
-    run: Run, evictions: Path, project: Path, toolchain: Toolchain
-) -> None:
+def test_a_build_replays_and_searches_evictions(run: Run, evictions: Path, project: Path, toolchain: Toolchain) -> None:
     path, recipe = only_recipe(evictions)
     assert verify_recipe(path, recipe, toolchain) == ""
     assert run(*LEVEL, "-o", "plain.o").returncode == 0
