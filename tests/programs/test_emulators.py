@@ -15,11 +15,10 @@ from mlgo_gym.programs.emulators import Emulator, find_emulator
 from mlgo_gym.session.process.bounded_run import run_bounded
 
 SOURCE = """
-static int length(const char *text) { int n = 0; while (text[n]) n++; return n; }
 int main(int count, char **words) {
   volatile unsigned sum = 0;
-  for (int i = 0; i < 1000 * length(words[1]); i++) sum += i;
-  return length(words[1]) == 9;
+  for (int i = 0; i < 1000 * count; i++) sum += i;
+  return count == 9;
 }
 """
 
@@ -47,13 +46,13 @@ def test_counts_are_equal_in_two_runs_and_grow_with_the_work(name: str, tmp_path
     built = run_bounded([*bundled_command("cc"), *options], writable=None, name="the bundled compiler")
     assert built.returncode == 0, built.stderr
     small, again, large = (
-        run_program([str(program), word], folder, timeout=60, emulator=machine).instructions or 0
-        for word in ("a", "a", "aaaa")
+        run_program([str(program), *words], folder, timeout=60, emulator=machine).instructions or 0
+        for words in ("a", "a", "aaaa")
     )
     assert small == again
     assert 3000 * 2 < large - small < 3000 * 40
     with pytest.raises(MlgoError, match=r"expected exit status 0 of .*, got exit status 1; the program is wrong"):
-        run_program([str(program), "aaaaaaaaa"], folder, timeout=60, emulator=machine)
+        run_program([str(program), *"a" * 8], folder, timeout=60, emulator=machine)
     assert list(folder.iterdir()) == []
 
 
