@@ -1,8 +1,9 @@
-"""The command line as a whole, and promises that every command keeps."""
+"""The command line as a whole, shared options, and the generated manual pages."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,10 @@ import typer
 
 import mlgo_gym
 from mlgo_gym.cli.application import application
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.cli.manual_pages import pages
+from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, fill_ray_value, parse_settings
+from mlgo_gym.errors import MissingExtraError, MlgoError
+from mlgo_gym.tasks.feature_table import FEATURES
 from tests.cli.command import run, run_json
 
 PROGRAM = Path(sys.executable).with_name("mlgo-gym")
@@ -74,3 +78,91 @@ def test_the_environments_are_listed_and_have_cards() -> None:
         assert "human" in card["render_modes"]
     with pytest.raises(MlgoError, match="did you mean mlgo/Inline-v0"):
         run("env", "mlgo/Inlin-v0")
+
+
+def test_options_are_arguments_of_an_environment() -> None:
+    assert CompilerOptions().arguments() == {}
+    settings = ["observation=dict", "compile_options.cpu_limit=7"]
+    assert CompilerOptions("clang-22", 2.5, float("inf"), settings, trust_flags=True).arguments() == {
+        "clang": "clang-22",
+        "observation": "dict",
+        "compile_options": {"trust_flags": True, "memory_limit": 2.5, "cpu_limit": 7},
+    }
+    # No limit is written as JSON can.
+    assert CompilerOptions(memory_limit=float("inf")).arguments() == {"compile_options": {"memory_limit": None}}
+
+
+def test_settings_are_json_or_else_strings() -> None:
+    texts = ["a=1", "b=[1, 2]", "c=null", "d=dict", 'e="1"', "f=x=y"]
+    assert parse_settings(texts) == {"a": 1, "b": [1, 2], "c": None, "d": "dict", "e": "1", "f": "x=y"}
+    for text in ("", "a", "=1", "a b=1", "options.a=1"):
+        with pytest.raises(MlgoError, match="expected --set NAME=VALUE"):
+            run("evaluate", "mlgo/Inline-v0", "--set", text)
+
+
+def test_the_address_of_a_cluster_is_optional() -> None:
+    for words in ("--ray", "--ray --jobs 2", "--ray mlgo/Inline-v0"):
+        filled = words.replace("--ray", "--ray=").split()
+        assert fill_ray_value(["evaluate", *words.split()]) == ["evaluate", *filled]
+    for address in ("10.0.0.1:6379", "[::1]:6379", "ray://head:10001", "auto"):
+        for given in (["--ray", address], [f"--ray={address}", "--jobs", "2"]):
+            assert fill_ray_value(["evaluate", *given]) == ["evaluate", *given]
+
+
+def test_the_environment_names_the_cluster_where_the_option_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    addresses = [ExecutionOptions(ray=address).execution().ray for address in (None, "", "auto")]
+    monkeypatch.delenv("RAY_ADDRESS")
+    assert [*addresses, ExecutionOptions(ray="").execution().ray] == [None, "10.0.0.1:6379", "auto", "local"]
+
+
+@pytest.mark.parametrize(
+    ("library", "extra", "command"),
+    [
+        ("ray", "ray", "evaluate mlgo/Inline-v0 --limit 1 --ray="),
+        ("onnx", "onnx", "export onnx --policy inline-oz-fast --output /dev/null/model"),
+        ("ai_edge_litert.schema_py_generated", "tflite", "export tflite --policy inline-oz-fast --output /dev/null/m"),
+    ],
+)
+def test_the_extra_of_a_missing_library_is_named(
+    library: str, extra: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
+    with pytest.raises(MissingExtraError, match=rf"\[{extra}\]'"):
+        run(*command.split())
+
+
+COMMITTED = Path(__file__).parents[2] / "docs" / "reference" / "environments"
+ADVISORS = {
+    "Inline-v0": ["inlining"],
+    "RegAllocEvict-v0": ["eviction"],
+    "RegAllocPriority-v0": ["priority"],
+    "Joint-v0": ["inlining", "eviction", "priority"],
+}
+
+
+def test_the_committed_pages_are_current_and_have_a_row_for_each_feature() -> None:
+    assert run("docs", "--output", COMMITTED, "--check").exit_code == 0, "run `mlgo-gym docs`"
+    texts = pages()
+    assert {*texts} == {"index.md", "arguments.md", *(f"{name.partition('/')[2]}.md" for name in mlgo_gym.ENVIRONMENTS)}
+    assert re.findall(r"^\| \[`(.*)`\]", texts["index.md"], re.MULTILINE) == [*mlgo_gym.ENVIRONMENTS]
+    assert {*re.findall(r"\]\(([^/]*?)\)", texts["index.md"])} < {*texts}
+    row = re.compile(r"^\| `(\w+)` \| (?:int64|float32) \| \(.*\) \| .+ \| \d\d \|$", re.MULTILINE)
+    for page, advisors in ADVISORS.items():
+        names = [feature.name for advisor in advisors for feature in FEATURES[advisor]]
+        assert row.findall(texts[f"{page}.md"]) == names
+
+
+def test_pages_are_written_once_superfluous_ones_deleted_and_a_check_writes_nothing(tmp_path: Path) -> None:
+    output = ("docs", "--output", tmp_path)
+    missing = run(*output, "--check")
+    assert missing.exit_code == 1
+    assert f"outdated: {tmp_path / 'Inline-v0.md'}" in missing.output
+    assert not [*tmp_path.iterdir()]
+    assert run(*output).exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {*pages()}
+    (tmp_path / "Gone-v0.md").write_text("# mlgo/Gone-v0\n")
+    (tmp_path / "Inline-v0.md").write_text("changed\n")
+    assert run(*output, "--check").exit_code == 1
+    assert run(*output).exit_code == run(*output, "--check").exit_code == 0
+    assert not (tmp_path / "Gone-v0.md").exists()

@@ -1,9 +1,10 @@
-"""Block frequencies that clang writes, and maps written by hand."""
+"""Block frequencies in maps by clang or by hand, and the estimate of executed instructions from them."""
 
 from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +19,79 @@ from mlgo_gym.llvm.block_frequencies import (
     map_sections,
     read_block_frequencies,
 )
+from mlgo_gym.llvm.estimated_instructions import FunctionInstructions, estimated_instructions
 from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.llvm.object_file import object_sizes, read_elf
 from mlgo_gym.llvm.relocations import read_relocations
 from mlgo_gym.llvm.symbol_table import read_symbol_table
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.llvm.maps import AARCH64, CODE, HIDDEN_MAP, X86_64, compiled, looping_map, with_maps
+
+X86_64, AARCH64 = "x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"
+
+CODE = """
+  .text
+  .globl visible
+  .type visible,@function
+visible:
+  nop
+.Lloop:
+  nop
+  call hidden
+.Lafter:
+  nop
+  ret
+.Lend:
+  .size visible, .-visible
+  .type hidden,@function
+hidden:
+  nop
+  nop
+  ret
+.Lhidden_end:
+  .size hidden, .-hidden
+"""
+"""Two functions: a loop with 4 instructions that calls a local function with 3."""
+
+HIDDEN_MAP = """
+  .byte 2, 2
+  .quad hidden
+  .uleb128 1, 0, 0, .Lhidden_end-hidden, 1
+  .uleb128 7
+"""
+"""The map of the second function in version 2: one block of frequency 7."""
+
+
+def looping_map(*, version: int = 2, features: int = 0x2, count: int = 0, runs: tuple[int, int] = (8, 24)) -> str:
+    """Return the map of the first function of `CODE`: an entry of one instruction, and a block with the others."""
+    width = ".2byte" if version == 5 else ".byte"
+    has_calls = features & 0x20
+    entry = "0, 0, 0, .Lloop-visible, 8" if has_calls else "0, 0, .Lloop-visible, 8"
+    block = "1, 0, 1, .Lafter-.Lloop, .Lend-.Lafter, 1" if has_calls else "1, 0, .Lend-.Lloop, 1"
+    return f"""
+  .byte {version}
+  {width} {features}
+  .quad visible
+  .uleb128 2
+  .uleb128 {entry}
+  .uleb128 {block}
+  {f".uleb128 {count}" if features & 0x1 else ""}
+  .uleb128 {runs[0]}
+  .uleb128 {runs[1]}
+"""
+
+
+def compiled(
+    toolchain: Toolchain, folder: Path, text: str, *flags: str, triple: str = X86_64, suffix: str = "c"
+) -> bytes:
+    """Return the object of a program in C or assembly (suffix `s`); C with block frequencies."""
+    source = folder / f"program.{suffix}"
+    source.write_text(text)
+    driver = FREQUENCY_FLAGS if suffix == "c" else ()
+    command = [f"--target={triple}", *flags, *driver, "-c", str(source), "-o", str(folder / "program.o")]
+    result = toolchain.run(command)
+    assert result.returncode == 0, result.stderr
+    return (folder / "program.o").read_bytes()
+
 
 LOOP = "int sum(int *p, int n) { int s = 0; for (int i = 0; i < n; i++) s = s * 31 + p[i]; return s; }"
 
@@ -35,8 +103,10 @@ def blocks_of(data: bytes) -> list[FunctionBlocks]:
     return list(read_block_frequencies(elf, read_relocations(table)))
 
 
-def assembled(toolchain: Toolchain, folder: Path, *maps: str) -> bytes:
-    return compiled(toolchain, folder, with_maps(CODE, *maps), suffix="s")
+def assembled(toolchain: Toolchain, folder: Path, *maps: str, code: str = CODE) -> bytes:
+    """Return the object of an assembly program with maps."""
+    text = "\n".join([code, '  .section .llvm_bb_addr_map,"o",@llvm_bb_addr_map,.text', *maps])
+    return compiled(toolchain, folder, text, suffix="s")
 
 
 @pytest.mark.parametrize(("name", "level"), [("c/btree", "Oz"), ("cpp/small_string", "O2")])
@@ -117,3 +187,142 @@ def test_every_cut_of_a_map_of_clang_is_an_error_or_fewer_functions(toolchain: T
             errors.append(str(error))
     assert counts == [0, 1]
     assert all(error.startswith("expected ") for error in errors)
+
+
+BRANCHES = """
+void use(int);
+static __attribute__((noinline)) void often(int x) { use(x + 1); use(x + 2); }
+static __attribute__((noinline)) void rarely(int x) { use(x + 3); use(x + 4); }
+void choose(int x) {
+  if (__builtin_expect_with_probability(x > 0, 1, 0.9)) often(x); else rarely(x);
+  use(x);
+}
+"""
+
+LOOPS = """
+void use(int);
+static __attribute__((noinline)) void inner(int x) { use(x); use(x + 1); }
+static __attribute__((noinline)) void outer(int n) { for (int i = 0; i < n; i++) inner(i); use(n); }
+void nested(int n) { for (int i = 0; i < n; i++) outer(i); use(n); }
+"""
+
+RECURSION = """
+void use(int);
+static __attribute__((noinline)) int odd(int n);
+static __attribute__((noinline)) int even(int n) { if (n == 0) return 1; use(n); return odd(n - 1) + 1; }
+static __attribute__((noinline)) int odd(int n) { if (n == 0) return 0; use(n); return even(n - 1) + 2; }
+int start(int n) { return even(n) * 3; }
+"""
+
+ADDRESSES = """
+void sort(int (*)(int, int));
+void use(int);
+static int compared(int a, int b) { return a - b; }
+static int listed(int a, int b) { return a + b; }
+int (*const table[])(int, int) = {listed};
+void start(void) { sort(compared); use(1); }
+"""
+
+
+POINTERS = """void use(int);
+static void often(int x) { use(x); }
+static void rarely(int x) { use(x + 1); }
+void (*table[])(int) = {often, rarely};
+void start(int n) { for (int i = 0; i < n; i++) table[i & 1](i); }
+"""
+
+SAMPLES = """often:4000:1999
+ 0: 1999
+start:6000:1
+ 0: 2000
+rarely:4:3
+ 0: 3
+"""
+"""A profile of `POINTERS` in the text format of AutoFDO: samples by line of a function."""
+
+
+@pytest.fixture(params=[X86_64, AARCH64])
+def triple(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def estimated(*arguments: Any, **options: Any) -> dict[str, FunctionInstructions]:
+    return estimated_instructions(assembled(*arguments, **options))
+
+
+def test_frequencies_weigh_the_instructions_and_the_calls(toolchain: Toolchain, tmp_path: Path) -> None:
+    found = estimated(toolchain, tmp_path, looping_map(runs=(8, 24)), HIDDEN_MAP)
+    # One instruction in the entry, four in the loop with three runs, which also calls.
+    assert found == {"visible": FunctionInstructions(1, 1 + 3 * 4), "hidden": FunctionInstructions(3, 3)}
+    assert sum(each.total for each in found.values()) == 13 + 9
+    never = estimated(toolchain, tmp_path, looping_map(runs=(0, 0)), HIDDEN_MAP)
+    assert never["visible"].instructions == 0
+
+
+def test_the_probability_of_a_branch_is_that_of_its_call(toolchain: Toolchain, tmp_path: Path, triple: str) -> None:
+    found = estimated_instructions(compiled(toolchain, tmp_path, BRANCHES, "-O2", "-fPIC", triple=triple))
+    assert found["choose"].entries == 1
+    assert found["often"].entries == pytest.approx(0.9, rel=1e-3)
+    assert found["rarely"].entries == pytest.approx(0.1, rel=1e-3)
+
+
+def test_nested_loops_multiply_the_entries_and_a_recursion_is_entered_from_outside_alone(
+    toolchain: Toolchain, tmp_path: Path, triple: str
+) -> None:
+    found = estimated_instructions(compiled(toolchain, tmp_path, LOOPS, "-Oz", "-fPIC", triple=triple))
+    assert found["nested"].entries == 1
+    assert found["outer"].entries > 10
+    assert found["inner"].entries == pytest.approx(found["outer"].entries ** 2, rel=0.05)
+    found = estimated_instructions(compiled(toolchain, tmp_path, RECURSION, "-O1", "-fPIC", triple=triple))
+    assert {name: each.entries for name, each in found.items()} == {"start": 1, "even": 1, "odd": 0}
+
+
+def test_a_function_whose_address_is_taken_is_entered_once(toolchain: Toolchain, tmp_path: Path, triple: str) -> None:
+    for flags in (("-fno-pic",), ("-fPIC", "-ffunction-sections")):
+        found = estimated_instructions(compiled(toolchain, tmp_path, ADDRESSES, "-O1", *flags, triple=triple))
+        assert {name: each.entries for name, each in found.items()} == {"start": 1, "compared": 1, "listed": 1}
+
+
+def test_with_a_profile_the_entries_are_measured(toolchain: Toolchain, tmp_path: Path, triple: str) -> None:
+    profile = tmp_path / "samples"
+    profile.write_text(SAMPLES)
+    flags = ("-O2", "-fPIC", "-gline-tables-only", f"-fprofile-sample-use={profile}")
+    found = estimated_instructions(compiled(toolchain, tmp_path, POINTERS, *flags, triple=triple))
+    assert (found["often"].entries, found["rarely"].entries) == (1999, 3)
+
+
+def test_a_measured_entry_by_a_call_is_counted_once(toolchain: Toolchain, tmp_path: Path) -> None:
+    hidden = HIDDEN_MAP.replace(".byte 2, 2", ".byte 2, 3").replace(".uleb128 7", ".uleb128 50\n.uleb128 7")
+    found = estimated(toolchain, tmp_path, looping_map(features=0x3, count=10), hidden)
+    # The loop calls it three times per entry; the profile also counts entries from elsewhere.
+    assert found["hidden"].entries == 50
+    assert found["visible"] == FunctionInstructions(10, 13)
+
+
+def test_a_conditional_tail_call_takes_what_the_other_exits_leave(toolchain: Toolchain, tmp_path: Path) -> None:
+    code = CODE.replace("call hidden\n.Lafter:\n  nop\n", "jne hidden\n.Lafter:\n")
+    split = looping_map(runs=(8, 8)).replace("2\n  .uleb128 0", "3\n  .uleb128 0", 1)
+    split = split.replace("1, 0, .Lend-.Lloop, 1", "1, 0, .Lafter-.Lloop, 11, 2, 0, .Lend-.Lafter, 1") + ".uleb128 2\n"
+    found = estimated(toolchain, tmp_path, split, HIDDEN_MAP, code=code)
+    assert found["hidden"].entries == pytest.approx(1 - 2 / 8)
+
+
+def test_each_further_name_of_a_function_adds_nothing(toolchain: Toolchain, tmp_path: Path) -> None:
+    source = 'int original(int x) { return x * 7; }\nint another(int x) __attribute__((alias("original")));'
+    found = estimated_instructions(compiled(toolchain, tmp_path, source, "-O1"))
+    assert (found["another"].entries, found["original"].entries) == (1, 0)
+    assert found["another"].instructions == found["original"].instructions > 0
+
+
+def test_another_architecture_and_an_estimate_beyond_float64_are_errors(toolchain: Toolchain, tmp_path: Path) -> None:
+    data = compiled(toolchain, tmp_path, ".text\nnop\n", triple="riscv64-unknown-linux-musl", suffix="s")
+    with pytest.raises(MlgoError, match=r"^expected an object for x86-64 or AArch64 .* e_machine 243; use another"):
+        estimated_instructions(data)
+    count = 40
+    bodies = [f"f{n}: call f{n + 1}\n.size f{n}, .-f{n}" for n in range(count)]
+    kinds = "".join(f".type f{n},@function\n" for n in range(count + 1))
+    code = f".text\n.globl f0\n{kinds}" + "\n".join(bodies) + f"\nf{count}: nop\n.size f{count}, .-f{count}\n"
+    # An empty entry of frequency 1, then a block with the call that runs 2^60 times.
+    maps = [f".byte 2, 2\n.quad f{n}\n.uleb128 2, 0, 0, 0, 0, 1, 0, 5, 1, 1, {2**60}" for n in range(count)]
+    with pytest.raises(MlgoError, match="expected an estimate of instructions below the largest float64"):
+        estimated(toolchain, tmp_path, *maps, f".byte 2, 2\n.quad f{count}\n.uleb128 1, 0, 0, 1, 1, 1", code=code)

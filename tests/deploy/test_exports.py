@@ -1,24 +1,75 @@
-"""The header for LLVM's release mode decides as the network does in LLVM's own model runner."""
+"""Headers for LLVM's release mode, models of evictions, and the commands that export them."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mlgo_clang.counters import count
 from mlgo_gym.deploy.decision_code import DecisionCode, decision_code, exported_network, network_decision_code
 from mlgo_gym.deploy.inlining_default import default_rule
 from mlgo_gym.deploy.plugin import installed_llvm
 from mlgo_gym.deploy.release_header import eviction_header, release_header
 from mlgo_gym.envs import RegAllocEvictEnv
-from mlgo_gym.errors import PolicyError
+from mlgo_gym.errors import CorpusError, MlgoError, PolicyError, ToolchainError
+from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.eviction import EvictionPolicy
+from mlgo_gym.policies.session_policy import decision_info
+from mlgo_gym.session.protocol.decision import Decision
+from tests.cli.command import run
 from tests.deploy.conftest import labelled
-from tests.deploy.test_eviction_code import decisions
 from tests.policies.episodes import eviction_network
+
+
+def decisions(env: RegAllocEvictEnv, policy: Policy) -> Iterator[tuple[Decision, int]]:
+    """Yield each decision of two compiles by a policy, and the policy's choice."""
+    for module in ("c/bigint", "c/json"):
+        with env.compilation(env.corpus.module(module)).session(env.task.advisors) as session:
+            while (decision := session.wait(60)) is not None:
+                chosen = choose(env, policy, decision)
+                yield decision, chosen
+                session.advise(env.task.encode(decision, chosen) or b"")
+            session.finish(60)
+
+
+def choose(env: RegAllocEvictEnv, policy: Policy, decision: Decision) -> int:
+    """Return the policy's choice; a network for evictions does not use the number of the decision."""
+    return int(policy.act(env.task.observe(decision), decision_info(env.task, decision, "module", 0)))
+
+
+@pytest.mark.libraries
+def test_the_model_for_development_mode_decides_as_the_network_does(tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
+    env = RegAllocEvictEnv(corpus="builtin")
+    path, folder = tmp_path / "evict.safetensors", tmp_path / "model"
+    eviction_network().save(path)
+    assert run("export", "tflite", "--policy", f"mlp:{path}", "--output", folder).exit_code == 0
+    network, model = (load_policy(policy, env) for policy in (f"mlp:{path}", f"tflite:{folder}"))
+    compared = deviations = 0
+    for decision, chosen in decisions(env, network):
+        assert choose(env, model, decision) == chosen
+        deviations += chosen != env.task.default_action(decision)
+        compared += 1
+    assert compared > 30
+    assert deviations > compared / 10
+
+
+def test_an_export_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "evict.safetensors"
+    eviction_network().save(path)
+    for words, message in (
+        ("onnx", "expected a policy of inlining"),
+        ("tflite --level Os", "expected --level for a policy of inlining, .* omit --level$"),
+        ("tflite --keep-default", "expected --keep-default for a policy of inlining, .* omit --keep-default$"),
+    ):
+        with pytest.raises(MlgoError, match=message):
+            run("export", *words.split(), "--policy", f"mlp:{path}", "--output", tmp_path / "model")
+
 
 PROGRAM = """
 #include "header.h"
@@ -143,3 +194,61 @@ def test_the_name_of_a_file_stays_a_comment() -> None:
     first, second, *_ = release_header(named).splitlines()
     assert first.startswith("// A policy of inlining for LLVM's release mode: the policy mlp:a___include _evil____/,")
     assert "evil" not in second
+
+
+def test_the_counters_of_the_driver_are_shown_and_zeroed(own_cache: Path) -> None:
+    nothing = "mlgo-clang has compiled nothing\n"
+    assert run("cc-stats").stdout == nothing
+    for names in (("left to clang",), ("compiled by clang alone", "because of rain"), ("left to clang",)):
+        count(*names)
+    expected = "       2  left to clang\n       1  compiled by clang alone\n       1  because of rain\n"
+    assert run("cc-stats", "--zero").stdout == expected
+    assert run("cc-stats").stdout == nothing
+
+
+NEEDS_CALLEES = r"inline-oz needs callee features, .* or use inline-oz-fast$"
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        ("llvm-header --policy no-such-policy", PolicyError, "expected a bundled policy, got 'no-such-policy'"),
+        ("llvm-header --policy threshold:many", PolicyError, "expected threshold:NUMBER, got 'threshold:many'"),
+        ("plugin --policy never --llvm-config llvm-config-2", ToolchainError, "llvm-config-2"),
+        ("plugin --policy never --llvm-config echo", ToolchainError, "an llvm-config, got echo with the version"),
+        ("llvm-header --level Oz --policy inline-oz", PolicyError, NEEDS_CALLEES),
+        ("onnx --policy inline-oz", PolicyError, NEEDS_CALLEES),
+        ("tflite --level Oz --policy inline-oz", PolicyError, NEEDS_CALLEES),
+        ("onnx --policy threshold:3", PolicyError, "expected a network, got the rule 'threshold:3'"),
+        ("tflite --policy threshold:3", PolicyError, "expected a network, got the rule 'threshold:3'"),
+    ],
+)
+def test_an_export_that_is_impossible_is_refused(
+    words: str, error: type[MlgoError], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        run("export", *words.split(), "--output", tmp_path / "output")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_names_its_policy_and_one_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    output = tmp_path / "header.h"
+    result = run("export", "llvm-header", "--policy", "threshold:20", "--output", output)
+    assert (result.exit_code, result.stdout.startswith(f"{output}: threshold:20, ")) == (0, True)
+    assert "(double)features[0] < 20.0" in output.read_text()
+    for name in ("", "header.h/model"):
+        with pytest.raises(MlgoError, match=r"the export to .* failed"):
+            run("export", "llvm-header", "--policy", "never", "--output", tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["header.h"]
+    assert list(tmp_path.parent.glob(f".{tmp_path.name}*")) == []
+
+
+def test_a_folder_of_recipes_may_be_empty_but_must_exist(tmp_path: Path) -> None:
+    assert run("recipes", "prune", tmp_path).stdout == "0 recipes removed\n"
+    assert run("recipes", "verify", tmp_path).stdout == "0 recipes verified, 0 failed\n"
+    (tmp_path / "odd.recipe").write_text("{}")
+    verified = run("recipes", "verify", tmp_path)
+    assert (verified.exit_code, verified.stdout) == (1, "odd: damaged\n0 recipes verified, 1 failed\n")
+    assert "odd              damaged" in run("recipes", "list", tmp_path).stdout
+    with pytest.raises(CorpusError, match="expected a folder of recipes, got"):
+        run("recipes", "list", tmp_path / "nowhere")
