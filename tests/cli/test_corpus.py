@@ -131,6 +131,12 @@ def test_list_names_the_builtin_corpus_and_the_datasets(toolchain: Toolchain) ->
 
 
 def test_fetch_names_failed_compiles(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run("corpus", "fetch", "zztd", "pypi:x")
+    assert result.exit_code == 1
+    assert "got 'zztd'" in result.stderr
+    assert "expected pypi:NAME==VERSION" in result.stderr
+    with pytest.raises(CorpusError, match=", ".join(dataset_names()[:3])):
+        run("corpus", "fetch")
     files = {"good.c": "int good(int x) { return x + 1; }\n", "bad.c": "int bad(void) { return missing; }\n"}
     with serve() as index:
         digest = index.add("tiny-1.0.tar.gz", source_distribution(files))
@@ -144,12 +150,6 @@ def test_fetch_names_failed_compiles(own_cache: Path, monkeypatch: pytest.Monkey
     (report,) = json.loads(again.stdout)
     assert (again.exit_code, report["name"], report["modules"], report["lines"]) == (1, "tiny", 1, 1)
     assert report["failures"][0]["source"] == "bad.c"
-    result = run("corpus", "fetch", "zztd", "pypi:x")
-    assert result.exit_code == 1
-    assert "got 'zztd'" in result.stderr
-    assert "expected pypi:NAME==VERSION" in result.stderr
-    with pytest.raises(CorpusError, match=", ".join(dataset_names()[:3])):
-        run("corpus", "fetch")
 
 
 @pytest.mark.parametrize(

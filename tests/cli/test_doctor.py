@@ -56,7 +56,8 @@ def test_another_program_a_clang_without_advisors_and_a_closed_cache_are_found(t
     assert findings["clang"]["version"] == "19.0.0"
     assert all("broken" in advisor["error"] for advisor in findings["clang"]["advisors"].values())
     assert len(problems) == 3
-    _, problems, remedies = examine(MLGO_CACHE=str(tmp_path / "clang" / "cache"))
+    with pytest.warns(UserWarning, match="cannot be written"):
+        _, problems, remedies = examine(MLGO_CACHE=str(tmp_path / "clang" / "cache"))
     assert [problem for problem in problems if "cannot be written: Not a directory" in problem]
     assert "$MLGO_CACHE" in remedies
 

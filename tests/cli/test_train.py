@@ -65,7 +65,7 @@ def test_networks_learn_from_labels_and_a_margin_is_chosen_on_other_modules(vari
     assert run("label", varied, "--output", labels, "--compiles", 3, "--callee-features").exit_code == 0
     valid.mkdir()
     shutil.copy(Path(varied, "calls.bc"), valid)
-    command = ("train", "imitation", labels, *SMALL, "--output", file, "--validation")
+    command: tuple[object, ...] = ("train", "imitation", labels, *SMALL, "--output", file, "--validation")
     result = run(*command, valid)
     assert result.exit_code == 0, result.output
     assert result.output.count("of 1 validation modules") == len(MARGINS)

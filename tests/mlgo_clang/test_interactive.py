@@ -128,8 +128,7 @@ def test_a_driver_that_is_killed_while_clang_compiles_leaves_nothing(
     before = abandoned()
     os.mkfifo(project.parent / "started")
     command = [str(DRIVERS["gcc"]), policy, fake_clang(STALL), *COMPILE]
-    output = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, cwd=project, start_new_session=True, **output)
+    process = subprocess.Popen(command, cwd=project, start_new_session=True, stderr=subprocess.DEVNULL)
     pid = int((project.parent / "started").read_text())  # waits for the writer
     if number == signal.SIGINT:
         os.killpg(process.pid, number)  # as Ctrl-C on a terminal

@@ -118,9 +118,7 @@ def test_an_untrusted_network_runs_no_code(run: Run, project: Path, own_cache: P
 def test_the_version_has_the_digest_of_the_policy(run: Run, network: Path, tmp_path: Path) -> None:
     first = run(f"--mlgo-policy=mlp:{network}", "--version").stdout
     changed = tmp_path / network.name
-    data = bytearray(network.read_bytes())
-    data[-1] ^= 1
-    changed.write_bytes(data)
+    write_network(changed, "cost_estimate", -1, 31)
     assert first != run(f"--mlgo-policy=mlp:{changed}", "--version").stdout
     assert first == run(f"--mlgo-policy=mlp:{network}", "--version").stdout
 
@@ -141,11 +139,7 @@ def test_compiles_are_counted_and_several_policies_warn_and_count_once(
     }
 
 
-def test_several_processes_count_at_once_and_other_lines_are_no_counters(own_cache: Path) -> None:
-    code = "from mlgo_clang.counters import count\nfor _ in range(50): count('a', 'b')"
-    processes = [subprocess.Popen(["python3", "-c", code], cwd=PROGRAMS.parents[1]) for _ in range(4)]
-    assert [process.wait() for process in processes] == [0] * 4
-    assert read_counters() == {"a": 200, "b": 200}
+def test_other_lines_are_no_counters() -> None:
     assert parse(b"3 a\nno\n-4 b\n5 c d\n\xff\n") == {"a": 3, "c d": 5}
 
 

@@ -150,21 +150,16 @@ class TestRust:
         result = cargo(workspace, MLGO_POLICY="default", MLGO_RECIPES=str(tmp_path / "recipes"))
         assert (result.returncode, counted("compiled by a recipe")) == (0, 1)
 
-    @pytest.mark.parametrize(
-        ("options", "problem"),
-        [
+    def test_other_work_is_left_to_rustc_with_the_reason(self, source: Path) -> None:
+        model = "-Cllvm-args=-enable-ml-inliner=release -ml-inliner-stop-immediately"
+        for options, problem in (
             ("-Clto=fat", 'expected no link time optimisation, got lto; set lto = "off" in [profile.release]'),
             ("-Clinker-plugin-lto", "expected a plain compile, got -C linker-plugin-lto; build without it"),
-            (
-                "-Cllvm-args=-enable-ml-inliner=release -ml-inliner-stop-immediately",
-                "expected no advisor in -C llvm-args, got one; remove it from RUSTFLAGS",
-            ),
-        ],
-    )
-    def test_other_work_is_left_to_rustc_with_the_reason(self, source: Path, options: str, problem: str) -> None:
-        result = compile_library(source, *ONE_UNIT, options, MLGO_POLICY="never")
-        assert result.returncode == 0
-        assert result.stderr.splitlines()[0] == f"mlgo-rustc: warning: shapes is left to rustc: {problem}"
+            (model, "expected no advisor in -C llvm-args, got one; remove it from RUSTFLAGS"),
+        ):
+            result = compile_library(source, *ONE_UNIT, options, MLGO_POLICY="never")
+            assert result.returncode == 0
+            assert result.stderr.splitlines()[0] == f"mlgo-rustc: warning: shapes is left to rustc: {problem}"
 
     def test_a_policy_that_cannot_decide_leaves_the_crate_to_rustc(self, source: Path) -> None:
         result = compile_library(source, *ONE_UNIT, MLGO_POLICY="mlp:/nowhere")
