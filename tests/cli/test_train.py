@@ -11,7 +11,6 @@ import pytest
 
 from mlgo_gym.corpus.modules.training_digests import sidecar_digests
 from mlgo_gym.errors import MissingExtraError, MlgoError
-from mlgo_gym.policies.bundled import bundled_file
 from mlgo_gym.policies.network import Network
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 from mlgo_gym.training import read_labels
@@ -88,14 +87,3 @@ def test_networks_learn_from_labels_and_a_margin_is_chosen_on_other_modules(vari
     shutil.copy(Path(varied, "many_calls.bc"), valid)
     command = ("train", "imitation", tmp_path / "flips", *SMALL, "--output", file, "--validation", valid)
     assert run_json(*command)["margin"] in EVICTION_MARGINS
-
-
-@pytest.mark.libraries
-def test_evolution_starts_from_a_network(corpus: Path, tmp_path: Path) -> None:
-    pytest.importorskip("cmaes", reason="cmaes is not installed")
-    start, file = bundled_file("inline-oz-fast"), tmp_path / "n.safetensors"
-    options = ("--generations", 1, "--directions", 1, "--best", 1, "--modules", 1, "--optimiser", "cma")
-    result = run("train", "evolve", start, "--corpus", corpus, *options, "--output", file)
-    assert result.exit_code == 0, result.output
-    assert "change in the last generation" in result.output
-    assert Network.load(file).features == Network.load(start).features

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from mlgo_gym.session.process.scratch import scratch_parent
 from mlgo_gym.storage.cache import cache_directory
 from mlgo_gym.storage.temporary_folders import host_id
 from tests.conftest import PROGRAMS
-from tests.mlgo_clang.conftest import DRIVERS, Run, text
+from tests.mlgo_clang.conftest import DRIVERS, Run, counted, text
 
 
 def test_a_missing_linker_is_named(run: Run, project: Path) -> None:
@@ -112,6 +113,27 @@ def test_a_program_for_another_machine_is_linked_without_an_sdk_and_runs(
     if shutil.which(runner[0]) is None or find_spec("wasmtime") is None:
         pytest.skip("nothing runs the program")
     assert subprocess.run([*runner, "program"], cwd=project, capture_output=True, check=True).stdout == b"hello 1\n"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_build_by_cmake_uses_the_policy(project: Path, own_cache: Path) -> None:
+    if shutil.which("cmake") is None or shutil.which("ninja") is None:
+        pytest.skip("cmake or ninja is not installed")
+    (project / "main.cpp").write_text(
+        '#include <cstdio>\nextern "C" int first(int);\n'
+        'int main(int n, char **) { std::printf("%d\\n", first(n + 2)); }\n'
+    )
+    (project / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(p C CXX)\nadd_library(calls STATIC calls.c)\n"
+        "add_executable(program main.cpp)\ntarget_link_libraries(program calls)\n"
+    )
+    drivers = {"CC": str(DRIVERS["gcc"]), "CXX": str(DRIVERS["g++"]), "MLGO_POLICY": "always", "MLGO_STRICT": "1"}
+    for command in ("cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=MinSizeRel", "cmake --build build"):
+        subprocess.run(command.split(), cwd=project, env={**os.environ, **drivers}, check=True)
+    assert subprocess.run([project / "build" / "program"], stdout=subprocess.PIPE, check=True).stdout == b"53\n"
+    assert counted("compiled with a policy") >= 2
+    assert counted("compiled by clang alone") == 0
 
 
 def test_headers_of_libc_and_of_libcxx_are_found_by_language(run: Run, project: Path) -> None:

@@ -71,15 +71,6 @@ def test_a_policy_that_cannot_be_read_leaves_the_compile_to_clang(
     assert files(project) == ["calls.c", "calls.o"]
 
 
-def test_clang_reports_an_error_of_the_source(run: Run, project: Path, policy: str) -> None:
-    (project / "calls.c").write_text("int f(void) { return nothing; }\n")
-    expected = run("--mlgo-policy=default", *COMPILE)
-    for extra in ((), ("--mlgo-strict",)):
-        result = run(policy, *extra, *COMPILE)
-        assert (result.returncode, result.stdout, result.stderr) == (expected.returncode, b"", expected.stderr)
-    assert files(project) == ["calls.c"]
-
-
 @pytest.mark.parametrize(
     ("statement", "reason"),
     [
@@ -100,7 +91,7 @@ def test_where_clang_fails_for_the_policy_it_compiles_alone(
         assert not Path("/proc", (project.parent / "started").read_text().strip()).exists()
 
 
-def test_a_full_disk_fails_and_a_cache_that_cannot_be_written_does_not(
+def test_an_error_of_the_source_and_a_full_disk_fail_and_a_cache_that_cannot_be_written_does_not(
     run: Run, project: Path, plain: bytes, policy: str
 ) -> None:
     result = run(policy, *COMPILE, "-o", "/dev/full")
@@ -110,6 +101,13 @@ def test_a_full_disk_fails_and_a_cache_that_cannot_be_written_does_not(
         result = run(policy, *COMPILE, MLGO_CACHE="/dev/null/cache")
         assert (result.returncode, result.stderr) == (0, b"")
         assert (project / "calls.o").read_bytes() != plain
+        (project / "calls.o").unlink()
+    (project / "calls.c").write_text("int f(void) { return nothing; }\n")
+    expected = run("--mlgo-policy=default", *COMPILE)
+    for extra in ((), ("--mlgo-strict",)):
+        result = run(policy, *extra, *COMPILE)
+        assert (result.returncode, result.stdout, result.stderr) == (expected.returncode, b"", expected.stderr)
+    assert files(project) == ["calls.c"]
 
 
 def test_without_descriptors_for_channels_clang_compiles_alone_or_fails(run: Run, project: Path, plain: bytes) -> None:
