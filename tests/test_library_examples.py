@@ -102,8 +102,6 @@ def test_an_example_trains_and_compares_itself_with_clang(
         answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
         assert answer.returncode == 0, answer.stderr
         assert re.search(rf"^trained +{tested} ", answer.stdout, re.MULTILINE)
-    if name == "maskable_ppo.py":
-        assert "0 illegal actions in 64 steps" in answer.stdout
 
 
 @pytest.mark.libraries

@@ -158,7 +158,7 @@ def test_a_policy_with_callee_features_gets_them_and_the_metric_of_the_task_is_s
         ({"environment": "CartPole-v1"}, "does not take the arguments"),
         ({"env_kwargs": {"colour": 1}}, "does not take the arguments"),
         ({"env_kwargs": {"scope": "function"}}, "expected scope='module'"),
-        ({"env_kwargs": {"compile_options": {"flags": [1j]}}}, "JSON values"),
+        ({"env_kwargs": {"compile_options": {"flags": [1j]}}}, "expected flags as a list of strings"),
         ({"limit": 0}, "expected limit ≥ 1, got 0"),
         ({"envs": 0}, "expected envs ≥ 1, got 0"),
     ],
@@ -199,7 +199,7 @@ def test_workers_that_cannot_start_and_policies_that_cannot_be_sent_are_errors(
         evaluate(INLINE, corpus=str(corpus), policies={"local": Local()}, execution=Execution(2))
 
 
-@pytest.mark.parametrize("last_signal", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("last_signal", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_nothing_outlives_an_evaluation_that_is_ended(
     corpus: Path, tmp_path: Path, last_signal: signal.Signals
 ) -> None:

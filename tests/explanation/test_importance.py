@@ -46,6 +46,7 @@ def test_a_rule_depends_on_its_feature_alone() -> None:
         importance("random").run()
 
 
+@pytest.mark.slow
 def test_a_network_of_one_callee_feature_depends_on_it_alone(tmp_path: Path) -> None:
     # It inlines the last call of a function.
     network = Network(("callee_last",), (np.ones((1, 1), np.float32),), (np.array([-0.5], np.float32),))

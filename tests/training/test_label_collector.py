@@ -73,6 +73,7 @@ def test_callee_features_are_added_to_the_same_labels(labelled: tuple[Labelling,
     assert len(set(decisions.tolist())) > 3
 
 
+@pytest.mark.slow
 def test_labels_around_a_policy_with_callee_features_have_them(varied: str, tmp_path: Path) -> None:
     labelling = Labelling(varied, "inline-oz", compiles=8, check=6)
     lines = list(labelling.run(tmp_path, execution=Execution(2)))
