@@ -84,9 +84,7 @@ def test_options_are_arguments_of_an_environment() -> None:
     }
     # No limit is written as JSON can.
     assert CompilerOptions(memory_limit=float("inf")).arguments() == {"compile_options": {"memory_limit": None}}
-
-
-def test_settings_are_json_or_else_strings() -> None:
+    # Settings are JSON, or else strings.
     texts = ["a=1", "b=[1, 2]", "c=null", "d=dict", 'e="1"', "f=x=y"]
     assert parse_settings(texts) == {"a": 1, "b": [1, 2], "c": None, "d": "dict", "e": "1", "f": "x=y"}
     for text in ("", "a", "=1", "a b=1", "options.a=1"):

@@ -20,7 +20,7 @@ from tests.cli.command import run, run_json
 EVALUATE = ("evaluate", "mlgo/Inline-v0")
 
 
-def test_the_table_is_printed_and_printed_again_and_validated(corpus: Path, tmp_path: Path) -> None:
+def test_the_table_is_printed_and_printed_again_and_validated(corpus: Path, broken: Path, tmp_path: Path) -> None:
     arguments = (*EVALUATE, "--corpus", corpus, "--policy", "default,never", "--output", tmp_path)
     first = run(*arguments)
     assert first.exit_code == 0, first.output
@@ -40,6 +40,11 @@ def test_the_table_is_printed_and_printed_again_and_validated(corpus: Path, tmp_
     data = json.loads(result.stdout)
     assert (result.exit_code, data["episodes"], data["reproduced"]) == (1, 4, 3)
     assert [episode["module"] for episode in data["different"]] == ["calls"]
+    result = run(*EVALUATE, "--corpus", broken)
+    assert result.exit_code == 1
+    assert "Failed: 1 episode:\n  default on broken: " in result.stdout
+    with pytest.raises(MlgoError, match=r"expected results in .*, got none"):
+        run("report", tmp_path / "nowhere")
 
 
 def test_arguments_and_lists_of_policies_reach_the_evaluation(varied: str) -> None:
@@ -58,14 +63,6 @@ def test_the_help_names_every_policy_and_what_follows_an_evaluation() -> None:
         assert name.removesuffix("FILE") in words
     for command in ("validate", "trace", "replay"):
         assert f"mlgo-gym {command}" in words
-
-
-def test_failed_episodes_and_missing_results_show_in_the_exit_status(broken: Path, tmp_path: Path) -> None:
-    result = run(*EVALUATE, "--corpus", broken)
-    assert result.exit_code == 1
-    assert "Failed: 1 episode:\n  default on broken: " in result.stdout
-    with pytest.raises(MlgoError, match=r"expected results in .*, got none"):
-        run("report", tmp_path)
 
 
 def test_traces_and_recipes_are_replayed(corpus: Path, tmp_path: Path) -> None:

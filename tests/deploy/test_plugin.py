@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.plugin_trace import agreement, in_traced_environment, in_traced_plugin, traced
 from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.decision_code import DecisionCode, decision_code
@@ -19,9 +19,8 @@ from mlgo_gym.errors import PolicyError, ToolchainError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import find_toolchain
-from mlgo_gym.policies import Policy, load_policy
+from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.normalization import Floats
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 from tests.conftest import PROGRAMS, MakeBitcode
 
@@ -111,61 +110,27 @@ def test_it_decides_in_the_driver_and_in_a_thin_link_but_only_for_size(
     assert plain != linked == driven
 
 
-def traced(code: DecisionCode) -> DecisionCode:
-    """Return the code of a policy that prints its answers and the callee features to standard error."""
-    features = (*code.features, *(name for name in CALLEE_FEATURES if name not in code.features))
-    columns = ", ".join(str(features.index(name)) for name in CALLEE_FEATURES)
-    printing = f"""
-#include <stdio.h>
-static int mlgo_yes(const float *features) {{
-  static const int columns[] = {{{columns}}};
-  const int yes = mlgo_untraced(features);
-  fprintf(stderr, "mlgo: %d", yes);
-  for (int i = 0; i < {len(CALLEE_FEATURES)}; ++i) fprintf(stderr, " %a", (double)features[columns[i]]);
-  fputs("\\n", stderr);
-  return yes;
-}}
-"""
-    return replace(code, features=features, code=code.code.replace("mlgo_yes", "mlgo_untraced") + printing)
-
-
-def episode(env: InlineEnv, policy: Policy, module: str) -> tuple[list[int], Floats]:
-    """Return the answers of a policy, and the callee features at each decision."""
-    columns = [env.feature_names.index(name) for name in CALLEE_FEATURES]
-    observation, info = env.reset(options={"module": module})
-    answers, rows, ended = [], [], False
-    while not ended:
-        rows.append(np.asarray(observation, np.float32)[columns])
-        answers.append(int(policy.act(observation, info)))
-        observation, _, terminated, truncated, info = env.step(answers[-1])
-        ended = terminated or truncated
-    return answers, np.array(rows)
-
-
 def test_callee_features_are_those_of_the_environment(llvm: InstalledLlvm, corpus: Path, tmp_path: Path) -> None:
+    clang = find_toolchain(f"clang-{llvm.major}")
     plugin, returning = tmp_path / "libmlgo_inline.so", tmp_path / "returning.safetensors"
     # A call is inlined if an earlier call of its callee was kept.
     weight = np.array([[float(name == "callee_kept")] for name in CALLEE_FEATURES], np.float32)
     Network(tuple(CALLEE_FEATURES), (weight,), (np.array([-0.5], np.float32),)).save(returning)
     code = decision_code(f"mlp:{returning}", callee_features=True)
     build_plugin(traced(code), llvm, plugin, compiler=f"clang++-{llvm.major}")
-    env = InlineEnv(corpus=str(corpus), clang=f"clang-{llvm.major}", callee_features=True)
+    env = InlineEnv(corpus=str(corpus), clang=clang.command[0], callee_features=True)
     policy = load_policy(f"mlp:{returning}", env)
     varied = np.zeros(len(CALLEE_FEATURES), bool)
     for module in env.corpus:
-        expected, features = episode(env, policy, module.name)
-        command = [*env.compilation(module).command, f"-fpass-plugin={plugin}", "-o", str(tmp_path / "plugin.o")]
-        printed = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        lines = [line.split()[1:] for line in printed.stderr.splitlines() if line.startswith("mlgo: ")]
-        answers = [int(line[0]) for line in lines]
-        rows = np.array([[float.fromhex(value) for value in line[1:]] for line in lines], np.float32)
-        assert 0 < sum(answers) < len(answers), "some calls are kept, and some are not"
-        pairs = zip(answers, expected, strict=False)
-        compared = next((number for number, (one, other) in enumerate(pairs) if one != other), len(answers))
-        # The environment predicts the callee of a decision, and clang knows it.
-        assert (rows[:compared] == features[:compared]).all(1).mean() > 0.9
-        assert compared < len(answers) or answers == expected
-        varied |= rows.min(0) < rows.max(0)
+        expected, decisions = in_traced_environment(env, policy, module)
+        found = in_traced_plugin(env.compilation(module).command, plugin, tmp_path / "plugin.o")
+        assert 0 < sum(found.answers) < len(found.answers), "some calls are kept, and some are not"
+        same = agreement(found, expected, decisions)
+        assert same.explained, module.name
+        assert same.predicted > 0.9 * same.compared
+        if same.first is None:
+            assert found.object_bytes == expected.object_bytes
+        varied |= found.seen.min(0) < found.seen.max(0)
     env.close()
     # Clang rarely visits a component twice, and never in these modules.
     assert [name for name, varies in zip(CALLEE_FEATURES, varied, strict=True) if not varies] == ["component_visits"]

@@ -36,12 +36,13 @@ SHARED = "_Z6sharedi"
 
 def end(corpus: Any, metric: str, action: int, module: str = "a.o", **options: Any) -> dict[str, Any]:
     """Play an episode with one action; return its last info."""
-    with InlineEnv(corpus=corpus, metric=metric, **options) as env:
-        _, info = env.reset(options={"module": module} if len(env.corpus.names) > 1 else None)
-        over = False
-        while not over:
-            *_, over, _, info = env.step(action)
-        return dict(info)
+    env = InlineEnv(corpus=corpus, metric=metric, **options)
+    _, info = env.reset(options={"module": module} if len(env.corpus.names) > 1 else None)
+    over = False
+    while not over:
+        *_, over, _, info = env.step(action)
+    env.close()
+    return dict(info)
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +74,11 @@ def unlinked(build: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def plain_object(corpus: str, module: str) -> bytes:
     """Return the object of plain clang."""
-    with InlineEnv(corpus=corpus) as env, env.compilation(env.corpus.module(module)).session() as session:
-        return session.finish(60).object_bytes
+    env = InlineEnv(corpus=corpus)
+    session = env.compilation(env.corpus.module(module)).session()
+    with env, session:
+        data = session.finish(60).object_bytes
+    return data
 
 
 def test_the_linked_metric_is_the_size_of_the_files_linked_again(build: str) -> None:
