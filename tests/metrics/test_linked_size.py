@@ -75,9 +75,9 @@ def unlinked(build: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 def plain_object(corpus: str, module: str) -> bytes:
     """Return the object of plain clang."""
     env = InlineEnv(corpus=corpus)
-    session = env.compilation(env.corpus.module(module)).session()
-    with env, session:
+    with env.compilation(env.corpus.module(module)).session() as session:
         data = session.finish(60).object_bytes
+    env.close()
     return data
 
 
