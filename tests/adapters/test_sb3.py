@@ -369,7 +369,7 @@ except MissingExtraError as error:
 
 def test_the_error_without_the_library_names_the_extra() -> None:
     text = subprocess.check_output([sys.executable, "-c", WITHOUT], text=True)
-    assert text == "the adapter for stable-baselines3 needs the extra 'sb3': pip install 'mlgo-gym[sb3]'\n"
+    assert text.startswith("the adapter for stable-baselines3 needs the extra 'sb3'")
 
 
 # Models that start from a network
