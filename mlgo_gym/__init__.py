@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from mlgo_gym.corpus import Corpus as Corpus
     from mlgo_gym.corpus import open_corpus as open_corpus
     from mlgo_gym.env import CompilerEnv as CompilerEnv
+    from mlgo_gym.errors import ActionError as ActionError
+    from mlgo_gym.errors import CompilerError as CompilerError
+    from mlgo_gym.errors import CorpusError as CorpusError
     from mlgo_gym.errors import MlgoError as MlgoError
     from mlgo_gym.evaluation import (
         EvaluationResult as EvaluationResult,
@@ -57,11 +60,14 @@ APPROXIMATIONS = {"mlgo/InlineBandit-v0": "mlgo/Inline-v0"}
 """The environments that run no compiler, and the environments that they approximate."""
 
 _MODULES = {
+    "ActionError": "errors",
     "BestCheckpoint": "training",
     "CALLEE_FEATURES": "session.protocol.callee_features",
     "CompilerEnv": "env",
+    "CompilerError": "errors",
     "CompilerVectorEnv": "vector_env",
     "Corpus": "corpus",
+    "CorpusError": "errors",
     "DecisionSite": "session.protocol.decision",
     "EvaluationResult": "evaluation",
     "Execution": "scheduling",
