@@ -112,11 +112,11 @@ def test_unused_functions_leave_the_file_in_other_modes(tmp_path: Path, toolchai
 def test_the_command_evaluates_by_the_linked_size_and_links_again(tmp_path: Path, toolchain: Toolchain) -> None:
     corpus = record(tmp_path, "$CC main.o libcalls.a -o program", toolchain)
     arguments = ["evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--policy", "always", "--json"]
-    result = CliRunner().invoke(application, [*arguments, "--metric", "estimated-linked", "--link-as", "gc,thin"])
+    result = CliRunner().invoke(application, [*arguments, "--metric", "estimated-linked", "--link-as", "thin"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["configuration"]["metric"] == "estimated-linked"
-    assert [(row["mode"], row["error"]) for row in found["links"]] == [("gc", None), ("thin", None)] * 2
+    assert [(row["mode"], row["error"]) for row in found["links"]] == [("thin", None)] * 2
     assert "loads no plugin" in result.stderr
     with (
         Evaluation("mlgo/Inline-v0", policies=["always"], corpus=corpus) as evaluation,
