@@ -38,7 +38,7 @@ def headings(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_lead_somewhere_and_python_code_compiles() -> None:
     broken = []
     for page, text in TEXTS.items():
         for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -48,13 +48,9 @@ def test_links_lead_somewhere() -> None:
             linked = (page.parent / path).resolve() if path else page
             if not linked.exists() or (heading and linked.suffix == ".md" and heading not in headings(linked)):
                 broken.append((page.name, target))
-    assert broken == []
-
-
-def test_python_code_of_pages_compiles() -> None:
-    for page in PAGES:
         for block in python_blocks(page):
             compile(block, str(page), "exec")
+    assert broken == []
 
 
 def run_python(code: str, folder: Path) -> list[str]:
@@ -148,13 +144,10 @@ def source_of(program: str) -> str:
     return text + "".join(source_of(name) for name in re.findall(r"^from (benchmarks\.\w+) import", text, re.MULTILINE))
 
 
-def test_every_program_exists_with_its_options() -> None:
+def test_every_program_exists_with_its_options_and_every_extra() -> None:
     for words in (words for words in COMMANDS if PROGRAM.fullmatch(words[0])):
         source = source_of(words[0])
         assert [option for option in options(words[1:]) if option.lstrip("-") not in source] == [], words
-
-
-def test_the_extras_of_pages_exist() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project.optional-dependencies]")[2]
     known = set(re.findall(r"^([a-z0-9-]+) = \[", project, re.MULTILINE))
     shown = re.findall(r"(?:mlgo-gym|\.)\[([a-z0-9,_-]+)\]", "".join(TEXTS.values()))
