@@ -107,9 +107,7 @@ def small(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -
         for name, needs in NEEDS.items()
     ],
 )
-def test_an_example_trains_and_compares_itself_with_clang(
-    name: str, small: Path, tmp_path: Path, toolchain: Toolchain
-) -> None:
+def test_an_example_trains_and_compares_itself(name: str, small: Path, tmp_path: Path, toolchain: Toolchain) -> None:
     for module in NEEDS[name]:
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
@@ -145,9 +143,7 @@ def test_an_example_trains_and_compares_itself_with_clang(
 @pytest.mark.libraries
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("algorithm", ["PPO", "DQN"])
-def test_the_bandit_example_learns_from_labels_and_is_judged_by_clang(
-    algorithm: str, small: Path, tmp_path: Path
-) -> None:
+def test_the_bandit_example_learns_and_is_judged_by_clang(algorithm: str, small: Path, tmp_path: Path) -> None:
     if importlib.util.find_spec("stable_baselines3") is None:
         pytest.skip("stable_baselines3 is not installed")
     printed = run("bandit.py", "Oz", algorithm, "m.safetensors", "4", "0", small, folder=tmp_path)

@@ -193,7 +193,7 @@ def test_illegal_actions_are_counted_or_fail(strict: bool, varied: str) -> None:
     assert ("illegal actions, replaced by clang's own choice" in "\n".join(notes(alone))) is not strict
 
 
-def test_a_module_that_clang_cannot_compile_does_not_touch_the_others(
+def test_a_module_that_clang_cannot_compile_fails_alone(
     broken: Path, calls: Path, tmp_path: Path, nothing_is_left: None
 ) -> None:
     for number in range(2):
@@ -234,9 +234,7 @@ class Endless:
         return 0
 
 
-def test_a_worker_that_dies_with_several_episodes_is_replaced_and_its_module_fails(
-    varied: str, nothing_is_left: None
-) -> None:
+def test_a_worker_that_dies_with_several_episodes_is_replaced(varied: str, nothing_is_left: None) -> None:
     result = evaluate(INLINE, corpus=varied, policies=[f"{FAULTY}:Deadly"], execution=Execution(2), envs=3)
     [failure] = result.failures
     message = "the worker process died: signal 9 (SIGKILL)"

@@ -69,9 +69,7 @@ def test_a_second_call_does_only_the_rest_and_tries_failures_again(corpus: Path,
     assert load_result(tmp_path).failures == []
 
 
-def test_an_evaluation_that_was_left_resumes_and_leaves_nothing(
-    varied: str, tmp_path: Path, nothing_is_left: None
-) -> None:
+def test_an_evaluation_that_was_left_resumes(varied: str, tmp_path: Path, nothing_is_left: None) -> None:
     arguments: dict[str, Any] = {"corpus": varied, "policies": ["never", "random"]}
     with Evaluation(INLINE, **arguments, output=tmp_path) as evaluation:
         episodes = evaluation.run(envs=3)
@@ -97,9 +95,7 @@ def test_an_evaluation_that_was_left_resumes_and_leaves_nothing(
         ({"split": "train"}, "split: recorded None, requested train"),
     ],
 )
-def test_results_of_another_configuration_are_not_mixed(
-    corpus: Path, tmp_path: Path, change: dict[str, Any], named: str
-) -> None:
+def test_other_configurations_are_not_mixed(corpus: Path, tmp_path: Path, change: dict[str, Any], named: str) -> None:
     arguments: dict[str, Any] = {"environment": INLINE, "corpus": str(corpus), "policies": ["default"]}
     Evaluation(**arguments, output=tmp_path).close()
     with pytest.raises(MlgoError, match="cannot be mixed") as caught:
@@ -123,9 +119,7 @@ def test_a_split_takes_its_part_of_several_corpora(calls: Path, varied: str, tmp
     assert (everything.configuration.split, parts["test"].configuration.split) == (None, "test")
 
 
-def test_a_policy_with_callee_features_gets_them_and_the_metric_of_the_task_is_shown(
-    corpus: Path, tmp_path: Path
-) -> None:
+def test_a_policy_gets_callee_features_and_the_metric_of_the_task_is_shown(corpus: Path, tmp_path: Path) -> None:
     features = ("inlining_default", "callee_kept", "callee_users")
     weights = np.array([[1], [0], [0]], np.float32)
     network = Network(features, (weights,), (np.array([-0.5], np.float32),))
@@ -174,7 +168,7 @@ def test_facts_of_modules_are_written_and_read(tmp_path: Path, toolchain: Toolch
     assert load_result(tmp_path / "run").modules == result.modules != {}
 
 
-def test_workers_that_cannot_start_and_policies_that_cannot_be_sent_are_errors(
+def test_workers_that_cannot_start_are_errors(
     corpus: Path, monkeypatch: pytest.MonkeyPatch, nothing_is_left: None
 ) -> None:
     monkeypatch.setenv("MLGO_TEST_PARENT", str(os.getpid()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -69,26 +68,12 @@ def test_a_gain_in_unused_code_vanishes_in_the_link(tmp_path: Path, toolchain: T
     ]  # fmt: skip
 
 
-class Always:
-    """Always inlines, and records the module of each first decision."""
-
-    def __init__(self) -> None:
-        self.started: list[str] = []
-
-    def act(self, _observation: object, info: Mapping[str, Any]) -> int:
-        if info["decision_index"] == 0:
-            self.started.append(info["module"])
-        return 1
-
-
 @pytest.mark.slow
 def test_with_link_time_optimisation_the_policy_decides_before_the_link(tmp_path: Path, toolchain: Toolchain) -> None:
     corpus = record(tmp_path, "$CC -flto main.o libcalls.a -Wl,--gc-sections -o program", toolchain, "-flto")
-    policy = Always()
-    with Evaluation("mlgo/Inline-v0", policies={"mine": policy}, corpus=corpus) as evaluation:
+    with Evaluation("mlgo/Inline-v0", policies=["always"], corpus=corpus) as evaluation:
         plain, always = evaluation.link()
     assert (plain.lto, always.lto, plain.error, always.error) == ("full", "full", None, None)
-    assert policy.started == ["calls.o", "calls.o"], "once for the object, once for the bitcode that is linked"
     assert always.objects > plain.objects
     assert always.linked > 0 < plain.linked
 

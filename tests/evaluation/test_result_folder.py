@@ -22,7 +22,7 @@ from mlgo_gym.evaluation.result_folder import ResultFolder, read_configuration, 
 from tests.evaluation.conftest import MakeResult
 
 
-def test_appended_results_are_read_back_and_an_unfinished_last_line_is_removed(
+def test_results_are_read_back_without_an_unfinished_line(
     tmp_path: Path, configuration: Configuration, make_result: MakeResult
 ) -> None:
     failed = make_result("default", "a", status="failed", error={"kind": "exit"})
@@ -59,9 +59,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert [episode.module for episode in read_episodes(tmp_path)] == ["a"]
 
 
-def test_one_process_at_a_time_adds_policies_of_the_same_configuration(
-    tmp_path: Path, configuration: Configuration
-) -> None:
+def test_one_process_at_a_time_adds_policies_of_one_configuration(tmp_path: Path, configuration: Configuration) -> None:
     with closing(ResultFolder(tmp_path, configuration)), pytest.raises(MlgoError, match="another process writes"):
         ResultFolder(tmp_path, configuration)
     # The location of the corpus and the release do not matter.
@@ -73,9 +71,7 @@ def test_one_process_at_a_time_adds_policies_of_the_same_configuration(
         ResultFolder(tmp_path, replace(configuration, policies={"mine.py:P": "5678"}))
 
 
-def test_headers_and_lines_of_another_form_are_refused_and_results_without_a_header_are_kept(
-    tmp_path: Path, configuration: Configuration
-) -> None:
+def test_headers_and_lines_of_another_form_are_refused_and_kept(tmp_path: Path, configuration: Configuration) -> None:
     with pytest.raises(MlgoError, match=r"got no meta\.json"):
         read_configuration(tmp_path)
     (tmp_path / "episodes.jsonl").write_text("precious\n")

@@ -79,9 +79,7 @@ def test_the_largest_changes_come_first_and_equal_modules_never() -> None:
     assert best[0].change == pytest.approx(51 / 101 - 1)
 
 
-def test_the_change_of_a_policy_is_one_number_if_it_was_measured(
-    configuration: Configuration, make_result: MakeResult
-) -> None:
+def test_the_change_of_a_policy_is_one_number(configuration: Configuration, make_result: MakeResult) -> None:
     result = EvaluationResult(
         replace(
             configuration, metric="spill_cost", policies=dict.fromkeys(("ours", "default", "broken", "absent"), "")
@@ -104,9 +102,7 @@ def test_the_change_of_a_policy_is_one_number_if_it_was_measured(
             result.change(**arguments)
 
 
-def test_the_smallest_of_several_policies_counts_and_clang_is_one_of_them(
-    configuration: Configuration, make_result: MakeResult
-) -> None:
+def test_the_smallest_of_several_policies_counts(configuration: Configuration, make_result: MakeResult) -> None:
     episodes = (
         make_result("ours", "a", 300, 400, seconds=2.0),
         make_result("default", "a", 400, 400, seconds=1.0),
@@ -143,9 +139,7 @@ def drain(schedule: Schedule) -> list[tuple[str, str]]:
     return taken
 
 
-def test_the_first_policy_meets_all_modules_first_and_only_unfinished_work_is_scheduled(
-    make_result: MakeResult,
-) -> None:
+def test_the_first_policy_is_scheduled_first_and_unfinished_work_alone(make_result: MakeResult) -> None:
     def schedule(*results: Any) -> Schedule:
         return Schedule(["first", "second", "third"], SIZES, SIZES.__getitem__, lambda name: f"of {name}", results)
 

@@ -95,7 +95,7 @@ def test_an_answer_is_read_whole_and_closing_twice_is_closing_once(start: Start,
         ("os.write(2, bytes(1 << 20)); sys.exit(4)", "exit status 4"),
     ],
 )
-def test_a_process_that_fails_is_an_error_and_the_next_request_starts_another(
+def test_a_failed_process_is_an_error_and_another_is_started(
     start: Start, worker: Path, program: str, message: str
 ) -> None:
     process = start(program)
@@ -251,7 +251,7 @@ def make(kind: str, tmp_path: Path) -> Make:
 
 @pytest.mark.libraries
 @pytest.mark.parametrize("observation", ["flat", "dict"])
-def test_a_model_with_one_input_per_feature_drives_an_episode(
+def test_a_model_drives_an_episode(
     make: Make, kind: str, middle: float, observation: str, inline: CompilerEnv, corpus: Path
 ) -> None:
     weights = {"callee_users": 0.0, "cost_estimate": -1.0}
@@ -284,9 +284,7 @@ def test_unusable_models_are_refused(make: Make, inline: CompilerEnv) -> None:
 
 
 @pytest.mark.libraries
-def test_a_process_that_ends_in_an_episode_is_an_error_and_the_next_episode_has_another(
-    make: Make, middle: float, inline: CompilerEnv
-) -> None:
+def test_the_process_of_an_episode_that_ended_is_replaced(make: Make, middle: float, inline: CompilerEnv) -> None:
     before = children()
     policy = load_policy(make({"callee_users": 0.0, "cost_estimate": -1.0}, middle), inline)
     (first,) = children() - before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +108,7 @@ def code(tmp_path: Path) -> Path:
     return path
 
 
-def test_classes_functions_and_objects_of_a_file_are_policies(
-    inline: CompilerEnv, code: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_in_a_file_are_policies(inline: CompilerEnv, code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("Seven", "make", "ready"):
         assert load_policy(f"{code}:{name}", inline).act(None, {}) == 7
     assert load_policy(f"{code}:OfAnEnvironment", inline).act(None, {}) == len(inline.feature_names)
@@ -148,7 +145,7 @@ def test_classes_functions_and_objects_of_a_file_are_policies(
         ("EVICT size_order", "the policy 'size_order' needs an environment with decisions on priority"),
     ],
 )
-def test_the_error_about_no_policy_gives_the_reason(
+def test_the_error_about_no_policy_is_exact(
     inline: CompilerEnv, evict: CompilerEnv, code: Path, spec: str, message: str
 ) -> None:
     env = evict if spec.startswith("EVICT") else inline
@@ -181,6 +178,11 @@ def test_several_decisions_at_once_are_the_same_as_each_alone(environment: str, 
     alone = [policy.act(row(observations, number), info) for number, info in enumerate(infos)]
     assert act_batch(policy, observations, infos) == alone
     assert act_batch(policy, rows(observations, range(2)), infos[:2]) == alone[:2]
+    # A policy without a batched form sees single observations.
+    rule = load_policy("threshold:-20" if environment == "mlgo/Inline-v0" else "ratio:2", env)
+    alone = [rule.act(row(observations, number), info) for number, info in enumerate(infos)]
+    assert act_batch(rule, observations, infos) == alone
+    assert len(set(alone)) > 1
 
 
 def decisions(env: CompilerEnv, module: str) -> tuple[Any, list[dict[str, Any]]]:
@@ -196,26 +198,6 @@ def decisions(env: CompilerEnv, module: str) -> tuple[Any, list[dict[str, Any]]]
     if isinstance(observation, dict):
         return {name: np.stack([each[name] for each in observations]) for name in observation}, infos
     return np.stack(observations), infos
-
-
-class Recording:
-    """Records its calls."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[Any, Mapping[str, Any]]] = []
-
-    def act(self, observation: Any, info: Mapping[str, Any]) -> int:
-        self.seen.append((observation, info))
-        return len(self.seen)
-
-
-def test_a_policy_without_a_batched_form_sees_single_observations() -> None:
-    policy = Recording()
-    observations = {"vector": np.arange(6).reshape(3, 2), "scalar": np.arange(3)}
-    infos = [{"decision_index": number} for number in range(3)]
-    assert act_batch(policy, observations, infos) == [1, 2, 3]
-    observation, info = policy.seen[1]
-    assert (observation["vector"].tolist(), observation["scalar"].shape, info) == ([2, 3], (), {"decision_index": 1})
 
 
 def test_a_policy_decides_outside_an_environment_with_the_history_that_clang_received() -> None:

@@ -32,7 +32,7 @@ def sb3() -> Any:
 
 @pytest.mark.libraries
 @pytest.mark.parametrize(("algorithm", "activation"), [("PPO", None), ("PPO", "ReLU"), ("DQN", None)])
-def test_it_decides_as_the_model_does(
+def test_it_decides_as_its_model(
     sb3: Any, algorithm: str, activation: str | None, inline: CompilerEnv, tmp_path: Path
 ) -> None:
     import torch
@@ -71,7 +71,7 @@ def test_a_masked_model_decides_as_in_its_library(method: str, evict: CompilerEn
 
 
 @pytest.mark.libraries
-def test_a_model_without_names_uses_the_features_of_the_environment(
+def test_a_model_without_names_uses_all_features(
     sb3: Any, inline: CompilerEnv, evict: CompilerEnv, tmp_path: Path
 ) -> None:
     model = sb3.PPO("MlpPolicy", inline, seed=1, device="cpu")
@@ -89,9 +89,7 @@ class _Trap:
 
 
 @pytest.mark.libraries
-def test_pickled_code_does_not_run_and_repeated_numbers_of_gigabytes_are_refused(
-    sb3: Any, inline: CompilerEnv, tmp_path: Path
-) -> None:
+def test_pickled_code_does_not_run_and_gigabytes_are_refused(sb3: Any, inline: CompilerEnv, tmp_path: Path) -> None:
     import torch
 
     trap, repeated = io.BytesIO(), io.BytesIO()

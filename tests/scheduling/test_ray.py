@@ -24,9 +24,10 @@ from mlgo_gym.evaluation import evaluate, load_result
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.scheduling import Execution, ItemQueue, RemoteWork, SequentialRunner, WorkerFailure
 from mlgo_gym.scheduling.file_store import FileStore, StoredFiles
-from mlgo_gym.scheduling.ray_cluster import STARTS, ray_library
+from mlgo_gym.scheduling.ray_cluster import ray_library
 from mlgo_gym.search import CorpusSearch
 from mlgo_gym.training import Evolution, Labelling, NetworkSettings, PolicyTraining, TreeImitation, imitate
+from tests.conftest import MakeBitcode
 from tests.evaluation.test_episode_runner import FAULTY, everything
 
 pytest.importorskip("ray")
@@ -150,30 +151,19 @@ def test_ctrl_c_ends_everything_and_the_same_command_resumes(cluster: str, corpu
     assert len(load_result(output).episodes) == 2
 
 
-def test_a_local_cluster_that_fails_to_start_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    ray = ray_library()
-    left: list[subprocess.Popen[bytes]] = []
-    folders: list[Path] = []
-
-    def init(**settings: Any) -> None:
-        folders.append(Path(settings["_temp_dir"]))
-        left.append(subprocess.Popen(["sh", "-c", "read line", settings["_temp_dir"]], stdin=subprocess.PIPE))
-        while settings["_temp_dir"] not in Path(f"/proc/{left[-1].pid}/cmdline").read_text():
-            pass  # not yet that program
-        raise Exception("The current node timed out during startup.")
-
-    monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    with pytest.raises(MlgoError, match=r"expected a Ray cluster at 'local'.*timed out during startup"):
-        run("local", lambda number, store: number, 1)
-    assert [each.wait(20) for each in left] == [-signal.SIGKILL] * STARTS
-    assert not any(folder.exists() for folder in folders)
-    for each in left:
-        assert each.stdin is not None
-        each.stdin.close()
+@pytest.mark.slow
+def test_a_worker_of_a_local_cluster_makes_the_same_object(make_bitcode: MakeBitcode) -> None:
+    corpus = make_bitcode("families.c")
+    program = f"""
+from tests.ways_to_answer import INLINE, Ways, over_ray
+ways = Ways(INLINE, {str(corpus)!r}, {corpus.stem!r})
+assert ways.single() == over_ray(ways)
+"""
+    # In a process of its own: a process that has started Ray's nodes cannot use others at the same time.
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
 
 
-def test_an_evaluation_equals_that_of_this_machine_and_reads_none_of_its_folders(
+def test_an_evaluation_equals_that_of_this_machine_without_its_folders(
     cluster: str, corpus: Path, tmp_path: Path
 ) -> None:
     seen, policy = tmp_path / "seen", tmp_path / "policy.py"

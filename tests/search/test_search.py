@@ -89,9 +89,7 @@ def test_a_wide_beam_and_an_exhausted_tree_find_the_optimum(calls: Path) -> None
     assert found.compiles <= 2**tried, "no path is compiled twice"
 
 
-def test_other_spaces_algorithms_and_modules_without_decisions_are_refused(
-    inline: CompilerEnv, leaf: Path, calls: Path, varied: str
-) -> None:
+def test_other_spaces_and_algorithms_are_refused(inline: CompilerEnv, leaf: Path, calls: Path, varied: str) -> None:
     sizes = make_environment("mlgo/RegAllocEvict-v0", {"corpus": varied, "metric": "text"})
     cases: list[tuple[CompilerEnv, str, dict[str, str], str]] = [
         (RegAllocPriorityEnv(corpus=str(calls)), "greedy", {}, "Discrete"),
@@ -118,9 +116,7 @@ def test_other_spaces_algorithms_and_modules_without_decisions_are_refused(
         space.replay((*actions, 0))
 
 
-def test_evictions_of_one_function_improve_and_a_result_has_the_cost_within_a_smaller_budget(
-    make_bitcode: MakeBitcode,
-) -> None:
+def test_evictions_of_one_function_improve_as_within_a_smaller_budget(make_bitcode: MakeBitcode) -> None:
     env = RegAllocEvictEnv(corpus=str(make_bitcode("pressure.c")), scope="function", max_decisions=3)
     full = search(env, "greedy", compiles=24)
     assert full.verified
@@ -158,7 +154,7 @@ def test_one_function_is_searched_with_the_scope_of_a_function(make_bitcode: Mak
         search(env, "greedy", compiles=20, function="easy")
 
 
-def test_bundles_start_from_policies_and_are_no_worse_than_their_portfolio(
+def test_bundles_are_no_worse_than_their_start_and_portfolio(
     families: Callable[..., InlineEnv], inline: CompilerEnv
 ) -> None:
     env = families(callee_features=True)
@@ -198,7 +194,7 @@ def test_evictions_of_all_functions_are_searched_at_once(varied: str) -> None:
         search(env, "functions", "leaf", compiles=2)
 
 
-def test_failed_compiles_are_counted_and_a_failed_first_one_is_an_error(
+def test_failed_compiles_count_and_a_failed_first_is_an_error(
     make_bitcode: MakeBitcode, tmp_path: Path, own_cache: Path
 ) -> None:
     zig, mode = bundled_command()
@@ -244,9 +240,7 @@ def test_a_start_policy_with_callee_features_switches_them_on(varied: str) -> No
     assert (found.error, found.verified) == (None, True)
 
 
-def test_a_recipe_of_a_search_replays_and_refuses_other_bitcode_and_decisions(
-    make_bitcode: MakeBitcode, tmp_path: Path
-) -> None:
+def test_a_recipe_of_a_search_replays_and_refuses_other_bitcode(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     corpus, recipes = str(make_bitcode("families.c")), tmp_path / "recipes"
     (result,) = CorpusSearch(INLINE, {"corpus": corpus}, "bundles", compiles=12, recipes=recipes).run()
     (path,) = recipes.glob("*.recipe")

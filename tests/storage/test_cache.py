@@ -205,9 +205,7 @@ def test_the_folder_of_a_killed_process_is_removed_with_the_next(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-def test_folders_of_running_processes_and_of_other_programs_stay_and_names_fit_the_sockets_of_ray(
-    tmp_path: Path,
-) -> None:
+def test_folders_of_running_processes_stay_and_names_fit_the_sockets_of_ray(tmp_path: Path) -> None:
     mine = make_process_folder(tmp_path, ".made.")
     dead = tmp_path / f"{process_prefix('.made.').replace(str(os.getpid()), '4194999')}x"
     other = tmp_path / ".made.of-something-else"

@@ -71,7 +71,7 @@ def test_a_file_that_is_not_regular_is_an_error(name: str, tmp_path: Path) -> No
             READERS[name](make_endless(tmp_path / name, kind))
 
 
-def test_a_recording_a_search_or_a_recipe_that_is_not_regular_does_not_block(
+def test_a_recording_or_recipe_that_is_no_file_does_not_block(
     calls: Path, toolchain: Toolchain, tmp_path: Path
 ) -> None:
     (tmp_path / "m.bc").write_bytes(calls.read_bytes())

@@ -19,14 +19,18 @@ from mlgo_gym.training.bandit import BUNDLED, InlineBanditVectorEnv
 FOLDER = Path(mlgo_gym.__file__).parent / "training" / "bundled_labels"
 
 
-@pytest.fixture(scope="module")
-def bandit() -> InlineBanditVectorEnv:
-    """Return 512 environments with the bundled labels at -Oz."""
-    made: Any = gym.make_vec("mlgo/InlineBandit-v0", num_envs=512, labels="Oz", callee_features=True)
-    return made.unwrapped  # type: ignore[no-any-return]
+@pytest.fixture(scope="session")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of some of the bundled labels."""
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    table, file = parquet.read_table(FOLDER / "Oz-with-calls.parquet"), tmp_path_factory.mktemp("labels") / "x.parquet"
+    parquet.write_table(table.take(range(0, len(table), len(table) // 3000)), file)
+    return file
 
 
-def test_the_actions_of_a_label_have_opposite_rewards_of_its_bytes(bandit: InlineBanditVectorEnv) -> None:
+def test_the_actions_of_a_label_have_opposite_rewards_of_its_bytes(few: Path) -> None:
+    made: Any = gym.make_vec("mlgo/InlineBandit-v0", num_envs=512, labels=few, callee_features=True)
+    bandit: InlineBanditVectorEnv = made.unwrapped
     env: Any = gym.make("mlgo/Inline-v0", callee_features=True)
     assert bandit.feature_names == env.unwrapped.feature_names
     assert bandit.single_observation_space == env.observation_space
@@ -52,10 +56,15 @@ def test_the_actions_of_a_label_have_opposite_rewards_of_its_bytes(bandit: Inlin
     # Several labels can have one observation.
     same = [labels.bytes[rows[row.tobytes()]] == saved for row, saved in zip(first, kept_bytes, strict=True)]
     assert np.mean(same) > (0.5 if len(rows) < len(labels) else 0.999)
+    for actions in (np.full(512, 2), np.zeros(3)):
+        with pytest.raises(MlgoError, match="expected 512 actions of 0 or 1"):
+            bandit.step(actions)
+    with pytest.raises(MlgoError, match="expected reset\\(\\) before step\\(\\)"):
+        InlineBanditVectorEnv(2, labels=few).step(np.zeros(2))
 
 
-def test_rewards_are_the_weights_of_labels_or_bytes() -> None:
-    weighted, plain = (InlineBanditVectorEnv(8, reward=reward) for reward in ("weighted", "bytes"))
+def test_rewards_are_the_weights_of_labels_or_bytes(few: Path) -> None:
+    weighted, plain = (InlineBanditVectorEnv(8, labels=few, reward=reward) for reward in ("weighted", "bytes"))
     weights = weighted.labels.weights
     informative = weighted.labels.bytes != 0
     assert weights.max() <= 20
@@ -82,14 +91,14 @@ def test_the_parts_of_a_split_are_those_of_corpora_and_no_label_is_of_a_test_mod
     assert set(parts["fit"].features) >= set(CALLEE_FEATURES) if callee_features else len(parts["fit"].features) == 39
 
 
-def test_a_single_environment_is_one_of_gymnasium_and_normalized_observations_keep_their_names() -> None:
-    env: Any = gym.make("mlgo/InlineBandit-v0", labels=[FOLDER / "Oz.parquet"]).unwrapped
+def test_a_single_environment_is_one_of_gymnasium_and_normalized_observations_keep_their_names(few: Path) -> None:
+    env: Any = gym.make("mlgo/InlineBandit-v0", labels=[few]).unwrapped
     check_env(env, skip_render_check=True)
     env.reset(seed=0)
     _, reward, terminated, _, info = env.step(1)
     assert terminated
     assert np.sign(reward) == np.sign(info["bytes"])
-    normalized, raw = (InlineBanditVectorEnv(64, normalize=normalize) for normalize in (True, False))
+    normalized, raw = (InlineBanditVectorEnv(64, labels=few, normalize=normalize) for normalize in (True, False))
     normalization = normalized.normalization
     assert normalization is not None
     assert normalized.feature_names == normalization.names
@@ -99,26 +108,16 @@ def test_a_single_environment_is_one_of_gymnasium_and_normalized_observations_ke
     assert (normalization(raw.reset(seed=0)[0][:, columns]) == observations).all()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_arguments_get_one_line(few: Path) -> None:
+    plain = FOLDER / "Os-riscv32imc.parquet"
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"labels": "O3"}, "expected a Parquet file of labels|expected .* labels"),
         ({"split": "test"}, "expected split as one of train, fit, valid, got 'test'"),
         ({"reward": "relative"}, "expected reward as one of weighted, bytes, got 'relative'"),
         ({"num_envs": 0}, "expected num_envs ≥ 1, got 0"),
-        ({"labels": FOLDER / "Oz.parquet", "callee_features": True}, "expected labels with callee features, got none"),
-    ],
-)
-def test_bad_arguments_get_one_line(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(MlgoError, match=message) as caught:
-        InlineBanditVectorEnv(**options)
-    assert "\n" not in str(caught.value)
-
-
-def test_actions_outside_the_space_are_refused(bandit: InlineBanditVectorEnv) -> None:
-    bandit.reset(seed=0)
-    for actions in (np.full(512, 2), np.zeros(3)):
-        with pytest.raises(MlgoError, match="expected 512 actions of 0 or 1"):
-            bandit.step(actions)
-    with pytest.raises(MlgoError, match="expected reset\\(\\) before step\\(\\)"):
-        InlineBanditVectorEnv(2).step(np.zeros(2))
+        ({"labels": plain, "callee_features": True}, "expected labels with callee features, got none"),
+    ]
+    for options, message in cases:
+        with pytest.raises(MlgoError, match=message) as caught:
+            InlineBanditVectorEnv(**{"labels": few, **options})
+        assert "\n" not in str(caught.value)

@@ -144,9 +144,7 @@ def without_times(line: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if "seconds" not in name}
 
 
-def test_labels_have_a_line_for_each_module_and_a_resumed_run_the_same_labels(
-    labelled: tuple[Labelling, Path], tmp_path: Path
-) -> None:
+def test_labels_have_a_line_per_module_and_a_run_resumes(labelled: tuple[Labelling, Path], tmp_path: Path) -> None:
     labelling, folder = labelled
     labels = read_labels([folder])
     text = folder.joinpath("modules.jsonl").read_text()
@@ -170,9 +168,7 @@ def test_labels_have_a_line_for_each_module_and_a_resumed_run_the_same_labels(
     assert LABELS.read_header(folder)["policy"] == "default"
 
 
-def test_labels_around_a_policy_with_callee_features_have_them(
-    labelled: tuple[Labelling, Path], tmp_path: Path
-) -> None:
+def test_labels_around_a_policy_have_its_callee_features(labelled: tuple[Labelling, Path], tmp_path: Path) -> None:
     labelling, folder = labelled
     list(replace(labelling, arguments={"callee_features": True}).run(tmp_path / "default"))
     extended, plain = (read_labels([path]) for path in (tmp_path / "default", folder))
@@ -215,9 +211,7 @@ def test_a_round_is_labelled_around_the_network_of_the_round_before(varied: str,
     assert StoredLabels(labels).collect(0, None, Monitor()) is labels
 
 
-def test_modules_are_drawn_by_the_seed_with_limits_of_number_size_and_project(
-    varied: str, toolchain: Toolchain
-) -> None:
+def test_modules_are_drawn_by_the_seed_with_limits(varied: str, toolchain: Toolchain) -> None:
     corpus = open_corpus(varied, toolchain=toolchain)
     everything = drawn_modules(corpus, 3)
     assert sorted(everything) == sorted(corpus.names)

@@ -191,9 +191,7 @@ def test_trees_and_their_network_learn_the_labels_of_all_rounds_with_curves(torc
 
 
 @pytest.mark.libraries
-def test_excluded_modules_are_not_learned_from_and_a_cached_network_is_not_fitted_again(
-    torch: Any, tmp_path: Path
-) -> None:
+def test_excluded_modules_are_not_learned_from_and_networks_are_cached(torch: Any, tmp_path: Path) -> None:
     labels, other, monitor = inlining_labels(), inlining_labels(first=30), Monitor()
     fit = replace(SMALL, trees=5, network=NetworkSettings((8,), 20), cache=tmp_path)
     one = fit.fit([joined([labels, other])], monitor, exclude=set(other.digests.tolist()))

@@ -41,7 +41,7 @@ from tests.training.label_samples import constant, inlining_labels
 NAMES = ("a", "cost_estimate", "inlining_default")
 
 
-def test_the_better_checkpoint_is_kept_whichever_comes_first(
+def test_the_better_checkpoint_is_kept_in_any_order(
     calls: Path, broken: Path, toolchain: Toolchain, tmp_path: Path
 ) -> None:
     corpus = open_corpus(calls, toolchain=toolchain)
@@ -72,9 +72,7 @@ def test_the_better_checkpoint_is_kept_whichever_comes_first(
         ([(0.0, -0.02, 30), (0.5, -0.015, 20), (1.0, -0.01, 20)], 0.5),  # every margin is bad
     ],
 )
-def test_the_best_margin_is_taken_of_those_with_few_larger_modules(
-    results: list[tuple[float, float, int]], margin: float
-) -> None:
+def test_the_best_margin_has_few_larger_modules(results: list[tuple[float, float, int]], margin: float) -> None:
     assert best_margin([MarginResult(margin, mean, mean, worse, 100) for margin, mean, worse in results]) == margin
 
 
@@ -93,9 +91,7 @@ class Simple(TreeImitation):
         return constant(0, hidden=len(rounds))
 
 
-def test_several_margins_are_compared_by_a_network_without_the_validation_modules(
-    calls: Path, toolchain: Toolchain, tmp_path: Path
-) -> None:
+def test_margins_are_compared_without_the_validation_modules(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     monitor = Monitor()
     network = MarginChoice(Simple(), (0.7,)).choose(constant(1), [], monitor)
     assert np.array_equal(network.biases[-1], with_margin(constant(1), 0.7).biases[-1])
@@ -200,9 +196,7 @@ class Recorded:
         return network(-1)
 
 
-def test_each_round_collects_around_the_last_network_and_all_modules_are_listed(
-    calls: Path, toolchain: Toolchain, tmp_path: Path
-) -> None:
+def test_each_round_collects_around_the_last_network(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     (module,) = open_corpus(calls, toolchain=toolchain)
     parts = Recorded([{"a" * 64: "one"}, {"b" * 64: "two"}], [module])
     output = tmp_path / "network.safetensors"
