@@ -216,14 +216,6 @@ class Deadly:
         return 0
 
 
-class Stillborn(Deadly):
-    """Ends every process that it is loaded in, but for the one that the environment names."""
-
-    def __init__(self) -> None:
-        if os.environ["MLGO_TEST_PARENT"] != str(os.getpid()):
-            os._exit(3)
-
-
 class Endless:
     """Says by a file that it was asked about one module, and never answers."""
 

@@ -168,13 +168,7 @@ def test_facts_of_modules_are_written_and_read(tmp_path: Path, toolchain: Toolch
     assert load_result(tmp_path / "run").modules == result.modules != {}
 
 
-def test_workers_that_cannot_start_are_errors(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, nothing_is_left: None
-) -> None:
-    monkeypatch.setenv("MLGO_TEST_PARENT", str(os.getpid()))
-    with pytest.raises(MlgoError, match="exit status 3 before its first item"):
-        evaluate(INLINE, corpus=str(corpus), policies=[f"{FAULTY}:Stillborn"], execution=Execution(2))
-
+def test_policies_that_cannot_be_sent_are_refused(corpus: Path, nothing_is_left: None) -> None:
     class Local:
         def act(self, observation: Any, info: Mapping[str, Any]) -> int:
             return 0

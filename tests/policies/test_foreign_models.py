@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import json
 import os
 import signal
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.errors import MissingExtraError, PolicyError
+from mlgo_gym.errors import PolicyError
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import BatchedPolicy, act_batch, load_policy
 from mlgo_gym.policies.foreign_model import ForeignModel
@@ -214,15 +213,6 @@ LIBRARIES = {"tflite": "ai_edge_litert", "onnx": "onnxruntime"}
 
 
 Make = Callable[[dict[str, float], float], str]
-
-
-@pytest.mark.parametrize("kind", LIBRARIES)
-def test_without_the_library_the_extra_is_named(kind: str, inline: CompilerEnv, tmp_path: Path) -> None:
-    if importlib.util.find_spec(LIBRARIES[kind]) is not None:
-        pytest.skip(f"{LIBRARIES[kind]} is installed")
-    (tmp_path / "model").touch()
-    with pytest.raises(MissingExtraError, match=rf"\[{kind}\]'"):
-        load_policy(f"{kind}:{tmp_path}/model", inline)
 
 
 @pytest.fixture(params=LIBRARIES)

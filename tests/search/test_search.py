@@ -127,20 +127,6 @@ def test_evictions_of_one_function_improve_as_within_a_smaller_budget(make_bitco
     assert SearchResult.from_json(json.loads(json.dumps(full.to_json()))) == full
 
 
-@pytest.mark.slow
-def test_greedy_search_repeats_its_pass_after_an_improvement(make_bitcode: MakeBitcode) -> None:
-    env = RegAllocEvictEnv(corpus=str(make_bitcode("pressure.c")), scope="function", max_decisions=3)
-    improved = search(env, "greedy")
-    assert improved.cost < improved.baseline
-    last, _ = improved.improvements[-1]
-    first_pass = 0
-    with SearchSpace(env, env.corpus[0], Budget()).root() as branch:
-        for action in improved.actions:
-            first_pass += len(branch.candidates()) - 1
-            branch.take(action)
-    assert improved.compiles - last >= first_pass
-
-
 def test_one_function_is_searched_with_the_scope_of_a_function(make_bitcode: MakeBitcode) -> None:
     env = RegAllocEvictEnv(corpus=str(make_bitcode("spills.c")), scope="function")
     result = search(env, "greedy", compiles=8, function="straight")

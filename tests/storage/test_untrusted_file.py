@@ -160,18 +160,3 @@ def test_a_damaged_container_is_refused_with_a_reason_and_the_name_of_the_file(t
     tmp_path.joinpath("x").write_bytes(b"x")
     with pytest.raises(PolicyError, match=r"expected a safetensors file, got '.*/x'"):
         read_tensors(tmp_path / "x")
-
-
-def test_a_changed_byte_is_read_or_refused_and_nothing_else() -> None:
-    data = save({"0.weight": np.ones((2, 3), np.float32), "0.bias": np.ones(2, np.float32)}, {"a": "b"})
-    refused = 0
-    for position in range(len(data)):
-        damaged = bytearray(data)
-        damaged[position] ^= 0x15
-        try:
-            tensors, _ = parse_tensors(bytes(damaged))
-        except PolicyError:
-            refused += 1
-        else:
-            assert sum(array.nbytes for array in tensors.values()) == 32
-    assert 0 < refused < len(data)
