@@ -174,12 +174,12 @@ def test_several_decisions_at_once_are_the_same_as_each_alone(environment: str, 
         names = (*names, "action_mask[3]")
     policy = MlpPolicy(env, random_network(names, 64, int(env.action_space.n)))  # type: ignore[attr-defined]
     assert isinstance(policy, BatchedPolicy)
-    observations, infos = decisions(env, "mixed")
+    observations, infos = decisions(env, "calls" if environment == "mlgo/Inline-v0" else "mixed")
     alone = [policy.act(row(observations, number), info) for number, info in enumerate(infos)]
     assert act_batch(policy, observations, infos) == alone
     assert act_batch(policy, rows(observations, range(2)), infos[:2]) == alone[:2]
     # A policy without a batched form sees single observations.
-    rule = load_policy("threshold:-20" if environment == "mlgo/Inline-v0" else "ratio:2", env)
+    rule = load_policy("threshold:-100" if environment == "mlgo/Inline-v0" else "ratio:2", env)
     alone = [rule.act(row(observations, number), info) for number, info in enumerate(infos)]
     assert act_batch(rule, observations, infos) == alone
     assert len(set(alone)) > 1

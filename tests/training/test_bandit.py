@@ -24,7 +24,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of some of the bundled labels."""
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     table, file = parquet.read_table(FOLDER / "Oz-with-calls.parquet"), tmp_path_factory.mktemp("labels") / "x.parquet"
-    parquet.write_table(table.take(range(0, len(table), len(table) // 3000)), file)
+    parquet.write_table(table.take(list(range(0, len(table), len(table) // 3000))), file)
     return file
 
 
