@@ -31,6 +31,7 @@ from benchmarks.training_runs import Run, complete_runs
 from mlgo_gym.corpus import Corpus, open_corpus
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.scheduling import SequentialRunner
+from mlgo_gym.tasks.reward import worst_cost
 from mlgo_gym.wrappers import fit_normalization
 
 ENVIRONMENT = "mlgo/Inline-v0"
@@ -109,11 +110,11 @@ def play(
 def held_out_change(
     env: gym.Env[Any, Any], learner: Learner, normalization: Normalization, names: Sequence[str]
 ) -> float:
-    """Return the geometric mean of the change against clang; a failed compile counts as no change."""
+    """Return the geometric mean of the change against clang; a failed compile counts as the worst."""
     logarithms = []
     for name in names:
         info = play(env, learner, normalization, name, None).info
-        logarithms.append(0.0 if "error" in info else math.log(info["text"] / info["baseline_text"]))
+        logarithms.append(math.log(worst_cost(1.0) if info["error"] else info["text"] / info["baseline_text"]))
     return math.expm1(statistics.mean(logarithms))
 
 
@@ -150,7 +151,7 @@ def learn(
             info = episode.info
             compiles += 1 if signal == "module" or name in compiled else 2
             compiled.add(name)
-            if "error" in info:
+            if info["error"]:
                 continue
             saved = math.log(info["baseline_text"] / info["text"])
             if signal == "credit":

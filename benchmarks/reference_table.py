@@ -17,6 +17,7 @@ from mlgo_gym.evaluation.summary import Change
 from mlgo_gym.policies.network import Network
 from mlgo_gym.search.search_result import SearchResult
 from mlgo_gym.storage.json_lines import read_json_lines
+from mlgo_gym.tasks.reward import worst_cost
 
 Sizes = dict[str, tuple[float, float]]
 """Bytes of each module, and bytes by plain clang."""
@@ -55,7 +56,7 @@ def gather(done: Iterable[Done], searched: Mapping[str, Sequence[str]]) -> dict[
         sizes = {each.module: each.metrics["text"] for each in episodes}
         baselines[level] |= {name: before for name, (_, before) in sizes.items()}
         failed = [each.module for each in result.failures]
-        sizes |= {name: (baselines[level][name],) * 2 for name in failed if name in baselines[level]}
+        sizes |= {name: (worst_cost(before), before) for name, before in baselines[level].items() if name in failed}
         if not row.train and row.seeds == 1:
             by_policy[level][row.policy] = sizes
         seconds = round(sum(each.seconds for each in episodes), 1)

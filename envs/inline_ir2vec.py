@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs.inline import InlineTask
-from mlgo_gym.episode.options import InliningOptions, option
+from mlgo_gym.episode.argument_types import option
+from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.ir2vec import ARGUMENTS, ENTITIES, OPCODES, TYPES, vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain

@@ -218,8 +218,8 @@ class JointEnv(CompilerEnv):
     | 41 | priority: first |
 
     MaskablePPO and other libraries with discrete policies take a single `Discrete` space. An action of another kind of
-    decision, or a masked column, is illegal: clang's own choice replaces it and `info["illegal_action"]` is True, or
-    it raises with `strict=True`.
+    decision, or a masked column, is illegal and raises `ActionError`. With `strict=False` clang's own choice replaces
+    it and `info["illegal_action"]` is True.
 
     ## Rewards
 

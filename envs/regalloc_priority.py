@@ -126,8 +126,8 @@ class RegAllocPriorityEnv(CompilerEnv):
 
     `Box(0, 1, (1,), float32)`: the priority in units of 2^31; higher comes earlier. clang converts it to a 32-bit
     unsigned number, so differences below 2^-31 do not count. Numbers outside the space and NaN, which clang would wrap
-    or turn into 0, are illegal actions. With `strict=False` the default action replaces them and
-    `info["illegal_action"]` is True; with `strict=True` they raise.
+    or turn into 0, raise `ActionError`. With `strict=False` the default action replaces numbers outside the space and
+    `info["illegal_action"]` is True.
 
     ## Rewards
 

@@ -1,6 +1,6 @@
 """MaskablePPO of sb3-contrib goes on from clang's choice of the live range that loses its register.
 
-It starts from a network that has learned by imitation what clang does, never takes an illegal action, and keeps the
+It starts from a network that imitates clang, never takes an illegal action, which would raise, and keeps the
 checkpoint that is best on validation modules, the start among them.
 
 pip install '.[learn]'   # in a clone of mlgo-gym
@@ -30,18 +30,6 @@ METRIC: dict[str, Any] = {"metric": "estimated-instructions"}
 """The reward: instructions that the function executes, by clang's frequencies of blocks."""
 
 
-class CountIllegalActions(gym.Wrapper[Any, Any, Any, Any]):
-    """Counts the actions that clang's own choice had to replace."""
-
-    count = 0
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step, and look whether the action was legal."""
-        result = self.env.step(action)
-        self.count += result[4].get("illegal_action", False)
-        return result
-
-
 def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_ppo.zip") -> None:
     """Learn from clang, train for a number of decisions, and print a table of the policy before, after, and clang."""
     modules = open_corpus(corpus)
@@ -49,8 +37,7 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_pp
     clone = imitate(inner, rounds=2, episodes=min(int(steps), 300), label_smoothing=0.02)
     normalization = clone.normalization
     assert normalization is not None
-    counter = CountIllegalActions(inner)
-    env = NormalizeFeatures(counter, normalization)
+    env = NormalizeFeatures(inner, normalization)
     imitation, last = (Path(file).with_suffix(f".{name}.zip") for name in ("imitation", "last"))
 
     # Small steps and no bonus for entropy: what is good already is soon spoiled.
@@ -66,7 +53,6 @@ def main(corpus: str = "builtin", steps: str = "20000", file: str = "maskable_pp
         change = best.offer(f"sb3:{last}")
         print(f"{model.num_timesteps} decisions: {change:+.2%} on validation modules, best {best.change:+.2%}")
     env.close()
-    print(f"{counter.count} illegal actions in {model.num_timesteps} steps")
 
     policies = {"imitation": f"sb3:{imitation}", "trained": best.policy, "clang": "default"}
     print(evaluate("mlgo/RegAllocEvict-v0", corpus=modules.split("test"), policies=policies, env_kwargs=METRIC))

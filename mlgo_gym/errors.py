@@ -5,6 +5,9 @@ Messages have the form "expected X, got Y; do Z".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class MlgoError(Exception):
     """The root of all errors of mlgo-gym.
@@ -14,6 +17,12 @@ class MlgoError(Exception):
     """
 
     env_id: int | None = None
+
+
+def did_you_mean(value: str, names: Iterable[str], *, count: int = 1) -> str:
+    """Return `; did you mean …?` with the names that are close to a value, or an empty text."""
+    close = get_close_matches(value, list(names), n=count, cutoff=0.6)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 class MlgoWarning(UserWarning):
@@ -60,7 +69,7 @@ class UnreachableError(CorpusError):
 
 
 class ActionError(MlgoError):
-    """An action outside the action space, or an illegal one in a strict environment."""
+    """NaN, no action at all, or an illegal action without `strict=False`."""
 
 
 class PolicyError(MlgoError):

@@ -15,10 +15,11 @@ from gymnasium.vector.utils import batch_space, iterate
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.module_order import OrderCursor
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.argument_types import read_options, whole_number
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.session.process.interrupts import uninterrupted
 from mlgo_gym.vector.event_loop import EventLoop
-from mlgo_gym.vector.in_process import InProcessVectorEnv, spread_seeds, whole_number
+from mlgo_gym.vector.in_process import InProcessVectorEnv, spread_seeds
 from mlgo_gym.vector.info_batch import add_absent, batch_infos, decision_infos
 from mlgo_gym.vector.sub_environment import SubEnvironment
 
@@ -114,7 +115,7 @@ class CompilerVectorEnv(InProcessVectorEnv):
             CorpusError: a module is unknown or has no decision.
             CompilerError: the compiler fails on a named module.
         """
-        chosen = dict(options or {})
+        chosen = read_options(options)
         numbers = self._masked(chosen)
         self._begin(numbers, seed, chosen)
         self._collect(len(numbers), frozenset(numbers))
@@ -137,7 +138,7 @@ class CompilerVectorEnv(InProcessVectorEnv):
             env_ids: Indices of the environments.
         """
         numbers = self._everyone if env_ids is None else self._numbers(env_ids)
-        self._begin(numbers, seed, dict(options or {}))
+        self._begin(numbers, seed, read_options(options))
 
     def _begin(self, numbers: list[int], seed: int | list[int | None] | None, options: dict[str, Any]) -> None:
         self._refuse_if_closed()

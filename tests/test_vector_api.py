@@ -109,7 +109,8 @@ def test_seeds_are_integers(seed: Any, envs: CompilerVectorEnv) -> None:
 
 
 def test_the_batch_size_changes_neither_resets_nor_steps(varied: str) -> None:
-    few, all_of_them = (make(EVICT, varied, 4, max_decisions=3, **options) for options in ({"batch_size": 2}, {}))
+    each: dict[str, Any] = {"max_decisions": 3, "strict": False}
+    few, all_of_them = (make(EVICT, varied, 4, **each, **options) for options in ({"batch_size": 2}, {}))
     for envs in (few, all_of_them):
         envs.action_space.seed(0)
     ours, theirs = few.reset(seed=1), all_of_them.reset(seed=1)

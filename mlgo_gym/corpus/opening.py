@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET
+from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, find_target
 from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, RUST, dataset_names, fetched_names, find_dataset, rust_names
 from mlgo_gym.corpus.datasets.dataset import (
     REPORT_FILE,
@@ -26,7 +26,8 @@ from mlgo_gym.corpus.modules.csmith import csmith_corpus
 from mlgo_gym.corpus.modules.description import DESCRIPTION_FILE, read_description
 from mlgo_gym.corpus.modules.folder import FolderModules
 from mlgo_gym.corpus.modules.sampling import PARTS, Part, is_part
-from mlgo_gym.errors import CorpusError, CorpusWarning
+from mlgo_gym.corpus.recording.recorder import LEVELS as DATASET_LEVELS
+from mlgo_gym.errors import CorpusError, CorpusWarning, did_you_mean
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 
 CATALOGUE = "catalogue"
@@ -115,7 +116,7 @@ def named_corpora(toolchain: Toolchain, optimize: str) -> list[NamedCorpus]:
 def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[str] | None) -> Corpus:
     text = os.fspath(spec)
     path = Path(text).expanduser()
-    if not isinstance(spec, str) or ((os.sep in text or text.endswith(".bc")) and path.exists()):
+    if not isinstance(spec, str) or _is_path(text):
         return _open_path(path, flags)
     if "," in text:
         return join_corpora([_open(part.strip(), toolchain, flags) for part in text.split(",") if part])
@@ -149,12 +150,63 @@ def _open(spec: str | os.PathLike[str], toolchain: Toolchain, flags: Sequence[st
         return Corpus(text, FolderModules(folder, flags=flags), path=folder, origin=project)
     if text and path.exists():
         return _open_path(path, flags)
-    raise CorpusError(
-        f"there is no corpus {text!r}; give a folder with corpus_description.json, a folder of .bc files, a .bc file, "
-        f"pypi:NAME==VERSION, csmith:SEED, or one of: {', '.join(['builtin', CATALOGUE, RUST, *fetched_names()])}; a "
-        f"level such as @Os may follow a name, then a target such as @Os@thumbv7em, and then one of "
-        f"{', '.join(f':{part}' for part in PARTS)}"
-    )
+    raise _unknown(text)
+
+
+def check_corpus(spec: str) -> None:
+    """Check that a specification names a corpus, without a fetch or a compile.
+
+    Raises:
+        CorpusError: there is no such name, level, target or part, or no such path.
+    """
+    for text in _parts(spec):
+        if _is_path(text):
+            continue
+        divided = _PART.fullmatch(text)
+        name, _, optimize, target = _divide(text if divided is None else divided[1])
+        if not _is_named(name):
+            if divided is None and Path(text).expanduser().exists():
+                continue
+            raise _unknown(text)
+        levels = LEVELS if name == "builtin" else DATASET_LEVELS
+        if optimize not in levels:
+            raise CorpusError(
+                f"expected a level of {', '.join(levels)}, got {optimize!r} in {text!r}{did_you_mean(optimize, levels)}"
+            )
+        find_target(target)
+
+
+def records_flags(spec: str) -> bool:
+    """Return whether each module of a specification has recorded flags, because every corpus in it is a named one."""
+    return all(not _is_path(text) and _is_named(_divide(_PART.sub(r"\1", text))[0]) for text in _parts(spec))
+
+
+def _parts(spec: str) -> list[str]:
+    return [spec] if _is_path(spec) else [part.strip() for part in spec.split(",") if part] or [spec]
+
+
+def _is_path(text: str) -> bool:
+    return (os.sep in text or text.endswith(".bc")) and Path(text).expanduser().exists()
+
+
+def _is_named(name: str) -> bool:
+    return name in _names() or name.startswith(("pypi:", "csmith:")) or name.removeprefix(_DATASET) in fetched_names()
+
+
+def _names() -> list[str]:
+    return ["builtin", CATALOGUE, RUST, *fetched_names()]
+
+
+def _unknown(text: str) -> CorpusError:
+    name, colon, part = text.rpartition(":")
+    parts = [f"{part}{suffix}" for suffix in ("", "-projects") for part in PARTS]
+    if colon and _is_named(_divide(name)[0]):
+        return CorpusError(
+            f"expected a part of {name!r} among {', '.join(parts)}, got {part!r}{did_you_mean(part, parts)}"
+        )
+    # The name decides, without the level, the target and the part.
+    hint = did_you_mean(_divide(name or text)[0], _names())
+    return CorpusError(f"there is no corpus {text!r}{hint or '; name a corpus of `mlgo-gym corpus list`, or a path'}")
 
 
 def _open_part(

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 
 from mlgo_gym.attribution.inline_compile import InlineCompile
 from mlgo_gym.corpus.commands.compilation import Compilation
-from mlgo_gym.episode.baseline import keep_baseline, known_baseline
+from mlgo_gym.episode.baseline import keep_baseline, known_baseline, measure_baseline
 from mlgo_gym.episode.decision_count import keep_decisions
 from mlgo_gym.episode.project_costs import ProjectCost
 from mlgo_gym.episode.reproducer import keep_crash
@@ -307,6 +307,16 @@ class Episode:
         module = self.compilation.module.name
         costs = {metric: each.cost(module, object_bytes) for metric, each in self.project_costs.items()}
         return replace(measurement, project=costs)
+
+    def measure_baseline(self, timeout: float) -> Measurement:
+        """Return the measurement of the baseline; compile it, blocking, if it is not known.
+
+        Raises:
+            MlgoError: plain clang fails too.
+        """
+        record = self.task.optimization_record
+        baseline = self.given_baseline or measure_baseline(self.compilation, timeout, optimization_record=record)
+        return self._with_project_costs(baseline)
 
     def keep_crash(self, error: CompilerError) -> None:
         """Keep a reproducer of a crash of the current compile, and set its folder in the error."""

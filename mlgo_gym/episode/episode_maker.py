@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules.module_order import OrderCursor
+from mlgo_gym.episode.argument_types import check_type
 from mlgo_gym.episode.decision_count import count, count_components, known_decisions
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.fork_pool import MAX_FUNCTIONS, MAX_MODULES, ForkPool
@@ -48,13 +50,16 @@ class EpisodeMaker:
             self._fork_pool = ForkPool(MAX_MODULES if options.scope == "module" else MAX_FUNCTIONS)
         self._function_order: dict[str, dict[str, int]] = {}
         self._empty: set[tuple[str, str | None]] = set()
+        self._users: WeakSet[object] = WeakSet()
 
     def check_choice(self, module: str | None, function: str | None) -> None:
         """Check the options of a reset.
 
         Raises:
-            MlgoError: a function is named without its module, or with `scope="module"`.
+            MlgoError: a name is no string, or a function is named without its module or with `scope="module"`.
         """
+        check_type("the option 'module'", module, str | None)
+        check_type("the option 'function'", function, str | None)
         if function is not None and (module is None or self.setup.options.scope != "function"):
             raise MlgoError(
                 f'expected the option "module" and scope="function" with the option "function", got {function!r}; '
@@ -201,6 +206,16 @@ class EpisodeMaker:
     def _order_of(self, module: str, function: str | None) -> int:
         """Return the position of a function in clang's order of the functions with decisions."""
         return 0 if function is None else self._function_order[module][function]
+
+    def join(self, user: object) -> None:
+        """Keep the waiting clangs until this environment, and each other that joined, has left."""
+        self._users.add(user)
+
+    def leave(self, user: object) -> None:
+        """End the waiting clangs if no other environment uses them. Idempotent."""
+        self._users.discard(user)
+        if not self._users:
+            self.close()
 
     def close(self) -> None:
         """End the waiting clangs. Idempotent."""

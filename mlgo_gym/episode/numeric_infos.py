@@ -44,5 +44,5 @@ class NumericInfos:
         """Return the numeric form of an info about a module of a corpus."""
         numeric = {key: info.get(key, default) for key, default in self._defaults.items()}
         numeric["module"] = corpus.position(info["module"])
-        numeric["failed"] = "error" in info
+        numeric["failed"] = bool(info.get("error"))
         return {key: value.copy() if isinstance(value, np.ndarray) else value for key, value in numeric.items()}

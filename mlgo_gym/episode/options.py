@@ -6,30 +6,34 @@ Signatures, docstrings, the manual pages and the command line derive from these 
 from __future__ import annotations
 
 import inspect
-import math
+import os
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from typing_extensions import Self
 
+from mlgo_gym.corpus.commands.targets import find_target
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.module_order import ORDERS
+from mlgo_gym.corpus.opening import check_corpus, records_flags
+from mlgo_gym.episode.argument_types import check_types, option
+from mlgo_gym.episode.compile_options import COMPILE_OPTIONS, CompileOptions
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.llvm.allocation_record import CostWeights
-from mlgo_gym.session.process.limits import CPU_SECONDS, MEMORY_GIB, Limits
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
 from mlgo_gym.tasks.reward import REWARDS
 from mlgo_gym.tasks.task import OBSERVATIONS, Task
 
 RENDER_MODES = ("ansi", "rgb_array", "human")
 
+LOWEST = "lowest"
+"""The value of `error_reward` that rewards a failure like the largest cost that is rewarded."""
+
 INFOS = ("full", "numeric")
 """The forms of an info."""
-
-COMPILE_OPTIONS = "compile_options"
 
 
 class Argument(NamedTuple):
@@ -46,76 +50,34 @@ class Argument(NamedTuple):
     meaning: str
 
 
-def option(default: Any, meaning: str) -> Any:
-    """Declare an argument as a field of a dataclass."""
-    return field(default=default, metadata={"meaning": " ".join(meaning.split())})
-
-
 def _check_choice(name: str, value: object, choices: Iterable[object]) -> None:
     if value not in choices:
-        raise MlgoError(f"expected {name} as one of {_listed(choices)}, got {value!r}")
-
-
-def _check_positive(name: str, value: float | None, *, optional: bool = True) -> None:
-    if (value is None and not optional) or (value is not None and not value > 0):
-        raise MlgoError(f"expected {name} > 0{' or None' if optional else ''}, got {value!r}")
+        close = get_close_matches(value, map(str, choices), n=1) if isinstance(value, str) else []
+        hint = f"did you mean {close[0]!r}?" if close else f"correct {name}"
+        raise MlgoError(f"expected {name} as one of {_listed(choices)}, got {value!r}; {hint}")
 
 
 def _listed(choices: Iterable[object]) -> str:
     return ", ".join(map(repr, choices))
 
 
-@dataclass(frozen=True, slots=True)
-class CompileOptions:
-    """The entries of `compile_options`: how each module is compiled."""
+def check_order(order: str | Mapping[str, float]) -> None:
+    """Check an order of modules without the modules.
 
-    flags: Sequence[str] | None = option(
-        None,
-        """Flags for modules without recorded ones: driver flags, or `-cc1` and its flags. Default: `-fPIC` and the
-        level that the attributes of their functions show.""",
-    )
-    extra_flags: Sequence[str] = option((), "Further `-cc1` arguments for every compile, the baseline's included.")
-    timeout: float = option(60.0, "Longest silence of a computing clang, in seconds.")
-    memory_limit: float | None = option(MEMORY_GIB, "Address space and output of one compile, in GiB. None: no limit.")
-    cpu_limit: float | None = option(CPU_SECONDS, "CPU time of one compile, in seconds. None: no limit.")
-    preoptimize: bool | None = option(
-        None,
-        """Optimise each module once, keep the bitcode, and only generate code in episodes. Only for tasks whose
-        decisions follow the optimiser; on by default for those.""",
-    )
-    verify_preoptimized: bool = option(False, "Check once per module that `preoptimize` gives the same object.")
-    trust_flags: bool = option(
-        False,
-        """Run the recorded flags of the corpus without a check. By default flags that may do more than shape code are
-        refused, and compilers cannot write outside their scratch folder where the kernel supports it.""",
-    )
-    fork_resets: bool | None = option(
-        None,
-        """Start further episodes of a module from copies of a clang that waits at its first decision. At most 8
-        modules, or 32 functions, wait in 1 GiB together. Default: on for tasks whose decisions follow the optimiser
-        if `preoptimize` is off, and for `scope="function"` if the compile ends with its function.""",
-    )
-    echo_reply: bool = option(False, 'Let clang print the advice it received; the last `info["stderr"]` has it.')
-
-    def __post_init__(self) -> None:
-        _check_positive("timeout", self.timeout, optional=False)
-        _check_positive("memory_limit", self.memory_limit)
-        _check_positive("cpu_limit", self.cpu_limit)
-        for name, value in (("flags", self.flags), ("extra_flags", self.extra_flags)):
-            if isinstance(value, str):
-                raise MlgoError(f"expected {name} as a list of words, got the string {value!r}; use {value.split()!r}")
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of one compile."""
-        return Limits(self.memory_limit, self.cpu_limit)
+    Raises:
+        MlgoError: there is no such order, or a weight is negative.
+    """
+    if isinstance(order, str):
+        _check_choice("module_order", order, ORDERS)
+    elif any(weight < 0 for weight in order.values()):
+        raise MlgoError(f"expected weights ≥ 0 by globs of module names in module_order, got {order!r}; correct it")
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentOptions:
     """The arguments of every environment."""
 
-    corpus: str | Corpus = option(
+    corpus: str | os.PathLike[str] | Corpus = option(
         "builtin",
         """Modules to compile: `"builtin"`, a dataset's name, a folder, a `.bc` file, a part of one such as
         `"zstd:train"`, several joined by commas (see `mlgo_gym.open_corpus`), or a `Corpus`.""",
@@ -161,14 +123,15 @@ class EnvironmentOptions:
         None, "Number of decisions after which clang decides to the end of the compile (≥ 1). None: no limit."
     )
     strict: bool = option(
-        False,
-        """Raise `ActionError` on an illegal action. By default clang's own choice replaces it and
-        `info["illegal_action"]` is True.""",
+        True,
+        """Raise `ActionError` on an illegal action. With False, clang's own choice replaces it and
+        `info["illegal_action"]` is True. NaN, and a value that is no number, always raise.""",
     )
-    error_reward: float | None = option(
-        0.0,
-        """Reward of an episode whose compile fails; it ends `truncated` with `info["error"]`. None: raise
-        `CompilerError` instead.""",
+    error_reward: float | Literal["lowest"] | None = option(
+        LOWEST,
+        """Reward of an episode whose compile fails, which ends `truncated` with `info["error"]`; no other episode gets
+        less. `"lowest"`: that of a cost 10 times above plain clang's, -10 with `reward="relative"`. Or a number < 0.
+        None: raise `CompilerError` instead.""",
     )
     compile_options: CompileOptions = option(
         CompileOptions(), "How modules are compiled: a dict with the entries below; the others keep their defaults."
@@ -196,7 +159,8 @@ class EnvironmentOptions:
         if isinstance(given, Mapping):
             object.__setattr__(self, COMPILE_OPTIONS, CompileOptions(**_known(CompileOptions, given)))
         elif not isinstance(given, CompileOptions):
-            raise MlgoError(f"expected {COMPILE_OPTIONS} as a dict, got {given!r}")
+            raise MlgoError(f"expected {COMPILE_OPTIONS} as a dict, got {given!r}; write it as {{'timeout': 60}}")
+        check_types(self)
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Self:
@@ -237,11 +201,14 @@ class EnvironmentOptions:
             raise MlgoError(f"expected scope='module' with metric={of_project[0]!r}, got 'function'; omit the scope")
         _check_choice("render_mode", self.render_mode, (None, *RENDER_MODES))
         _check_choice("info", self.info, INFOS)
-        self._check_order()
+        check_order(self.module_order)
         if self.max_decisions is not None and self.max_decisions < 1:
-            raise MlgoError(f"expected max_decisions ≥ 1 or None, got {self.max_decisions!r}")
-        if self.error_reward is not None and not isinstance(self.error_reward, (int, float)):
-            raise MlgoError(f"expected error_reward as a number or None, got {self.error_reward!r}")
+            raise MlgoError(f"expected max_decisions ≥ 1 or None, got {self.max_decisions!r}; correct it")
+        if isinstance(self.error_reward, (int, float)) and not self.error_reward < 0:
+            raise MlgoError(
+                f"expected error_reward < 0, {LOWEST!r} or None, got {self.error_reward!r}; a failure must not pay"
+            )
+        self._check_corpus()
         if self.compile_options.preoptimize and not task.after_optimization:
             raise MlgoError(
                 f"expected a task that decides after the optimiser for preoptimize=True, got {task.name}, which "
@@ -254,10 +221,7 @@ class EnvironmentOptions:
         if not isinstance(self.metric, Mapping):
             _check_choice("metric", self.metric, (None, *task.metrics))
             return
-        if not self.metric or not all(
-            name in task.metrics and isinstance(weight, (int, float)) and 0 < weight < math.inf
-            for name, weight in self.metric.items()
-        ):
+        if not self.metric or not all(name in task.metrics and weight > 0 for name, weight in self.metric.items()):
             raise MlgoError(
                 f"expected positive weights by metrics of {_listed(task.metrics)}, got {dict(self.metric)!r}; correct "
                 "metric"
@@ -265,13 +229,38 @@ class EnvironmentOptions:
         if self.reward != "relative":
             raise MlgoError(f"expected reward='relative' with weights in metric, got {self.reward!r}; omit it")
 
-    def _check_order(self) -> None:
-        order = self.module_order
-        if isinstance(order, Mapping):
-            if not all(isinstance(weight, (int, float)) and weight >= 0 for weight in order.values()):
-                raise MlgoError(f"expected weights ≥ 0 by globs of module names in module_order, got {order!r}")
+    def _check_corpus(self) -> None:
+        """Check the name of the corpus, and that the flags of modules without recorded ones can count."""
+        flags, named = self.compile_options.flags, False
+        if isinstance(self.corpus, str):
+            check_corpus(self.corpus)
+            named = records_flags(self.corpus)
+        if self.target is not None:
+            find_target(self.target)
+            if flags is not None:
+                raise MlgoError(
+                    f"expected target or the entry flags of {COMPILE_OPTIONS}, got both; name the target in the flags"
+                )
+        if named:
+            self.refuse_ignored_flags(str(self.corpus))
+
+    def refuse_ignored_flags(self, corpus: str) -> None:
+        """Refuse arguments for modules without recorded flags, of which a corpus has none.
+
+        Raises:
+            MlgoError: there is such an argument.
+        """
+        flags = self.compile_options.flags
+        if self.target is not None:
+            remedy = f"a name such as 'zstd@Oz@{self.target}' has a target"
+        elif flags is not None:
+            remedy = "extra_flags adds to recorded flags"
         else:
-            _check_choice("module_order", order, ORDERS)
+            return
+        argument = f"flags={list(flags)!r}" if flags is not None else f"target={self.target!r}"
+        raise MlgoError(
+            f"expected a corpus with modules without recorded flags for {argument}, got {corpus!r}; omit it: {remedy}"
+        )
 
     @property
     def callee_features(self) -> bool:
@@ -338,11 +327,13 @@ class AllocationOptions(EnvironmentOptions):
     @property
     def task_arguments(self) -> dict[str, Any]:
         """The weights in the metric `spill_cost`."""
-        given = dict(self.cost_weights or {})
-        known = [each.name for each in fields(CostWeights)]
-        if not set(given) <= set(known):
-            raise MlgoError(f"expected cost_weights with keys among {_listed(known)}, got {given!r}")
-        return {"weights": CostWeights(**given)}
+        weights = dict(self.cost_weights or {})
+        names = [each.name for each in fields(CostWeights)]
+        if not set(weights) <= set(names):
+            raise MlgoError(f"expected cost_weights with keys among {_listed(names)}, got {weights!r}; correct them")
+        if any(weight < 0 for weight in weights.values()):
+            raise MlgoError(f"expected cost_weights ≥ 0, got {weights!r}; a policy must not gain by spilling")
+        return {"weights": CostWeights(**weights)}
 
 
 def declared_arguments(options_type: type[EnvironmentOptions]) -> Iterator[Argument]:

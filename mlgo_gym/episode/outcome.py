@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,17 +16,18 @@ from mlgo_gym.attribution.joint_credit import joint_credit, sizes_of_inlining
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.episode.setup import Setup
-from mlgo_gym.errors import CompilerError
+from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.llvm.function_sizes import FunctionSizes
 from mlgo_gym.session.coroutine import run_blocking
-from mlgo_gym.tasks.measurement import WEIGHTED
-from mlgo_gym.tasks.reward import REWARDS, decision_rewards, relative
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, WEIGHTED, Measurement
+from mlgo_gym.tasks.reward import REWARDS, decision_rewards, relative, worst_cost
 
 
 class EpisodeOutcome(NamedTuple):
     """The outcome of an episode.
 
     Attributes:
-        reward: Reward of the last step.
+        reward: Reward of the last step; of a failed compile the lowest of all.
         truncated: Whether a failure of the compiler ended the episode.
         info: Info of the last step.
     """
@@ -40,10 +44,14 @@ def costs(setup: Setup, episode: Episode) -> tuple[float, float]:
     """
     assert episode.measurement is not None, "the compile has not finished"
     assert episode.baseline is not None, "the baseline is not measured yet"
+    return _costs(setup, episode.measurement, episode.baseline, episode.function)
+
+
+def _costs(setup: Setup, measurement: Measurement, baseline: Measurement, function: str | None) -> tuple[float, float]:
     pairs = {
         metric: (
-            setup.task.outcome(episode.measurement, metric, episode.function),
-            setup.task.outcome(episode.baseline, metric, episode.function),
+            setup.task.outcome(measurement, metric, function),
+            setup.task.outcome(baseline, metric, function),
         )
         for metric in setup.weights
     }
@@ -54,23 +62,38 @@ def costs(setup: Setup, episode: Episode) -> tuple[float, float]:
 
 def conclude(setup: Setup, episode: Episode) -> EpisodeOutcome:
     """Return the outcome of an episode whose compile has finished."""
-    measurement, baseline = episode.measurement, episode.baseline
     outcome, reference = costs(setup, episode)
-    assert measurement is not None
-    assert baseline is not None
-    info = _counts(episode)
+    assert episode.measurement is not None
+    assert episode.baseline is not None
+    info = _counts(episode) | _costs_by_key(setup, episode.measurement, episode.baseline, episode.function)
+    if episode.inline_compile is not None and setup.options.credit:
+        info |= _credit(setup, episode, episode.inline_compile, outcome, reference)
+    if setup.options.compile_options.echo_reply:
+        info["stderr"] = episode.session.stderr
+    return EpisodeOutcome(reward(setup, outcome, reference), False, info)
+
+
+def reward(setup: Setup, cost: float, baseline: float) -> float:
+    """Return the reward of a cost, which is not below that of a failed compile."""
+    function, lowest = REWARDS[setup.options.reward], setup.options.error_reward
+    if isinstance(lowest, str):
+        return function(min(cost, worst_cost(baseline)), baseline)
+    return function(cost, baseline) if lowest is None else max(function(cost, baseline), lowest)
+
+
+def _costs_by_key(
+    setup: Setup, measurement: Measurement, baseline: Measurement, function: str | None
+) -> dict[str, Any]:
+    """Return the entries of the last info that a measurement and its baseline decide."""
+    outcome, reference = _costs(setup, measurement, baseline, function)
+    info: dict[str, Any] = {}
     if measurement.sizes is not None:
         for label, measured in (("", measurement), ("baseline_", baseline)):
             info |= {f"{label}{name}": size for name, size in measured.sizes_by_metric().items()}
     if setup.metric == WEIGHTED:
         info |= {WEIGHTED: outcome, f"baseline_{WEIGHTED}": reference}
     info["reduction"] = relative(outcome, reference)
-    info |= setup.task.report(measurement, baseline, episode.function)
-    if episode.inline_compile is not None and setup.options.credit:
-        info |= _credit(setup, episode, episode.inline_compile, outcome, reference)
-    if setup.options.compile_options.echo_reply:
-        info["stderr"] = episode.session.stderr
-    return EpisodeOutcome(REWARDS[setup.options.reward](outcome, reference), False, info)
+    return info | setup.task.report(measurement, baseline, function)
 
 
 def _credit(setup: Setup, episode: Episode, compiled: InlineCompile, outcome: float, baseline: float) -> dict[str, Any]:
@@ -89,7 +112,7 @@ def _credit(setup: Setup, episode: Episode, compiled: InlineCompile, outcome: fl
     if len(saved):
         # The plain compile rarely differs from the compile of its own answers; no single decision caused that.
         saved += (baseline - outcome - saved.sum()) / len(saved)
-    rewards = decision_rewards(saved, REWARDS[setup.options.reward], outcome, baseline)
+    rewards = decision_rewards(saved, partial(reward, setup), outcome, baseline)
     return {
         "credit": tuple(saved.tolist()),
         "rewards": tuple(rewards.tolist()),
@@ -109,13 +132,45 @@ def _credit_of_bytes(
 
 
 def fail(setup: Setup, episode: Episode, error: CompilerError) -> EpisodeOutcome:
-    """Return the outcome of an episode whose compile failed."""
+    """Return the outcome of an episode whose compile failed; the info has the keys of a finished one.
+
+    Integers are 0, floats are NaN, and collections are empty.
+    """
+    nothing = Measurement.nothing(
+        episode.function,
+        has_sizes=not setup.measures_functions_alone,
+        has_instructions=ESTIMATED_INSTRUCTIONS in setup.weights,
+        project=setup.project_costs,
+    )
     info = _counts(episode)
-    info["error"] = describe_failure(error)
-    reward = setup.options.error_reward or 0.0
+    for key, value in _costs_by_key(setup, nothing, nothing, episode.function).items():
+        info[key] = math.nan if isinstance(value, float) else [] if isinstance(value, list) else value
     if setup.options.credit:
-        info["rewards"] = (reward / max(episode.decisions, 1),) * episode.decisions
-    return EpisodeOutcome(reward, True, info)
+        sizes = FunctionSizes({}, {}, 0, 0)
+        info |= {"credit": (0.0,) * episode.decisions, "function_sizes": sizes, "baseline_function_sizes": sizes}
+    if setup.options.compile_options.echo_reply:
+        info["stderr"] = error.stderr
+    info["error"] = describe_failure(error)
+    lowest = failure_reward(setup, episode)
+    if setup.options.credit:
+        info["rewards"] = (lowest / max(episode.decisions, 1),) * episode.decisions
+    return EpisodeOutcome(lowest, True, info)
+
+
+def failure_reward(setup: Setup, episode: Episode | None = None) -> float:
+    """Return the reward of a failed compile; an episode that did not reach its first decision has none to name.
+
+    Only a difference needs the baseline's cost. If plain clang fails as well, it counts as 1.
+    """
+    lowest = setup.options.error_reward
+    if isinstance(lowest, float | int):
+        return float(lowest)
+    baseline = 1.0
+    if episode is not None and setup.options.reward != "relative":
+        with suppress(MlgoError):
+            measured = episode.measure_baseline(setup.timeout)
+            baseline = _costs(setup, measured, measured, episode.function)[1]
+    return reward(setup, worst_cost(baseline), baseline)
 
 
 def describe_failure(error: CompilerError) -> dict[str, Any]:
@@ -134,6 +189,8 @@ def _counts(episode: Episode) -> dict[str, Any]:
         "module": episode.compilation.module.name,
         "decisions": episode.decisions,
         "handed_over": episode.handed_over,
+        "illegal_action": False,
+        "error": {},
     }
     if episode.function is not None:
         info["context"] = episode.function

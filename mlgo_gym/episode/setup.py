@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +32,9 @@ from mlgo_gym.tasks.task import Task
 
 _ECHO = ("-mllvm", "-interactive-model-runner-echo-reply")
 """Make clang print the advice that it receives (llvm/lib/Analysis/InteractiveModelRunner.cpp)."""
+
+_CHECKED_MODULES = 1000
+"""Largest number of modules of which one must have no recorded flags, where flags for such are given."""
 
 MAX_REFERENCES = 64
 """Largest number of reference compiles that are kept for credit."""
@@ -85,12 +89,13 @@ class Setup:
     @cached_property
     def _opened(self) -> Corpus:
         chosen = self.options.compile_options
-        return open_corpus(
-            self.options.corpus,
-            toolchain=self.toolchain,
-            flags=None if chosen.flags is None else tuple(chosen.flags),
-            trust_flags=chosen.trust_flags,
-        )
+        flags = None if chosen.flags is None else tuple(chosen.flags)
+        opened = open_corpus(self.options.corpus, toolchain=self.toolchain, flags=flags, trust_flags=chosen.trust_flags)
+        if flags is not None or self.options.target is not None:
+            first = opened if len(opened) <= _CHECKED_MODULES else opened[: 1 if opened.infinite else _CHECKED_MODULES]
+            if all(module.flags not in (None, flags) for module in first):
+                self.options.refuse_ignored_flags(opened.name)
+        return opened
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -148,7 +153,7 @@ class Setup:
     @property
     def shares_costs(self) -> bool:
         """Whether credit shares costs of functions other than the bytes of the object."""
-        return not self.weights.keys().isdisjoint((ESTIMATED_INSTRUCTIONS, *PROJECT_METRICS))
+        return not self.weights.keys().isdisjoint(PROJECT_METRICS)
 
     @property
     def of_components(self) -> bool:
@@ -184,6 +189,9 @@ class Setup:
         Raises:
             MlgoError: the task decides about registers, and the module is WebAssembly, which has none.
         """
+        flags = self.options.compile_options.flags
+        if module.flags is None and flags is not None:
+            module = replace(module, flags=tuple(flags))
         full = plan(
             module, self.toolchain, self._flags, self.options.compile_options.limits, target=self.options.target
         )

@@ -114,13 +114,13 @@ class Stepper:
         return self._setup.info(info)
 
     def encode(self, action: Any) -> Answer:
-        """Encode an action for the pending decision; clang's own choice replaces an illegal action.
+        """Encode an action for the pending decision; without `strict`, clang's own choice replaces an illegal one.
 
         Args:
             action: A number, or an array of one element.
 
         Raises:
-            ActionError: the action is not a number, or it is illegal with `strict`.
+            ActionError: the action is NaN or no number, or it is illegal with `strict`.
         """
         decision, task = self.episode.decision, self._task
         assert decision is not None
@@ -130,7 +130,8 @@ class Stepper:
             return Answer(number, advice, False)
         if self._strict:
             raise ActionError(
-                f"expected a legal action among {self._legal(decision)}, got {number!r}; use action_masks()"
+                f"expected a legal action among {self._legal(decision)}, got {number!r}; use action_masks(), "
+                "or strict=False to let clang choose"
             )
         default = read_action(task.default_action(decision), task.action_space)
         return Answer(default, task.default_advice(decision), True)

@@ -65,15 +65,15 @@ class EpisodeRecord:
         info = self.info
         return EpisodeResult(
             *self.assignment,
-            FAILED if "error" in info else DONE,
-            metrics=metrics_of(info),
+            FAILED if info["error"] else DONE,
+            metrics={} if info["error"] else metrics_of(info),
             reward=self._reward,
             decisions=info["decisions"],
             handed_over=info["handed_over"],
             illegal_actions=self._illegal,
             actions=pack_actions(self._actions, action_space),
             seconds=round(time.perf_counter() - self._started, 6),
-            error=info.get("error"),
+            error=info["error"] or None,
             policy_seconds=round(self.policy_seconds, 6),
         )
 

@@ -15,6 +15,7 @@ import mlgo_gym
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.sampling import Part
+from mlgo_gym.episode.argument_types import check_type
 from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.configuration import Configuration, effective_arguments
@@ -35,8 +36,8 @@ from mlgo_gym.scheduling import Execution
 from mlgo_gym.storage.cache import key_of
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
-Policies = Sequence[str] | Mapping[str, str | Policy]
-"""Specifications; or by name, specifications and policies."""
+Policies = str | Sequence[str] | Mapping[str, str | Policy]
+"""A specification, or several; or by name, specifications and policies."""
 
 ENVS = 2
 """Default number of episodes that each worker runs at the same time."""
@@ -69,11 +70,15 @@ class Evaluation:
         seed: int = 0,
         limit: int | None = None,
     ) -> None:
+        check_type("limit", limit, int | None)
+        check_type("seed", seed, int)
+        check_type("env_kwargs", env_kwargs, Mapping[str, Any] | None)
         arguments = dict(env_kwargs or {})
         if arguments.get("scope", "module") != "module":
             raise MlgoError(f"expected scope='module' for an evaluation, got {arguments['scope']!r}; omit it")
         if isinstance(arguments.get("metric"), Mapping):
             raise MlgoError(f"expected one metric for an evaluation, got {arguments['metric']!r}; evaluate each alone")
+        policies = [policies] if isinstance(policies, str) else policies
         named: dict[str, str | Policy] = (
             dict(policies) if isinstance(policies, Mapping) else {spec: spec for spec in policies}
         )
@@ -151,6 +156,7 @@ class Evaluation:
             MissingExtraError: Ray is not installed.
             MlgoError: `envs` is below 1, a process cannot start, or no cluster answers.
         """
+        check_type("envs", envs, int)
         if envs < 1:
             raise MlgoError(f"expected envs ≥ 1, got {envs}; give each worker one episode or more")
         if not len(self.schedule):

@@ -107,7 +107,8 @@ class EvaluationResult:
             project: Name of a project. Default: all.
 
         Raises:
-            MlgoError: The policy, metric or project has no results, or the policy finished no module with decisions.
+            MlgoError: The policy, metric or project has no results, or the policy failed on a module, or finished none
+                with decisions.
         """
         metric = self.metrics[0] if metric is None else metric
         for kind, name, known in (
@@ -118,6 +119,11 @@ class EvaluationResult:
             if name not in known:
                 raise MlgoError(f"expected a {kind} with results ({', '.join(map(str, known))}), got {name!r}")
         (summary,) = (each for each in self.summaries(project) if each.policy == policy)
+        if summary.failures:
+            raise MlgoError(
+                f"expected results of {policy} on every module, got {summary.failures} failed; look at `failures`, or "
+                "use `summaries()`, which has the change over the others"
+            )
         if not summary.modules:
             raise MlgoError(f"{policy} finished no module with decisions; look at `failures`")
         return summary.changes[metric].mean

@@ -255,6 +255,6 @@ class Importance:
                 action = recorded[-1].act(policy, recorded[-1].row, info)
             observation, _, terminated, truncated, info = env.step(action)
             is_over = terminated or truncated
-        if "error" in info:
+        if info["error"]:
             return str(info["error"]["message"])
         return 1.0 - float(info["reduction"]), recorded

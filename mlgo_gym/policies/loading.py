@@ -6,6 +6,7 @@ import inspect
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def load_policy(spec: str, env: gym.Env[Any, Any], *, seed: int = 0) -> Policy:
         raise PolicyError(f"{spec!r} is another compile without decisions; only an evaluation can use it")
     if is_model(spec):
         return load_model(spec, inner)
-    if not colon:
+    if not colon or _is_misspelt(name):
         raise _unknown(spec, (*RULES, *inner.task.policies, *bundled_policies()))
     return _users_policy(spec, inner)
 
@@ -135,9 +136,21 @@ def _users_policy(spec: str, env: CompilerEnv) -> Policy:
     return policy
 
 
+def _is_misspelt(kind: str) -> bool:
+    """Return whether the part before a colon is close to a kind with an argument and cannot be a module."""
+    if not kind.isidentifier() or find_spec(kind) is not None:
+        return False
+    return bool(get_close_matches(kind, _kinds(), n=1, cutoff=0.75))
+
+
+def _kinds() -> list[str]:
+    return [*_WITH_NUMBER, *(form.partition(":")[0] for form in MODEL_POLICIES)]
+
+
 def _unknown(spec: str, names: tuple[str, ...]) -> PolicyError:
-    close = get_close_matches(spec, names, n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    kind, colon, argument = spec.partition(":")
+    close = get_close_matches(kind, _kinds() if colon else names, n=2, cutoff=0.5)
+    hint = f"did you mean {' or '.join(f'{name}{colon}{argument}' for name in close)}? " if close else ""
     return PolicyError(
         f"there is no policy {spec!r}; {hint}use one of {', '.join((*names, *MODEL_POLICIES))}, clang:FLAGS for a "
         "plain clang with other flags, or your own as package.module:Name or path/to/file.py:Name"

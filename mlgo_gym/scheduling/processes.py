@@ -69,11 +69,20 @@ class _ProcessWorker(PoolWorker[Item, Result]):
 
     def _end(self, seconds: float) -> int:
         """Wait until the process exits, kill it after some seconds, and return its exit status."""
-        self.process.join(seconds)
-        if self.process.is_alive():
+        if not self._exits_within(seconds):
             self.process.kill()
-            self.process.join(_EXIT_SECONDS)
+            self._exits_within(_EXIT_SECONDS)
         return self.process.exitcode or 0
+
+    def _exits_within(self, seconds: float) -> bool:
+        # join() waits without a deadline for a process that has closed its descriptors and has not exited.
+        if self.process.exitcode is not None or self.process.pid is None:
+            return True
+        pidfd = os.pidfd_open(self.process.pid)
+        try:
+            return bool(connection.wait([pidfd], seconds)) and self.process.exitcode is not None
+        finally:
+            os.close(pidfd)
 
 
 class Processes(WorkerPool[Item, Result]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import gymnasium as gym
@@ -16,7 +17,7 @@ def read_action(action: Any, space: gym.Space[Any]) -> int | float:
     It does not check whether the action is legal. An array or tensor of one element is a number, as batches leave it.
 
     Raises:
-        ActionError: the action is not one number, or not a whole number for a discrete space.
+        ActionError: the action is not one number, it is NaN, or it is not a whole number for a discrete space.
     """
     value = action
     if not isinstance(value, (int, float, np.generic)):
@@ -30,6 +31,8 @@ def read_action(action: Any, space: gym.Space[Any]) -> int | float:
     if not isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
         raise _refusal(action, space)
     if not isinstance(space, gym.spaces.Discrete):
+        if math.isnan(value):
+            raise ActionError(f"expected an action, an element of {space}, got NaN; the policy has diverged")
         return np.float32(value).item()
     if not float(value).is_integer():
         raise _refusal(action, space)
@@ -37,4 +40,6 @@ def read_action(action: Any, space: gym.Space[Any]) -> int | float:
 
 
 def _refusal(action: Any, space: gym.Space[Any]) -> ActionError:
-    return ActionError(f"expected an action, an element of {space}, got {action!r}, a {type(action).__name__}")
+    return ActionError(
+        f"expected an action, an element of {space}, got {action!r}, a {type(action).__name__}; pass one number"
+    )

@@ -8,7 +8,7 @@ from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, ESTIMATED_LINKED, LINKED, WEIGHTED
 from mlgo_gym.tasks.task import Task
 
-FIRST, DECISION, END, FAILURE = "at the first decision", "at each decision", "at the end", "after a failure"
+FIRST, DECISION, END = "at the first decision", "at each decision", "at the end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class InfoKey:
 
     Attributes:
         name: the key.
-        when: one of `FIRST`, `DECISION`, `END` and `FAILURE`; several with commas between.
+        when: one of `FIRST`, `DECISION` and `END`; several with commas between.
         type: the type of its value.
         meaning: what the value says, with its unit.
         condition: under which circumstances alone it is there; empty: always.
@@ -30,8 +30,7 @@ class InfoKey:
     condition: str = ""
 
 
-_ALWAYS = f"{DECISION}, {END}, {FAILURE}"
-_OVER = f"{END}, {FAILURE}"
+_ALWAYS = f"{DECISION}, {END}"
 _WITH_WEIGHTS = "with weights in `metric`"
 _WITH_ESTIMATE = f'with `metric="{ESTIMATED_INSTRUCTIONS}"`'
 _WITH_LINKED = f'with `metric="{LINKED}"`'
@@ -46,7 +45,7 @@ _SHARED = (
         _ALWAYS,
         "bool",
         "True: the last action was illegal, and clang's own choice was taken instead",
-        "if that was so",
+        "at a decision only if so",
     ),
     InfoKey(
         "skipped",
@@ -55,8 +54,8 @@ _SHARED = (
         "the modules that were passed over in sampling because the compiler failed on them, each with the reason",
         "where there were such modules",
     ),
-    InfoKey("decisions", _OVER, "int", "how many decisions the agent took"),
-    InfoKey("handed_over", _OVER, "int", "how many decisions clang took after `max_decisions`"),
+    InfoKey("decisions", END, "int", "how many decisions the agent took"),
+    InfoKey("handed_over", END, "int", "how many decisions clang took after `max_decisions`"),
     InfoKey("text", END, "int", "the executable sections of the object file, in bytes", _WITH_SIZES),
     InfoKey("baseline_text", END, "int", "`text` of a plain compile, with the same flags", _WITH_SIZES),
     InfoKey("llvm_size", END, "int", "the first column of llvm-size: code and constants, in bytes", _WITH_SIZES),
@@ -87,10 +86,9 @@ _SHARED = (
     ),
     InfoKey(
         "error",
-        FAILURE,
+        END,
         "dict",
-        "`kind`, `message`, `exit_status`, the tail of `stderr`; after a crash `reproducer`, a folder",
-        "unless `error_reward` is None",
+        "empty; after a failure `kind`, `message`, `exit_status`, the tail of `stderr`, after a crash `reproducer`",
     ),
 )
 
@@ -124,7 +122,7 @@ _CREDIT = (
     ),
     InfoKey(
         "rewards",
-        _OVER,
+        END,
         "tuple of float",
         "the reward of each decision: `credit` in the unit of the reward, or equal shares of the `error_reward`",
         "with `credit=True`",
@@ -136,7 +134,7 @@ _SAVED = InfoKey(
     "saved", END, "float", "the bytes of the module that the function's decisions saved", 'with `scope="function"`'
 )
 _CONTEXTS = InfoKey("context", DECISION, "str", "the function of this decision; empty for inlining")
-_FUNCTION = InfoKey("context", _OVER, "str", "the function that the episode was", 'with `scope="function"`')
+_FUNCTION = InfoKey("context", END, "str", "the function that the episode was", 'with `scope="function"`')
 
 _DEFAULT = InfoKey(
     "default_action",

@@ -24,7 +24,7 @@ def render_text(task: Task, module: str, number: int, decision: Decision, last_a
 
 def render_end(module: str, number: int, info: Mapping[str, Any]) -> str:
     """Return a few lines about the end of an episode, from its number of decisions and its last info."""
-    if "error" in info:
+    if info["error"]:
         return f"{module} failed after {number} decisions: {info['error']['message']}"
     lines = [f"{module} is compiled, after {number} decisions"]
     names = [name for name in info if f"baseline_{name}" in info]

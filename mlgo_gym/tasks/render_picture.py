@@ -137,7 +137,7 @@ class EpisodePicture:
 
     @staticmethod
     def _draw_outcome(canvas: _Canvas, info: Mapping[str, Any]) -> None:
-        if "error" in info:
+        if info.get("error"):
             canvas.write("the compile failed", _MARGIN, 44, _ILLEGAL, _LARGE)
             canvas.write(str(info["error"]["message"]).partition("\n")[0], _MARGIN, 70, _INK)
             return

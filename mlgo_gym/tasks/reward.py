@@ -33,6 +33,15 @@ def logarithmic(outcome: float, baseline: float) -> float:
     return math.log1p((baseline - outcome) / (1.0 + outcome))
 
 
+WORST = 10.0
+"""How many times plain clang's cost an episode may cost more: the reward does not fall further."""
+
+
+def worst_cost(baseline: float) -> float:
+    """Return the cost of a failed compile, and the largest that is rewarded: no policy gains by making clang fail."""
+    return baseline + WORST * max(baseline, 1.0)
+
+
 REWARDS: dict[str, RewardFunction] = {"relative": relative, "bytes": difference, "log": logarithmic}
 """The rewards by the names that environments take."""
 

@@ -194,7 +194,9 @@ class MarginChoice:
         found = []
         for margin in self.margins:
             (summary,) = (each for each in result.summaries() if each.policy == f"{margin:g}")
-            change, mean = summary.changes[result.metrics[0]], result.change(f"{margin:g}")
+            change, mean = summary.changes[result.metrics[0]], math.inf
+            if not summary.failures:
+                mean = result.change(summary.policy)
             found.append(MarginResult(margin, mean, change.total, change.worse, summary.modules))
         return found
 

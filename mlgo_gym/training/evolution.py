@@ -22,6 +22,7 @@ from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.training_digests import sidecar_digests, training_digest, write_sidecar_digests
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.environment_work import EnvironmentWork
+from mlgo_gym.episode.options import LOWEST
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
 from mlgo_gym.make_env import make_environment
@@ -36,9 +37,6 @@ from mlgo_gym.training.monitor import Monitor
 
 Weights = npt.NDArray[np.float64]
 
-_FAILED = 0.0
-"""Reward of an episode that fails: that of clang."""
-
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
@@ -46,7 +44,8 @@ class Evolution:
 
     Attributes:
         environment: Id of the environment.
-        arguments: Its arguments with the corpus, JSON-able; rewards are logarithms of sizes.
+        arguments: Its arguments with the corpus, JSON-able; rewards are logarithms of sizes, and a failed compile has
+            the lowest.
         generations: Number of generations (≥ 1).
         directions: Antithetic directions per generation; twice as many samples.
         best: Number of best directions used for the update (≤ directions); with `adam`.
@@ -91,14 +90,14 @@ class Evolution:
                 an interrupted run, to the same result.
             execution: Where the compiles run. Default: this process.
             monitor: Receives the progress, and for each generation the result `evolution` with `reduction`, the mean
-                relative reduction of the samples against clang.
+                relative reduction of the samples against clang, and `failures`, the number of failed compiles.
 
         Raises:
             MissingExtraError: the library of the optimiser is not installed, or Ray.
             MlgoError: the checkpoint belongs to another run, no module is small enough, or no cluster answers.
         """
         network = Network.load(start)
-        arguments = {**self.arguments, "reward": "log"}
+        arguments = {**self.arguments, "reward": "log", "error_reward": LOWEST}
         if uses_callee_features(network.features):
             arguments["callee_features"] = True
         env = make_environment(self.environment, arguments)
@@ -123,6 +122,11 @@ class _Episode(NamedTuple):
     module: str
 
 
+class _Score(NamedTuple):
+    reward: float
+    failed: bool
+
+
 class _Generations:
     """Collects the scores of samples around the current weights, and moves the weights by them."""
 
@@ -132,7 +136,7 @@ class _Generations:
         start: Network,
         corpus: Corpus,
         trained_on: dict[str, str],
-        workers: Workers[_Episode, float],
+        workers: Workers[_Episode, _Score],
         checkpoint: tuple[Path, str],
     ) -> None:
         self._evolution, self._start, self._corpus = evolution, start, corpus
@@ -157,24 +161,25 @@ class _Generations:
 
     def _score(self, number: int, samples: Sequence[Weights], names: Sequence[str], monitor: Monitor) -> None:
         with monitor.stage("evolution", self._evolution.generations, done=number) as advance:
-            self._scores.append(self._compile(samples, names))
+            scores, failures = self._compile(samples, names)
+            self._scores.append(scores)
             tensors = {"scores": np.array(self._scores)}
             write_atomically(self._checkpoint, format_tensors(tensors, {"identity": self._identity}))
-            reduction = -math.expm1(-float(self._scores[number].mean()))
-            monitor.record("evolution", generation=number, reduction=reduction)
+            reduction = -math.expm1(-float(scores.mean()))
+            monitor.record("evolution", generation=number, reduction=reduction, failures=failures)
             advance(number + 1, reduction=reduction)
 
-    def _compile(self, samples: Sequence[Weights], names: Sequence[str]) -> Weights:
-        """Return for each sample the mean logarithm of clang's size over its size."""
+    def _compile(self, samples: Sequence[Weights], names: Sequence[str]) -> tuple[Weights, int]:
+        """Return for each sample the mean logarithm of clang's size over its size, and the number of failures."""
         episodes = [_Episode(sample.tobytes(), name) for sample in samples for name in names]
-        rewards: dict[_Episode, float] = {}
+        scores: dict[_Episode, _Score] = {}
         with closing(self._workers.run(ItemQueue(episodes))) as results:
             for episode, result in results:
                 if isinstance(result, WorkerFailure):
                     raise MlgoError(f"expected a compile of {episode.module!r}, got a worker that exited: {result.how}")
-                rewards[episode] = result
-        means: Weights = np.array([rewards[episode] for episode in episodes]).reshape(len(samples), -1).mean(axis=1)
-        return means
+                scores[episode] = result
+        rewards: Weights = np.array([scores[episode].reward for episode in episodes]).reshape(len(samples), -1)
+        return rewards.mean(axis=1), sum(score.failed for score in scores.values())
 
 
 class _AntitheticAdam:
@@ -268,11 +273,11 @@ def unflatten(network: Network, values: Weights) -> Network:
     return replace(network, weights=parts[:count], biases=parts[count:])
 
 
-def _start(start: Network, env: CompilerEnv, store: FileStore | None) -> Callable[[_Episode], float]:  # noqa: ARG001
+def _start(start: Network, env: CompilerEnv, store: FileStore | None) -> Callable[[_Episode], _Score]:  # noqa: ARG001
     return partial(_run, env, start)
 
 
-def _run(env: CompilerEnv, start: Network, episode: _Episode) -> float:
+def _run(env: CompilerEnv, start: Network, episode: _Episode) -> _Score:
     """Return the logarithm of clang's size over that of a sample, for one module."""
     policy = MlpPolicy(env, unflatten(start, np.frombuffer(episode.weights, np.float64)))
     observation, info = env.reset(options={"module": episode.module})
@@ -280,4 +285,4 @@ def _run(env: CompilerEnv, start: Network, episode: _Episode) -> float:
     while not over:
         observation, reward, terminated, truncated, info = env.step(policy.act(observation, info))
         over = terminated or truncated
-    return _FAILED if truncated else float(reward)
+    return _Score(float(reward), truncated)

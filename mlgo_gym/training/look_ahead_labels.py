@@ -120,7 +120,7 @@ def _label_episode(
         observation, reward, terminated, truncated, info = env.step(answer)
         over = terminated or truncated
         index += 1
-    if "error" in info:
+    if info["error"]:
         return []
     for label in labels:
         label.costs += float(reward)
@@ -137,7 +137,7 @@ def _rollout(env: CompilerEnv, policy: Policy, action: int) -> float:
             observation, reward, terminated, truncated, info = fork.step(_legal_action(policy, observation, info))
     finally:
         fork.close()
-    return math.nan if "error" in info else float(reward)
+    return math.nan if info["error"] else float(reward)
 
 
 def _legal_action(policy: Policy, observation: Any, info: Mapping[str, Any]) -> int:

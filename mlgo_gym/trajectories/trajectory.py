@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.outcome import describe_failure
+from mlgo_gym.episode.outcome import describe_failure, failure_reward
 from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.errors import CompilerError, NoDecisionError
 from mlgo_gym.evaluation.actions import pack_actions
@@ -73,9 +73,9 @@ def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) 
     except NoDecisionError:
         return Trajectory(EpisodeResult(*assignment, NO_DECISIONS))
     except CompilerError as error:
-        reward = setup.options.error_reward
-        if reward is None:
+        if setup.options.error_reward is None:
             raise
+        reward = failure_reward(setup)
         return Trajectory(EpisodeResult(*assignment, FAILED, reward=reward, error=describe_failure(error)))
     steps: list[Step] = []
     illegal = 0
@@ -92,13 +92,13 @@ def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) 
     result = EpisodeResult(
         *assignment,
         FAILED if failed else DONE,
-        metrics=metrics_of(info),
+        metrics={} if failed else metrics_of(info),
         reward=reward,
         decisions=len(steps),
         handed_over=stepper.episode.handed_over,
         illegal_actions=illegal,
         actions=pack_actions([step.action for step in steps], env.action_space),
         seconds=round(time.perf_counter() - begin, 6),
-        error=info.get("error"),
+        error=stepper.full_info["error"] or None,
     )
     return Trajectory(result, tuple(steps), stepper.full_info.get("rewards"))

@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from mlgo_gym.episode.argument_types import whole_number
 from mlgo_gym.errors import MlgoError
 
 _REFUSED = {
@@ -146,17 +147,6 @@ class InProcessVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             )
         numbers: list[int] = np.flatnonzero(mask).tolist()
         return numbers
-
-
-def whole_number(name: str, value: Any, minimum: int) -> int:
-    """Return an argument that is an integer from a minimum on.
-
-    Raises:
-        MlgoError: it is something else.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
-        raise MlgoError(f"expected {name} ≥ {minimum}, got {value!r}")
-    return int(value)
 
 
 def spread_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[int | None]:

@@ -13,6 +13,7 @@ from gymnasium.envs.registration import load_env_creator
 import mlgo_gym
 from mlgo_gym.cli.manual_pages import pages
 from mlgo_gym.episode.options import declared_arguments
+from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.tasks.feature_table import FEATURES
 from tests.cli.command import run
 
@@ -43,7 +44,7 @@ def test_there_is_a_page_for_every_environment_with_a_row_for_each_feature() -> 
 def test_each_argument_has_a_row_on_the_shared_page_or_on_that_of_the_environment() -> None:
     texts = pages()
     shared = texts["arguments.md"].partition("\n## Info\n")[0]
-    for name in mlgo_gym.ENVIRONMENTS:
+    for name in compiler_environments():
         own = texts[f"{name.partition('/')[2]}.md"].partition("\n## Arguments\n")[2].partition("\n## ")[0]
         rows = re.findall(r"^\| `([\w.]+)` \| `.+?` \| ", f"{shared}\n{own}", re.MULTILINE)
         entry_point = gym.spec(name).entry_point

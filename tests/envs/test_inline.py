@@ -62,7 +62,8 @@ def test_both_forms_of_an_observation_have_the_features_of_the_compiler_by_name(
     assert len(flat.feature_names) == 39
     assert flat.feature_names[-1] == "inlining_default"
     assert {"callee_basic_block_count", "threshold", "cost_estimate"} < set(flat.feature_names)
-    assert (flat.observation_space.shape, flat.observation_space.dtype) == ((39,), np.float32)
+    assert flat.observation_space.shape == (39,)
+    assert flat.observation_space.dtype == np.float32
     assert raw.feature_names == flat.feature_names
     vector, _ = flat.reset()
     tensors, _ = raw.reset()
@@ -105,7 +106,8 @@ def test_every_spelling_of_one_is_one(calls: Path, action: Any) -> None:
 def test_no_action_raises_and_the_decision_waits(calls: Path) -> None:
     with InlineEnv(corpus=str(calls)) as env:
         env.reset()
-        for action in (0.5, math.nan, math.inf, None, "1", b"1", [], [0, 1], np.array([1, 1]), {}, 1j):
+        actions: list[Any] = [0.5, math.nan, math.inf, None, "1", b"1", [], [0, 1], np.array([1, 1]), {}, 1j]
+        for action in actions:
             with pytest.raises(ActionError, match=r"expected an action, an element of Discrete\(2\), got"):
                 env.step(action)
         assert env.step(1)[4]["decision_index"] == 1

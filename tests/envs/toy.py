@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import gymnasium as gym
 
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.episode.options import EnvironmentOptions, option
+from mlgo_gym.episode.argument_types import option
+from mlgo_gym.episode.options import EnvironmentOptions
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session.protocol.decision import Decision

@@ -142,7 +142,7 @@ def test_a_policy_gets_callee_features_and_the_metric_of_the_task_is_shown(corpu
         ({"environment": "CartPole-v1"}, "does not take the arguments"),
         ({"env_kwargs": {"colour": 1}}, "does not take the arguments"),
         ({"env_kwargs": {"scope": "function"}}, "expected scope='module'"),
-        ({"env_kwargs": {"compile_options": {"flags": [1j]}}}, "JSON values"),
+        ({"env_kwargs": {"compile_options": {"flags": [1j]}}}, "expected flags as a list of strings"),
         ({"limit": 0}, "expected limit ≥ 1, got 0"),
         ({"envs": 0}, "expected envs ≥ 1, got 0"),
     ],

@@ -22,7 +22,7 @@ def play(env: CompilerEnv, policy: Policy, module: str) -> tuple[list[Any], dict
         actions.append(policy.act(observation, info))
         assert env.action_space.contains(actions[-1]) or actions[-1] in (0, 1)
         observation, _, terminated, truncated, info = env.step(actions[-1])
-        assert "illegal_action" not in info
+        assert not info.get("illegal_action")
         assert not truncated, info
     return actions, info
 

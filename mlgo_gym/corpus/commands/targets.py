@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.errors import CorpusError, did_you_mean
 
 DEFAULT_TARGET = "x86_64-linux"
 """Target of corpora whose name has none."""
@@ -120,5 +120,5 @@ def target_of_triple(triple: str) -> Target | None:
 def find_target(name: str) -> Target:
     """Return the target of a name; raise `CorpusError` if there is none."""
     if name not in TARGETS:
-        raise CorpusError(f"expected a target of {', '.join(TARGETS)}, got {name!r}")
+        raise CorpusError(f"expected a target of {', '.join(TARGETS)}, got {name!r}{did_you_mean(name, TARGETS)}")
     return TARGETS[name]

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.errors import CorpusError, did_you_mean
 
 PROGRAMS = "programs"
 """Name of the dataset of runnable programs; it is no part of the catalogue, whose projects it contains again."""
@@ -120,7 +120,8 @@ def find_dataset(name: str) -> Dataset:
     """Return the dataset of that name; raise `CorpusError` if there is none."""
     path = _PROGRAMS / "description.json" if name == PROGRAMS else _FOLDER / f"{name}.json"
     if name not in fetched_names():
-        raise CorpusError(f"expected a dataset of {', '.join(fetched_names())}, got {name!r}")
+        names = fetched_names()
+        raise CorpusError(f"expected a dataset of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}")
     try:
         if name in rust_names():
             return _family(name)

@@ -18,7 +18,7 @@ from mlgo_gym.corpus.module import Module, missing_bitcode
 from mlgo_gym.corpus.modules.module_source import INFINITE, Modules, edit_module
 from mlgo_gym.corpus.modules.sampling import PARTS, Part, draw, draw_stratified, is_part
 from mlgo_gym.corpus.modules.split_groups import first_of_groups, read_facts
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.errors import CorpusError, did_you_mean
 
 DEFAULT_LEVEL = "Oz"
 
@@ -185,7 +185,7 @@ class Corpus:
         if part not in PARTS or by not in ("module", "project") or not all(0 <= each <= 1 for each in fractions):
             raise CorpusError(
                 f"expected a part of {', '.join(PARTS)} by 'module' or 'project' with fractions of 0 to 1, got "
-                f"{part!r}, {by!r}, {test_fraction!r}, {valid_fraction!r}"
+                f"{part!r}, {by!r}, {test_fraction!r}, {valid_fraction!r}{did_you_mean(str(part), PARTS)}"
             )
         names = self.finite_names()
         keys = {name: self.project(name) for name in names} if by == "project" else self._split_keys(names)

@@ -1,0 +1,122 @@
+"""The declaration of an argument, and the check of its value by the declared type."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import field, fields
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from mlgo_gym.errors import MlgoError
+
+_WORDS = {
+    str: "a string",
+    bool: "True or False",
+    int: "a whole number",
+    float: "a finite number",
+    NoneType: "None",
+    os.PathLike: "a path",
+    Any: "a value",
+}
+
+
+def option(default: Any, meaning: str) -> Any:
+    """Declare an argument as a field of a dataclass."""
+    return field(default=default, metadata={"meaning": " ".join(meaning.split())})
+
+
+def declared_types(options_type: type[Any]) -> Mapping[str, Any]:
+    """Return the type of each field of a dataclass."""
+    hints = get_type_hints(options_type)
+    return {each.name: hints[each.name] for each in fields(options_type)}
+
+
+def check_types(options: object) -> None:
+    """Check the value of every field of a dataclass.
+
+    Raises:
+        MlgoError: a value has another type than its field; of numbers also NaN and infinities.
+    """
+    for name, form in declared_types(type(options)).items():
+        check_type(name, getattr(options, name), form)
+
+
+def check_type(name: str, value: object, form: Any) -> None:
+    """Check a value by a type: a class, a union, `Literal`, or a `Sequence` or `Mapping` of such.
+
+    NumPy's numbers count as Python's. Booleans do not count as numbers, and strings not as sequences.
+
+    Raises:
+        MlgoError: the value has another type.
+    """
+    if not _matches(value, form):
+        hint = f"write {value.split()!r}" if isinstance(value, str) and _has_list(form) else f"correct {name}"
+        raise MlgoError(f"expected {name} as {_words(form)}, got {value!r:.200}; {hint}")
+
+
+def _matches(value: object, form: Any) -> bool:
+    origin, parts = get_origin(form), get_args(form)
+    if origin in (Union, UnionType):
+        return any(_matches(value, part) for part in parts)
+    if origin is Literal:
+        return isinstance(value, str) and value in parts
+    if origin is Sequence:
+        return isinstance(value, (list, tuple)) and all(_matches(element, parts[0]) for element in value)
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(
+            _matches(key, parts[0]) and _matches(element, parts[1]) for key, element in value.items()
+        )
+    if form is bool:
+        return isinstance(value, (bool, np.bool_))
+    if form is int:
+        return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if form is float:
+        return (
+            isinstance(value, (int, float, np.integer, np.floating))
+            and not isinstance(value, bool)
+            and math.isfinite(value)
+        )
+    return form is Any or isinstance(value, origin or form)
+
+
+def _has_list(form: Any) -> bool:
+    return Sequence in (get_origin(form), *map(get_origin, get_args(form)))
+
+
+def _words(form: Any) -> str:
+    origin, parts = get_origin(form), get_args(form)
+    if origin in (Union, UnionType):
+        *others, last = dict.fromkeys(map(_words, parts))
+        return f"{', '.join(others)} or {last}" if others else last
+    if origin is Literal:
+        return " or ".join(map(repr, parts))
+    if origin is Sequence:
+        return f"a list of {_words(parts[0]).removeprefix('a ')}s"
+    if origin is Mapping:
+        return f"a dict from {_words(parts[0]).removeprefix('a ')}s to {_words(parts[1]).removeprefix('a ')}s"
+    return _WORDS.get(origin or form) or f"a {form.__name__}"
+
+
+def whole_number(name: str, value: Any, minimum: int) -> int:
+    """Return an argument that is an integer from a minimum on.
+
+    Raises:
+        MlgoError: it is something else.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+        raise MlgoError(f"expected {name} ≥ {minimum}, got {value!r}; pass a whole number")
+    return int(value)
+
+
+def read_options(options: object) -> dict[str, Any]:
+    """Return the options of a reset as a new dict.
+
+    Raises:
+        MlgoError: they are neither a dict nor None.
+    """
+    check_type("options", options, Mapping[str, Any] | None)
+    return dict(options) if isinstance(options, Mapping) else {}

@@ -1,0 +1,222 @@
+"""Wrong uses are refused in one line, which names the value and the remedy; as early as possible."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import mlgo_gym
+from mlgo_gym.envs import InlineEnv
+from mlgo_gym.errors import ActionError, MlgoError
+from tests.sampling import one_of_each
+from tests.traces import traces
+
+INLINE, EVICT, PRIORITY = "mlgo/Inline-v0", "mlgo/RegAllocEvict-v0", "mlgo/RegAllocPriority-v0"
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+ARGUMENTS: list[tuple[dict[str, Any], str]] = [
+    # Types
+    ({"credit": "no"}, "expected credit as True or False, got 'no'"),
+    ({"strict": "false"}, "expected strict as True or False, got 'false'"),
+    ({"max_decisions": 2.5}, "expected max_decisions as a whole number or None, got 2.5"),
+    ({"max_decisions": math.nan}, "expected max_decisions as a whole number or None, got nan"),
+    ({"max_decisions": True}, "expected max_decisions as a whole number or None, got True"),
+    ({"max_decisions": "5"}, "expected max_decisions as a whole number or None, got '5'"),
+    ({"error_reward": math.nan}, "expected error_reward as a finite number, 'lowest' or None, got nan"),
+    ({"compile_options": {"timeout": "60"}}, "expected timeout as a finite number, got '60'"),
+    ({"compile_options": {"extra_flags": [1]}}, "expected extra_flags as a list of strings, got [1]"),
+    ({"compile_options": {"extra_flags": "-mllvm -x"}}, "got '-mllvm -x'; write ['-mllvm', '-x']"),
+    ({"compile_options": ["timeout"]}, "expected compile_options as a dict, got ['timeout']"),
+    ({"corpus": None}, "expected corpus as a string, a path or a Corpus, got None"),
+    ({"corpus": 3}, "expected corpus as a string, a path or a Corpus, got 3"),
+    ({"corpus": ["builtin"]}, "expected corpus as a string, a path or a Corpus, got ['builtin']"),
+    ({"metric": {"text": "1"}}, "expected metric as a string, a dict from strings to finite numbers or None"),
+    ({"metric": {"text": math.inf}}, "expected metric as a string, a dict from strings to finite numbers or None"),
+    ({"module_order": {"c/*": -1}}, "expected weights ≥ 0 by globs of module names in module_order, got {'c/*': -1}"),
+    # Values that would pay, or have no effect
+    ({"error_reward": 0.0}, "expected error_reward < 0, 'lowest' or None, got 0.0; a failure must not pay"),
+    ({"target": "nonsense"}, "got 'nonsense'"),
+    ({"target": "thumbv7em"}, "got 'builtin'; omit it: a name such as 'zstd@Oz@thumbv7em' has a target"),
+    ({"compile_options": {"flags": ["-O2"]}}, "got 'builtin'; omit it: extra_flags adds to recorded flags"),
+    ({"target": "x86_64-linux", "compile_options": {"flags": ["-O2"]}}, "got both; name the target in the flags"),
+    # Names
+    ({"corpus": "zstdd"}, "there is no corpus 'zstdd'; did you mean 'zstd'?"),
+    ({"corpus": "buitlin:train"}, "there is no corpus 'buitlin:train'; did you mean 'builtin'?"),
+    ({"corpus": "builtin:trian"}, "got 'trian'; did you mean 'train'?"),
+    ({"corpus": "builtin,lz5"}, "there is no corpus 'lz5'; did you mean 'lz4'?"),
+    ({"corpus": "builtin@O9"}, "expected a level of Oz, Os, O2, got 'O9' in 'builtin@O9'"),
+    ({"corpus": "zstd@Oz@thumbv7"}, "got 'thumbv7'; did you mean 'thumbv7em'?"),
+    ({"corpus": "no/such/folder"}, "there is no corpus 'no/such/folder'; name a corpus of"),
+    ({"metric": "txt"}, "got 'txt'; did you mean 'text'?"),
+    ({"module_order": "shufle"}, "got 'shufle'; did you mean 'shuffle'?"),
+    ({"maxdecisions": 3}, "did you mean max_decisions?"),
+    ({"timeout": 3}, "it is an entry of compile_options: compile_options={'timeout': …}"),
+]
+
+
+def assert_is_one_line(error: BaseException, message: str) -> None:
+    """Check that an error of this package is one line with a message, without a traceback of another."""
+    assert message in str(error)
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(("arguments", "message"), ARGUMENTS, ids=repr)
+def test_an_argument_is_refused_when_the_environment_is_made(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(MlgoError) as caught:
+        InlineEnv(**arguments)
+    assert_is_one_line(caught.value, message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), one_of_each(ARGUMENTS, lambda case: type(next(iter(case[0].values()))))
+)
+def test_a_vector_environment_refuses_it_too(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises((MlgoError, TypeError)) as caught:
+        gym.make_vec(INLINE, num_envs=2, **arguments)
+    assert_is_one_line(caught.value, message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_envs": "2"}, "expected num_envs ≥ 1, got '2'"),
+        ({"num_envs": 0}, "expected num_envs ≥ 1, got 0"),
+        ({"num_envs": 2, "batch_size": 1.5}, "expected batch_size ≥ 1, got 1.5"),
+        ({"num_envs": 2, "prefetch": None}, "expected prefetch ≥ 0, got None"),
+    ],
+    ids=repr,
+)
+def test_the_arguments_of_a_vector_environment_are_checked(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(MlgoError) as caught:
+        gym.make_vec(INLINE, **arguments)
+    assert_is_one_line(caught.value, message)
+
+
+@pytest.fixture(params=["single", "vector"])
+def env(request: pytest.FixtureRequest, varied: str) -> Iterator[Any]:
+    """An environment, and a vector environment of one."""
+    made: Any = gym.make(INLINE, corpus=varied) if request.param == "single" else gym.make_vec(INLINE, 1, corpus=varied)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"options": {"module": 3}}, "'module'"),
+        ({"options": {"modul": "calls"}}, "got ['modul']"),
+        ({"options": {"module": "cals"}}, "did you mean calls"),
+        ({"options": {"function": "f"}}, 'expected the option "module" and scope="function"'),
+        ({"options": 3}, "expected options as a dict"),
+        ({"seed": "a"}, "got 'a'"),
+        ({"seed": -1}, "expected seed ≥ 0, got -1"),
+        ({"seed": 1.5}, "got 1.5"),
+    ],
+    ids=repr,
+)
+def test_a_wrong_reset_is_refused_and_the_next_works(env: Any, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(MlgoError) as caught:
+        env.reset(**arguments)
+    assert_is_one_line(caught.value, message)
+    _, info = env.reset(seed=np.int64(3))
+    env.step(info["default_action"])
+
+
+@pytest.mark.parametrize(
+    ("name", "action", "replaced"),
+    [
+        (INLINE, math.nan, False),
+        (INLINE, "1", False),
+        (INLINE, 2, True),
+        (EVICT, 33, True),
+        (PRIORITY, np.array([math.nan], np.float32), False),
+        (PRIORITY, 1.5, True),
+        (PRIORITY, -math.inf, True),
+    ],
+    ids=repr,
+)
+def test_an_action_outside_the_space_raises_and_nan_always_does(
+    name: str, action: Any, replaced: bool, varied: str
+) -> None:
+    for strict in (True, False):
+        env = gym.make(name, corpus=varied, strict=strict)
+        _, info = env.reset(seed=1)
+        if replaced and not strict:
+            assert env.step(action)[4]["illegal_action"]
+        else:
+            with pytest.raises(ActionError) as caught:
+                env.step(action)
+            assert_is_one_line(caught.value, "expected a")
+            assert not env.step(info["default_action"])[3]  # the decision waited
+        env.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"policies": "defalt"}, "there is no policy 'defalt'; did you mean default"),
+        ({"policies": ["treshold:20"]}, "did you mean threshold:20"),
+        ({"policies": ["default"], "corpus": "zstdd"}, "did you mean 'zstd'?"),
+        ({"policies": ["default"], "split": "trian"}, "did you mean 'train'?"),
+        ({"policies": ["default"], "env_kwargs": {"max_decisions": "5"}}, "expected max_decisions as a whole number"),
+        ({"policies": ["default"], "limit": 1.5}, "expected limit as a whole number or None, got 1.5"),
+        ({"policies": ["default"], "envs": "2"}, "expected envs as a whole number, got '2'"),
+    ],
+    ids=repr,
+)
+def test_an_evaluation_refuses_it(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(MlgoError) as caught:
+        mlgo_gym.evaluate(INLINE, **arguments)
+    assert_is_one_line(caught.value, message)
+
+
+def test_one_policy_needs_no_list(calls: Any) -> None:
+    assert mlgo_gym.evaluate(INLINE, policies="never", corpus=str(calls)).policies == ("never",)
+
+
+def test_target_and_flags_count_where_modules_have_none(calls: Any, varied: str) -> None:
+    for corpus in (str(calls), mlgo_gym.open_corpus(varied)):
+        env = InlineEnv(corpus=corpus, compile_options={"flags": ["-O1", "-ffunction-sections"]})
+        assert "-ffunction-sections" in env.compilation(env.corpus[0]).flags
+        env.close()
+
+
+def test_flags_are_refused_where_a_corpus_object_records_them() -> None:
+    corpus = mlgo_gym.open_corpus("builtin")
+    env = InlineEnv(corpus=corpus, compile_options={"flags": ["-O1"]})
+    with pytest.raises(MlgoError, match="got 'builtin'; omit it: extra_flags adds to recorded flags"):
+        env.reset()
+
+
+def test_a_state_replays_only_in_its_environment_and_with_its_flags(varied: str) -> None:
+    env = InlineEnv(corpus=varied)
+    env.reset(seed=1)
+    env.step(0)
+    state = env.state()
+    flags = {"extra_flags": ["-mllvm", "-inline-threshold=0"]}
+    for other, message in (
+        (gym.make(EVICT, corpus=varied), "expected a state of RegAllocEvictEnv, got one of InlineEnv"),
+        (gym.make(INLINE, corpus=varied, compile_options=flags), "expected the flags of the state"),
+    ):
+        inner: Any = other.unwrapped
+        with pytest.raises(MlgoError) as caught:
+            inner.from_state(state)
+        assert_is_one_line(caught.value, message)
+        other.close()
+    env.close()
+
+
+def test_closing_a_fork_keeps_the_waiting_compilers_of_its_parent(varied: str) -> None:
+    env: Any = gym.make(EVICT, corpus=varied, scope="function").unwrapped
+    env.reset(seed=1)
+    fork = env.fork()
+    before = traces().children
+    fork.close()
+    assert len(before) - len(traces().children) <= 1  # the compile of the fork itself
+    env.close()
