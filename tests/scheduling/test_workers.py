@@ -16,6 +16,7 @@ import pytest
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.scheduling import Execution, ItemQueue, SequentialRunner, WorkerFailure, Workers
 from mlgo_gym.scheduling.file_store import FileStore, StoredFiles
+from mlgo_gym.scheduling.processes import Processes
 from mlgo_gym.scheduling.worker_pool import PoolWorker, WorkerExitedError, WorkerPool
 
 DEADLY = 3
@@ -248,3 +249,32 @@ def test_opening_a_store_removes_those_of_killed_workers_alone() -> None:
     FileStore().close()
     assert (store.folder("x") / "file").read_bytes() == b"x"
     store.close()
+
+
+class StoppedRunner:
+    """Closes the connection of its worker at the first item, and stops the process."""
+
+    def submit(self, item: int) -> None:
+        os.closerange(3, 100)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def collect(self) -> list[tuple[int, int]]:
+        return []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def start_stopped(room: int) -> StoppedRunner:
+    return StoppedRunner()
+
+
+@pytest.mark.slow
+def test_a_worker_that_closes_its_connection_and_stays_is_killed() -> None:
+    with closing(Processes(start_stopped, 1)) as pool:
+        worker = pool.start_worker(1)
+        assert worker.receive() == []
+        worker.send([1])
+        with pytest.raises(WorkerExitedError, match="signal 9"):
+            worker.receive()
+        worker.stop(0)

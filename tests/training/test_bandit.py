@@ -206,7 +206,10 @@ def test_wrong_calls_get_one_line(bandit: InlineBanditVectorEnv, few: Path) -> N
         (lambda: bandit.reset(options={"modul": "x"}), r"expected no options of reset\(\), got \['modul'\]"),
         (lambda: bandit.reset(options={"reset_mask": [1]}), "expected reset_mask as booleans of shape"),
         (lambda: bandit.reset(seed=[1, 2]), "expected 512 seeds, one per environment, got 2"),
-        (lambda: InlineBanditVectorEnv(2, labels=few).step(np.zeros(2)), "environment 0: expected a pending decision, got none"),
+        (
+            lambda: InlineBanditVectorEnv(2, labels=few).step(np.zeros(2)),
+            "environment 0: expected a pending decision, got none",
+        ),
         (lambda: InlineBanditEnv(**unknown), "unexpected keyword argument 'num_envs'"),
         (lambda: InlineBanditEnv(labels=few).reset(options={"module": "x"}), "expected no options"),
         (
