@@ -108,9 +108,8 @@ def test_an_explanation_is_text_json_a_picture_and_a_page(found: Explanation) ->
 def test_a_layout_has_callers_left_of_callees_and_nodes_never_overlap() -> None:
     layout = layered_layout(4, [(0, 1), (1, 2), (0, 2), (2, 3)])
     assert [layer for layer, _ in layout.nodes] == [0, 1, 2, 3]
-    path = layout.edges[2]  # passes between the nodes of a layer
-    assert [layer for layer, _ in path] == [0, 1, 2]
-    assert abs(path[1][1] - layout.nodes[1][1]) >= 0.5
+    assert [layer for layer, _ in layout.edges[2]] == [0, 1, 2], "it passes between the nodes of a layer"
+    assert abs(layout.edges[2][1][1] - layout.nodes[1][1]) >= 0.5
     assert layered_layout(0, []).nodes == []
     for seed in range(5):
         chance = random.Random(seed)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,16 +16,15 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation import evaluate, load_result
+from mlgo_gym.evaluation import evaluate
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.scheduling import Execution, ItemQueue, RemoteWork, SequentialRunner, WorkerFailure
-from mlgo_gym.scheduling.file_store import FileStore, StoredFiles
+from mlgo_gym.scheduling import Execution, ItemQueue, RemoteWork, SequentialRunner
+from mlgo_gym.scheduling.file_store import FileStore
 from mlgo_gym.scheduling.ray_cluster import ray_library
 from mlgo_gym.search import CorpusSearch
 from mlgo_gym.training import Evolution, Labelling, NetworkSettings, PolicyTraining, TreeImitation, imitate
 from tests.conftest import MakeBitcode
-from tests.evaluation.test_episode_runner import FAULTY, everything
+from tests.evaluation.test_episode_runner import everything
 
 pytest.importorskip("ray")
 
@@ -72,83 +68,18 @@ def start_here(capacity: int) -> SequentialRunner[int, Any]:
     raise AssertionError("expected work on the cluster, got work in this process")
 
 
-def remote(
-    work: Callable[[int, FileStore], Any], pack: Callable[[str], StoredFiles] = lambda _: {}
-) -> RemoteWork[int, Any]:
+def remote(work: Callable[[int, FileStore], Any]) -> RemoteWork[int, Any]:
     """Return work on numbers; number N needs the files named `file N`."""
 
     def start(capacity: int, store: FileStore) -> SequentialRunner[int, Any]:
         return SequentialRunner(partial(lambda store, number: work(number, store), store))
 
-    return RemoteWork(start, lambda number: f"file {number}", pack)
+    return RemoteWork(start, lambda number: f"file {number}", lambda _: {})
 
 
-def run(address: str, work: Callable[[int, FileStore], Any], items: int, **more: Any) -> dict[int, Any]:
-    with Execution(ray=address).workers(start_here, remote=lambda: remote(work, **more)) as running:
+def run(address: str, work: Callable[[int, FileStore], Any], items: int) -> dict[int, Any]:
+    with Execution(ray=address).workers(start_here, remote=lambda: remote(work)) as running:
         return dict(running.run(ItemQueue(range(items))))
-
-
-def test_files_are_removed_with_their_worker(cluster: str) -> None:
-    def work(number: int, store: FileStore) -> tuple[str, str]:
-        folder = store.folder(f"file {number}")
-        return (folder / "within/content").read_text(), str(folder)
-
-    found = run(cluster, work, 8, pack=lambda name: {"within/content": f"{int(name.split()[1]) // 2}".encode()})
-    assert [found[number][0] for number in range(8)] == [str(number // 2) for number in range(8)]
-
-    def removed() -> bool:
-        FileStore().close()  # removes the folder of a worker that was killed because it ended too slowly
-        return not any(Path(folder).exists() for _, folder in found.values())
-
-    until(removed)
-
-
-def test_items_of_a_killed_worker_are_retried_and_a_deadly_one_is_lost(cluster: str, tmp_path: Path) -> None:
-    def work(number: int, store: FileStore) -> int:
-        mark = tmp_path / str(number)
-        if number == 5 or (number == 2 and not mark.exists()):
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return number**2
-
-    found = run(cluster, work, 8)
-    assert isinstance(found.pop(5), WorkerFailure)
-    assert found == {number: number**2 for number in range(8) if number != 5}
-
-
-def test_other_nodes_and_addresses_are_refused(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(capacity: int, store: FileStore) -> SequentialRunner[int, int]:
-        raise MlgoError("expected clang 22")
-
-    with (
-        pytest.raises(MlgoError, match=r"the node .*: expected clang 22"),
-        Execution(ray=cluster).workers(start_here, remote=lambda: RemoteWork(start, str, lambda _: {})) as running,
-    ):
-        list(running.run(ItemQueue([1, 2])))
-    with pytest.raises(MlgoError, match=r"expected a Ray cluster at '127\.0\.0\.1:1', got"):
-        run("127.0.0.1:1", lambda number, store: number, 1)
-    monkeypatch.setattr("mlgo_gym.scheduling.ray_cluster.metadata.version", lambda _: "99.0")
-    with pytest.raises(MlgoError, match=r"expected mlgo-gym 99\.0 on the node .*, got 0\.[\d.]+; install one version"):
-        run(cluster, lambda number, store: number, 1)
-
-
-def test_ctrl_c_ends_everything_and_the_same_command_resumes(cluster: str, corpus: Path, tmp_path: Path) -> None:
-    output, asked = tmp_path / "results", tmp_path / "asked"
-    command = [str(Path(sys.executable).with_name("mlgo-gym")), "evaluate", "mlgo/Inline-v0", "--corpus", str(corpus)]
-    command += ["--output", str(output), "--policy", f"{FAULTY}:Endless", "--ray", cluster, "--envs", "1"]
-    environment = {**os.environ, "MLGO_TEST_ASKED": str(asked)}
-    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True, env=environment)
-    try:
-        until(lambda: asked.exists() and len(load_result(output).episodes) == 2)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=100)
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode == 130, err
-    # The signal may arrive between the write of a result and its count.
-    assert re.search(r"interrupted with [12] episodes left; the same command continues", err)
-    assert len(load_result(output).episodes) == 2
 
 
 @pytest.mark.slow
