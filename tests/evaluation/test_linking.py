@@ -27,7 +27,7 @@ static int twice{0}(int n) {{ return sum{0}(n) + sum{0}(n + 1); }}
 int {0}(int n) {{ return twice{0}(n) + sum{0}(n) + twice{0}(2); }}
 """
 MAIN = "int used(int n); int main(int n, char **v) { return used(n); }\n"
-POLICIES = ("default", "inline-oz", "always")
+POLICIES = ("default", "always")
 WHOLE = "$CC main.o -Wl,--whole-archive libcalls.a -Wl,--no-whole-archive -o program"
 CLANG = "clang-22"
 
