@@ -185,7 +185,7 @@ def test_bad_arguments_get_one_line(few: Path) -> None:
         ({"normalize": "no"}, "expected normalize as True or False, got 'no'"),
         ({"labels": 3}, "expected labels as 'Os', 'Oz', a path or a list of paths, got 3"),
         (
-            {"labels": FOLDER / "Os-riscv32imc.parquet", "callee_features": True},
+            {"labels": FOLDER / "Oz.parquet", "callee_features": True},
             "expected labels with callee features, got none of",
         ),
     ]
