@@ -91,7 +91,7 @@ def test_the_change_of_a_policy_is_one_number(configuration: Configuration, make
         ),
     )
     assert result.change("ours") == result.change("ours", metric="text") == pytest.approx(0.5**0.5 - 1)
-    assert (result.change("ours", project="p"), result.change("ours", project="q")) == (pytest.approx(-0.5), 0.0)
+    assert [result.change("ours", project=name) for name in "pq"] == pytest.approx([-0.5, 0.0])
     for arguments, message in (
         ({"policy": "absent"}, r"a policy with results \(ours, broken\), got 'absent'$"),
         ({"policy": "ours", "metric": "speed"}, r"a metric with results \(spill_cost, text\), got 'speed'$"),

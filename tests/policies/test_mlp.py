@@ -6,6 +6,7 @@ import json
 import math
 import pickle
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ def test_features_are_found_by_name_and_unusable_data_are_refused(tmp_path: Path
             Normalization.from_json(normalization.to_json() | damage)
 
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "relu": lambda value: np.maximum(value, 0),
     "tanh": np.tanh,
     "elu": lambda value: np.where(value > 0, value, np.expm1(np.minimum(value, 0))),

@@ -59,7 +59,8 @@ def test_a_masked_model_decides_as_in_its_library(method: str, evict: CompilerEn
     save_sb3(model, tmp_path / "m.zip", wrapped.feature_names, wrapped.normalization)
     policy = load_policy(f"sb3:{tmp_path}/m.zip", evict)
     observation, info = evict.reset(options={"module": "c/bigint"})
-    chosen, over = set(), False
+    chosen: set[int] = set()
+    over = False
     while not over and len(chosen) < 15:
         normal = wrapped.observation(observation)
         expected, _ = model.predict(normal, deterministic=True, action_masks=info["action_mask"])

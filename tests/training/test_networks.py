@@ -36,7 +36,7 @@ def torch() -> Any:
 
 def test_features_of_actions_are_found_by_name_and_normalized_alike() -> None:
     assert action_features(NAMES, 3) is action_features(("cost", "users"), 2) is None
-    own, common = action_features(NAMES, ACTIONS) or (np.zeros(0), None)
+    own, common = action_features(NAMES, ACTIONS) or (np.zeros(0, np.int64), [])
     assert own.tolist() == [[action, ACTIONS + action] for action in range(ACTIONS)]
     assert common == [2 * ACTIONS]
     rows = np.random.default_rng(0).random((50, len(NAMES))).astype(np.float32)
