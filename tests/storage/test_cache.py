@@ -37,7 +37,7 @@ def start(number):
             os.write(write_end, b"w")
         os._exit(0)
     os.close(write_end)
-    os.read(read_end, 1)
+    assert os.read(read_end, 1), "a writer has failed"
     return pid, read_end
 
 def kill(pid, read_end):
