@@ -96,7 +96,7 @@ def test_the_change_of_a_policy_is_one_number(configuration: Configuration, make
         ({"policy": "absent"}, r"a policy with results \(ours, broken\), got 'absent'$"),
         ({"policy": "ours", "metric": "speed"}, r"a metric with results \(spill_cost, text\), got 'speed'$"),
         ({"policy": "ours", "project": "zstd"}, r"a project with results \(None, p, q\), got 'zstd'$"),
-        ({"policy": "broken"}, "broken finished no module"),
+        ({"policy": "broken"}, "expected results of broken on every module, got 1 failed"),
     ):
         with pytest.raises(MlgoError, match=message):
             result.change(**arguments)
