@@ -89,18 +89,15 @@ class Format:
 
 @lru_cache(maxsize=1)
 def _folder() -> Path:
-    """Return a folder in memory for readers of paths; this process or its parent removes it."""
     given = os.environ.get(FOLDER)
     return Path(given or tempfile.mkdtemp(prefix="mlgo-fuzz-", dir=memory()))
 
 
 def memory() -> str | None:
-    """Return a folder in memory; None without one."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def remove_folder() -> None:
-    """Remove the folder of this process."""
     if _folder.cache_info().currsize:
         shutil.rmtree(_folder(), ignore_errors=True)
         _folder.cache_clear()
@@ -184,7 +181,6 @@ def _acts(policy: Policy) -> None:
 
 @lru_cache(maxsize=3)
 def _process(kind: str) -> ModelProcess:
-    """Return the process for all models of a kind; a new one starts after an input that ended it."""
     return ModelProcess(kind, seconds=10.0)
 
 
@@ -258,7 +254,6 @@ def _curves(data: bytes) -> None:
 
 
 def _at(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], None]:
-    """Return a reader of a folder that contains the bytes as a file."""
     return lambda data: read(_file(f"{name}/{name}", data).parent)
 
 

@@ -31,7 +31,6 @@ _SAVE_EVERY = 5.0
 
 
 def main() -> None:
-    """Read inputs; the engine is `atheris` or `mutations`."""
     name, engine, inputs, seed, folder = sys.argv[1:]
     warnings.simplefilter("ignore")
     if engine == "atheris":
@@ -95,7 +94,6 @@ class _Target:
         (place / FINDS).mkdir(exist_ok=True)
 
     def check_seed(self, data: bytes) -> None:
-        """Read a seed, which must not be refused."""
         found = self._judge(data)
         if found is not None or self._judge.refused:
             print(f"a seed was refused: {found}", file=sys.stderr)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mlgo_gym.errors import CompilerError
+from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.session.coroutine import CompilerCoroutine, CoroutineDriver, run_blocking
 from mlgo_gym.session.session import Session
@@ -57,11 +57,15 @@ def test_a_coroutine_receives_every_decision_and_may_continue_after_a_failure(
         run(answer_all("exit@question"), 30.0)
 
 
-def test_closing_a_coroutine_kills_its_clang() -> None:
+def test_a_coroutine_that_is_closed_kills_its_clang_and_one_that_waits_has_no_result() -> None:
     driver = CoroutineDriver(answer_all("stall@start"), 30.0)
     session = driver.session
     assert session is not None
+    with pytest.raises(MlgoError, match="expected a coroutine that has finished"):
+        _ = driver.result
     driver.close()
     driver.close()
     assert session.exited
     assert driver.session is None
+    with pytest.raises(MlgoError, match="expected a coroutine that waits"):
+        driver.time_out()

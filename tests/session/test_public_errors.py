@@ -18,7 +18,6 @@ from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.search.search_space import Budget, SearchSpace
-from mlgo_gym.session.coroutine import CompilerCoroutine, CoroutineDriver
 from mlgo_gym.session.session import Session
 from mlgo_gym.training.pipeline import Pipeline
 from mlgo_gym.trajectories.logs import write_log
@@ -32,16 +31,13 @@ def session(compile_calls: Compilation) -> Iterator[Session]:
         yield started
 
 
-def test_a_session_whose_decision_is_pending_cannot_finish(session: Session) -> None:
-    for _ in range(2):
-        with pytest.raises(MlgoError, match="got a pending one; advise"):
-            session.finish(30)
-
-
-def test_a_session_without_a_pending_decision_takes_no_answer(session: Session) -> None:
+def test_a_session_answers_pending_decisions_and_finishes_without(session: Session) -> None:
     for call in (lambda: session.advise(bytes(8)), lambda: session.stop_at(b"x")):
         with pytest.raises(MlgoError, match="expected a pending decision, got none; wait"):
             call()
+    for _ in range(2):
+        with pytest.raises(MlgoError, match="got a pending one; advise"):
+            session.finish(30)
 
 
 def test_answers_ahead_are_of_one_advisor_and_used_in_turn(session: Session, compile_calls: Compilation) -> None:
@@ -55,22 +51,6 @@ def test_answers_ahead_are_of_one_advisor_and_used_in_turn(session: Session, com
         two.advise_ahead([bytes(8)])
 
 
-def test_a_coroutine_has_a_result_once_it_has_finished(session: Session) -> None:
-    def first() -> CompilerCoroutine[str]:
-        yield session
-        return "ended"
-
-    driver = CoroutineDriver(first(), 30)
-    with pytest.raises(MlgoError, match="expected a coroutine that has finished"):
-        _ = driver.result
-    session.wait(30)
-    session.kill()
-    assert driver.poll()
-    assert driver.result == "ended"
-    with pytest.raises(MlgoError, match="expected a coroutine that waits"):
-        driver.time_out()
-
-
 def test_a_branch_at_its_end_has_no_choice(corpus: Path) -> None:
     env = gym.make("mlgo/Inline-v0", corpus=str(corpus)).unwrapped
     assert isinstance(env, CompilerEnv)
@@ -82,12 +62,9 @@ def test_a_branch_at_its_end_has_no_choice(corpus: Path) -> None:
     env.close()
 
 
-def test_a_pipeline_has_a_round() -> None:
+def test_a_pipeline_has_a_round_and_a_log_the_header_of_a_channel() -> None:
     with pytest.raises(MlgoError, match="expected rounds ≥ 1, got 0"):
         Pipeline(None, None, rounds=0)  # type: ignore[arg-type] # neither is used
-
-
-def test_a_log_needs_the_header_of_a_channel() -> None:
     with pytest.raises(MlgoError, match="got one without advice"):
         write_log(io.BytesIO(), LogHeader((TensorSpec("x", "int64_t", (1,)),)), [], [])
 
