@@ -66,24 +66,14 @@ FOLDER = "MLGO_FUZZ_FOLDER"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A fuzzed format.
-
-    Attributes:
-        name: Name on the command line, and of the folder of findings.
-        read: The reader.
-        seeds: Returns valid inputs from the real writers.
-        tokens: Bytes that mutations insert.
-        needs: Modules that the reader requires.
-        native: Whether the reader is not Python, so that coverage does not see it.
-        longest: Maximum size of an input, in bytes.
-    """
+    """A fuzzed format: its reader, and a function that returns valid inputs from the real writers."""
 
     name: str
     read: Callable[[bytes], object]
     seeds: Callable[[], list[bytes]]
-    tokens: tuple[bytes, ...] = ()
-    needs: tuple[str, ...] = ()
-    native: bool = False
+    tokens: tuple[bytes, ...] = ()  # which mutations insert
+    needs: tuple[str, ...] = ()  # modules that the reader requires
+    native: bool = False  # not Python, so that coverage does not see it
     longest: int = 8192
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 import select
 import signal
@@ -12,19 +13,27 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
 
 from mlgo_gym.corpus.commands.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.errors import CompilerError
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import ActionError, CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import ADVISORS, INLINING, PRIORITY
 from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.llvm.training_log import LogHeader
+from mlgo_gym.search.search_space import Budget, SearchSpace
+from mlgo_gym.session.coroutine import CompilerCoroutine, CoroutineDriver, run_blocking
 from mlgo_gym.session.protocol.connection import CompileResult
 from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.session.protocol.standard_error import TAIL_BYTES
 from mlgo_gym.session.session import Session
 from mlgo_gym.testing import fake_clang
+from mlgo_gym.training.pipeline import Pipeline
+from mlgo_gym.trajectories.logs import write_log
 from tests.conftest import MakeBitcode
 from tests.traces import alive, ends_within, scratch_folders
 
@@ -289,3 +298,98 @@ def test_a_flood_on_standard_error_neither_stalls_the_compile_nor_hides_the_last
     error = failure_of([*toolchain.command, *words])
     assert "error: at the end" in error.stderr
     assert len(error.stderr) == TAIL_BYTES
+
+
+# Calls in the wrong order
+
+
+def test_calls_of_a_session_in_the_wrong_order_are_errors(compile_calls: Compilation) -> None:
+    with Session(compile_calls.command, [INLINING]) as session:
+        for call in (lambda: session.advise(bytes(8)), lambda: session.stop_at(b"x")):
+            with pytest.raises(MlgoError, match="expected a pending decision, got none; wait"):
+                call()
+        for _ in range(2):
+            with pytest.raises(MlgoError, match="got a pending one; advise"):
+                session.finish(LONG)
+    with Session(compile_calls.command, [INLINING]) as session:
+        session.advise_ahead([bytes(8)] * 100)
+        with pytest.raises(MlgoError, match="got 1 and 100; advise"):
+            session.advise_ahead([bytes(8)])
+    with Session(compile_calls.command, ADVISORS) as session, pytest.raises(MlgoError, match="expected one advisor"):
+        session.advise_ahead([bytes(8)])
+
+
+def test_a_branch_at_its_end_has_no_choice(corpus: Path) -> None:
+    env = gym.make("mlgo/Inline-v0", corpus=str(corpus)).unwrapped
+    assert isinstance(env, CompilerEnv)
+    branch = SearchSpace(env, env.corpus.module("calls"), Budget()).root()
+    branch.roll_out()
+    for call in (lambda: branch.default, branch.candidates, lambda: branch.take(0)):
+        with pytest.raises(ActionError, match="got the end of the compile"):
+            call()
+    env.close()
+
+
+def test_a_pipeline_has_a_round_and_a_log_the_header_of_a_channel() -> None:
+    with pytest.raises(MlgoError, match="expected rounds ≥ 1, got 0"):
+        Pipeline(None, None, rounds=0)  # type: ignore[arg-type] # neither is used
+    with pytest.raises(MlgoError, match="got one without advice"):
+        write_log(io.BytesIO(), LogHeader((TensorSpec("x", "int64_t", (1,)),)), [], [])
+
+
+# Coroutines that wait for compilers, run by blocking and by an event loop
+
+ANSWER = b"answered"
+
+
+def loop(coroutine: CompilerCoroutine[bytes], timeout: float) -> bytes:
+    """Run a coroutine as an event loop does; each decision extends the deadline."""
+    driver = CoroutineDriver(coroutine, timeout)
+    deadline = 0.0
+    while not driver.poll():
+        assert driver.session is not None
+        assert driver.deadline >= deadline
+        deadline = driver.deadline
+        if not select.select(driver.session.descriptors(), [], [], timeout)[0]:
+            driver.time_out()
+    assert driver.deadline > deadline
+    return driver.result
+
+
+def answer_all(behaviour: str) -> CompilerCoroutine[bytes]:
+    with Session(fake_clang(behaviour), [INLINING]) as session:
+        while (yield session) is not None:
+            session.advise(ANSWER)
+        return session.finish(0.0).object_bytes
+
+
+def second_try(behaviour: str) -> CompilerCoroutine[bytes]:
+    try:
+        return (yield from answer_all(behaviour))
+    except CompilerError as error:
+        return error.kind.encode() + (yield from answer_all("ask:3"))
+
+
+@pytest.mark.parametrize("run", [run_blocking, loop])
+def test_a_coroutine_receives_every_decision_and_may_continue_after_a_failure(
+    run: Callable[[CompilerCoroutine[bytes], float], bytes],
+) -> None:
+    failures = [("exit@half", 30.0, b"exit"), ("garbage", 30.0, b"protocol"), ("stall@start", 1.0, b"timeout")]
+    for behaviour, timeout, kind in failures:
+        assert run(second_try(behaviour), timeout) == kind + ANSWER * 3
+    with pytest.raises(CompilerError, match="fatal error: lost at the question"):
+        run(answer_all("exit@question"), 30.0)
+
+
+def test_a_coroutine_that_is_closed_kills_its_clang_and_one_that_waits_has_no_result() -> None:
+    driver = CoroutineDriver(answer_all("stall@start"), 30.0)
+    session = driver.session
+    assert session is not None
+    with pytest.raises(MlgoError, match="expected a coroutine that has finished"):
+        _ = driver.result
+    driver.close()
+    driver.close()
+    assert session.exited
+    assert driver.session is None
+    with pytest.raises(MlgoError, match="expected a coroutine that waits"):
+        driver.time_out()
