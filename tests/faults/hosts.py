@@ -41,7 +41,7 @@ def outcome_of_error(error: MlgoError) -> Outcome:
 
 
 def outcome_of_info(info: dict[str, Any]) -> Outcome:
-    if "error" not in info:
+    if not info["error"]:
         assert info["text"] > 0
         return Outcome(ENDS)
     error = info["error"]
@@ -107,7 +107,7 @@ def run_vector(envs: CompilerVectorEnv) -> Outcome:
         *_, terminations, truncations, info = envs.step(info["default_action"])
         assert not truncations[0]
         if terminations[1] or truncations[1]:
-            row = {"text": info["text"][1]} if "text" in info else {}
+            row = {"text": info["text"][1] if "text" in info else 0, "error": {}}
             if truncations[1]:
                 row["error"] = {key: info["error"][key][1] for key in ("kind", "message", "exit_status", "stderr")}
             return outcome_of_info(row)

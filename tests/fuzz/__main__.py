@@ -19,7 +19,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -40,46 +39,36 @@ def fuzz(tested: Format, inputs: int, seed: int, output: Path) -> dict[str, Any]
     place = (output / tested.name).absolute()
     (place / FINDS).mkdir(parents=True, exist_ok=True)
     engine = "mutations" if tested.native or find_spec("atheris") is None else "atheris"
-    total: dict[str, Any] = {"engine": engine, "seconds": 0.0, "cpu_seconds": 0.0, "findings": {}}
-    total |= dict.fromkeys(("inputs", "refused", "ended", "slowest", "grown_mb", "processes", "deaths"), 0)
+    total: dict[str, Any] = {"engine": engine, "findings": {}}
+    total |= dict.fromkeys(("inputs", "refused", "ended", "cpu_seconds", "slowest", "grown_mb", "deaths"), 0)
     while total["inputs"] < inputs and total["deaths"] < MAX_DEATHS:
         piece = min(PIECE, inputs - total["inputs"])
-        _run([tested.name, engine, str(piece), str(seed + total["processes"]), str(place)], place, total)
-        total["processes"] += 1
-        (output / f"{tested.name}.json").write_text(json.dumps(total, indent=1) + "\n")
+        for left in (REPORT, INPUT):
+            (place / left).unlink(missing_ok=True)
+        words = [tested.name, engine, str(piece), str(seed + total["inputs"]), str(place)]
+        # The folder in memory is removed however the process ends.
+        scratch = tempfile.TemporaryDirectory(prefix="mlgo-fuzz-", dir=memory(), ignore_cleanup_errors=True)
+        with scratch as folder, (place / "log").open("ab") as log:
+            command = [sys.executable, "-m", "tests.fuzz.worker", *words]
+            worker = subprocess.run(command, stderr=log, check=False, env={**os.environ, FOLDER: folder})
+        report = json.loads((place / REPORT).read_bytes()) if (place / REPORT).exists() else {"findings": {}}
+        total["findings"] |= report.pop("findings")
+        for name, value in report.items():
+            total[name] = max(total[name], value) if name in ("slowest", "grown_mb") else total[name] + value
+        if worker.returncode == 0:
+            total["inputs"] += piece
+            continue
+        total["deaths"] += 1
+        if worker.returncode == BAD_SEED or not (place / INPUT).exists():
+            sys.exit(f"{tested.name}: no input was read; see the end of {place / 'log'}")
+        current = (place / INPUT).read_bytes()
+        count, size = (int.from_bytes(current[at : at + 8], "little") for at in (0, 8))
+        data = current[16 : 16 + size]
+        total["inputs"] += count + 1
+        key = f"death-{-worker.returncode}-{hashlib.sha256(data).hexdigest()[:8]}"
+        total["findings"][key] = f"the process ended with {worker.returncode}"
+        (place / FINDS / key).write_bytes(data)
     return total
-
-
-def _run(words: list[str], place: Path, total: dict[str, Any]) -> None:
-    """Let one process read inputs, and add its report to the total."""
-    for left in (REPORT, INPUT):
-        (place / left).unlink(missing_ok=True)
-    start = time.monotonic()
-    # The folder in memory is removed however the process ends.
-    scratch = tempfile.TemporaryDirectory(prefix="mlgo-fuzz-", dir=memory(), ignore_cleanup_errors=True)
-    with scratch as folder, (place / "log").open("ab") as log:
-        command = [sys.executable, "-m", "tests.fuzz.worker", *words]
-        worker = subprocess.run(command, stderr=log, check=False, env={**os.environ, FOLDER: folder})
-    report: dict[str, Any] = json.loads((place / REPORT).read_bytes()) if (place / REPORT).exists() else {}
-    for name in ("seconds", "cpu_seconds", "refused", "ended"):
-        total[name] += report.get(name, 0)
-    for name in ("slowest", "grown_mb"):
-        total[name] = max(total[name], report.get(name, 0))
-    total["findings"] |= report.get("findings", {})
-    if worker.returncode == 0:
-        total["inputs"] += report["inputs"]
-        return
-    total["deaths"] += 1
-    if worker.returncode == BAD_SEED or not (place / INPUT).exists():
-        sys.exit(f"{words[0]}: no input was read; see the end of {place / 'log'}")
-    current = (place / INPUT).read_bytes()
-    count, size = (int.from_bytes(current[at : at + 8], "little") for at in (0, 8))
-    data = current[16 : 16 + size]
-    total["inputs"] += count + 1
-    total["seconds"] += max(0.0, time.monotonic() - start - report.get("seconds", 0))
-    key = f"death-{-worker.returncode}-{hashlib.sha256(data).hexdigest()[:8]}"
-    total["findings"][key] = f"the process ended with {worker.returncode}"
-    (place / FINDS / key).write_bytes(data)
 
 
 def keep(tested: Format, output: Path) -> None:
