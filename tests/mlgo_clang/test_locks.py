@@ -98,19 +98,22 @@ def counting_clang(folder: Path) -> Path:
     return program
 
 
-def test_the_first_parallel_build_makes_the_native_code_once_for_equal_networks(
+def test_the_first_parallel_build_makes_the_native_code_once_and_equal_networks_share_it(
     project: Path, network: Path, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLGO_CLANG", str(counting_clang(tmp_path)))
     copy = tmp_path / network.name
     shutil.copy(network, copy)
-    compiles = []
-    for number, path in enumerate([network, copy] * 3):
-        words = ["-Os", "-c", "calls.c", f"--mlgo-policy=mlp:{path}", "--mlgo-strict", "-o", f"{number}.o"]
-        compiles.append(subprocess.Popen([str(DRIVERS["gcc"]), *words], cwd=project))
+
+    def start(path: Path, output: str) -> subprocess.Popen[bytes]:
+        words = ["-Os", "-c", "calls.c", f"--mlgo-policy=mlp:{path}", "--mlgo-strict", "-o", output]
+        return subprocess.Popen([str(DRIVERS["gcc"]), *words], cwd=project)
+
+    compiles = [start(network, f"{number}.o") for number in range(6)]
     assert [process.wait() for process in compiles] == [0] * 6
-    assert len({(project / f"{number}.o").read_bytes() for number in range(6)}) == 1
     assert (tmp_path / "shared").read_text().count("\n") == 1
+    assert start(copy, "6.o").wait() == 0
+    assert len({(project / f"{number}.o").read_bytes() for number in range(7)}) == 1
     assert len(list((own_cache / "mlgo-clang").glob("*.so"))) == 1
 
 
