@@ -28,7 +28,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-import mlgo_gym
 from benchmarks.measuring import Table, command_line, cpu_seconds
 from mlgo_gym import open_corpus
 from mlgo_gym.corpus.commands.compilation import Compilation
@@ -39,6 +38,7 @@ from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation.compiled_objects import PolicyObjects
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings
 from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.programs import Program, link_program, read_programs
 from mlgo_gym.programs.counters import run_program
 from mlgo_gym.programs.emulators import find_emulator
@@ -308,7 +308,7 @@ def main() -> None:
     """Compile, link, run, print."""
     parser = command_line(__doc__)
     parser.add_argument("--programs", nargs="+", metavar="PROGRAM", help="names of programs (default: all)")
-    parser.add_argument("--environments", nargs="+", default=list(mlgo_gym.ENVIRONMENTS), metavar="ID")
+    parser.add_argument("--environments", nargs="+", default=compiler_environments(), metavar="ID")
     parser.add_argument("--target", default=DEFAULT_TARGET, help=f"target of the programs (default: {DEFAULT_TARGET})")
     parser.add_argument("--policies", type=int, default=50, help="random policies per program (default: 50)")
     parser.add_argument("--learned", nargs="+", default=[], metavar="POLICY", help="bundled policies (default: none)")

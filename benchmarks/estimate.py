@@ -1,216 +1,163 @@
-"""How well `metric="estimated-instructions"` predicts counted instructions; writes docs/results/estimate.json.
+"""Agreement of estimated costs with their exact counterparts; writes docs/results/estimate.json.
 
-    python -m benchmarks.estimate                # all programs; a program with a result does not run again
-    python -m benchmarks.estimate --profile      # the same with a profile of each program; needs the LLVM of clang
+    python -m benchmarks.estimate        # finished rows are not repeated
 
-Each program is compiled at -Oz by plain clang and by four policies. For each policy the result has the estimated and
-the counted change of the program, and of each function that both builds run and whose code differs. Counted are the
-functions of the program's modules. The summary has rank correlations (Spearman).
-
-With `--profile` clang also instruments each program (`-fprofile-instrument=llvm`). Its runs make a profile, which all
-builds of the program use. The library that writes the profile and llvm-profdata are those of an installed LLVM, because
-the bundled compiler has neither.
+Each policy compiles all programs of `builtin` in the environment. The table compares relative changes against plain
+clang: those of the estimate with those of the executed instructions, counted by running the program. The linked sizes
+of whole builds are those of docs/results/linked_size.json. "Same sign" is the share of compiles with an exact change
+whose estimate has its sign; a constant estimate has the share of the more frequent sign. The rank correlations
+(Spearman) are over all compiles, and the mean of those within the programs.
 """
 
 from __future__ import annotations
 
 import json
-import math
-import shutil
-import subprocess
-import sys
-import tempfile
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from scipy.stats import spearmanr
 
-from benchmarks.measuring import command_line
-from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
-from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings
-from mlgo_gym.llvm.estimated_instructions import estimated_instructions
-from mlgo_gym.llvm.toolchain import bundled_command
-from mlgo_gym.programs import Program, link_program, measure_program, read_programs
-from mlgo_gym.programs.counters import PROGRAM_TARGET, run_program
+from benchmarks.measuring import Table, command_line, write_json
+from mlgo_gym import evaluate
+from mlgo_gym.episode.options import with_compile_options
+from mlgo_gym.evaluation.compiled_objects import PLAIN
+from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "estimate.json"
 
-CORPORA = ("builtin", "programs")
+LINKED_SIZES = RESULTS.with_name("linked_size.json")
 
-POLICIES = ("never", "always", "threshold:50", "inline-oz")
+INLINING, EVICTION, PRIORITY = "mlgo/Inline-v0", "mlgo/RegAllocEvict-v0", "mlgo/RegAllocPriority-v0"
 
-LEAST = 1000
-"""Smallest number of counted instructions of a function in plain clang's build."""
+RULES = ("always", "never", "random", "threshold:0", "threshold:50")
 
-PROFILE_SHIM = """
-#include <stdarg.h>
-#include <stdio.h>
-extern int __llvm_profile_runtime;
-int *keep_the_runtime = &__llvm_profile_runtime;
-int __fprintf_chk(FILE *file, int flag, const char *format, ...) {
-  va_list values;
-  va_start(values, format);
-  return vfprintf(file, format, values);
+POLICIES = {
+    INLINING: (*RULES, "inline-os", "inline-oz"),
+    EVICTION: ("random", "first_legal", "never_evict", "ratio:0.8", "ratio:1.25", "evict"),
+    PRIORITY: ("random", "size_order"),
 }
-int __snprintf_chk(char *text, size_t size, int flag, size_t most, const char *format, ...) {
-  va_list values;
-  va_start(values, format);
-  return vsnprintf(text, size, format, values);
-}
-"""
-"""The functions of glibc that the profile runtime of a distribution calls, for programs with musl."""
 
-Costs = dict[str, tuple[float, float, int]]
-"""Total estimate, estimate of one call, and counted instructions by function."""
+LEVELS = {INLINING: ("Os", "Oz"), EVICTION: ("Os",), PRIORITY: ("Os",)}
 
+ESTIMATED, SPILLS, COUNTED = "estimated-instructions", "spill_cost", "instructions"
 
-def costs_of(objects: PolicyObjects, evaluated: EvaluatedPolicies, program: Program, folder: Path) -> Costs:
-    """Return the costs of each function of a program whose name is unique among its modules."""
-    path = evaluated.env.corpus.path
-    assert path is not None
-    files = {name: objects.file(name) for name in program.modules}
-    executable = folder / "program"
-    link_program(program, path, files, executable, evaluated.env.toolchain)
-    counted = measure_program(program, path, files, executable, "cachegrind").functions
-    estimates = [estimated_instructions(file.read_bytes()) for file in files.values()]
-    seen = Counter(name for each in estimates for name in each)
-    return {
-        name: (cost.total, cost.instructions, counted.get(name, 0))
-        for each in estimates
-        for name, cost in each.items()
-        if seen[name] == 1
-    }
+ESTIMATES = {INLINING: (ESTIMATED,), EVICTION: (ESTIMATED, SPILLS), PRIORITY: (ESTIMATED, SPILLS)}
+
+Changes = dict[str, dict[str, float]]
+"""Relative changes by module and metric."""
 
 
-def compare(before: Costs, after: Costs) -> dict[str, Any]:
-    """Return the changes of a program: logarithms of the ratio of both builds, estimated and counted."""
-    sums = [[sum(cost[column] for cost in costs.values()) for costs in (before, after)] for column in (0, 2)]
-    functions = [
-        [round(math.log(new[0] / old[0]), 4), round(math.log(new[2] / old[2]), 4)]
-        for name, old in before.items()
-        if old[2] >= LEAST and old[0] > 0
-        for new in [after.get(name)]
-        if new is not None and new[2] > 0 and new[0] > 0 and new != old
-    ]
-    estimated, counted = (math.log(new / old) for old, new in sums)
-    return {"estimated": round(estimated, 6), "counted": round(counted, 6), "functions": functions}
-
-
-def summary(programs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the rank correlations over programs and over functions."""
-    rows = [row for program in programs.values() for row in program["policies"].values()]
-    functions = [pair for row in rows for pair in row["functions"]]
-    changed = [(row["estimated"], row["counted"]) for row in rows if row["functions"]]
-    found: dict[str, Any] = {}
-    for name, pairs in (("builds", changed), ("functions", functions)):
-        if len(pairs) > 2:
-            found[name] = {"count": len(pairs), "correlation": round(float(spearmanr(pairs).statistic), 3)}
-            same = sum((first < 0) == (second < 0) for first, second in pairs if second)
-            found[name]["same_sign"] = round(same / sum(bool(second) for _, second in pairs), 3)
+def changes(environment: str, corpus: str, policy: str, metric: str) -> Changes:
+    """Return the relative changes of all metrics by module, against plain clang; spill costs per instruction."""
+    arguments = with_compile_options({"metric": metric}, extra_flags=FREQUENCY_FLAGS, trust_flags=True)
+    result = evaluate(environment, policies=[policy], corpus=corpus, env_kwargs=arguments)
+    found: Changes = {}
+    for episode in result.episodes:
+        if episode.metrics:
+            pairs = episode.metrics
+            scale = {SPILLS: pairs[ESTIMATED][1]} if SPILLS in pairs else {}
+            found[episode.module] = {
+                name: (value - plain) / (scale.get(name, plain) or 1.0) for name, (value, plain) in pairs.items()
+            }
     return found
 
 
-def settings(corpus: str, flags: Sequence[str] = ()) -> RunnerSettings:
-    """Return the settings of the builds of a corpus, with further flags of clang."""
-    arguments = {"metric": "estimated-instructions", "compile_options": {"extra_flags": list(flags)}}
-    return RunnerSettings("mlgo/Inline-v0", f"{corpus}@Oz", arguments, policies={name: name for name in POLICIES})
+def measure(records: dict[str, Any]) -> Iterator[None]:
+    """Measure what the records lack; yield after each policy."""
+    for environment, levels in LEVELS.items():
+        for level in levels:
+            for policy in POLICIES[environment]:
+                row = records.setdefault(f"{environment}@{level}", {})
+                if policy not in row:
+                    found = changes(environment, f"builtin@{level}", policy, COUNTED)
+                    names = (*ESTIMATES[environment], COUNTED)
+                    row[policy] = {
+                        module: [round(each[name], 9) for name in names] for module, each in sorted(found.items())
+                    }
+                    yield
 
 
-def make_profile(corpus: str, program: Program, folder: Path) -> Path:
-    """Return the profile of all runs of a program, which clang instruments."""
-    evaluated = EvaluatedPolicies(settings(corpus, ("-fprofile-instrument=llvm",)))
-    try:
-        env = evaluated.env
-        path = env.corpus.path
-        assert path is not None
-        objects = PolicyObjects(evaluated, PLAIN, folder)
-        files = {name: objects.file(name) for name in program.modules}
-        shim = folder / "shim.c"
-        shim.write_text(PROFILE_SHIM)
-        files["shim"] = shim.with_suffix(".o")
-        compiler = [*bundled_command("cc"), "-target", PROGRAM_TARGET, "-O1"]
-        subprocess.run([*compiler, "-c", str(shim), "-o", str(files["shim"])], check=True)
-        major = env.toolchain.version[0]
-        answer = subprocess.run([f"clang-{major}", "--print-resource-dir"], check=True, capture_output=True, text=True)
-        files["runtime"] = next(Path(answer.stdout.strip()).glob("lib/*/libclang_rt.profile-x86_64.a"))
-        executable = folder / "instrumented"
-        link_program(replace(program, modules=tuple(files)), path, files, executable, env.toolchain)
-        raw = []
-        for number, run in enumerate(program.runs):
-            place = folder / f"run-{number}"
-            place.mkdir()
-            for file in run.files:
-                shutil.copy(path / file, place)
-            run_program([str(executable), *run.arguments], place)
-            raw += [str(found) for found in place.glob("*.profraw")]
-        merged = folder / "program.profdata"
-        subprocess.run([f"llvm-profdata-{major}", "merge", *raw, "-o", str(merged)], check=True)
-        return merged
-    finally:
-        evaluated.close()
+class Pair(NamedTuple):
+    """One compile: the changes of its estimate and of the exact cost."""
+
+    program: str
+    estimate: float
+    exact: float
 
 
-def compare_policies(evaluated: EvaluatedPolicies, program: Program, scratch: Path) -> dict[str, Any]:
-    """Return the changes of a program by each policy; errors are those of its compiles and runs."""
-    costs = {}
-    for number, name in enumerate((PLAIN, *POLICIES)):
-        folder = scratch / str(number)
-        folder.mkdir()
-        costs[name] = costs_of(PolicyObjects(evaluated, name, folder), evaluated, program, scratch)
-    return {name: compare(costs[PLAIN], costs[name]) for name in POLICIES}
+def agreement(pairs: list[Pair]) -> dict[str, float | int]:
+    """Return the number of compiles with an exact change, same signs, and rank correlations."""
+    moved = [pair for pair in pairs if pair.exact]
+    signs = np.array([(pair.estimate > 0) == (pair.exact > 0) and pair.estimate != 0 for pair in moved])
+    less = sum(pair.exact < 0 for pair in moved)
+    by_program: dict[str, list[Pair]] = defaultdict(list)
+    for pair in moved:
+        by_program[pair.program].append(pair)
+    within = [_rank(each) for each in by_program.values() if len(each) > 2]
+    known = [rank for rank in within if not np.isnan(rank)]
+    row: dict[str, float | int] = {"compiles": len(moved)}
+    if len(moved) > 2:
+        row |= {
+            "same_sign": float(signs.mean()),
+            "constant": max(less, len(moved) - less) / len(moved),
+            "rank": float(np.nan_to_num(_rank(moved))),
+        }
+    if known:
+        row["rank_within"] = float(np.mean(known))
+    return row
 
 
-def measure(corpus: str, program: Program, *, with_profile: bool) -> dict[str, Any]:
-    """Return the result of a program."""
-    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
-        flags: tuple[str, ...] = ()
-        if with_profile:
-            profile = make_profile(corpus, program, Path(first))
-            flags = ("-fprofile-instrument-use=llvm", f"-fprofile-instrument-use-path={profile}")
-        evaluated = EvaluatedPolicies(settings(corpus, flags))
-        try:
-            return {"corpus": corpus, "policies": compare_policies(evaluated, program, Path(second))}
-        finally:
-            evaluated.close()
+def _rank(pairs: list[Pair]) -> float:
+    columns = np.array([pair[1:] for pair in pairs])
+    return float("nan") if (columns == columns[0]).all(0).any() else float(spearmanr(columns).statistic)
+
+
+def summary(records: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the agreement by estimate and setting, of all policies together and of each."""
+    found: dict[str, Any] = {}
+    grouped: dict[str, dict[str, list[Pair]]] = defaultdict(lambda: defaultdict(list))
+    for setting, row in records.items():
+        environment, _, level = setting.partition("@")
+        for policy, modules in row.items():
+            for column, name in enumerate(ESTIMATES[environment]):
+                pairs = [Pair(module, each[column], each[-1]) for module, each in modules.items()]
+                grouped[f"{name}, {environment.removeprefix('mlgo/')}, -{level}"][policy] += pairs
+    for level, recorded in json.loads(LINKED_SIZES.read_text()).items():
+        for build, policies in recorded["builds"].items():
+            estimate, linked = _linked(policies[PLAIN])
+            for policy in policies.keys() - {PLAIN}:
+                costs = _linked(policies[policy])
+                pair = Pair(build, costs[0] / estimate - 1, costs[1] / linked - 1)
+                grouped[f"estimated-linked, Inline-v0, -{level}"][policy].append(pair)
+    for key, policies in grouped.items():
+        found[key] = {"all": agreement([pair for pairs in policies.values() for pair in pairs])}
+        found[key] |= {policy: agreement(pairs) for policy, pairs in policies.items()}
+    return found
+
+
+def _linked(build: Mapping[str, Any]) -> tuple[float, float]:
+    return build["estimate"], sum(build["linked"].values())
 
 
 def main() -> None:
-    """Measure the programs that the results lack, and print the correlations."""
+    """Measure what the results lack, and print the table."""
     parser = command_line(__doc__)
     parser.add_argument("--output", type=Path, default=RESULTS, help="path of the results")
-    parser.add_argument("--profile", action="store_true", help="compile each program with a profile of its runs")
-    parser.add_argument("--only", default="", help="programs, separated by commas (default: all)")
     options = parser.parse_args()
-    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {"programs": {}}
-    section = results.setdefault("profile", {"programs": {}}) if options.profile else results
-    chosen = set(filter(None, options.only.split(",")))
-    failed = 0
-    for corpus in CORPORA:
-        for program in read_programs(open_corpus(f"{corpus}@Oz")):
-            if program.name in section["programs"] or (chosen and program.name not in chosen):
-                continue
-            try:
-                found = measure(corpus, program, with_profile=options.profile)
-            except MlgoError as error:
-                failed += 1
-                print(f"{program.name}: {error}", flush=True)
-                continue
-            section["programs"][program.name] = found
-            section["summary"] = summary(section["programs"])
-            if options.profile:
-                known = results["programs"]
-                section["without"] = summary({name: known[name] for name in section["programs"] if name in known})
-            options.output.write_text(json.dumps(results) + "\n")
-            rows = found["policies"].items()
-            changes = ", ".join(f"{name} {row['estimated']:+.3f} {row['counted']:+.3f}" for name, row in rows)
-            print(f"{program.name}: {changes}", flush=True)
-    print(json.dumps(section.get("summary")))
-    sys.exit(failed)
+    results: dict[str, Any] = json.loads(options.output.read_text()) if options.output.exists() else {}
+    records = results.setdefault("changes", {})
+    for _ in measure(records):
+        write_json(options.output, results)
+    results["summary"] = summary(records)
+    write_json(options.output, results)
+    table = Table({"estimate": "<50", "policy": "<14", "compiles": ">8", "same sign": ">9.1%", "rank": ">6.2f"})
+    for key, policies in results["summary"].items():
+        for policy, row in policies.items():
+            if "rank" in row:
+                table.row(key, policy, row["compiles"], row["same_sign"], row["rank"])
 
 
 if __name__ == "__main__":

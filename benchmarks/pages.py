@@ -58,8 +58,8 @@ SKIPPED = {
         "mlgo-gym evaluate mlgo/Inline-v0 --split test --policy default,POLICY",
         "mlgo-gym train policy --level Oz",
     ),
-    "takes minutes; tests/cli/test_explain.py runs it": ("mlgo-gym importance",),
-    "takes minutes; tests/cli/test_deploy_commands.py runs it": ("mlgo-gym export llvm-header",),
+    "takes minutes; tests/cli/test_evaluate.py runs it": ("mlgo-gym importance",),
+    "takes minutes; tests/deploy/test_exports.py runs it": ("mlgo-gym export llvm-header",),
     "downloads sources and takes minutes; tests/programs runs programs": (
         "mlgo-gym evaluate mlgo/Inline-v0 --corpus programs",
     ),

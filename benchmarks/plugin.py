@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measuring import command_line
+from benchmarks.plugin_trace import Agreement, agreement, in_traced_environment, in_traced_plugin, traced
 from mlgo_gym.corpus.datasets.dataset import fetch_dataset
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.decision_code import DecisionCode, decision_code
@@ -40,7 +41,6 @@ from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import policy_identity, with_callee_features
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES, uses_callee_features
 from mlgo_gym.storage.cache import write_atomically
-from tests.deploy.plugin_trace import Agreement, agreement, in_traced_environment, in_traced_plugin, traced
 
 Code = Counter[bytes]
 Row = dict[str, Any]

@@ -38,7 +38,8 @@ DEMO = "mlgo-gym demo --output demo"
 
 SMOKE = """
 import gymnasium as gym, mlgo_gym
-for env_id in mlgo_gym.ENVIRONMENTS:
+from mlgo_gym.make_env import compiler_environments
+for env_id in compiler_environments():
     env = gym.make(env_id, corpus="builtin", max_decisions=20)
     observation, info = env.reset(seed=0, options={"module": "c/lz"})
     over = False

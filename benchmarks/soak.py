@@ -33,13 +33,13 @@ from unittest import mock
 import gymnasium as gym
 import numpy as np
 
-import mlgo_gym
 from benchmarks.measuring import command_line, write_json
 from benchmarks.soak_samples import Sample, as_json, draw, print_slopes, slopes, take_sample
 from benchmarks.soak_scenarios import CUT_OFF, DAMAGED, SCENARIOS, Environments
 from mlgo_gym.corpus.modules.builtin import builtin_corpus
 from mlgo_gym.episode import episode_maker
 from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.session.process.scratch import scratch_parent
 
 PROGRAMS = Path(__file__).parents[1] / "tests" / "programs"
@@ -83,14 +83,14 @@ def soak(options: argparse.Namespace, corpus: str, cache: Path) -> int:
     """Run scenarios until the time is over; return the exit status."""
     chance = np.random.default_rng(options.seed)
     # Load and measure once what every later episode reuses.
-    for env_id in mlgo_gym.ENVIRONMENTS:
+    for env_id in compiler_environments():
         gym.make(env_id, corpus=corpus).close()
     start = printed = time.monotonic()
     before = take_sample(start, 0, cache)
     tally, by_scenario = Counter[str](), Counter[str]()
     environments = [
         Environments(env_id, corpus, np.random.default_rng(chance.integers(1 << 63)), tally)
-        for env_id in mlgo_gym.ENVIRONMENTS
+        for env_id in compiler_environments()
     ]
     samples: list[Sample] = []
     interval, sampled = max(1.0, options.minutes * 60 / 1200), 0.0

@@ -114,7 +114,7 @@ class InlineTask(Task):
         return _ADVICE[number] if number in (0, 1) and number == action else None
 
     def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:
-        """Return the estimated instructions, and with `scope="function"` the bytes that its decisions saved."""
+        """Return the shared entries, and with `scope="function"` the bytes that its decisions saved."""
         report = super().report(measurement, baseline, function)
         if function is None:
             return report

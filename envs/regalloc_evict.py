@@ -161,7 +161,8 @@ class RegAllocEvictEnv(CompilerEnv):
     in clang's optimisation record, summed over functions; the reward is its relative change against a plain compile.
     `spill_count` counts spills, reloads and folded reloads; `text` and the other sizes measure the object.
     `estimated-instructions` counts all executed instructions by an estimate, spill code included. LLVM scores
-    allocations with the same weights (llvm/lib/CodeGen/RegAllocScore.cpp); `cost_weights` changes them.
+    allocations with the same weights (llvm/lib/CodeGen/RegAllocScore.cpp); `cost_weights` changes them. The page of run
+    time compares both estimates with counting; `metric="instructions"` counts.
 
     ## Starting state
 

@@ -1,7 +1,7 @@
 """Gymnasium environments in which an agent makes the optimisation decisions of a stock, released clang.
 
-Importing this package registers the environments in `ENVIRONMENTS`, and `mlgo/InlineBandit-v0`. The other public names
-are imported at first use: `import mlgo_gym` stays fast.
+Importing this package registers the environments in `ENVIRONMENTS`. The other public names are imported at first use:
+`import mlgo_gym` stays fast.
 """
 
 from importlib import import_module as _import_module
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from mlgo_gym.corpus import Corpus as Corpus
     from mlgo_gym.corpus import open_corpus as open_corpus
     from mlgo_gym.env import CompilerEnv as CompilerEnv
+    from mlgo_gym.errors import ActionError as ActionError
+    from mlgo_gym.errors import CompilerError as CompilerError
+    from mlgo_gym.errors import CorpusError as CorpusError
     from mlgo_gym.errors import MlgoError as MlgoError
     from mlgo_gym.evaluation import (
         EvaluationResult as EvaluationResult,
@@ -45,22 +48,26 @@ __version__ = "0.1.0"
 
 ENVIRONMENTS = {
     "mlgo/Inline-v0": "mlgo_gym.envs.inline:Inline",
+    "mlgo/InlineBandit-v0": "mlgo_gym.training.bandit:InlineBandit",
     "mlgo/InlineIR2Vec-v0": "mlgo_gym.envs.inline_ir2vec:InlineIR2Vec",
     "mlgo/Joint-v0": "mlgo_gym.envs.joint:Joint",
     "mlgo/RegAllocEvict-v0": "mlgo_gym.envs.regalloc_evict:RegAllocEvict",
     "mlgo/RegAllocPriority-v0": "mlgo_gym.envs.regalloc_priority:RegAllocPriority",
 }
-"""The environments around a compiler by id: the module and the prefix of their two classes, `Env` and `VectorEnv`."""
+"""The environments by id: the module and the prefix of their two classes, `Env` and `VectorEnv`."""
 
-_APPROXIMATIONS = {"mlgo/InlineBandit-v0": "mlgo_gym.training.bandit:InlineBandit"}
-"""The environments that run no compiler, in the same form."""
+APPROXIMATIONS = {"mlgo/InlineBandit-v0": "mlgo/Inline-v0"}
+"""The environments that run no compiler, and the environments that they approximate."""
 
 _MODULES = {
+    "ActionError": "errors",
     "BestCheckpoint": "training",
     "CALLEE_FEATURES": "session.protocol.callee_features",
     "CompilerEnv": "env",
+    "CompilerError": "errors",
     "CompilerVectorEnv": "vector_env",
     "Corpus": "corpus",
+    "CorpusError": "errors",
     "DecisionSite": "session.protocol.decision",
     "EvaluationResult": "evaluation",
     "Execution": "scheduling",
@@ -84,7 +91,7 @@ _MODULES = {
 
 __all__ = ["ENVIRONMENTS", *_MODULES]
 
-for _id, _stem in {**ENVIRONMENTS, **_APPROXIMATIONS}.items():
+for _id, _stem in ENVIRONMENTS.items():
     if _id not in _gymnasium.registry:
         # Gymnasium's passive checker remembers a reset that raised as one, and would refuse every later step.
         _gymnasium.register(

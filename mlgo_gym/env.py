@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import sys
-import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -13,7 +11,6 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.utils import EzPickle
-from gymnasium.wrappers import TimeLimit
 from typing_extensions import Self
 
 from mlgo_gym.attribution.counterfactual import Counterfactual, counterfactuals
@@ -21,7 +18,7 @@ from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.module_order import OrderCursor
-from mlgo_gym.episode.argument_types import check_type, whole_number
+from mlgo_gym.episode.argument_types import read_options, whole_number
 from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions, document_arguments
 from mlgo_gym.episode.outcome import costs
@@ -33,6 +30,8 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.coroutine import run_blocking
 from mlgo_gym.session.process.interrupts import uninterrupted
 from mlgo_gym.session.protocol.decision import DecisionSite
+from mlgo_gym.step_limit import warn_of_step_limit
+from mlgo_gym.storage.cache import key_of
 from mlgo_gym.tasks.render import render_end, render_text
 from mlgo_gym.tasks.render_picture import EpisodePicture
 from mlgo_gym.tasks.task import Task
@@ -126,7 +125,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         super().reset(seed=None if seed is None else whole_number("seed", seed, 0))
         self._end_episode()
         if not self._was_reset:
-            _warn_of_step_limit()
+            warn_of_step_limit()
         self._was_reset = True
         if seed is not None:
             self._cursor = OrderCursor()
@@ -134,6 +133,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         if unknown := sorted(map(str, set(chosen) - set(_RESET_OPTIONS))):
             hint = did_you_mean(unknown[0], _RESET_OPTIONS) or "; omit it"
             raise MlgoError(f"expected options of reset() among {_RESET_OPTIONS}, got {unknown}{hint}")
+        self.maker.join(self)
         name, function = chosen.get("module"), chosen.get("function")
         self.maker.check_choice(name, function)
         module = None if name is None else self.corpus.module(name)
@@ -204,6 +204,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         copied.observation_space = copy.deepcopy(self.observation_space)
         copied.action_space = copy.deepcopy(self.action_space)
         copied._stepper = stepper.fork()
+        self.maker.join(copied)
         episode = copied._stepper.episode
         copied.fork_method, copied.fork_reason = episode.fork_method, episode.fork_reason
         return copied
@@ -268,7 +269,15 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             raise ActionError("expected a started episode for state(), got none; call reset()")
         episode = self._stepper.episode
         module = self.corpus.module(episode.compilation.module.name)  # before it was optimised
-        return EpisodeState(module.name, module.digest(), episode.function, self.actions, self.toolchain.version_text)
+        return EpisodeState(
+            module.name,
+            module.digest(),
+            episode.function,
+            self.actions,
+            self.toolchain.version_text,
+            type(self).__name__,
+            key_of(episode.compilation.flags),
+        )
 
     def from_state(self, state: EpisodeState | Mapping[str, Any]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Start an episode of the state's module and take the state's actions.
@@ -282,11 +291,13 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             Observation, reward, terminated, truncated and info of the last step, or of the reset if there is no step.
 
         Raises:
-            MlgoError: the module or the compiler differs, or the episode ended before all actions were taken.
+            MlgoError: module, compiler, environment or flags differ, or the episode ended too early.
             CorpusError: the corpus has no such module.
         """
         saved = state if isinstance(state, EpisodeState) else EpisodeState.from_json(state)
-        saved.check(self.corpus.module(saved.module).digest(), self.toolchain.version_text)
+        module = self.corpus.module(saved.module)
+        saved.check(module.digest(), self.toolchain.version_text, type(self).__name__)
+        saved.check_flags(key_of(self.compilation(module).flags))
         options = {"module": saved.module} | ({} if saved.function is None else {"function": saved.function})
         observation, info = self.reset(options=options)
         result = observation, 0.0, False, False, info
@@ -363,36 +374,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             self._stepper = None
 
     def close(self) -> None:
-        """End the current compile and the waiting clangs of further episodes. Idempotent."""
+        """End the current compile, and the waiting clangs of further episodes unless a fork is open. Idempotent."""
         self._end_episode()
-        self.maker.close()
+        self.maker.leave(self)
         super().close()
-
-
-def read_options(options: object) -> dict[str, Any]:
-    """Return the options of a reset as a new dict.
-
-    Raises:
-        MlgoError: they are neither a dict nor None.
-    """
-    check_type("options", options, Mapping[str, Any] | None)
-    return dict(options) if isinstance(options, Mapping) else {}
-
-
-def _warn_of_step_limit() -> None:
-    """Warn if a `TimeLimit` wrapper, which `max_episode_steps` adds, called the current `reset()`.
-
-    An environment does not know its wrappers, so this function inspects the stack frames of its callers.
-    """
-    frame = inspect.currentframe()
-    while frame is not None:
-        wrapper = frame.f_locals.get("self")
-        if isinstance(wrapper, TimeLimit):
-            limit = wrapper._max_episode_steps
-            warnings.warn(
-                f"max_episode_steps={limit} ends long episodes without a reward, before there is an object file; use "
-                f"max_decisions={limit} instead, after which clang decides and the reward is real",
-                stacklevel=3,
-            )
-            return
-        frame = frame.f_back

@@ -15,16 +15,24 @@ from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, UntrustedError
 
 
+def compiler_environments() -> list[str]:
+    """Return the ids of the environments that run a compiler."""
+    return [name for name in mlgo_gym.ENVIRONMENTS if name not in mlgo_gym.APPROXIMATIONS]
+
+
 def make_environment(name: str, arguments: Mapping[str, Any]) -> CompilerEnv:
     """Return an environment of this package by its id, without wrappers.
 
     Raises:
-        MlgoError: The id is unknown or of another package, or an argument is unknown.
+        MlgoError: The id is unknown, of another package or of an environment without a compiler, or an argument is
+            unknown.
     """
+    if (approximated := mlgo_gym.APPROXIMATIONS.get(name.removeprefix("mlgo_gym:"))) is not None:
+        raise MlgoError(f"expected an environment with a compiler, got {name!r}; use {approximated}")
     try:
         env = gym.make(name, disable_env_checker=True, **arguments).unwrapped
     except gym.error.Error as error:
-        known = ", ".join(mlgo_gym.ENVIRONMENTS)
+        known = ", ".join(compiler_environments())
         raise MlgoError(f"expected one of {known}, got {name!r} ({error})") from error
     except TypeError as error:
         raise MlgoError(f"{name} does not take the arguments {dict(arguments)}: {error}; correct them") from error
@@ -58,7 +66,7 @@ def recorded_arguments(
     kept = with_compile_options(arguments, trust_flags=trust_flags)
     if trust_flags:
         return kept
-    if environment not in mlgo_gym.ENVIRONMENTS:
+    if environment not in compiler_environments():
         raise UntrustedError(f"{origin}: {environment!r} would be imported; if you know its author, pass --trust-flags")
     if corpus is not None and "pypi:" in corpus:
         raise UntrustedError(

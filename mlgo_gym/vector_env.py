@@ -14,8 +14,8 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.module_order import OrderCursor
-from mlgo_gym.env import CompilerEnv, read_options
-from mlgo_gym.episode.argument_types import whole_number
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.argument_types import read_options, whole_number
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.session.process.interrupts import uninterrupted
 from mlgo_gym.vector.event_loop import EventLoop

@@ -11,9 +11,9 @@ import pytest
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 
-import mlgo_gym
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
+from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
 from tests.traces import children, traces
 from tests.vector.stepping import EVICT, INLINE, clang_of, end_clang, make
@@ -39,7 +39,7 @@ def few(varied: str) -> Iterator[CompilerVectorEnv]:
 # Making one
 
 
-@pytest.mark.parametrize("name", list(mlgo_gym.ENVIRONMENTS))
+@pytest.mark.parametrize("name", compiler_environments())
 def test_make_vec_gives_it_for_every_environment(name: str, varied: str) -> None:
     envs = gym.make_vec(name, num_envs=2, corpus=varied)
     single = gym.make(name, corpus=varied)

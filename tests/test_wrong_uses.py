@@ -14,6 +14,7 @@ import mlgo_gym
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, MlgoError
 from tests.sampling import one_of_each
+from tests.traces import traces
 
 INLINE, EVICT, PRIORITY = "mlgo/Inline-v0", "mlgo/RegAllocEvict-v0", "mlgo/RegAllocPriority-v0"
 
@@ -191,3 +192,31 @@ def test_flags_are_refused_where_a_corpus_object_records_them() -> None:
     env = InlineEnv(corpus=corpus, compile_options={"flags": ["-O1"]})
     with pytest.raises(MlgoError, match="got 'builtin'; omit it: extra_flags adds to recorded flags"):
         env.reset()
+
+
+def test_a_state_replays_only_in_its_environment_and_with_its_flags(varied: str) -> None:
+    env = InlineEnv(corpus=varied)
+    env.reset(seed=1)
+    env.step(0)
+    state = env.state()
+    flags = {"extra_flags": ["-mllvm", "-inline-threshold=0"]}
+    for other, message in (
+        (gym.make(EVICT, corpus=varied), "expected a state of RegAllocEvictEnv, got one of InlineEnv"),
+        (gym.make(INLINE, corpus=varied, compile_options=flags), "expected the flags of the state"),
+    ):
+        inner: Any = other.unwrapped
+        with pytest.raises(MlgoError) as caught:
+            inner.from_state(state)
+        assert_is_one_line(caught.value, message)
+        other.close()
+    env.close()
+
+
+def test_closing_a_fork_keeps_the_waiting_compilers_of_its_parent(varied: str) -> None:
+    env: Any = gym.make(EVICT, corpus=varied, scope="function").unwrapped
+    env.reset(seed=1)
+    fork = env.fork()
+    before = traces().children
+    fork.close()
+    assert len(before) - len(traces().children) <= 1  # the compile of the fork itself
+    env.close()

@@ -85,7 +85,7 @@ def random_action(space: gym.Space[Any], mask: Any, *key: object) -> Any:
         return int(legal[number % len(legal)])
     if isinstance(space, gym.spaces.Discrete):
         return number % int(space.n)
-    return np.full(space.shape or (), number % 1000, np.float32)
+    return np.full(space.shape or (), number % 1000 / 1000, np.float32)
 
 
 def finish(env: CompilerEnv, info: dict[str, Any], seed: int, steps: int = sys.maxsize) -> dict[str, Any]:

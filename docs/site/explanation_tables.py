@@ -77,6 +77,27 @@ def linked_agreement() -> Iterator[list[str]]:
         yield [title, *(cell for row in cells for cell in row)]
 
 
+def estimates() -> Iterator[list[str]]:
+    """Yield the rows of the agreement of each estimate with its exact counterpart."""
+    yield [
+        "estimate",
+        "decisions",
+        "level",
+        "compiles",
+        "same sign",
+        "of a constant",
+        "rank correlation",
+        "in a program",
+    ]
+    for setting, policies in values.read(values.RESULTS / "estimate.json")["summary"].items():
+        estimate, environment, level = setting.split(", ")
+        row = policies["all"]
+        shares = [f"{100 * row[key]:.0f} %" for key in ("same_sign", "constant")]
+        ranks = [f"{row[key]:.2f}" if key in row else "-" for key in ("rank", "rank_within")]
+        name = environment.removesuffix("-v0")
+        yield [f"`{estimate}`", f"`{name}`", f"`{level}`", f"{row['compiles']:,}", *shares, *ranks]
+
+
 def linked_builds() -> Iterator[list[str]]:
     """Yield the rows of policies on whole builds, without the build in which the C++ library itself shrinks."""
     yield ["policy", "level", "builds", "object bytes", "linked bytes", "share that is left", "builds made larger"]
@@ -154,6 +175,7 @@ TABLES = {
     "credit.agreement": credit_agreement,
     "statistics.intervals": policy_intervals,
     "statistics.linked": linked_agreement,
+    "run_time.estimates": estimates,
     "ship.link_modes": link_modes,
     "bundled.linked": linked_builds,
     "searches.linked": linked_searches,

@@ -256,12 +256,13 @@ class CreditAdvantages(BaseCallback):
         for row in np.flatnonzero(self.locals["dones"]).tolist():
             info, cells = self.locals["infos"][row], self._cells.pop(self._shown[row], [])
             self._ended += 1
-            if "rewards" not in info:
+            failed = bool(info.get("error"))
+            if "rewards" not in info and not failed:
                 raise MlgoError(
                     "expected info['rewards'] at the end of an episode, got none; make the environments with "
                     "credit=True and info='full'"
                 )
-            if cells:
+            if cells and not failed:
                 # The episode may have begun before this rollout.
                 self._credits[tuple(np.transpose(cells))] = info["rewards"][-len(cells) :]
         return True

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from mlgo_gym import ENVIRONMENTS, __version__
+from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS, __version__
 from mlgo_gym.cli.doctor_rust import find_rustc, flag_problems
 from mlgo_gym.cli.output import FAILED, JsonOption, show
 from mlgo_gym.errors import MlgoError
@@ -105,8 +105,8 @@ def _advisors() -> list[Advisor]:
     from gymnasium.envs.registration import load_env_creator
 
     advisors: dict[str, Advisor] = {}
-    for stem in ENVIRONMENTS.values():
-        env_type = cast("type[CompilerEnv]", load_env_creator(f"{stem}Env"))
+    for name in ENVIRONMENTS.keys() - APPROXIMATIONS.keys():
+        env_type = cast("type[CompilerEnv]", load_env_creator(f"{ENVIRONMENTS[name]}Env"))
         advisors |= {advisor.name: advisor for advisor in env_type.task_type.advisors}
     return list(advisors.values())
 

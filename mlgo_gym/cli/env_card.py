@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from textwrap import wrap
 from typing import Any
 
-from mlgo_gym import ENVIRONMENTS
+from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS
 from mlgo_gym.cli.manual_pages import make_default, summary
 from mlgo_gym.episode.options import declared_arguments
 from mlgo_gym.errors import MlgoError
@@ -40,6 +40,11 @@ def card(name: str) -> dict[str, Any]:
         close = get_close_matches(env_id, ENVIRONMENTS, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise MlgoError(f"expected one of {', '.join(ENVIRONMENTS)}, got {name!r}{hint}")
+    if env_id in APPROXIMATIONS:
+        raise MlgoError(
+            f"expected an environment with a compiler, got {name!r}; `python -m pydoc "
+            f"{ENVIRONMENTS[env_id].replace(':', '.')}Env` prints its manual"
+        )
     env = make_default(env_id)
     task = env.task
     arguments = list(declared_arguments(env.options_type))

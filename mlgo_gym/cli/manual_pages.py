@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gymnasium.envs.registration import load_env_creator, registry
 
-from mlgo_gym import ENVIRONMENTS
+from mlgo_gym import APPROXIMATIONS, ENVIRONMENTS
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.options import Argument, EnvironmentOptions, declared_arguments
 from mlgo_gym.storage.cache import write_atomically
@@ -24,8 +24,6 @@ _LONGEST_CELL = 120
 """Characters of a table's cell; longer documentation of an argument stands below the table."""
 
 _SHARED = "arguments.md"
-
-_BANDIT = "[`mlgo/InlineBandit-v0`](../python/training.md) approximates `mlgo/Inline-v0` without a compiler."
 
 
 def pages() -> dict[str, str]:
@@ -72,13 +70,16 @@ def make_default(name: str) -> CompilerEnv:
 
 def page(name: str) -> str:
     """Return the page of a registered environment."""
-    env = make_default(name)
-    text = _insert_table(_docstring(name), "Arguments", _own_arguments(env))
-    text = _insert_table(text, "Info", _own_info(env))
     reader = (
         f"For people who train or measure agents on `{name}`: its observations, actions, rewards and own arguments."
     )
-    parts = [_GENERATED, f"# {name}", reader, text, "## Features"]
+    parts = [_GENERATED, f"# {name}", reader]
+    if name in APPROXIMATIONS:
+        return "\n\n".join([*parts, _docstring(name)]) + "\n"
+    env = make_default(name)
+    text = _insert_table(_docstring(name), "Arguments", _own_arguments(env))
+    text = _insert_table(text, "Info", _own_info(env))
+    parts += [text, "## Features"]
     for table in env.task.tables:
         parts += [f"### {table.title}", table.introduction, _feature_table(table.features)]
         parts += [table.note] if table.note else []
@@ -92,8 +93,10 @@ same keys. After a failure its integers are 0, its floats are NaN, and its colle
 
 def _index() -> str:
     rows = [(f"[`{name}`]({_file_name(name)})", summary(name)) for name in ENVIRONMENTS]
-    reader = f"For people who choose an environment: the tasks. [Arguments and info]({_SHARED}) are those of all."
-    return "\n\n".join([_GENERATED, "# Environments", reader, _table(("environment", "task"), rows), _BANDIT]) + "\n"
+    reader = (
+        f"For people who choose an environment: the tasks. [Arguments and info]({_SHARED}) are those of all with clang."
+    )
+    return "\n\n".join([_GENERATED, "# Environments", reader, _table(("environment", "task"), rows)]) + "\n"
 
 
 def _shared_page() -> str:
@@ -124,8 +127,8 @@ def _docstring(name: str) -> str:
     assert isinstance(entry_point, str)
     text = inspect.getdoc(load_env_creator(entry_point))
     assert text is not None
-    # The table of arguments has the same declarations.
-    return text.partition("\nArgs:\n")[0].rstrip()
+    # The table of arguments has the same declarations; the page of a class has its attributes.
+    return re.split(r"\n(?:Args|Attributes):\n", text)[0].rstrip()
 
 
 def _insert_table(docstring: str, section: str, table: str) -> str:
@@ -161,7 +164,7 @@ def _argument_table(arguments: Iterable[Argument]) -> str:
 
 def _shared_keys() -> list[InfoKey]:
     """Return the keys of `info` of every environment, with the condition of any."""
-    tasks = [info_keys(make_default(name).task) for name in ENVIRONMENTS]
+    tasks = [info_keys(make_default(name).task) for name in ENVIRONMENTS if name not in APPROXIMATIONS]
     common = set.intersection(*({_without_condition(key) for key in keys} for keys in tasks))
     conditions = {_without_condition(key): key for keys in tasks for key in sorted(keys, key=lambda key: key.condition)}
     return [conditions[_without_condition(key)] for key in tasks[0] if _without_condition(key) in common]

@@ -110,3 +110,13 @@ def whole_number(name: str, value: Any, minimum: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
         raise MlgoError(f"expected {name} ≥ {minimum}, got {value!r}; pass a whole number")
     return int(value)
+
+
+def read_options(options: object) -> dict[str, Any]:
+    """Return the options of a reset as a new dict.
+
+    Raises:
+        MlgoError: they are neither a dict nor None.
+    """
+    check_type("options", options, Mapping[str, Any] | None)
+    return dict(options) if isinstance(options, Mapping) else {}

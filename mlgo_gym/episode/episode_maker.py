@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 
@@ -49,6 +50,7 @@ class EpisodeMaker:
             self._fork_pool = ForkPool(MAX_MODULES if options.scope == "module" else MAX_FUNCTIONS)
         self._function_order: dict[str, dict[str, int]] = {}
         self._empty: set[tuple[str, str | None]] = set()
+        self._users: WeakSet[object] = WeakSet()
 
     def check_choice(self, module: str | None, function: str | None) -> None:
         """Check the options of a reset.
@@ -204,6 +206,16 @@ class EpisodeMaker:
     def _order_of(self, module: str, function: str | None) -> int:
         """Return the position of a function in clang's order of the functions with decisions."""
         return 0 if function is None else self._function_order[module][function]
+
+    def join(self, user: object) -> None:
+        """Keep the waiting clangs until this environment, and each other that joined, has left."""
+        self._users.add(user)
+
+    def leave(self, user: object) -> None:
+        """End the waiting clangs if no other environment uses them. Idempotent."""
+        self._users.discard(user)
+        if not self._users:
+            self.close()
 
     def close(self) -> None:
         """End the waiting clangs. Idempotent."""

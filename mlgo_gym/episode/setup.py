@@ -153,7 +153,7 @@ class Setup:
     @property
     def shares_costs(self) -> bool:
         """Whether credit shares costs of functions other than the bytes of the object."""
-        return not self.weights.keys().isdisjoint((ESTIMATED_INSTRUCTIONS, *PROJECT_METRICS))
+        return not self.weights.keys().isdisjoint(PROJECT_METRICS)
 
     @property
     def of_components(self) -> bool:

@@ -22,6 +22,8 @@ class EpisodeState:
         actions: Actions in order, each an int, or a float where actions are continuous. Clang's own choice replaces an
             illegal action.
         clang: Version of the compiler.
+        environment: Name of the environment's class.
+        flags: Digest of the flags of the compile.
     """
 
     module: str
@@ -29,6 +31,8 @@ class EpisodeState:
     function: str | None
     actions: tuple[int | float, ...]
     clang: str
+    environment: str
+    flags: str
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-able data."""
@@ -47,14 +51,28 @@ class EpisodeState:
             message = f"expected the data of state().to_json(), got {dict(value)!r}: {error}; save the state again"
             raise MlgoError(message) from error
 
-    def check(self, digest: str, clang: str) -> None:
-        """Check that the digest of the module's bitcode and the version of the compiler are those of the state.
+    def check(self, digest: str, clang: str, environment: str) -> None:
+        """Check that the environment, the digest of the bitcode and the version of the compiler are those of the state.
 
         Raises:
-            MlgoError: the module or the compiler differs.
+            MlgoError: one of them differs.
         """
+        if self.environment != environment:
+            raise MlgoError(f"expected a state of {environment}, got one of {self.environment}; use its environment")
         if (self.digest, self.clang) != (digest, clang):
             raise MlgoError(
                 f"expected module {self.module!r} with digest {self.digest[:12]} and clang {self.clang}, got "
                 f"{digest[:12]} and {clang}; use the corpus and the compiler of the state"
+            )
+
+    def check_flags(self, flags: str) -> None:
+        """Check that a compile has the flags of the state, by their digest.
+
+        Raises:
+            MlgoError: they differ.
+        """
+        if self.flags != flags:
+            raise MlgoError(
+                f"expected the flags of the state for module {self.module!r}, got others; make the environment with "
+                "the same metric and compile_options, and use the same corpus"
             )

@@ -13,14 +13,13 @@ from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.search.search_space import SearchSpace
 from mlgo_gym.session.protocol.decision import Decision
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, INSTRUCTIONS
+from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
 PORTFOLIO = ("default", "threshold:0", "inline-oz-fast", "inline-os-fast", "never")
 """The policies that a search tries, as a whole and function by function."""
 
 FAST_PORTFOLIO = ("default", "threshold:50", "threshold:400", "inline-os-fast", "always")
-"""The same where executed instructions cost, counted or estimated."""
-
+"""The same where executed instructions cost."""
 
 EVICTION_PORTFOLIO = ("evict", "ratio:2", "ratio:0.5", "ratio:1.25", "never_evict")
 """The policies that a search of evictions tries, function by function."""
@@ -29,8 +28,7 @@ EVICTION_PORTFOLIO = ("evict", "ratio:2", "ratio:0.5", "ratio:1.25", "never_evic
 def load_portfolio(env: CompilerEnv, seed: int = 0) -> dict[str, Policy]:
     """Return the policies of the portfolio that fit an environment, by name; networks need the features of clang 19."""
     loaded = {}
-    is_fast = not env.setup.weights.keys().isdisjoint((INSTRUCTIONS, ESTIMATED_INSTRUCTIONS))
-    inlining = FAST_PORTFOLIO if is_fast else PORTFOLIO
+    inlining = FAST_PORTFOLIO if INSTRUCTIONS in env.setup.weights else PORTFOLIO
     for name in EVICTION_PORTFOLIO if env.task.advisors == (EVICTION,) else inlining:
         with suppress(PolicyError):
             loaded[name] = load_policy(name, env, seed=seed)

@@ -18,8 +18,8 @@ import platformdirs
 
 from mlgo_gym.storage.json_text import parse_json
 
-UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of writing into a folder without permission or on a full disk."""
+UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of writing into a folder without permission, below a file, or on a full disk."""
 
 
 def cache_directory() -> Path:

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+from gymnasium.utils import EzPickle, seeding
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
+from typing_extensions import Unpack
 
 from mlgo_gym.corpus.modules.sampling import is_part
-from mlgo_gym.errors import ActionError, MlgoError
+from mlgo_gym.errors import ActionError, MlgoError, UnknownArgumentError
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
+from mlgo_gym.tasks.features import BOUND
 from mlgo_gym.training.distillation import network_features
 from mlgo_gym.training.labels import Labels, read_labels
+from mlgo_gym.vector.in_process import InProcessVectorEnv, spread_seeds
 
 Split = Literal["train", "fit", "valid"]
 Reward = Literal["weighted", "bytes"]
+GivenLabels = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 BUNDLED = {
     ("Os", False): ("Os",),
@@ -32,49 +40,107 @@ BUNDLED = {
 """Names of the bundled files of labels, by optimisation level and whether they have callee features."""
 
 _FOLDER = Path(__file__).parent / "bundled_labels"
-_SPACE_LIMIT = 2.0**53  # as in `mlgo/Inline-v0`
+
+_BLOCK = 256
+"""Labels that an environment draws at once, since a draw from a generator is slow."""
 
 
-class InlineBanditVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
-    """Approximates `mlgo/Inline-v0` without a compiler: one labelled decision is one episode of one step.
+class BanditArguments(TypedDict, total=False):
+    """The arguments of both environments."""
 
-    A label has the change of the module's size if this one decision is changed and all others are made by a policy.
-    Decisions of one module depend on each other, which this environment does not show: evaluate what was learned with
-    `mlgo_gym.evaluate`, on the compiler.
+    labels: GivenLabels
+    callee_features: bool
+    split: Split
+    reward: Reward
+    normalize: bool
 
-    `gymnasium.make_vec("mlgo/InlineBandit-v0", num_envs=1024)` makes one. Each step draws `num_envs` labels at random
-    with replacement.
+
+_DEFAULTS: BanditArguments = {
+    "labels": "Os",
+    "callee_features": False,
+    "split": "train",
+    "reward": "weighted",
+    "normalize": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The labels of a split as arrays, one row each."""
+
+    labels: Labels
+    feature_names: tuple[str, ...]
+    normalization: Normalization | None
+    observation_space: gym.spaces.Box
+    observations: npt.NDArray[np.float32]
+    savings: npt.NDArray[np.float64]
+    """Reward of keeping the call; inlining it has the opposite one."""
+    bytes: npt.NDArray[np.int64]
+
+
+class InlineBanditEnv(gym.Env[Any, Any], EzPickle):
+    """Decide, call by call, whether clang inlines, from labels and without a compiler.
+
+    ## Description
+
+    A contextual bandit that approximates `mlgo/Inline-v0`: one labelled decision is one episode of one step. A label
+    has the change of the module's size if this one decision is changed and all others are made by a policy. Decisions
+    of one module depend on each other, which this environment does not show. So evaluate the learned policy with
+    `mlgo_gym.evaluate` on `mlgo/Inline-v0`. `gymnasium.make_vec("mlgo/InlineBandit-v0", num_envs=1024)` makes many
+    environments that share one table of labels.
 
     ## Observation space
 
-    `Box` of float32 and shape (features,): the features of `mlgo/Inline-v0`, named by `feature_names`.
+    A `Box` of float32 and shape `(features,)`: the features of `mlgo/Inline-v0`, named by `feature_names`. The last
+    observation of an episode is 0 everywhere.
 
     ## Action space
 
-    `Discrete(2)`: 0 keeps the call, 1 inlines it.
+    `Discrete(2)`.
+
+    | action | meaning |
+    |---|---|
+    | 0 | keep the call |
+    | 1 | inline it |
+
+    Another action is an error.
 
     ## Rewards
 
-    The saving of the chosen action against the other one: positive for the smaller module, negative for the larger
-    one, 0 if both are equal. With `reward="weighted"` the saving is `bytes**0.8 / text**0.5`, times the square root of
-    the number of decisions for which the label stands, divided by its mean over the labels that are not 0, and at most
-    20; this is the weight of a label in `mlgo-gym train imitation`. With `reward="bytes"` it is bytes.
+    The saving of the action against the other one: positive for the smaller module, negative for the larger one, 0 if
+    both are equal. With `reward="weighted"` the saving is `bytes**0.8 / text**0.5`, times the square root of the number
+    of decisions for which the label stands, divided by its mean over the labels that are not 0, and at most 20. This is
+    the weight of a label in `mlgo-gym train imitation`. With `reward="bytes"` it is bytes.
+
+    ## Starting state
+
+    A label of the split, drawn uniformly with replacement.
 
     ## Episode end
 
-    Every step terminates. The environment restarts in the same step (`AutoresetMode.SAME_STEP`): the info has
-    `final_obs`, which is 0 everywhere, and `final_info`, whose `bytes` are the saved bytes, int64 of shape (num_envs,).
+    Every step is `terminated`.
 
-    Args:
-        num_envs: Number of labels per step (≥ 1).
-        labels: `"Os"` or `"Oz"`, the bundled labels of that optimisation level; or files and folders of
-            `mlgo-gym label`.
-        callee_features: Whether observations have the callee features.
-        split: `"train"`, all labels, or one of its parts `"fit"` and `"valid"`. A hash of the module's name without its
-            first folder decides. The bundled labels are of training modules, in the parts of `Corpus.split()`.
-        reward: `"weighted"` or `"bytes"`.
-        normalize: Normalize observations once by `log_standard`, fitted to all labels before the split, and omit
-            features that identify the module. `normalization` is the table for `NormalizeFeatures` and `save_sb3`.
+    ## Info
+
+    The info of a step has `bytes`, the bytes that the action saved.
+
+    ## Arguments
+
+    | argument | default | meaning |
+    |---|---|---|
+    | `labels` | `"Os"` | `"Os"` or `"Oz"`, the bundled labels of that level; or files and folders of `mlgo-gym label` |
+    | `callee_features` | `False` | whether observations have the callee features |
+    | `split` | `"train"` | `"train"`, all labels, or one of its parts `"fit"` and `"valid"` |
+    | `reward` | `"weighted"` | `"weighted"` or `"bytes"` |
+    | `normalize` | `False` | normalize observations, and omit features that identify the module |
+
+    A hash of the module's name without its first folder decides the part of the split. The bundled labels are of
+    training modules, in the parts of `Corpus.split()`. Normalization is `log_standard`, fitted to the labels of the
+    split; for `"valid"` to those of `"fit"`. `normalization` is the table for `NormalizeFeatures` and `save_sb3`.
+
+    ## Version history
+
+    * v0: first version
 
     Attributes:
         feature_names: Names of the elements of an observation.
@@ -83,125 +149,287 @@ class InlineBanditVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
     Raises:
         MissingExtraError: pyarrow is not installed.
-        MlgoError: an argument has another value, there are no labels, or they lack the callee features.
+        MlgoError: an argument is not possible, there are no labels, or they lack the callee features.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - gymnasium declares it so
+
+    def __init__(self, **arguments: Unpack[BanditArguments]) -> None:
+        EzPickle.__init__(self, **arguments)
+        self.metadata = dict(type(self).metadata)  # wrappers and libraries write into what they find
+        self._show(_table_of(arguments))
+
+    def _show(self, table: _Table) -> None:
+        self._table, self._row = table, -1
+        self.feature_names, self.normalization, self.labels = table.feature_names, table.normalization, table.labels
+        self.observation_space = gym.spaces.Box(table.observation_space.low, table.observation_space.high)
+        self.action_space = gym.spaces.Discrete(2)
+
+    def reset(  # type: ignore[override, unused-ignore]
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
+        """Draw a label; return its observation, float32 of shape (features,), and an empty info.
+
+        Raises:
+            MlgoError: there are options, of which none is known, or the seed is not an integer ≥ 0.
+        """
+        _refuse_options(options)
+        super().reset(seed=spread_seeds(seed, 1)[0])
+        self._row = int(self.np_random.integers(len(self._table.observations)))
+        return self._table.observations[self._row].copy(), {}
+
+    def step(self, action: Any) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Return the last observation, the reward, True, False, and the info.
+
+        Raises:
+            ActionError: no decision is pending, or the action is neither 0 nor 1.
+        """
+        if self._row < 0:
+            raise ActionError("expected a pending decision, got an episode that is over or not started; call reset()")
+        value = np.asarray(action)
+        if value.size != 1 or value.item() not in (0, 1):
+            raise ActionError(f"expected a legal action among [0, 1], got {action!r}; use one of these")
+        row, sign, self._row = self._row, 1 - 2 * int(value.item()), -1
+        last = np.zeros(self._table.observations.shape[1:], np.float32)
+        info = {"bytes": sign * int(self._table.bytes[row])}
+        return last, sign * float(self._table.savings[row]), True, False, info
+
+    def action_masks(self) -> npt.NDArray[np.int8]:
+        """Return 1 for each action, int8 of shape (2,): both are always legal."""
+        return np.ones(2, np.int8)
+
+    def render(self) -> None:
+        """Return None: there is nothing to show."""
+
+
+class InlineBanditVectorEnv(InProcessVectorEnv, EzPickle):
+    """`InlineBanditEnv` many times over, in one table of labels.
+
+    Each environment draws with its own generator, as those of Gymnasium's `SyncVectorEnv` do.
+
+    Args:
+        num_envs: Number of environments (≥ 1).
+        autoreset_mode: Behaviour after the end of an episode, as of `CompilerVectorEnv`. The default is `SAME_STEP`,
+            since every step ends an episode.
+        arguments: Arguments of `InlineBanditEnv`.
+
+    Attributes:
+        feature_names: Names of the elements of an observation.
+        normalization: The normalization of the observations; None without `normalize`.
+        labels: The labels of the split.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+        MlgoError: an argument is not possible, there are no labels, or they lack the callee features.
     """
 
     def __init__(
         self,
         num_envs: int = 1,
         *,
-        labels: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = "Os",
-        callee_features: bool = False,
-        split: Split = "train",
-        reward: Reward = "weighted",
-        normalize: bool = False,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        **arguments: Unpack[BanditArguments],
     ) -> None:
-        for name, value, words in (("split", split, get_args(Split)), ("reward", reward, get_args(Reward))):
-            if value not in words:
-                raise MlgoError(f"expected {name} as one of {', '.join(words)}, got {value!r}")
-        if num_envs < 1:
-            raise MlgoError(f"expected num_envs ≥ 1, got {num_envs}")
-        found = _read(labels, callee_features)
-        self.normalization: Normalization | None = None
-        self.feature_names = found.features
-        observations = found.observations.astype(np.float32)
-        low, high = -_SPACE_LIMIT, _SPACE_LIMIT
-        if normalize:
-            self.feature_names = network_features(found.features)
-            columns = [found.features.index(name) for name in self.feature_names]
-            self.normalization = Normalization.fit(observations[:, columns], self.feature_names)
-            observations = self.normalization(observations[:, columns])
-            low, high = self.normalization.bounds
-        chosen = _rows(found, split)
-        self.labels = found.select(chosen)
-        self._observations = np.ascontiguousarray(observations[chosen])
-        # Bytes that keeping the call saves; inlining it saves the opposite.
-        self._bytes = self.labels.bytes.astype(np.int64)
-        weighted = np.sign(self.labels.bytes) * self.labels.weights
-        self._savings = weighted if reward == "weighted" else self.labels.bytes
-        self.num_envs = num_envs
-        self.metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
-        self.single_observation_space = gym.spaces.Box(low, high, self._observations.shape[1:], np.float32)
-        self.single_action_space = gym.spaces.Discrete(2)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-        self._ended, self._not_truncated = np.ones(num_envs, np.bool_), np.zeros(num_envs, np.bool_)
-        self._final = np.zeros((num_envs, *self._observations.shape[1:]), np.float32)
-        self._shown: npt.NDArray[np.int64] | None = None
+        EzPickle.__init__(self, num_envs, autoreset_mode=autoreset_mode, **arguments)
+        super().__init__(num_envs, autoreset_mode)
+        self._table = table = _table_of(arguments)
+        self.feature_names, self.normalization, self.labels = table.feature_names, table.normalization, table.labels
+        self.metadata = {"render_modes": [], "autoreset_mode": self.autoreset_mode}
+        self.single_observation_space, self.single_action_space = table.observation_space, gym.spaces.Discrete(2)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._rows, self._started = np.full(self.num_envs, -1), np.zeros(self.num_envs, np.bool_)
+        self._generators, self._seeds = map(
+            list, zip(*(seeding.np_random() for _ in range(self.num_envs)), strict=True)
+        )
+        # The states of the generators before the drawn blocks, the blocks, and the positions in them.
+        self._states: list[Mapping[str, Any]] = [{}] * self.num_envs
+        self._drawn = np.zeros((self.num_envs, _BLOCK), np.int64)
+        self._position = np.full(self.num_envs, _BLOCK)
+        self._all = np.arange(self.num_envs)
+        self._last = np.empty(self.num_envs, object)
+        for number in range(self.num_envs):
+            self._last[number] = np.zeros(table.observations.shape[1:], np.float32)
 
     def reset(  # type: ignore[override, unused-ignore]
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
-        """Return the first observations, float32 of shape (num_envs, features), and an empty info.
+        """Draw labels; return the observations, float32 of shape (num_envs, features), and an empty info.
 
         Args:
-            seed: source of the labels; of a list, the first one.
-            options: none are known.
-        """
-        super().reset(seed=seed if seed is None or isinstance(seed, int) else seed[0], options=options)
-        return self._draw(), {}
-
-    def step(
-        self, actions: npt.ArrayLike
-    ) -> tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
-        """Return the next observations, the rewards of the actions, and that every episode has terminated.
+            seed: Seeds the environments with `seed`, `seed + 1`, …; or a list with one seed each.
+            options: `reset_mask`: booleans of shape (num_envs,), the environments to reset.
 
         Raises:
-            ActionError: an action is neither 0 nor 1, or there are not `num_envs` of them.
-            MlgoError: `reset()` was not called.
+            MlgoError: an option is unknown, or a seed is not an integer ≥ 0.
         """
-        if self._shown is None:
-            raise MlgoError("expected reset() before step(), got none; call reset() first")
-        given = np.asarray(actions)
-        if given.shape != (self.num_envs,) or not ((given == 0) | (given == 1)).all():
-            raise ActionError(f"expected {self.num_envs} actions of 0 or 1, got {actions!r}")
-        signs = 1 - 2 * given.astype(np.int64)
-        rewards, saved = signs * self._savings[self._shown], signs * self._bytes[self._shown]
-        infos = {"final_obs": self._final, "final_info": {"bytes": saved}}
-        return self._draw(), rewards, self._ended.copy(), self._not_truncated.copy(), infos
+        self._refuse_if_closed()
+        others = dict(options or {})
+        numbers = self._masked(others)
+        _refuse_options(others)
+        seeds = spread_seeds(seed, self.num_envs)
+        for number in numbers:
+            if seeds[number] is not None:
+                self._set_random(number, *seeding.np_random(seeds[number]))
+        self._draw(np.array(numbers))
+        self._started[numbers] = True
+        return self._observe(), {}
 
-    def get_attr(self, name: str) -> tuple[Any, ...]:
-        """Return an attribute once for each environment; they share it."""
-        return (getattr(self, name),) * self.num_envs
+    def step(
+        self, actions: Any
+    ) -> tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
+        """Return the next observations, the rewards of the actions, and which episodes have terminated.
 
-    def _draw(self) -> npt.NDArray[np.float32]:
-        self._shown = self.np_random.integers(len(self._observations), size=self.num_envs)
-        drawn: npt.NDArray[np.float32] = self._observations.take(self._shown, axis=0)
-        return drawn
+        Raises:
+            ActionError: an action is neither 0 nor 1, or an environment was not reset.
+            MlgoError: there are not `num_envs` actions.
+        """
+        self._refuse_if_closed()
+        values = np.asarray(actions)
+        if values.shape != (self.num_envs,):
+            length = len(values) if values.ndim else "one number"
+            raise MlgoError(f"expected {self.num_envs} actions, one per environment, got {length}")
+        rows = self._rows
+        pending = rows >= 0
+        next_step = self.autoreset_mode is AutoresetMode.NEXT_STEP
+        if not pending.all() and not (next_step and self._started.all()):
+            raise ActionError(
+                f"environment {int(pending.argmin())}: expected a pending decision, got none; reset it first"
+            )
+        illegal = pending & (values != 0) & (values != 1)
+        if illegal.any():
+            number = int(illegal.argmax())
+            raise ActionError(
+                f"environment {number}: expected a legal action among [0, 1], got {values[number]!r}; use one of these"
+            )
+        signs = np.where(pending, 1 - 2 * (values == 1), 0)
+        rewards, saved = signs * self._table.savings[rows], signs * self._table.bytes[rows]
+        infos: dict[str, Any] = {"bytes": saved, "_bytes": pending} if pending.any() else {}
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            last = {"final_obs": self._last.copy(), "final_info": infos}
+            infos = {**last, "_final_obs": pending.copy(), "_final_info": pending.copy()}
+            self._draw(self._all)
+        else:
+            rows[pending] = -1
+            if next_step and not pending.all():
+                self._draw(np.flatnonzero(~pending))
+        return self._observe(), rewards, pending.copy(), np.zeros(self.num_envs, np.bool_), infos
+
+    def _draw(self, numbers: npt.NDArray[np.intp]) -> None:
+        """Draw a label for some environments."""
+        position = self._position
+        for number in numbers[position[numbers] == _BLOCK].tolist():
+            generator = self._generators[number]
+            self._states[number] = generator.bit_generator.state
+            self._drawn[number] = generator.integers(len(self._table.observations), size=_BLOCK)
+            position[number] = 0
+        self._rows[numbers] = self._drawn[numbers, position[numbers]]
+        position[numbers] += 1
+
+    def _observe(self) -> npt.NDArray[np.float32]:
+        observations: npt.NDArray[np.float32] = self._table.observations.take(self._rows, axis=0, mode="clip")
+        observations[self._rows < 0] = 0
+        return observations
+
+    def action_masks(self) -> npt.NDArray[np.int8]:
+        """Return 1 for each action, int8 of shape (num_envs, 2): both are always legal."""
+        return np.ones((self.num_envs, 2), np.int8)
+
+    def render(self) -> tuple[Any, ...]:
+        """Return None for each environment: there is nothing to show."""
+        return (None,) * self.num_envs
+
+    def _make_view(self, number: int) -> InlineBanditEnv:
+        del number
+        view = object.__new__(InlineBanditEnv)
+        EzPickle.__init__(view, **self._ezpickle_kwargs)
+        view._show(self._table)
+        return view
+
+    def _update_view(self, number: int, view: gym.Env[Any, Any]) -> None:
+        generator, position = self._generators[number], int(self._position[number])
+        if position < _BLOCK:
+            # As if it had drawn one label at a time.
+            generator.bit_generator.state = self._states[number]
+            generator.integers(len(self._table.observations), size=position)
+            self._position[number] = _BLOCK
+        view.__dict__.update(_row=int(self._rows[number]), _np_random=generator, _np_random_seed=self._seeds[number])
+
+    def _set_random(self, number: int, generator: np.random.Generator, seed: int = -1) -> None:
+        self._generators[number], self._seeds[number], self._position[number] = generator, seed, _BLOCK
 
 
-class InlineBanditEnv(gym.Env[npt.NDArray[np.float32], int]):
-    """Decide on labelled calls, without a compiler: one environment of `InlineBanditVectorEnv`, with its arguments.
-
-    The info of a step has `bytes`, the bytes saved.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        self._envs = InlineBanditVectorEnv(1, **options)
-        self.feature_names, self.normalization = self._envs.feature_names, self._envs.normalization
-        self.labels = self._envs.labels
-        self.observation_space = self._envs.single_observation_space
-        self.action_space = self._envs.single_action_space
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
-        """Return the observation of a label, float32 of shape (features,), and an empty info."""
-        super().reset(seed=seed, options=options)
-        return self._envs.reset(seed=seed)[0][0], {}
-
-    def step(self, action: int) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Return the last observation, all 0, the reward, and that the episode has terminated."""
-        _, rewards, _, _, info = self._envs.step(np.array([action]))
-        last = np.zeros(len(self.feature_names), np.float32)
-        return last, float(rewards[0]), True, False, {"bytes": int(info["final_info"]["bytes"][0])}
+def _refuse_options(options: Mapping[str, Any] | None) -> None:
+    if options:
+        raise MlgoError(f"expected no options of reset(), got {sorted(map(str, options))}; omit them")
 
 
-def _read(labels: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], callee_features: bool) -> Labels:
+def _table_of(arguments: BanditArguments) -> _Table:
+    """Return the labels that the arguments of an environment name."""
+    for name in arguments:
+        if name not in _DEFAULTS:
+            close = get_close_matches(name, _DEFAULTS, n=1, cutoff=0.6)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise UnknownArgumentError(
+                f"unexpected keyword argument {name!r}; {hint}expected {', '.join(sorted(_DEFAULTS))}"
+            )
+    given: dict[str, Any] = {**_DEFAULTS, **arguments}
+    for name, words in (("split", get_args(Split)), ("reward", get_args(Reward))):
+        if given[name] not in words:
+            raise MlgoError(f"expected {name} as one of {', '.join(words)}, got {given[name]!r}; correct {name}")
+    for name in ("callee_features", "normalize"):
+        if not isinstance(given[name], bool):
+            raise MlgoError(f"expected {name} as True or False, got {given[name]!r}; correct {name}")
+    paths = _paths(given["labels"], given["callee_features"])
+    files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    versions = tuple(
+        (status.st_size, status.st_mtime_ns) for file in files if file.exists() for status in [file.stat()]
+    )
+    return _load(tuple(paths), versions, given["callee_features"], given["split"], given["reward"], given["normalize"])
+
+
+@lru_cache(maxsize=4)
+def _load(
+    paths: tuple[Path, ...],
+    versions: tuple[tuple[int, int], ...],
+    callee_features: bool,
+    split: Split,
+    reward: Reward,
+    normalize: bool,
+) -> _Table:
+    """Read labels; equal environments share them while the files keep their sizes and times."""
+    del versions
+    found = _read(list(paths), callee_features)
+    names, observations = found.features, found.observations.astype(np.float32)
+    normalization, low, high = None, -BOUND, BOUND
+    rows = _rows(found, split)
+    if normalize:
+        names = network_features(found.features)
+        observations = observations[:, [found.features.index(name) for name in names]]
+        fitted = _rows(found, "fit") if split == "valid" else rows
+        normalization = Normalization.fit(observations[fitted], names)
+        observations = normalization(observations)
+        low, high = normalization.bounds
+    labels = found.select(rows)
+    savings = np.sign(labels.bytes) * labels.weights if reward == "weighted" else labels.bytes
+    observations = np.ascontiguousarray(observations[rows])
+    space = gym.spaces.Box(low, high, observations.shape[1:], np.float32)
+    return _Table(
+        labels, names, normalization, space, observations, savings.astype(np.float64), labels.bytes.astype(np.int64)
+    )
+
+
+def _paths(labels: GivenLabels, callee_features: bool) -> list[Path]:
     if isinstance(labels, str) and (labels, callee_features) in BUNDLED:
-        paths = [_FOLDER / f"{name}.parquet" for name in BUNDLED[labels, callee_features]]
-    else:
-        paths = [Path(path) for path in ([labels] if isinstance(labels, str | os.PathLike) else labels)]
+        return [_FOLDER / f"{name}.parquet" for name in BUNDLED[labels, callee_features]]
+    if isinstance(labels, str | os.PathLike):
+        return [Path(labels)]
+    if not isinstance(labels, Sequence) or not all(isinstance(path, str | os.PathLike) for path in labels):
+        raise MlgoError(f"expected labels as 'Os', 'Oz', a path or a list of paths, got {labels!r}; correct it")
+    return [Path(path) for path in labels]
+
+
+def _read(paths: list[Path], callee_features: bool) -> Labels:
     found = read_labels(paths)
     names = [name for name in found.features if callee_features or name not in CALLEE_FEATURES]
     missing = [name for name in CALLEE_FEATURES if name not in names]

@@ -1,4 +1,4 @@
-"""The command line as a whole, and promises that every command keeps."""
+"""The command line as a whole, shared options, and the generated manual pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import typer
 
 import mlgo_gym
 from mlgo_gym.cli.application import application
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.cli.manual_pages import pages
+from mlgo_gym.cli.options import CompilerOptions, ExecutionOptions, fill_ray_value, parse_settings
+from mlgo_gym.errors import MissingExtraError, MlgoError
 from tests.cli.command import run, run_json
 
 PROGRAM = Path(sys.executable).with_name("mlgo-gym")
@@ -34,13 +36,10 @@ def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def start(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **variables}
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False, env=environment)
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, env={**os.environ, **variables})
 
 
 def test_every_command_has_json_and_a_help_text_for_itself_and_its_options() -> None:
-    listed = run("--help").stdout
-    assert all(f" {command} " in listed for command in ("corpus", "doctor", "evaluate", "report"))
     for name, command in commands():
         options = {option for parameter in command.params for option in parameter.opts}
         assert ("--json" in options) != (name in WITHOUT_JSON), name
@@ -48,15 +47,11 @@ def test_every_command_has_json_and_a_help_text_for_itself_and_its_options() -> 
         assert [parameter.name for parameter in command.params if not getattr(parameter, "help", None)] == [], name
 
 
-def test_the_program_prints_its_version_and_an_error_as_one_line() -> None:
+def test_the_program_prints_its_version_and_an_error_as_one_line_and_a_shell_completes_commands() -> None:
     assert run("--version").stdout == f"mlgo-gym {mlgo_gym.__version__}\n"
     failed = start("evaluate", "mlgo/Inline-v0", "--policy", "nver")
-    assert failed.returncode == 2
+    assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
     assert failed.stderr.startswith("mlgo-gym: there is no policy 'nver'; did you mean never")
-    assert failed.stderr.count("\n") == 1
-
-
-def test_a_shell_completes_commands() -> None:
     completed = start(_MLGO_GYM_COMPLETE="complete_bash", COMP_WORDS="mlgo-gym imp", COMP_CWORD="1").stdout
     assert completed.split() == ["importance"]
 
@@ -65,12 +60,96 @@ def test_the_environments_are_listed_and_have_cards() -> None:
     listed = run_json("env")
     assert {entry["id"] for entry in listed} >= set(mlgo_gym.ENVIRONMENTS)
     for entry in listed:
+        if entry["id"] in mlgo_gym.APPROXIMATIONS:
+            with pytest.raises(MlgoError, match=r"expected an environment with a compiler, .*bandit\.InlineBanditEnv`"):
+                run("env", entry["id"])
+            continue
         text = run("env", entry["id"]).stdout
         assert entry["summary"][:40] in text
         assert max(map(len, text.splitlines())) <= 80
         card = run_json("env", entry["id"])
         assert all(feature["meaning"] and feature["source"] for feature in card["features"])
         assert {argument["name"] for argument in card["arguments"]} >= {"corpus", "reward", "render_mode"}
-        assert "human" in card["render_modes"]
     with pytest.raises(MlgoError, match="did you mean mlgo/Inline-v0"):
         run("env", "mlgo/Inlin-v0")
+
+
+def test_options_are_arguments_of_an_environment() -> None:
+    assert CompilerOptions().arguments() == {}
+    settings = ["observation=dict", "compile_options.cpu_limit=7"]
+    assert CompilerOptions("clang-22", 2.5, float("inf"), settings, trust_flags=True).arguments() == {
+        "clang": "clang-22",
+        "observation": "dict",
+        "compile_options": {"trust_flags": True, "memory_limit": 2.5, "cpu_limit": 7},
+    }
+    # No limit is written as JSON can.
+    assert CompilerOptions(memory_limit=float("inf")).arguments() == {"compile_options": {"memory_limit": None}}
+    # Settings are JSON, or else strings.
+    texts = ["a=1", "b=[1, 2]", "c=null", "d=dict", 'e="1"', "f=x=y"]
+    assert parse_settings(texts) == {"a": 1, "b": [1, 2], "c": None, "d": "dict", "e": "1", "f": "x=y"}
+    for text in ("", "a", "=1", "a b=1", "options.a=1"):
+        with pytest.raises(MlgoError, match="expected --set NAME=VALUE"):
+            run("evaluate", "mlgo/Inline-v0", "--set", text)
+
+
+def test_the_address_of_a_cluster_is_optional_and_the_environment_may_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for words in ("--ray", "--ray --jobs 2", "--ray mlgo/Inline-v0"):
+        filled = words.replace("--ray", "--ray=").split()
+        assert fill_ray_value(["evaluate", *words.split()]) == ["evaluate", *filled]
+    for address in ("10.0.0.1:6379", "[::1]:6379", "ray://head:10001", "auto"):
+        for given in (["--ray", address], [f"--ray={address}", "--jobs", "2"]):
+            assert fill_ray_value(["evaluate", *given]) == ["evaluate", *given]
+
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    addresses = [ExecutionOptions(ray=address).execution().ray for address in (None, "", "auto")]
+    monkeypatch.delenv("RAY_ADDRESS")
+    assert [*addresses, ExecutionOptions(ray="").execution().ray] == [None, "10.0.0.1:6379", "auto", "local"]
+
+
+def test_the_extra_of_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for library, extra, command in (
+        ("ray", "ray", "evaluate mlgo/Inline-v0 --limit 1 --ray="),
+        ("onnx", "onnx", "export onnx --policy inline-oz-fast --output /dev/null/model"),
+        ("ai_edge_litert.schema_py_generated", "tflite", "export tflite --policy inline-oz-fast --output /dev/null/m"),
+    ):
+        monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
+        with pytest.raises(MissingExtraError, match=rf"\[{extra}\]'"):
+            run(*command.split())
+
+
+COMMITTED = Path(__file__).parents[2] / "docs" / "reference" / "environments"
+
+
+def test_the_committed_pages_are_current() -> None:
+    assert run("docs", "--output", COMMITTED, "--check").exit_code == 0, "run `mlgo-gym docs`"
+    assert {*pages()} == {
+        "index.md",
+        "arguments.md",
+        *(f"{name.partition('/')[2]}.md" for name in mlgo_gym.ENVIRONMENTS),
+    }
+
+
+def test_pages_are_written_once_superfluous_ones_deleted_and_a_check_writes_nothing(tmp_path: Path) -> None:
+    output = ("docs", "--output", tmp_path)
+    missing = run(*output, "--check")
+    assert missing.exit_code == 1
+    assert f"outdated: {tmp_path / 'Inline-v0.md'}" in missing.output
+    assert not [*tmp_path.iterdir()]
+    assert run(*output).exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {*pages()}
+    (tmp_path / "Gone-v0.md").write_text("# mlgo/Gone-v0\n")
+    (tmp_path / "Inline-v0.md").write_text("changed\n")
+    assert run(*output, "--check").exit_code == 1
+    assert run(*output).exit_code == run(*output, "--check").exit_code == 0
+    assert not (tmp_path / "Gone-v0.md").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_demo_without_a_network_uses_packaged_modules(tmp_path: Path) -> None:
+    proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    result = start("demo", "--output", str(tmp_path / "demo"), MLGO_CACHE=str(tmp_path / "cache"), **proxies)
+    assert result.returncode == 0, result.stderr
+    assert "8 modules of builtin@Os" in result.stderr
+    assert [line.partition(":")[0] for line in result.stdout.splitlines()[-3:]] == ["saved", "train", "build"]
+    assert (tmp_path / "demo" / "builtin@Os" / "episodes.jsonl").exists()

@@ -40,16 +40,13 @@ def test_a_complete_installation_has_no_problems(any_toolchain: Toolchain, cache
         "eviction": 21,
         "priority": 3,
     }
-    assert findings["packages"]["ziglang"]["extra"] is None
-    assert findings["packages"]["matplotlib"]["extra"] == "report"
-    assert "pytest" not in findings["packages"]
     result = run("doctor", "--clang", clang_argument(any_toolchain))
     assert result.exit_code == 0
-    for line in (f"clang {any_toolchain.version_text}", "  inlining   supported, ", f"cache: {cache}", "no problems"):
-        assert line in result.stdout
+    lines = (f"clang {any_toolchain.version_text}", "  inlining   supported, ", f"cache: {cache}", "no problems")
+    assert [line for line in lines if line not in result.stdout] == []
 
 
-def test_a_program_that_is_no_clang_or_has_no_advisors_is_a_problem(tmp_path: Path, own_cache: Path) -> None:
+def test_another_program_a_clang_without_advisors_and_a_closed_cache_are_found(tmp_path: Path, own_cache: Path) -> None:
     result = run("doctor", "--clang", "/bin/true")
     assert result.exit_code == 1
     assert "problem 1: /bin/true is not clang" in result.stdout
@@ -59,11 +56,8 @@ def test_a_program_that_is_no_clang_or_has_no_advisors_is_a_problem(tmp_path: Pa
     assert findings["clang"]["version"] == "19.0.0"
     assert all("broken" in advisor["error"] for advisor in findings["clang"]["advisors"].values())
     assert len(problems) == 3
-
-
-def test_a_cache_that_cannot_be_written_is_a_problem(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    _, problems, remedies = examine(MLGO_CACHE=str(tmp_path / "file" / "cache"))
+    with pytest.warns(UserWarning, match="cannot be written"):
+        _, problems, remedies = examine(MLGO_CACHE=str(tmp_path / "clang" / "cache"))
     assert [problem for problem in problems if "cannot be written: Not a directory" in problem]
     assert "$MLGO_CACHE" in remedies
 

@@ -1,4 +1,4 @@
-"""`mlgo-gym evaluate`, `report`, `validate` and `replay`."""
+"""`mlgo-gym evaluate`, `report`, `validate`, `replay`, `search`, `label`, `explain` and `importance`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.model_files import MODEL_POLICIES
 from mlgo_gym.policies.rules import RULES
 from mlgo_gym.search.recipes import make_recipe
+from mlgo_gym.training import read_labels
 from mlgo_gym.trajectories import trace
 from tests.cli.command import run, run_json
 
 EVALUATE = ("evaluate", "mlgo/Inline-v0")
 
 
-def test_the_table_is_printed_and_printed_again_and_validated(corpus: Path, tmp_path: Path) -> None:
+def test_the_table_is_printed_and_printed_again_and_validated(corpus: Path, broken: Path, tmp_path: Path) -> None:
     arguments = (*EVALUATE, "--corpus", corpus, "--policy", "default,never", "--output", tmp_path)
     first = run(*arguments)
     assert first.exit_code == 0, first.output
@@ -39,25 +40,21 @@ def test_the_table_is_printed_and_printed_again_and_validated(corpus: Path, tmp_
     data = json.loads(result.stdout)
     assert (result.exit_code, data["episodes"], data["reproduced"]) == (1, 4, 3)
     assert [episode["module"] for episode in data["different"]] == ["calls"]
+    result = run(*EVALUATE, "--corpus", broken)
+    assert result.exit_code == 1
+    assert "Failed: 1 episode:\n  default on broken: " in result.stdout
+    with pytest.raises(MlgoError, match=r"expected results in .*, got none"):
+        run("report", tmp_path / "nowhere")
 
 
-def test_arguments_and_lists_of_policies_reach_the_evaluation(corpus: Path) -> None:
+def test_arguments_and_lists_of_policies_reach_the_evaluation(varied: str) -> None:
     settings = ("--set", "reward=log", "--set", "strict=true", "--max-decisions", 3)
     policies = ("--policy", "default, never,clang:-O1,-w", "--policy", "never,clang:-mllvm,-inline-threshold=20")
-    options = ("--limit", 2, "--metric", "object", "--clang", "bundled")
-    data = run_json(*EVALUATE, "--corpus", corpus, *options, *settings, *policies)["configuration"]
-    assert (data["metric"], data["modules"]) == ("object", 2)
+    options = ("--limit", 2, "--metric", "object", "--clang", "bundled", "--envs", 3, "--split", "train")
+    data = run_json(*EVALUATE, "--corpus", varied, *options, *settings, *policies)["configuration"]
+    assert (data["metric"], data["modules"], data["split"]) == ("object", 2, "train")
     assert data["arguments"] == {"metric": "object", "reward": "log", "max_decisions": 3, "strict": True}
     assert list(data["policies"]) == ["default", "never", "clang:-O1,-w", "clang:-mllvm,-inline-threshold=20"]
-
-
-def test_a_split_and_several_episodes_at_once(varied: str) -> None:
-    total, part = (
-        run_json(*EVALUATE, "--corpus", varied, "--envs", 3, *more)["configuration"]
-        for more in ((), ("--split", "train"))
-    )
-    assert part["split"] == "train"
-    assert 0 < part["modules"] <= total["modules"] == 5
 
 
 def test_the_help_names_every_policy_and_what_follows_an_evaluation() -> None:
@@ -68,14 +65,6 @@ def test_the_help_names_every_policy_and_what_follows_an_evaluation() -> None:
         assert f"mlgo-gym {command}" in words
 
 
-def test_failed_episodes_and_missing_results_show_in_the_exit_status(broken: Path, tmp_path: Path) -> None:
-    result = run(*EVALUATE, "--corpus", broken)
-    assert result.exit_code == 1
-    assert "Failed: 1 episode:\n  default on broken: " in result.stdout
-    with pytest.raises(MlgoError, match=r"expected results in .*, got none"):
-        run("report", tmp_path)
-
-
 def test_traces_and_recipes_are_replayed(corpus: Path, tmp_path: Path) -> None:
     trace("mlgo/Inline-v0", "never", corpus=str(corpus), output=tmp_path / "trace")
     assert run("replay", tmp_path / "trace").stdout == "reproduced 2 of 2 episodes\n"
@@ -84,3 +73,74 @@ def test_traces_and_recipes_are_replayed(corpus: Path, tmp_path: Path) -> None:
     recipe = make_recipe(env, module, (0,) * sum(env.decisions(module).values()))
     write_recipe(recipe, tmp_path / "calls.recipe")
     assert run_json("replay", tmp_path / "calls.recipe", "--corpus", corpus)["text"] == recipe.text
+
+
+SEARCH = ("search", "mlgo/Inline-v0", "--corpus")
+
+
+def test_a_search_prints_a_row_for_each_module_and_resumes_from_its_output(calls: Path, tmp_path: Path) -> None:
+    arguments = (*SEARCH, calls, "--algorithm", "bundles", "--compiles", 4, "--output", tmp_path / "found.jsonl")
+    result = run(*arguments)
+    assert result.exit_code == 0
+    header, row, summary = result.stdout.strip().splitlines()
+    assert header.split() == ["decisions", "compiles", "clang", "found", "change", "module"]
+    assert row.endswith("calls")
+    assert summary.startswith("1 modules: total")
+    assert summary.endswith("4 compiles")
+    (found,) = run_json(*arguments)
+    assert (found["verified"], found["module"]) == (True, "calls")
+    with pytest.raises(MlgoError, match="choose another output"):
+        run(*arguments, "--seed", 1)
+
+
+def test_an_unknown_algorithm_is_refused_at_once(calls: Path) -> None:
+    with pytest.raises(MlgoError, match="expected one of greedy, random"):
+        run(*SEARCH, calls, "--algorithm", "magic")
+    with pytest.raises(MlgoError, match="got 'greedy'; use bundles"):
+        run(*SEARCH, calls, "--start", "never")
+
+
+def test_it_labels_a_corpus_and_resumes(corpus: Path, tmp_path: Path) -> None:
+    command = ("label", corpus, "--output", tmp_path, "--compiles", 3, "--check", 1)
+    first = run(*command)
+    assert first.exit_code == 0, first.output
+    labels = read_labels([tmp_path])
+    assert f"{len(labels)} labels of 18 decisions in 3 modules" in first.output
+    assert "2 labels against single flips: 100% exact" in first.output
+    assert run(*command).output == first.output
+
+
+def test_it_labels_evictions_by_look_ahead(varied: str, tmp_path: Path) -> None:
+    options = ("--compiles", 4, "--limit", 3, "--environment", "mlgo/RegAllocEvict-v0")
+    report = run_json("label", varied, "--output", tmp_path, *options)
+    assert report["labels"] == len(read_labels([tmp_path])) > 0
+    assert (report["flips"], report["checked"], report["failed"]) == (0, [], {})
+
+
+def test_one_policy_is_compared_with_clang_and_a_page_is_written(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    result = run("explain", "c/raster", "--policy", "never", "--show", "1", "--html", page)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("c/raster, clang 22.1.8: never against default")
+    assert "<svg" in page.read_text()
+    for more in ((), ("--policy", "never,always,default")):
+        with pytest.raises(MlgoError, match="expected two different policies"):
+            run("explain", "c/raster", *more)
+
+
+def test_flags_apply_to_a_file_of_bitcode(tmp_path: Path) -> None:
+    file = tmp_path / "mine.bc"
+    file.write_bytes(InlineEnv(corpus="builtin").corpus.module("c/raster").bitcode.read_bytes())
+    data = run_json("explain", file, "--policy", "always,never", "--flags", "-Os -fPIC", "--show", "0")
+    assert (data["module"], data["policies"]) == ("mine", ["always", "never"])
+    assert data["text"]["first"] != data["text"]["second"]
+
+
+def test_importance_lists_used_and_unused_features() -> None:
+    options = ("--policy", "threshold:20", "--limit", 2, "--largest", 25_000, "--cost-features", 0)
+    result = run("importance", "builtin", *options)
+    assert result.exit_code == 0, result.output
+    used, _, unused = result.stdout.partition("unused:")
+    assert "cost_estimate" in used
+    assert "callee_users" in unused
+    assert max(map(len, used.splitlines())) <= 80

@@ -68,12 +68,8 @@ def started(folder: Path) -> set[int]:
     [
         (signal.SIGTERM, "reducing"),
         (signal.SIGKILL, "compiling"),
-        *(
-            pytest.param(number, when, marks=pytest.mark.slow)
-            for number in (signal.SIGINT, signal.SIGHUP)
-            for when in ("reducing", "compiling")
-        ),
-        pytest.param(signal.SIGTERM, "compiling", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, "compiling", marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, "reducing", marks=pytest.mark.slow),
         pytest.param(signal.SIGKILL, "reducing", marks=pytest.mark.slow),
     ],
 )

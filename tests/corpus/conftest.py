@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.description import write_command, write_description, write_metadata
 from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.corpus.recording.record import record_build
+from mlgo_gym.corpus.recording.recorder import Recording
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.untrusted import BENIGN
 
 SIZES = {"lib/a.o": 30, "lib/b.o": 10, "main.o": 20}
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> Path:
+    """Write text files by their path below a folder; return the folder."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def record(project: Path, script: str | list[str], toolchain: Toolchain, **options: Any) -> Recording:
+    """Record a shell script or a command as the build of a folder; the corpus is `project/../corpus`."""
+    command = ["sh", "-ec", script] if isinstance(script, str) else script
+    return record_build(command, project.parent / "corpus", toolchain=toolchain, folder=project, **options)
+
+
+def executable_sections(path: Path) -> dict[str, bytes]:
+    """Return the contents of the executable sections of an object file."""
+    with path.open("rb") as file:
+        return {part.name: part.data() for part in ELFFile(file).iter_sections() if part["sh_flags"] & 4}
 
 
 @pytest.fixture
@@ -41,7 +66,7 @@ COUNT = 40
 
 @pytest.fixture
 def compiled_twice(tmp_path: Path, calls: Path, leaf: Path, toolchain: Toolchain) -> Corpus:
-    """A corpus of sources that libtool compiled twice, the last two of them identical."""
+    """A corpus of sources that libtool compiled twice; one object of each of the last two is identical."""
     folder = tmp_path / "twice"
     names = []
     for number in range(COUNT):
@@ -51,7 +76,7 @@ def compiled_twice(tmp_path: Path, calls: Path, leaf: Path, toolchain: Toolchain
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes((leaf if number >= COUNT - 2 else calls).read_bytes())
             write_command(folder / f"{name}.cmd", BENIGN)
-            digest = f"{name}" if number < COUNT - 2 else "the same"
+            digest = "the same" if name in (f".libs/m{COUNT - 2}.o", f"m{COUNT - 1}.o") else name
             source = {"source": f"m{number}.c", "source_sha256": f"{number}", "bitcode_sha256": digest}
             write_metadata(folder, name, source)
             names.append(name)

@@ -31,7 +31,7 @@ def add_file(archive: tarfile.TarFile, name: str, content: bytes = b"") -> tarfi
 class PackageIndex:
     """Files of the index and the number of downloads.
 
-    Each download lacks its last `cut` bytes. With a `status`, every request is answered with that HTTP error.
+    The next download lacks its last `cut` bytes. With a `status`, every request is answered with that HTTP error.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,8 @@ def serve() -> Iterator[PackageIndex]:
                 self.answer("text/html", "".join(links).encode(), 0)
             elif self.path.startswith("/files/"):
                 index.downloads += 1
-                self.answer("application/gzip", index.files[self.path.removeprefix("/files/")], index.cut)
+                cut, index.cut = index.cut, 0
+                self.answer("application/gzip", index.files[self.path.removeprefix("/files/")], cut)
             else:
                 self.send_error(404)
 

@@ -14,6 +14,8 @@ from mlgo_gym.deploy.native_library import build_native_library, main
 from mlgo_gym.errors import ToolchainError
 from tests.deploy.conftest import KINDS, NAMES, Observations, make_network
 
+CLANG = compiler_command("bundled", "gcc")
+
 
 def native_decisions(library: Path, observations: Observations) -> list[int]:
     native = ctypes.CDLL(str(library))
@@ -30,7 +32,7 @@ def test_decisions_are_equal(
 ) -> None:
     network = make_network(observations, activation=activation, method=method, outputs=outputs)
     network.save(tmp_path / "network.safetensors")
-    library = build_native_library(tmp_path / "network.safetensors", tmp_path, compiler_command("bundled", "gcc"))
+    library = build_native_library(tmp_path / "network.safetensors", tmp_path, CLANG)
     values = network(observations.astype(np.float32))
     expected = values[:, 0] > 0 if outputs == 1 else values.argmax(1)
     assert 0.1 < expected.mean() < 0.9
@@ -47,9 +49,8 @@ def test_equal_outputs_are_decided_alike(observations: Observations, tmp_path: P
         bare = replace(network, biases=(*network.biases[:-1], np.zeros(outputs, np.float32)))
         tied = replace(network, biases=(*network.biases[:-1], -bare(row[0].astype(np.float32))))
         assert not tied(row[0].astype(np.float32)).any()
-        path = tmp_path / f"{outputs}.safetensors"
-        tied.save(path)
-        library = build_native_library(path, tmp_path, compiler_command("bundled", "gcc"))
+        tied.save(tmp_path / f"{outputs}.safetensors")
+        library = build_native_library(tmp_path / f"{outputs}.safetensors", tmp_path, CLANG)
         assert native_decisions(library, row) == [0]
 
 
@@ -57,7 +58,7 @@ def test_the_largest_legal_output_is_chosen(observations: Observations, tmp_path
     """The mask, 0 or 1 for each output, follows the features; inputs have every type."""
     network = make_network(observations, outputs=5)
     network.save(tmp_path / "network.safetensors")
-    library = build_native_library(tmp_path / "network.safetensors", tmp_path, compiler_command("bundled", "gcc"))
+    library = build_native_library(tmp_path / "network.safetensors", tmp_path, CLANG)
     native = ctypes.CDLL(str(library))
     assert ctypes.c_char_p.in_dll(native, "mlgo_inputs").value == " ".join((*NAMES, "mask")).encode()
     assert ctypes.c_int32.in_dll(native, "mlgo_choices").value == 5
@@ -87,7 +88,7 @@ def test_the_largest_legal_output_is_chosen(observations: Observations, tmp_path
 def test_a_compiler_that_fails_is_quoted(
     network_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    compiler = [*compiler_command("bundled", "gcc"), "--no-such-option"]
+    compiler = [*CLANG, "--no-such-option"]
     with pytest.raises(ToolchainError, match="no-such-option"):
         build_native_library(network_file, tmp_path, compiler)
     assert main([str(network_file), str(tmp_path), *compiler]) == 1

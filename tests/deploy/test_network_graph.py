@@ -99,18 +99,15 @@ def test_equal_outputs_mean_0(kind: str, observations: Observations) -> None:
             assert run_graph(kind, tied, row)[0].tolist() == [expected]
 
 
-@pytest.mark.parametrize(("policy", "level"), [("inline-oz-fast", "Oz"), ("inline-os-fast", "Os")])
 @pytest.mark.parametrize("kind", ["onnx", "tflite"])
-def test_exported_bundled_policies_decide_as_before(
-    kind: str, policy: str, level: str, inline: CompilerEnv, tmp_path: Path
-) -> None:
+def test_an_exported_bundled_policy_decides_as_before(kind: str, inline: CompilerEnv, tmp_path: Path) -> None:
     pytest.importorskip("onnx" if kind == "onnx" else "ai_edge_litert")
     pytest.importorskip("onnxruntime")
-    output = tmp_path / "model"
+    output, policy = tmp_path / "model", "inline-oz-fast"
     more = ["--keep-default"] if kind == "tflite" else []
     exported = run("export", kind, "--policy", policy, "--output", output, *more)
     assert exported.stdout.startswith(f"{output}: {policy}, ")
-    rows = labelled(level, inline.feature_names, 500).astype(np.float32)
+    rows = labelled("Oz", inline.feature_names, 500).astype(np.float32)
     before, after = load_policy(policy, inline), load_policy(f"{kind}:{output}", inline)
     expected = [before.act(row, {}) for row in rows]
     assert [after.act(row, {}) for row in rows] == expected
@@ -121,22 +118,19 @@ def test_exported_bundled_policies_decide_as_before(
         assert spec["tensor_spec"] == {"name": "inlining_decision", "port": 0, "shape": [1], "type": "int64_t"}
 
 
-@pytest.mark.parametrize(("policy", "level"), [("inline-oz-fast", "Oz"), ("inline-os-fast", "Os"), ("clang", "Os")])
-def test_for_llvm_clangs_own_decision_is_no_input(policy: str, level: str) -> None:
+def test_for_llvm_clangs_own_decision_is_no_input() -> None:
     pytest.importorskip("ai_edge_litert")
-    if policy == "clang":
-        # Clang's own decision alone gets the cost as input.
-        network = Network(("inlining_default",), (np.ones((1, 1), np.float32),), (np.full(1, -0.5, np.float32),))
-        model = tflite_model(policy, network, default_rule(policy, network.features, level))
-        decisions, _ = run_tflite(model, ("cost_estimate",), np.array([[49], [50], [-3], [51]]))
-        assert decisions.tolist() == [1, 0, 1, 0]
-        return
-    network = exported_network(policy)
-    rule = default_rule(policy, network.features)
-    rows = labelled(level, network.features, 1000)
-    decisions, logits = run_tflite(tflite_model(policy, network, rule), network.features, rows)
-    if rule is not None:
-        rows[:, network.features.index(rule.feature)] = rows[:, network.features.index(rule.cost)] < rule.threshold
+    # Clang's own decision alone gets the cost as input.
+    network = Network(("inlining_default",), (np.ones((1, 1), np.float32),), (np.full(1, -0.5, np.float32),))
+    model = tflite_model("clang", network, default_rule("clang", network.features, "Os"))
+    decisions, _ = run_tflite(model, ("cost_estimate",), np.array([[49], [50], [-3], [51]]))
+    assert decisions.tolist() == [1, 0, 1, 0]
+    network = exported_network("inline-os-fast")
+    rule = default_rule("inline-os-fast", network.features)
+    assert rule is not None
+    rows = labelled("Os", network.features, 1000)
+    decisions, logits = run_tflite(tflite_model("inline-os-fast", network, rule), network.features, rows)
+    rows[:, network.features.index(rule.feature)] = rows[:, network.features.index(rule.cost)] < rule.threshold
     expected, exact = wanted(network, rows)
     assert decisions.tolist() == expected.tolist()
     assert np.array_equal(logits, exact)

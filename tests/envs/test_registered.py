@@ -17,11 +17,12 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 
 import mlgo_gym
 from mlgo_gym.episode.state import EpisodeState
+from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.tasks.info_reference import DECISION, END, FIRST, info_keys
 from tests.fakes.drive import Step, play
 from tests.traces import traces
 
-every = pytest.mark.parametrize("name", list(mlgo_gym.ENVIRONMENTS))
+every = pytest.mark.parametrize("name", compiler_environments())
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 SHORT = 6
@@ -46,10 +47,7 @@ def finish(env: Any, seed: int) -> list[Step]:
 
 
 def test_no_other_environments_are_registered() -> None:
-    assert {spec for spec in gym.registry if spec.startswith("mlgo/")} == {
-        *mlgo_gym.ENVIRONMENTS,
-        "mlgo/InlineBandit-v0",
-    }
+    assert {spec for spec in gym.registry if spec.startswith("mlgo/")} == {*mlgo_gym.ENVIRONMENTS}
 
 
 @every

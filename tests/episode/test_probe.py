@@ -56,7 +56,10 @@ def test_a_second_process_starts_no_clang_to_build_its_spaces(
     counted_clang: tuple[Path, Path], own_cache: Path
 ) -> None:
     program, starts = counted_clang
-    build = f"import mlgo_gym, gymnasium\nfor i in mlgo_gym.ENVIRONMENTS: gymnasium.make(i, clang={str(program)!r})"
+    build = (
+        "from gymnasium import make\nfrom mlgo_gym.make_env import compiler_environments\n"
+        f"for name in compiler_environments(): make(name, clang={str(program)!r})"
+    )
     counts = []
     for _ in range(2):
         subprocess.run([sys.executable, "-c", build], check=True)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-import mlgo_gym
+from mlgo_gym.make_env import compiler_environments
 
 
-@pytest.fixture(params=sorted(mlgo_gym.ENVIRONMENTS))
+@pytest.fixture(params=sorted(compiler_environments()))
 def name(request: pytest.FixtureRequest) -> str:
     """Each registered environment."""
     chosen: str = request.param

@@ -21,19 +21,9 @@ PROGRAM = """
 #define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17)
 #define LOAD(N) long v##N = p[N];
 #define STORE(N) p[N] = v##N + 1;
-#define NAMED(FUNCTION, LABEL) \\
-    void FUNCTION(volatile long *p) __asm__(LABEL); \\
-    void FUNCTION(volatile long *p) { EACH(LOAD) EACH(STORE) }
-NAMED(plain, "plain")
-NAMED(quote, "it's")
-NAMED(double_quote, "a \\"quote\\"")
-NAMED(space, "two words")
-NAMED(number, "123")
-NAMED(keyword, "true")
-NAMED(backslash, "back\\\\slash")
-NAMED(accent, "caf\\xc3\\xa9")
-NAMED(bell, "bell\\a")
-NAMED(colon, "- a: b # c")
+#define NAMED(N, NAME) void f##N(volatile long *) __asm__(NAME); void f##N(volatile long *p) { EACH(LOAD) EACH(STORE) }
+NAMED(0, "plain") NAMED(1, "it's") NAMED(2, "a \\"quote\\"") NAMED(3, "two words") NAMED(4, "123") NAMED(5, "true")
+NAMED(6, "back\\\\slash") NAMED(7, "caf\\xc3\\xa9") NAMED(8, "bell\\a") NAMED(9, "- a: b # c")
 """
 NAMES = {"plain", "it's", 'a "quote"', "two words", "123", "true", "back\\slash", "café", "bell\a", "- a: b # c"}
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.llvm.bitcode import BitcodeFacts, parse_bitcode, read_bitcode
+from mlgo_gym.llvm.bitcode import parse_bitcode, read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.conftest import PROGRAMS, MakeBitcode
 
@@ -44,13 +45,10 @@ def test_the_facts_and_the_level_agree_with_the_textual_form(
     read = (facts.triple, facts.source_filename, facts.functions, facts.minsize, facts.optsize, facts.optnone)
     assert read == facts_of_text(listing.read_text())
     assert (facts.producer, facts.level) == (f"LLVM{any_toolchain.version_text}", level)
-
-
-def test_a_module_with_several_levels_is_mixed_and_one_without_functions_has_none() -> None:
-    def level(functions: int, minsize: int, optsize: int) -> str:
-        return BitcodeFacts("", "", "", functions, minsize, optsize, 0, language="").level
-
-    assert (level(2, 1, 1), level(2, 1, 2), level(0, 0, 0)) == ("mixed", "Os", "no functions")
+    counts = {"mixed": (2, 1, 1), "Os": (2, 1, 2), "no functions": (0, 0, 0)}
+    for name, (functions, minsize, optsize) in counts.items():
+        changed = replace(facts, functions=functions, minsize=minsize, optsize=optsize, optnone=0)
+        assert changed.level == name
 
 
 def test_sections_debug_information_and_odd_names_are_no_obstacle(toolchain: Toolchain, tmp_path: Path) -> None:
@@ -72,14 +70,7 @@ def test_the_language_is_guessed_from_the_source_or_the_names(toolchain: Toolcha
         assert read_bitcode(bitcode).language == language
 
 
-def test_wrapped_bitcode_is_read_as_its_content(calls: Path, tmp_path: Path) -> None:
-    data = calls.read_bytes()
-    wrapped = struct.pack("<IIIII", 0x0B17C0DE, 0, 20, len(data), 7) + data + bytes(12)
-    (tmp_path / "wrapped.bc").write_bytes(wrapped)
-    assert read_bitcode(tmp_path / "wrapped.bc") == read_bitcode(calls)
-
-
-def test_other_files_are_an_error_that_names_the_file(calls: Path, tmp_path: Path) -> None:
+def test_wrapped_bitcode_is_read_and_other_files_are_an_error_that_names_the_file(calls: Path, tmp_path: Path) -> None:
     for data in (b"", b"BC", b"BC\xc0\xde", b"\x7fELF" + bytes(60), b"\xde\xc0\x17\x0b", bytes(100)):
         (tmp_path / "odd.bc").write_bytes(data)
         with pytest.raises(CorpusError, match=r"odd\.bc: expected LLVM bitcode"):
@@ -87,6 +78,8 @@ def test_other_files_are_an_error_that_names_the_file(calls: Path, tmp_path: Pat
     with pytest.raises(CorpusError, match=r"none\.bc"):
         read_bitcode(tmp_path / "none.bc")
     data = calls.read_bytes()
+    wrapped = struct.pack("<IIIII", 0x0B17C0DE, 0, 20, len(data), 7) + data + bytes(12)
+    assert parse_bitcode(wrapped, "wrapped.bc") == parse_bitcode(data, "calls.bc") == read_bitcode(calls)
     for part in (0.1, 0.5, 0.9):
         with pytest.raises(CorpusError, match="cut off"):
             parse_bitcode(data[: int(len(data) * part)], "cut.bc")

@@ -1,9 +1,10 @@
-"""Block frequencies that clang writes, and maps written by hand."""
+"""Block frequencies in maps by clang or by hand, and the estimate of executed instructions from them."""
 
 from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +19,79 @@ from mlgo_gym.llvm.block_frequencies import (
     map_sections,
     read_block_frequencies,
 )
+from mlgo_gym.llvm.estimated_instructions import FunctionInstructions, estimated_instructions
 from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.llvm.object_file import object_sizes, read_elf
 from mlgo_gym.llvm.relocations import read_relocations
 from mlgo_gym.llvm.symbol_table import read_symbol_table
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.llvm.maps import AARCH64, CODE, HIDDEN_MAP, X86_64, compiled, looping_map, with_maps
+
+X86_64, AARCH64 = "x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"
+
+CODE = """
+  .text
+  .globl visible
+  .type visible,@function
+visible:
+  nop
+.Lloop:
+  nop
+  call hidden
+.Lafter:
+  nop
+  ret
+.Lend:
+  .size visible, .-visible
+  .type hidden,@function
+hidden:
+  nop
+  nop
+  ret
+.Lhidden_end:
+  .size hidden, .-hidden
+"""
+"""Two functions: a loop with 4 instructions that calls a local function with 3."""
+
+HIDDEN_MAP = """
+  .byte 2, 2
+  .quad hidden
+  .uleb128 1, 0, 0, .Lhidden_end-hidden, 1
+  .uleb128 7
+"""
+"""The map of the second function in version 2: one block of frequency 7."""
+
+
+def looping_map(*, version: int = 2, features: int = 0x2, count: int = 0, runs: tuple[int, int] = (8, 24)) -> str:
+    """Return the map of the first function of `CODE`: an entry of one instruction, and a block with the others."""
+    width = ".2byte" if version == 5 else ".byte"
+    has_calls = features & 0x20
+    entry = "0, 0, 0, .Lloop-visible, 8" if has_calls else "0, 0, .Lloop-visible, 8"
+    block = "1, 0, 1, .Lafter-.Lloop, .Lend-.Lafter, 1" if has_calls else "1, 0, .Lend-.Lloop, 1"
+    return f"""
+  .byte {version}
+  {width} {features}
+  .quad visible
+  .uleb128 2
+  .uleb128 {entry}
+  .uleb128 {block}
+  {f".uleb128 {count}" if features & 0x1 else ""}
+  .uleb128 {runs[0]}
+  .uleb128 {runs[1]}
+"""
+
+
+def compiled(
+    toolchain: Toolchain, folder: Path, text: str, *flags: str, triple: str = X86_64, suffix: str = "c"
+) -> bytes:
+    """Return the object of a program in C or assembly (suffix `s`); C with block frequencies."""
+    source = folder / f"program.{suffix}"
+    source.write_text(text)
+    driver = FREQUENCY_FLAGS if suffix == "c" else ()
+    command = [f"--target={triple}", *flags, *driver, "-c", str(source), "-o", str(folder / "program.o")]
+    result = toolchain.run(command)
+    assert result.returncode == 0, result.stderr
+    return (folder / "program.o").read_bytes()
+
 
 LOOP = "int sum(int *p, int n) { int s = 0; for (int i = 0; i < n; i++) s = s * 31 + p[i]; return s; }"
 
@@ -35,8 +103,10 @@ def blocks_of(data: bytes) -> list[FunctionBlocks]:
     return list(read_block_frequencies(elf, read_relocations(table)))
 
 
-def assembled(toolchain: Toolchain, folder: Path, *maps: str) -> bytes:
-    return compiled(toolchain, folder, with_maps(CODE, *maps), suffix="s")
+def assembled(toolchain: Toolchain, folder: Path, *maps: str, code: str = CODE) -> bytes:
+    """Return the object of an assembly program with maps."""
+    text = "\n".join([code, '  .section .llvm_bb_addr_map,"o",@llvm_bb_addr_map,.text', *maps])
+    return compiled(toolchain, folder, text, suffix="s")
 
 
 @pytest.mark.parametrize(("name", "level"), [("c/btree", "Oz"), ("cpp/small_string", "O2")])
@@ -54,20 +124,18 @@ def test_the_flags_leave_every_byte_of_code_unchanged(toolchain: Toolchain, name
 
 
 @pytest.mark.parametrize("triple", [X86_64, AARCH64])
-def test_blocks_fill_each_function_from_its_start(toolchain: Toolchain, tmp_path: Path, triple: str) -> None:
+def test_blocks_fill_each_function_from_its_start_and_a_loop_runs_more_often(
+    toolchain: Toolchain, tmp_path: Path, triple: str
+) -> None:
     source = f"{LOOP} int twice(int *p, int n) {{ return sum(p, n) + sum(p, n / 2); }}"
-    data = compiled(toolchain, tmp_path, source, "-O2", "-fno-inline", triple=triple)
+    data = compiled(toolchain, tmp_path, source, "-Oz", "-fno-inline", triple=triple)
     functions = blocks_of(data)
     assert [function.blocks[0].offset for function in functions] == [function.start[1] for function in functions]
     sizes = [function.blocks[-1].offset + function.blocks[-1].size - function.start[1] for function in functions]
     assert sizes == [function_sizes(data).size(name) for name in ("sum", "twice")]
-
-
-def test_a_loop_runs_more_often_than_the_entry(toolchain: Toolchain, tmp_path: Path) -> None:
-    (function,) = blocks_of(compiled(toolchain, tmp_path, LOOP, "-Oz"))
-    entry, *others = function.blocks
+    entry, *others = functions[0].blocks
     assert max(block.frequency for block in others) > 10 * entry.frequency
-    assert [block.is_exit for block in function.blocks].count(True) == 1
+    assert [block.is_exit for block in functions[0].blocks].count(True) == 1
 
 
 def test_each_version_gives_the_same_blocks_and_counts(toolchain: Toolchain, tmp_path: Path) -> None:
@@ -108,14 +176,97 @@ def test_every_cut_of_a_map_of_clang_is_an_error_or_fewer_functions(toolchain: T
     data = bytearray(compiled(toolchain, tmp_path, LOOP + LOOP.replace("sum", "other"), "-Oz"))
     elf = read_elf(bytes(data))
     (section,) = map_sections(elf)
-    size = int(elf.sections["size"][section])
     (table,) = struct.unpack_from("<Q", data, 40)
-    counts, errors = [], []
-    for cut in range(size):
+    counts = []
+    for cut in range(int(elf.sections["size"][section])):
         struct.pack_into("<Q", data, table + 64 * section + 32, cut)
         try:
             counts.append(len(blocks_of(bytes(data))))
         except MlgoError as error:
-            errors.append(str(error))
+            assert str(error).startswith("expected ")  # noqa: PT017 - two cuts are no error
     assert counts == [0, 1]
-    assert all(error.startswith("expected ") for error in errors)
+
+
+PROGRAM = """
+void use(int);
+#define LOCAL static __attribute__((noinline))
+LOCAL void often(int x) { use(x + 1); use(x + 2); }
+LOCAL void rarely(int x) { use(x + 3); use(x + 4); }
+void choose(int x) { if (__builtin_expect_with_probability(x > 0, 1, 0.9)) often(x); else rarely(x); use(x); }
+
+LOCAL void inner(int x) { use(x); use(x + 5); }
+LOCAL void outer(int n) { for (int i = 0; i < n; i++) inner(i); use(n); }
+void nested(int n) { for (int i = 0; i < n; i++) outer(i); use(n); }
+
+LOCAL int odd(int n);
+LOCAL int even(int n) { if (n == 0) return 1; use(n); return odd(n - 1) + 1; }
+LOCAL int odd(int n) { if (n == 0) return 0; use(n); return even(n - 1) + 2; }
+int recursive(int n) { return even(n) * 3; }
+
+void sort(int (*)(int, int));
+static int compared(int a, int b) { return a - b; }
+static int listed(int a, int b) { return a + b; }
+int (*const table[])(int, int) = {listed};
+void sorted(void) { sort(compared); use(1); }
+int another(int x) __attribute__((alias("original")));
+int original(int x) { return x * 7; }
+"""
+
+
+def estimated(*arguments: Any, **options: Any) -> dict[str, FunctionInstructions]:
+    return estimated_instructions(assembled(*arguments, **options))
+
+
+@pytest.mark.parametrize("flags", [("-fno-pic",), ("-fPIC", "-ffunction-sections")])
+@pytest.mark.parametrize("triple", [X86_64, AARCH64])
+def test_a_program_enters_its_functions_as_often_as_branches_loops_and_names_say(
+    toolchain: Toolchain, tmp_path: Path, triple: str, flags: tuple[str, ...]
+) -> None:
+    found = estimated_instructions(compiled(toolchain, tmp_path, PROGRAM, "-O1", *flags, triple=triple))
+    entries = {name: function.entries for name, function in found.items()}
+    assert (entries["choose"], entries["nested"]) == (1, 1)
+    assert entries["often"] == pytest.approx(0.9, rel=1e-3)
+    assert entries["rarely"] == pytest.approx(0.1, rel=1e-3)
+    assert entries["outer"] > 10
+    assert entries["inner"] == pytest.approx(entries["outer"] ** 2, rel=0.05)
+    # A recursion is entered from outside alone, and a function whose address is taken once.
+    assert [entries[name] for name in ("recursive", "even", "odd")] == [1, 1, 0]
+    assert [entries[name] for name in ("sorted", "compared", "listed")] == [1, 1, 1]
+    # Each further name of a function adds nothing.
+    assert (entries["another"], entries["original"]) == (1, 0)
+    assert found["another"].instructions == found["original"].instructions > 0
+
+
+def test_frequencies_weigh_the_instructions_and_the_calls(toolchain: Toolchain, tmp_path: Path) -> None:
+    found = estimated(toolchain, tmp_path, looping_map(runs=(8, 24)), HIDDEN_MAP)
+    # One instruction in the entry, four in the loop with three runs, which also calls.
+    assert found == {"visible": FunctionInstructions(1, 1 + 3 * 4), "hidden": FunctionInstructions(3, 3)}
+    assert sum(each.total for each in found.values()) == 13 + 9
+    never = estimated(toolchain, tmp_path, looping_map(runs=(0, 0)), HIDDEN_MAP)
+    assert never["visible"].instructions == 0
+    # A profile also counts entries from elsewhere.
+    hidden = HIDDEN_MAP.replace(".byte 2, 2", ".byte 2, 3").replace(".uleb128 7", ".uleb128 50\n.uleb128 7")
+    found = estimated(toolchain, tmp_path, looping_map(features=0x3, count=10), hidden)
+    assert (found["hidden"].entries, found["visible"]) == (50, FunctionInstructions(10, 13))
+
+
+def test_a_conditional_tail_call_takes_what_the_other_exits_leave(toolchain: Toolchain, tmp_path: Path) -> None:
+    code = CODE.replace("call hidden\n.Lafter:\n  nop\n", "jne hidden\n.Lafter:\n")
+    split = looping_map(runs=(8, 8)).replace("2\n  .uleb128 0", "3\n  .uleb128 0", 1)
+    split = split.replace("1, 0, .Lend-.Lloop, 1", "1, 0, .Lafter-.Lloop, 11, 2, 0, .Lend-.Lafter, 1") + ".uleb128 2\n"
+    found = estimated(toolchain, tmp_path, split, HIDDEN_MAP, code=code)
+    assert found["hidden"].entries == pytest.approx(1 - 2 / 8)
+
+
+def test_another_architecture_and_an_estimate_beyond_float64_are_errors(toolchain: Toolchain, tmp_path: Path) -> None:
+    data = compiled(toolchain, tmp_path, ".text\nnop\n", triple="riscv64-unknown-linux-musl", suffix="s")
+    with pytest.raises(MlgoError, match=r"^expected an object for x86-64 or AArch64 .* e_machine 243; use another"):
+        estimated_instructions(data)
+    count = 40
+    bodies = [f"f{n}: call f{n + 1}\n.size f{n}, .-f{n}" for n in range(count)]
+    kinds = "".join(f".type f{n},@function\n" for n in range(count + 1))
+    code = f".text\n.globl f0\n{kinds}" + "\n".join(bodies) + f"\nf{count}: nop\n.size f{count}, .-f{count}\n"
+    # An empty entry of frequency 1, then a block with the call that runs 2^60 times.
+    maps = [f".byte 2, 2\n.quad f{n}\n.uleb128 2, 0, 0, 0, 0, 1, 0, 5, 1, 1, {2**60}" for n in range(count)]
+    with pytest.raises(MlgoError, match="expected an estimate of instructions below the largest float64"):
+        estimated(toolchain, tmp_path, *maps, f".byte 2, 2\n.quad f{count}\n.uleb128 1, 0, 0, 1, 1, 1", code=code)

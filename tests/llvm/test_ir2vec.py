@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
-
-import pytest
 
 from mlgo_gym.llvm.ir2vec import ENTITIES, one_hot_vocabulary, vocabulary_file
 
@@ -20,15 +16,6 @@ def test_each_entity_has_a_component_of_its_own() -> None:
     assert len(vectors) == len(ENTITIES) == 110
     for position, (scale, vector) in enumerate(vectors):
         assert [(index, value) for index, value in enumerate(vector) if value] == [(position, scale)]
-
-
-@pytest.mark.slow
-def test_the_entities_are_those_that_llvm_lists() -> None:
-    program = shutil.which("llvm-ir2vec-22") or shutil.which("llvm-ir2vec")
-    if program is None:
-        pytest.skip("llvm-ir2vec is not installed")
-    answer = subprocess.run([program, "entities"], capture_output=True, text=True, check=True)
-    assert [line.split()[0] for line in answer.stdout.splitlines()[1:]] == [*ENTITIES]
 
 
 def test_a_vocabulary_is_stored_under_a_name_that_its_content_decides(own_cache: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sections and functions of ELF objects, against pyelftools and llvm-size. Fuzzing damages them."""
+"""Sections and functions of ELF objects, against pyelftools, and of WebAssembly files. Fuzzing damages them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.block_frequencies import has_block_frequencies
 from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
 from mlgo_gym.llvm.object_file import ObjectSizes, object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.llvm.wasm_file import read_wasm, without_custom_sections
 from tests.conftest import PROGRAMS
 
 PLAIN = "x86_64-unknown-linux-musl"
-TRIPLES = {
-    "64 bits little-endian": PLAIN,
-    "64 bits little-endian of Arm": "aarch64-unknown-linux-musl",
-    "32 bits little-endian": "i386-unknown-linux-musl",
-    "64 bits big-endian": "s390x-unknown-linux-musl",
-    "32 bits big-endian": "powerpc-unknown-linux-musl",
-    "32 bits with Thumb code": "thumbv7-unknown-linux-musleabihf",
-}
+TRIPLES = (  # 64 and 32 bits, both byte orders, and Thumb code
+    PLAIN,
+    "i386-unknown-linux-musl",
+    "s390x-unknown-linux-musl",
+    "powerpc-unknown-linux-musl",
+    "thumbv7-unknown-linux-musleabihf",
+)
 LEVELS = ["-O0", "-Oz", "-g", "-ffunction-sections"]
 Objects = dict[tuple[str, str, str], bytes]
 
@@ -46,7 +47,7 @@ def objects(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> O
     for program in ("sections", "functions"):
         source = tmp_path_factory.mktemp("objects") / f"{program}.c"
         shutil.copy(PROGRAMS / source.name, source)
-        for triple in TRIPLES.values():
+        for triple in TRIPLES:
             for level in LEVELS:
                 data = compile_text(toolchain, source, f"--target={triple}", level, "-fPIC")
                 compiled[program, triple, level] = data
@@ -88,7 +89,7 @@ def by_names(sizes: FunctionSizes) -> dict[frozenset[str], int]:
     return {frozenset(names): sizes.functions[name] for name, names in groups.items()}
 
 
-@pytest.mark.parametrize("triple", TRIPLES.values(), ids=TRIPLES.keys())
+@pytest.mark.parametrize("triple", TRIPLES)
 def test_sizes_agree_with_pyelftools(objects: Objects, triple: str) -> None:
     for level in LEVELS:
         data = objects["sections", triple, level]
@@ -101,26 +102,10 @@ def test_sizes_agree_with_pyelftools(objects: Objects, triple: str) -> None:
         assert {"elsewhere", "rarely", "aligned"} < set(sizes.functions)
         # Alignment to 64 bytes leaves a gap, and the assembly without a size has four bytes.
         assert sizes.unnamed >= 4
-
-
-@pytest.mark.slow
-def test_the_first_column_of_llvm_size_is_ours(objects: Objects, tmp_path: Path) -> None:
-    program = next(filter(None, map(shutil.which, ("llvm-size", "llvm-size-22", "llvm-size-19"))), None)
-    if program is None:
-        pytest.skip("llvm-size is not installed")
-    path = tmp_path / "object.o"
-    for data in objects.values():
-        path.write_bytes(data)
-        table = subprocess.check_output([program, "--format=berkeley", str(path)], text=True)
-        assert object_sizes(data).llvm_size == int(table.splitlines()[1].split()[0])
-
-
-def test_a_function_of_several_names_counts_once_and_an_unknown_one_has_no_bytes(objects: Objects) -> None:
-    sizes = function_sizes(objects["functions", PLAIN, "-Oz"])
-    assert sizes.aliases == {"original": "another_name", "third_name": "another_name"}
-    assert sizes.size("original") == sizes.size("third_name") == sizes.functions["another_name"] > 0
-    assert sizes.name("original") == "another_name"
-    assert (sizes.name("nowhere"), sizes.size("nowhere")) == (None, 0)
+        # A function of several names counts once, and an unknown one has no bytes.
+        assert sizes.aliases == {"original": "another_name", "third_name": "another_name"}
+        assert sizes.size("original") == sizes.size("third_name") == sizes.functions["another_name"] > 0
+        assert (sizes.name("original"), sizes.name("nowhere"), sizes.size("nowhere")) == ("another_name", None, 0)
 
 
 def assembled(toolchain: Toolchain, folder: Path, text: str) -> FunctionSizes:
@@ -172,28 +157,62 @@ def test_another_or_incomplete_file_is_refused(objects: Objects) -> None:
     for other in (b"", b"\x7fELF", b"BC\xc0\xde" + bytes(100), b"\xfe\xed\xfa\xcf" + bytes(100)):
         with pytest.raises(MlgoError, match="expected an ELF object, got"):
             object_sizes(other)
-    for triple in TRIPLES.values():
+    for triple in TRIPLES:
         data = objects["sections", triple, "-Oz"]
         for length in range(0, len(data), 29):
             with pytest.raises(MlgoError, match="ELF"):
                 object_sizes(data[:length])
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        (4, 0, "got a stripped one"),  # without its type a section is not there
-        (56, 23, "expected a table with entries of 24 bytes"),
-        (32, 25, "expected a table with entries of 24 bytes"),
-    ],
-)
-def test_an_object_without_a_valid_table_of_symbols_is_refused(
-    objects: Objects, field: int, value: int, message: str
-) -> None:
-    data = bytearray(objects["functions", PLAIN, "-O0"])
-    start, width, count = struct.unpack_from("<Q", data, 40)[0], *struct.unpack_from("<HH", data, 58)
+def test_an_object_without_a_valid_table_of_symbols_is_refused(objects: Objects) -> None:
+    original = objects["functions", PLAIN, "-O0"]
+    start, width, count = struct.unpack_from("<Q", original, 40)[0], *struct.unpack_from("<HH", original, 58)
     headers = [start + width * number for number in range(count)]
-    symbols = next(at for at in headers if struct.unpack_from("<I", data, at + 4)[0] == 2)
-    struct.pack_into("<I" if field == 4 else "<Q", data, symbols + field, value)
-    with pytest.raises(MlgoError, match=message):
-        function_sizes(bytes(data))
+    symbols = next(at for at in headers if struct.unpack_from("<I", original, at + 4)[0] == 2)
+    for field, form, value, message in (
+        (4, "<I", 0, "got a stripped one"),  # without its type a section is not there
+        (56, "<Q", 23, "expected a table with entries of 24 bytes"),
+        (32, "<Q", 25, "expected a table with entries of 24 bytes"),
+    ):
+        data = bytearray(original)
+        struct.pack_into(form, data, symbols + field, value)
+        with pytest.raises(MlgoError, match=message):
+            function_sizes(bytes(data))
+
+
+SOURCE = """
+extern int elsewhere(int);
+extern int table[];
+static int helper(int x) { return table[x] * elsewhere(x); }
+__attribute__((noinline)) int first(int x) { return helper(x) + 1; }
+int second(int x) { return first(x) + first(x + 1) + helper(x); }
+int third(int) __attribute__((alias("second")));
+int data = 7;
+"""
+
+
+@pytest.mark.parametrize("level", ["-Oz", "-g"])
+def test_of_webassembly_the_functions_and_the_rest_are_the_code_section(
+    level: str, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    source = tmp_path / "source.c"
+    source.write_text(SOURCE)
+    data = compile_text(toolchain, source, "--target=wasm32-unknown-wasip1", level)
+    sizes = function_sizes(data)
+    assert set(sizes.functions) >= {"first", "second"}
+    assert sizes.aliases == {"third": "second"}
+    assert sizes.size("third") == sizes.size("second") > sizes.size("first") > 0
+    assert sum(sizes.functions.values()) + sizes.unnamed == sizes.text == object_sizes(data).text
+    assert sizes.unnamed <= 5  # the number of functions
+    assert object_sizes(data).object == len(data)
+    assert not has_block_frequencies(data)
+    rest = without_custom_sections(data)
+    assert len(rest) < len(data)
+    assert read_wasm(rest).code == read_wasm(data).code
+    assert not any(names for names, _ in read_wasm(rest).functions)
+    with pytest.raises(MlgoError, match="WebAssembly file"):
+        read_wasm(data[: len(data) // 2])
+    with pytest.raises(MlgoError, match=r"expected a WebAssembly file, got 8 bytes that begin with b'.*ELF'"):
+        read_wasm(b"\x7fELF\2\1\1\0")
+    with pytest.raises(MlgoError, match="got a stripped one"):
+        function_sizes(data.replace(b"\x07linking", b"\x07nothing").replace(b"\x04name", b"\x04nome"))

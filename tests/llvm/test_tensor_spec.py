@@ -34,12 +34,6 @@ def test_a_specification_survives_json_and_has_the_bytes_of_numpy(spec: TensorSp
     assert (spec.size, spec.nbytes) == (array.size, array.nbytes)
 
 
-def test_json_has_the_keys_of_llvm_in_its_order_and_the_port_is_optional() -> None:
-    spec = TensorSpec("mask", "int64_t", (1, 33))
-    assert list(spec.to_json().items()) == [("name", "mask"), ("type", "int64_t"), ("port", 0), ("shape", [1, 33])]
-    assert TensorSpec.from_json({"name": "a", "type": "float", "shape": [1]}).port == 0
-
-
 VALID = {"name": "a", "type": "float", "shape": [1]}
 INVALID: dict[str, list[Any]] = {
     "JSON object": [None, ["a", "float", [1]]],
@@ -52,16 +46,18 @@ INVALID: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("complaint", INVALID)
-def test_anything_else_is_refused_with_a_reason(complaint: str) -> None:
-    for value in INVALID[complaint]:
-        with pytest.raises(ValueError, match=complaint):
-            TensorSpec.from_json(value)
+def test_json_has_the_keys_of_llvm_in_its_order_and_anything_else_is_refused() -> None:
+    spec = TensorSpec("mask", "int64_t", (1, 33))
+    assert list(spec.to_json().items()) == [("name", "mask"), ("type", "int64_t"), ("port", 0), ("shape", [1, 33])]
+    assert TensorSpec.from_json(VALID).port == 0
+    for complaint, values in INVALID.items():
+        for value in values:
+            with pytest.raises(ValueError, match=complaint):
+                TensorSpec.from_json(value)
 
 
 def test_a_record_is_packed_without_gaps_and_has_each_name_once() -> None:
     dtype = record_dtype([TensorSpec("a", "int8_t", (1,)), TensorSpec("b", "double", (2, 3))])
-    assert dtype.itemsize == 1 + 48
-    assert dtype["b"].shape == (2, 3)
+    assert (dtype.itemsize, dtype["b"].shape) == (1 + 48, (2, 3))
     with pytest.raises(ValueError, match="field 'a' occurs more than once"):
         record_dtype([TensorSpec("a", "float", (1,)), TensorSpec("a", "float", (1,))])

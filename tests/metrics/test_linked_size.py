@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from shutil import copytree, ignore_patterns
 from typing import Any
 
-import gymnasium as gym
 import pytest
 
 from mlgo_gym.corpus.modules.corpus import join_corpora
@@ -13,7 +12,7 @@ from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.links import LINKS_FILE
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.environment_work import RemoteEnvironment
-from mlgo_gym.envs import InlineEnv
+from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.function_sizes import function_sizes
@@ -41,8 +40,7 @@ def end(corpus: Any, metric: str, action: int, module: str = "a.o", **options: A
     _, info = env.reset(options={"module": module} if len(env.corpus.names) > 1 else None)
     over = False
     while not over:
-        _, _, terminated, truncated, info = env.step(action)
-        over = terminated or truncated
+        *_, over, _, info = env.step(action)
     env.close()
     return dict(info)
 
@@ -71,11 +69,7 @@ def build(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> str
 def unlinked(build: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The same modules without link steps."""
     folder = tmp_path_factory.mktemp("unlinked") / "corpus"
-    folder.mkdir()
-    for path in Path(build).iterdir():
-        if path.is_file() and path.name != LINKS_FILE:
-            (folder / path.name).write_bytes(path.read_bytes())
-    return str(folder)
+    return str(copytree(build, folder, ignore=ignore_patterns(LINKS_FILE)))
 
 
 def plain_object(corpus: str, module: str) -> bytes:
@@ -130,9 +124,8 @@ def test_credit_labels_and_search_take_the_metric(metric: str, build: str) -> No
         found = search_module(env, env.corpus.module("a.o"), "bundles", compiles=6)
         assert found.baseline == pytest.approx(plain, abs=1)
         assert found.cost <= found.baseline
-    evict = gym.make("mlgo/RegAllocEvict-v0", corpus=build, metric=metric)
-    assert metric in evict.unwrapped.task.metrics  # type: ignore[attr-defined]
-    evict.close()
+    with RegAllocEvictEnv(corpus=build, metric=metric) as evict:
+        assert metric in evict.task.metrics
 
 
 def test_metrics_of_links_are_refused_where_they_mean_nothing(unlinked: str) -> None:

@@ -1,4 +1,4 @@
-"""Policies in the driver: decisions, settings, counters and objects."""
+"""Policies in the driver, in one step or two: decisions, settings, counters and objects."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Discrete
 
-from mlgo_clang.counters import counters_path, parse
+from mlgo_clang.counters import parse, read_counters
 from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.policies.network import FORMAT, Network
-from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.storage.tensors import format_tensors
 from tests.conftest import PROGRAMS
-from tests.mlgo_clang.conftest import Run, counted, text
+from tests.mlgo_clang.conftest import Run, counted, files, text, write_network
 from tests.policies.episodes import eviction_network
 
 COMPILE = ("-Oz", "-c", "calls.c")
@@ -74,15 +73,6 @@ def pressure(project: Path, clang: dict[str, list[str]]) -> RegAllocEvictEnv:
     return RegAllocEvictEnv(corpus=str(bitcode), compile_options={"flags": ["-Os"]})
 
 
-def test_a_policy_for_evictions_decides_on_them(run: Run, project: Path, pressure: RegAllocEvictEnv) -> None:
-    objects = set()
-    for policy in ("default", "evict", "first_legal", "never_evict"):
-        assert run("--mlgo-policy=default", f"--mlgo-eviction-policy={policy}", *PRESSURE).returncode == 0
-        objects.add((project / "pressure.o").read_bytes())
-    assert len(objects) > 1
-    assert run("--mlgo-policy=never", "--mlgo-eviction-policy=first_legal", *PRESSURE).returncode == 0
-
-
 def columns_network(env: RegAllocEvictEnv) -> Network:
     """Return a network with random weights and an output for each action."""
     assert isinstance(env.action_space, Discrete)
@@ -90,9 +80,7 @@ def columns_network(env: RegAllocEvictEnv) -> Network:
     names = [*env.feature_names, "action_mask[0]"]
     generator = np.random.default_rng(3)
     weight = generator.normal(size=(len(names), choices)).astype(np.float32)
-    samples = generator.normal(size=(100, len(names))).astype(np.float32) * 100
-    normalization = Normalization.fit(samples, names, "signed_log")
-    return Network(tuple(names), (weight,), (np.zeros(choices, np.float32),), "relu", normalization)
+    return Network(tuple(names), (weight,), (np.zeros(choices, np.float32),))
 
 
 @pytest.mark.parametrize("make", [columns_network, lambda _: eviction_network()], ids=["columns", "live ranges"])
@@ -110,13 +98,14 @@ def test_a_network_decides_on_evictions_as_in_the_environment(
         observation, _, terminated, truncated, info = pressure.step(action)
         over = terminated or truncated
     assert deviations > 0
-    assert run("--mlgo-policy=default", f"--mlgo-eviction-policy=mlp:{path}", *PRESSURE).returncode == 0
-    assert text(project / "pressure.o") == info["text"] != info["baseline_text"]
+    sizes = {}
+    for name in (f"mlp:{path}", "default", "first_legal"):
+        assert run("--mlgo-policy=default", f"--mlgo-eviction-policy={name}", *PRESSURE).returncode == 0
+        sizes[name] = text(project / "pressure.o")
+    assert sizes[f"mlp:{path}"] == info["text"] != sizes["default"] == info["baseline_text"] != sizes["first_legal"]
 
 
-def test_an_untrusted_network_runs_no_code_and_one_for_another_task_is_refused(
-    run: Run, project: Path, own_cache: Path, network: Path
-) -> None:
+def test_an_untrusted_network_runs_no_code(run: Run, project: Path, own_cache: Path) -> None:
     evil = 'a"; int system(const char *); __attribute__((constructor)) void f(void) { system("touch evil"); } char *b="'
     tensors = {"0.weight": np.zeros((1, 1), np.float32), "0.bias": np.zeros(1, np.float32)}
     metadata = {"format": FORMAT, "features": json.dumps([evil]), "activation": "relu"}
@@ -124,29 +113,14 @@ def test_an_untrusted_network_runs_no_code_and_one_for_another_task_is_refused(
     result = run("--mlgo-policy=mlp:net.safetensors", "--mlgo-strict", *COMPILE)
     assert (result.returncode, b"expected the name of a feature" in result.stderr) == (1, True)
     assert not (project / "evil").exists()
-    result = run("--mlgo-policy=default", f"--mlgo-eviction-policy=mlp:{network}", "--mlgo-strict", *COMPILE)
-    assert (result.returncode, b"use a network for evictions" in result.stderr) == (1, True)
 
 
-def test_equal_compiles_make_equal_objects_and_the_version_has_the_digest_of_the_policy(
-    run: Run, project: Path, network: Path, tmp_path: Path
-) -> None:
-    objects = set()
-    for _ in range(2):
-        run(f"--mlgo-policy=mlp:{network}", "-g", *COMPILE)
-        objects.add((project / "calls.o").read_bytes())
-    assert len(objects) == 1
+def test_the_version_has_the_digest_of_the_policy(run: Run, network: Path, tmp_path: Path) -> None:
     first = run(f"--mlgo-policy=mlp:{network}", "--version").stdout
     changed = tmp_path / network.name
-    data = bytearray(network.read_bytes())
-    data[-1] ^= 1
-    changed.write_bytes(data)
+    write_network(changed, "cost_estimate", -1, 31)
     assert first != run(f"--mlgo-policy=mlp:{changed}", "--version").stdout
     assert first == run(f"--mlgo-policy=mlp:{network}", "--version").stdout
-
-
-def counters() -> dict[str, int]:
-    return parse(Path(counters_path()).read_bytes())
 
 
 def test_compiles_are_counted_and_several_policies_warn_and_count_once(
@@ -158,18 +132,8 @@ def test_compiles_are_counted_and_several_policies_warn_and_count_once(
     (project / "warned.c").write_text("int f(int n) { int unused; return n; }\n")
     result = run("--mlgo-policy=always,never,default", "-Oz", "-Wall", "-c", "warned.c")
     assert (result.returncode, result.stderr.count(b"unused variable")) == (0, 1)
-    assert {name: number for name, number in counters().items() if not name.startswith("because")} == {
-        "compiled with a policy": 2,
-        "left to clang": 1,
-        "compiled by clang alone": 1,
-    }
-
-
-def test_several_processes_count_at_once_and_other_lines_are_no_counters(own_cache: Path) -> None:
-    code = "from mlgo_clang.counters import count\nfor _ in range(50): count('a', 'b')"
-    processes = [subprocess.Popen(["python3", "-c", code], cwd=PROGRAMS.parents[1]) for _ in range(4)]
-    assert [process.wait() for process in processes] == [0] * 4
-    assert counters() == {"a": 200, "b": 200}
+    counters = {name: number for name, number in read_counters().items() if not name.startswith("because")}
+    assert counters == {"compiled with a policy": 2, "left to clang": 1, "compiled by clang alone": 1}
     assert parse(b"3 a\nno\n-4 b\n5 c d\n\xff\n") == {"a": 3, "c d": 5}
 
 
@@ -183,7 +147,7 @@ def test_a_source_of_any_name_is_compiled(name: str, run: Run, project: Path, ow
     done = run(f"--mlgo-policy=mlp:{missing}", *words)
     assert (done.returncode, b"is compiled by clang alone" in done.stderr) == (0, True)
     assert counted("compiled by clang alone") == 1
-    assert 1 in {number for name, number in counters().items() if name.startswith("because")}
+    assert 1 in {number for name, number in read_counters().items() if name.startswith("because")}
     assert not (project / "pwned").exists()
     if "$" in name:
         return
@@ -207,9 +171,75 @@ def test_an_unknown_or_malformed_option_is_refused(run: Run) -> None:
         assert (result.returncode, message in result.stderr) == (1, True), result.stderr
 
 
-def test_clang_compiles_alone_if_one_of_several_policies_cannot_be_used(run: Run, project: Path, plain: bytes) -> None:
-    result = run("--mlgo-policy=always,no-such-policy", *COMPILE)
-    assert b"no-such-policy" in result.stderr
-    assert (project / "calls.o").read_bytes() == plain
+def test_clang_compiles_alone_if_a_policy_cannot_be_used(run: Run, project: Path, tmp_path: Path, plain: bytes) -> None:
+    foreign = write_network(tmp_path / "foreign.safetensors", "no_such_feature", 1, 0)
+    for policy, reason in ((foreign, b"no_such_feature"), ("always,no-such-policy", b"no-such-policy")):
+        result = run(f"--mlgo-policy={policy}", *COMPILE)
+        assert (result.returncode, reason in result.stderr) == (0, True)
+        assert (project / "calls.o").read_bytes() == plain
+        assert run(f"--mlgo-policy={policy}", "--mlgo-strict", *COMPILE).returncode == 1
+    result = run("--mlgo-eviction-policy=inline-oz", "--mlgo-policy=default", "--mlgo-strict", *COMPILE)
+    assert (result.returncode, b"use a network for evictions" in result.stderr) == (1, True)
     result = run("--mlgo-policy=always,never", "--target=x86_64-apple-macos", *COMPILE)
     assert (result.returncode, b"expected an ELF or WebAssembly object, got calls.o" in result.stderr) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("-g", "-MD"),
+        ("-Wframe-larger-than=1", "-Wall"),
+        ("-fdiagnostics-show-category=name", "-fno-diagnostics-show-option", "-w", "-fno-builtin", "-fstack-usage"),
+        ("--mlgo-eviction-policy=first_legal",),
+        ("--target=aarch64-linux-gnu",),
+        pytest.param(("-g", "-gsplit-dwarf", "-fsanitize=undefined", "--coverage"), marks=pytest.mark.slow),
+        pytest.param(("-fsave-optimization-record", "-Rpass=inline"), marks=pytest.mark.slow),
+    ],
+)
+def test_all_files_and_messages_are_those_of_one_step(
+    more: tuple[str, ...], run: Run, project: Path, always: str
+) -> None:
+    (project / "calls.c").write_text(
+        "#include <stddef.h>\nint unused(void) { int x; return 3; }\n" + (project / "calls.c").read_text()
+    )
+    outcomes = []
+    for policy in ("always", always):
+        # The same name of the object, which debug information can contain.
+        result = run(f"--mlgo-policy={policy}", "--mlgo-strict", *more, *COMPILE, "-o", "calls.o")
+        assert result.returncode == 0, result.stderr
+        made = {path.name: path.read_bytes() for path in project.iterdir() if path.name != "calls.c"}
+        for name in made:
+            (project / name).unlink()
+        outcomes.append((result.stderr, made))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][1]["calls.o"][18] == (183 if "aarch64" in more[0] else 62)  # the machine in the header of ELF
+
+
+def test_a_source_without_decisions_keeps_its_warnings(run: Run, project: Path, always: str) -> None:
+    (project / "calls.c").write_text("void g(char *); void f(void) { int unused; char big[99]; g(big); }\n")
+    words = ("--mlgo-strict", "-Wall", "-Wframe-larger-than=1", *COMPILE)
+    expected, result = (run(f"--mlgo-policy={policy}", *words) for policy in ("default", always))
+    assert (result.returncode, result.stderr) == (0, expected.stderr)
+    assert result.stderr.count(b"warning: ") == 2
+
+
+def test_options_that_print_code_are_refused(run: Run, project: Path, always: str) -> None:
+    words = ("-mllvm", "-filter-print-funcs=first", *COMPILE)
+    result = run(f"--mlgo-policy={always}", "--mlgo-strict", *words)
+    assert (result.returncode, b"options that print code" in result.stderr) == (1, True)
+    assert run(f"--mlgo-policy={always}", *words).returncode == 0
+    assert files(project) == ["calls.c", "calls.o"]
+
+
+def test_the_decisions_of_a_network_are_compiled(run: Run, project: Path, tmp_path: Path, always: str) -> None:
+    def size(policy: str) -> int:
+        result = run(f"--mlgo-policy={policy}", "--mlgo-strict", "-g", "-fPIC", "-march=haswell", *COMPILE)
+        assert (result.returncode, result.stderr) == (0, b"")
+        return text(project / "calls.o")
+
+    never = write_network(tmp_path / "never.safetensors", "module_decisions", 0, -1)
+    once = write_network(tmp_path / "once.safetensors", "module_decisions", -1, 0.5)
+    none, every = size(never), size(always)
+    assert (none, every) == (size("never"), size("always"))
+    assert size(once) not in (none, every)
+    assert size(f"{always},default") == size("default") < every

@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import cast
 
-import gymnasium as gym
 import pytest
 
 from mlgo_gym.attribution.recipe import keep_recipe
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.record import record_build
-from mlgo_gym.env import CompilerEnv
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.search.recipes import make_recipe
-from tests.mlgo_clang.conftest import abandoned, counted, text
+from tests.mlgo_clang.conftest import counted, text
 from tests.rust import SHAPES, WITHOUT_LIBRARY, needs_rust, write_workspace
 
 WRAPPER = Path(sys.executable).parent / "mlgo-rustc"
@@ -58,10 +55,9 @@ def test_an_old_rustc_compiles_alone_with_the_reason(tmp_path: Path) -> None:
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """A folder with the source of a library."""
-    folder = tmp_path / "source"
-    folder.mkdir()
-    (folder / "shapes.rs").write_text(SHAPES)
-    return folder
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "shapes.rs").write_text(SHAPES)
+    return tmp_path / "source"
 
 
 @pytest.fixture
@@ -119,16 +115,21 @@ class TestRust:
 
     def test_a_build_of_cargo_follows_the_policy(self, workspace: Path) -> None:
         """Build scripts and procedural macros are compiled by rustc alone, and the program runs."""
-        result = cargo(workspace, MLGO_POLICY="never")
-        assert (result.returncode, "mlgo-rustc" in result.stderr) == (0, False)
+        units = {"CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
+        result = cargo(workspace, "--message-format=json", MLGO_POLICY="never", **units)
+        messages = [json.loads(line) for line in result.stdout.splitlines()]
+        assert messages[-1] == {"reason": "build-finished", "success": True}
+        assert "shapes is compiled as one codegen unit; set codegen-units = 1 in [profile.release]" in result.stderr
         assert counted("compiled with a policy") == 2
         program = workspace / "target/release/draw"
         never = program.read_bytes()
         printed = subprocess.run([program, "polygon 0 0 2 0 2 2"], capture_output=True, text=True, check=True).stdout
         assert printed.endswith("made\n")
-        # Cargo rebuilds for another policy, and only then.
-        assert "Compiling" not in cargo(workspace, MLGO_POLICY="never").stderr
-        assert "Compiling" in cargo(workspace, MLGO_POLICY="threshold:5").stderr
+        # Cargo, and a compiler cache, read in the list of dependencies that the object depends on the policy.
+        (listing,) = (workspace / "target/release/deps").glob("shapes-*.d")
+        assert "# env-dep:MLGO_POLICY=never\n" in listing.read_text()
+        assert "Compiling" not in cargo(workspace, MLGO_POLICY="never", **units).stderr
+        assert "Compiling" in cargo(workspace, MLGO_POLICY="threshold:5", **units).stderr
         assert program.read_bytes() != never
 
     def test_a_recipe_of_a_recorded_crate_fits_the_build(self, workspace: Path, tmp_path: Path) -> None:
@@ -136,73 +137,37 @@ class TestRust:
         record_build(["cargo", "build", "--release", "--offline", "--quiet"], tmp_path / "corpus", folder=workspace)
         corpus = open_corpus(tmp_path / "corpus")
         module = next(module for module in corpus if module.name == "shapes/shapes.o")
-        env = gym.make("mlgo/Inline-v0", corpus=corpus)
-        env.reset(options={"module": module.name})
-        actions: list[int] = []
-        ended = False
-        while not ended:
-            actions.append(len(actions) % 2)
-            *_, ended, _, _ = env.step(actions[-1])
-        recipe = make_recipe(cast("CompilerEnv", env.unwrapped), module, tuple(actions), 1)
+        with InlineEnv(corpus=corpus) as env:
+            env.reset(options={"module": module.name})
+            actions: list[int] = []
+            ended = False
+            while not ended:
+                actions.append(len(actions) % 2)
+                *_, ended, _, _ = env.step(actions[-1])
+            recipe = make_recipe(env, module, tuple(actions), 1)
         keep_recipe(recipe, tmp_path / "recipes", module.bitcode.read_bytes())
-        env.close()
         shutil.rmtree(workspace / "target")
         result = cargo(workspace, MLGO_POLICY="default", MLGO_RECIPES=str(tmp_path / "recipes"))
         assert (result.returncode, counted("compiled by a recipe")) == (0, 1)
 
-    def test_a_compiler_cache_distinguishes_policies(self, workspace: Path, tmp_path: Path) -> None:
-        """A cache that starts `mlgo-rustc` as rustc, as sccache does, compiles again for another policy only."""
-        cache, wrapper = tmp_path / "cache", tmp_path / "wrapper"
-        cache.mkdir()
-        fake = Path(__file__).with_name("compiler_cache.py")
-        wrapper.write_text(f'#!/bin/sh\nexec {sys.executable} {fake} "$@"\n')
-        wrapper.chmod(0o755)
-        variables = {"RUSTC_WRAPPER": str(wrapper), "RUSTC": str(WRAPPER), "CACHE": str(cache)}
-        libraries = []
-        for policy in ("never", "never", "threshold:0"):
-            shutil.rmtree(workspace / "target", ignore_errors=True)
-            result = cargo(workspace, **variables, MLGO_POLICY=policy)
-            assert result.returncode == 0, result.stderr
-            libraries.append(next((workspace / "target/release/deps").glob("libshapes*.rlib")).read_bytes())
-        assert (cache / "log").read_text().split() == ["miss", "shapes", "hit", "shapes", "miss", "shapes"]
-        assert libraries[0] == libraries[1] != libraries[2]
-
-    def test_messages_in_json_are_those_of_rustc_and_several_codegen_units_become_one(self, workspace: Path) -> None:
-        units = {"CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
-        result = cargo(workspace, "--message-format=json", "-j2", MLGO_POLICY="never", **units)
-        messages = [json.loads(line) for line in result.stdout.splitlines()]
-        assert messages[-1] == {"reason": "build-finished", "success": True}
-        artifacts = {message["target"]["name"] for message in messages if message["reason"] == "compiler-artifact"}
-        assert {"draw", "shapes", "macros"} <= artifacts
-        assert "shapes is compiled as one codegen unit; set codegen-units = 1 in [profile.release]" in result.stdout + (
-            result.stderr
-        )
-
-    @pytest.mark.parametrize(
-        ("options", "problem"),
-        [
+    def test_other_work_is_left_to_rustc_with_the_reason(self, source: Path) -> None:
+        model = "-Cllvm-args=-enable-ml-inliner=release -ml-inliner-stop-immediately"
+        for options, problem in (
             ("-Clto=fat", 'expected no link time optimisation, got lto; set lto = "off" in [profile.release]'),
             ("-Clinker-plugin-lto", "expected a plain compile, got -C linker-plugin-lto; build without it"),
-            (
-                "-Cllvm-args=-enable-ml-inliner=release -ml-inliner-stop-immediately",
-                "expected no advisor in -C llvm-args, got one; remove it from RUSTFLAGS",
-            ),
-        ],
-    )
-    def test_other_work_is_left_to_rustc_with_the_reason(self, source: Path, options: str, problem: str) -> None:
-        result = compile_library(source, *ONE_UNIT, options, MLGO_POLICY="never")
-        assert result.returncode == 0
-        assert result.stderr.splitlines()[0] == f"mlgo-rustc: warning: shapes is left to rustc: {problem}"
+            (model, "expected no advisor in -C llvm-args, got one; remove it from RUSTFLAGS"),
+        ):
+            result = compile_library(source, *ONE_UNIT, options, MLGO_POLICY="never")
+            assert result.returncode == 0
+            assert result.stderr.splitlines()[0] == f"mlgo-rustc: warning: shapes is left to rustc: {problem}"
 
-    @pytest.mark.parametrize("policy", ["no-such-policy", "mlp:/nowhere", "threshold:many"])
-    def test_a_policy_that_cannot_decide_leaves_the_crate_to_rustc(self, source: Path, policy: str) -> None:
-        result = compile_library(source, *ONE_UNIT, MLGO_POLICY=policy)
+    def test_a_policy_that_cannot_decide_leaves_the_crate_to_rustc(self, source: Path) -> None:
+        result = compile_library(source, *ONE_UNIT, MLGO_POLICY="mlp:/nowhere")
         assert result.returncode == 0
         assert result.stderr.startswith("mlgo-rustc: warning: shapes.rs is compiled by rustc alone: ")
         assert (result.stderr.count("\n"), counted("compiled by rustc alone")) == (1, 1)
-        alone = (source / "shapes.o").read_bytes()
-        assert alone == compiled(source, *ONE_UNIT, program="rustc")
-        assert compile_library(source, *ONE_UNIT, MLGO_POLICY=policy, MLGO_STRICT="1").returncode == 1
+        assert (source / "shapes.o").read_bytes() == compiled(source, *ONE_UNIT, program="rustc")
+        assert compile_library(source, *ONE_UNIT, MLGO_POLICY="mlp:/nowhere", MLGO_STRICT="1").returncode == 1
 
     @pytest.mark.parametrize("policy", ["always", "inline-oz"])
     def test_a_policy_decides_for_a_cross_target(self, source: Path, policy: str) -> None:
@@ -220,18 +185,3 @@ class TestRust:
             result = compile_library(source, *options, MLGO_POLICY="inline-oz")
             assert (result.returncode, result.stderr) == (plain.returncode, plain.stderr)
             assert plain.returncode != 0
-
-    def test_an_interrupted_build_leaves_no_channel(self, workspace: Path) -> None:
-        environment = {**os.environ, "RUSTC_WRAPPER": str(WRAPPER), "MLGO_POLICY": "never"}
-        command = ["cargo", "build", "--release", "--offline", "-j2"]
-        with subprocess.Popen(
-            command, cwd=workspace, env=environment, stderr=subprocess.PIPE, start_new_session=True
-        ) as build:
-            assert build.stderr is not None
-            for line in build.stderr:
-                if b"Compiling shapes" in line:
-                    break
-            os.killpg(build.pid, signal.SIGINT)
-            build.stderr.read()
-        assert build.returncode != 0
-        assert not abandoned()

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 
 from mlgo_gym import open_corpus
-from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, dataset_names, find_dataset
+from mlgo_gym.corpus.datasets.catalogue import PROGRAMS, find_dataset
 from mlgo_gym.errors import CorpusError, CorpusWarning
 from mlgo_gym.programs import read_programs
 from tests.programs.small_corpus import ENTRY, MODULE, RIGHT, small_corpus
 
 
-def test_the_builtin_corpus_describes_a_program_for_each_module_but_one() -> None:
+def test_the_builtin_corpus_and_the_dataset_of_programs_describe_their_programs() -> None:
     corpus = open_corpus("builtin")
     programs = read_programs(corpus)
     assert {program.modules for program in programs} == {(name,) for name in corpus.names if name != "kernels/switchvm"}
     assert not any(program.held_out for program in programs)
-
-
-def test_the_dataset_of_programs_is_no_part_of_the_catalogue() -> None:
     dataset = find_dataset(PROGRAMS)
-    assert PROGRAMS not in dataset_names()
     drivers = {path.partition("/")[0] for path in dataset.files if path.endswith(("/driver.c", "/driver.cpp"))}
     assert drivers == {dataset.folder, *dataset.needs}
     assert dataset.programs.count("\n[programs.") == len(drivers)
     # Fifteen of them are of projects that no policy was trained on.
     assert dataset.programs.count("held_out = true") == 15
-    assert dataclasses.replace(dataset, programs=f"{dataset.programs}\n").recipe != dataset.recipe
 
 
 def test_programs_of_a_folder_need_trust_and_sources_that_compile(tmp_path: Path) -> None:

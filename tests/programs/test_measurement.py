@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,15 +13,14 @@ from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.evaluation import Evaluation
 from mlgo_gym.evaluation.compiled_objects import PLAIN
-from mlgo_gym.evaluation.running import programs_tables
 from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from mlgo_gym.programs import find_counter, link_program, measure_program, read_programs
+from mlgo_gym.programs import link_program, read_programs
 from mlgo_gym.programs.counters import has_hardware_counter
 from mlgo_gym.programs.measurement import linked_size
 from mlgo_gym.session.process.bounded_run import run_bounded
 from tests.cli.command import run
-from tests.programs.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus
+from tests.programs.small_corpus import ENTRY, RIGHT, WRONG, small_corpus
 
 
 def test_a_program_of_an_unknown_link_is_an_error(tmp_path: Path, toolchain: Toolchain) -> None:
@@ -57,55 +55,36 @@ def test_functions_of_cxx_count_in_a_webassembly_file_that_names_them_demangled(
     assert size == sum(function_sizes(object_file.read_bytes()).functions.values()) > 0
 
 
-@pytest.fixture
-def counted() -> None:
-    if shutil.which("valgrind") is None and not has_hardware_counter():
-        pytest.skip("nothing counts instructions")
-
-
 @pytest.mark.slow  # the first link compiles the C library
 @pytest.mark.timeout(1200)
-@pytest.mark.usefixtures("counted")
+@pytest.mark.skipif(not shutil.which("valgrind") and not has_hardware_counter(), reason="nothing counts instructions")
 class TestPrograms:
     """Programs that are linked and run."""
 
-    def test_a_wrong_output_fails_alone(self, tmp_path: Path) -> None:
+    def test_a_wrong_output_fails_alone_and_in_the_exit_status(self, tmp_path: Path) -> None:
         text = ENTRY.format(name="right", sha256=RIGHT) + ENTRY.format(name="wrong", sha256=WRONG)
-        corpus = small_corpus(tmp_path / "corpus", text)
-        policies = ("default", "always")
-        with Evaluation("mlgo/Inline-v0", policies=policies, corpus=corpus, output=tmp_path / "output") as evaluation:
-            rows = list(evaluation.run_programs(trust_flags=True))
-        assert [(row.policy, row.program) for row in rows] == [
-            (policy, program) for policy in (PLAIN, *policies) for program in ("right", "wrong")
-        ]
-        plain, default, always = (row for row in rows if row.program == "right")
-        assert (default.size, default.instructions) == (plain.size, plain.instructions)
-        assert always.size > plain.size
-        assert always.instructions < plain.instructions
-        for row in rows:
-            if row.program == "wrong":
-                assert row.error is not None
-                assert "expected output with the SHA-256 0000000000000000…, got" in row.error
-                assert "starts with b'0\\n'; the compiled program is wrong" in row.error
-        assert json.loads((tmp_path / "output" / "programs.json").read_bytes()) == [asdict(row) for row in rows]
-        tables = programs_tables(rows)
-        assert [table.title.split(",")[0] for table in tables] == [f"Programs with {name}" for name in policies]
-        assert [row[0] for row in tables[0].rows] == ["right", "wrong"]
-        assert (tables[0].rows[0][2], tables[0].rows[1][1]) == ("0", "failed")
-
-    def test_the_command_runs_programs_and_fails_with_them(self, tmp_path: Path) -> None:
-        small_corpus(tmp_path / "right", ENTRY.format(name="vfs", sha256=RIGHT))
-        small_corpus(tmp_path / "wrong", ENTRY.format(name="vfs", sha256=WRONG))
-        command = ("evaluate", "mlgo/Inline-v0", "--policy", "never", "--run", "--json", "--corpus")
+        small_corpus(tmp_path / "corpus", text)
+        command = ("evaluate", "mlgo/Inline-v0", "--policy", "default,always", "--run", "--corpus", tmp_path / "corpus")
         with pytest.raises(MlgoError, match="--trust-flags"):
-            run(*command, tmp_path / "right")
-        right = run(*command, tmp_path / "right", "--trust-flags")
-        plain, never = json.loads(right.stdout)["programs"]
-        assert (right.exit_code, plain["policy"], never["policy"]) == (0, PLAIN, "never")
-        assert never["instructions"] > plain["instructions"] > 10_000
-        wrong = run(*command, tmp_path / "wrong", "--trust-flags")
-        assert wrong.exit_code == 1
-        assert all(row["error"] for row in json.loads(wrong.stdout)["programs"])
+            run(*command)
+        result = run(*command, "--trust-flags", "--output", tmp_path / "output", "--json")
+        rows = json.loads(result.stdout)["programs"]
+        assert result.exit_code == 1
+        assert json.loads((tmp_path / "output" / "programs.json").read_bytes()) == rows
+        assert [(row["policy"], row["program"]) for row in rows] == [
+            (policy, program) for policy in (PLAIN, "default", "always") for program in ("right", "wrong")
+        ]
+        plain, default, always = (row for row in rows if row["program"] == "right")
+        assert (default["size"], default["instructions"]) == (plain["size"], plain["instructions"])
+        assert always["size"] > plain["size"]
+        assert 10_000 < always["instructions"] < plain["instructions"]
+        for row in rows:
+            if row["program"] == "wrong":
+                assert "expected output with the SHA-256 0000000000000000…, got" in row["error"]
+                assert "starts with b'0\\n'; the compiled program is wrong" in row["error"]
+        table = run(*command, "--trust-flags", "--output", tmp_path / "output").stdout
+        assert "Programs with always" in table
+        assert "failed" in table
 
     def test_the_output_of_a_recorded_link_runs(self, tmp_path: Path, toolchain: Toolchain) -> None:
         project, folder = tmp_path / "project", tmp_path / "corpus"
@@ -129,21 +108,3 @@ class TestPrograms:
         assert (plain.error, never.error) == (None, None)
         assert plain.modules == never.modules == 2
         assert never.instructions > plain.instructions
-
-    def test_only_the_functions_of_the_modules_count_as_size(self, tmp_path: Path, toolchain: Toolchain) -> None:
-        corpus = small_corpus(tmp_path / "corpus", ENTRY.format(name="vfs", sha256=RIGHT))
-        (program,) = read_programs(corpus, trust=True)
-        assert corpus.path is not None
-        with (
-            Evaluation("mlgo/Inline-v0", policies=("default",), corpus=corpus) as evaluation,
-            evaluation.evaluated.env.compilation(corpus.module(MODULE)).session() as session,
-        ):
-            data = session.finish(60).object_bytes
-        (tmp_path / "vfs.o").write_bytes(data)
-        files, output, counter = {MODULE: tmp_path / "vfs.o"}, tmp_path / "vfs", find_counter()
-        link_program(program, corpus.path, files, output, toolchain)
-        measured = measure_program(program, corpus.path, files, output, counter)
-        assert measured.size == sum(function_sizes(data).functions.values())
-        assert measured.size < function_sizes(output.read_bytes()).text
-        with pytest.raises(MlgoError):
-            measure_program(program, corpus.path, files, tmp_path / "missing", counter)

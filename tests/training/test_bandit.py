@@ -1,20 +1,21 @@
-"""`mlgo/InlineBandit-v0` gives the rewards of labels, to one environment and to many."""
+"""`mlgo/InlineBandit-v0` gives what the labels say, to one environment and to many."""
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
 import mlgo_gym
 from mlgo_gym.corpus.modules.sampling import is_part
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.errors import ActionError, MlgoError
+from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
-from mlgo_gym.training.bandit import BUNDLED, InlineBanditVectorEnv
+from mlgo_gym.training.bandit import BUNDLED, InlineBanditEnv, InlineBanditVectorEnv
 
 FOLDER = Path(mlgo_gym.__file__).parent / "training" / "bundled_labels"
 
@@ -39,7 +40,8 @@ def test_the_actions_of_a_label_have_opposite_rewards_of_its_bytes(bandit: Inlin
         following, rewards, terminated, truncated, infos = bandit.step(np.full(512, action))
         assert terminated.all()
         assert not truncated.any()
-        assert not infos["final_obs"].any()
+        assert not np.stack(infos["final_obs"]).any()
+        assert infos["_final_obs"].all()
         results.append((observations, following, rewards, infos["final_info"]["bytes"]))
     (first, next_first, kept, kept_bytes), (second, next_second, inlined, inlined_bytes) = results
     assert (first == second).all()
@@ -82,21 +84,83 @@ def test_the_parts_of_a_split_are_those_of_corpora_and_no_label_is_of_a_test_mod
     assert set(parts["fit"].features) >= set(CALLEE_FEATURES) if callee_features else len(parts["fit"].features) == 39
 
 
-def test_a_single_environment_is_one_of_gymnasium_and_normalized_observations_keep_their_names() -> None:
+def test_normalized_observations_keep_their_names() -> None:
+    env = InlineBanditVectorEnv(64, normalize=True)
+    assert env.normalization is not None
+    assert env.feature_names == env.normalization.names
+    assert "node_count" not in env.feature_names
+    observations, _ = env.reset(seed=0)
+    assert env.observation_space.contains(observations)
+    raw, _ = InlineBanditVectorEnv(64).reset(seed=0)
+    assert (env.normalization(raw[:, env.normalization.columns(env.labels.features)]) == observations).all()
+
+
+def test_normalization_is_fitted_to_the_labels_of_training() -> None:
+    train, fit, valid = (InlineBanditVectorEnv(normalize=True, split=split) for split in ("train", "fit", "valid"))
+    assert fit.normalization is not None
+    assert train.normalization is not None
+    assert valid.normalization is not None
+    assert fit.normalization.to_json() == valid.normalization.to_json() != train.normalization.to_json()
+    raw = fit.labels.observations[:, fit.normalization.columns(fit.labels.features)].astype(np.float32)
+    refitted = Normalization.fit(raw, fit.feature_names)
+    assert refitted.to_json() == fit.normalization.to_json()
+
+
+def test_a_single_environment_needs_a_reset_after_each_step() -> None:
     env: Any = gym.make("mlgo/InlineBandit-v0", labels=[FOLDER / "Oz.parquet"]).unwrapped
-    check_env(env, skip_render_check=True)
+    with pytest.raises(ActionError, match="expected a pending decision, got an episode that is over or not started"):
+        env.step(1)
     env.reset(seed=0)
+    with pytest.raises(ActionError, match=r"expected a legal action among \[0, 1\], got 2"):
+        env.step(2)
     _, reward, terminated, _, info = env.step(1)
     assert terminated
     assert np.sign(reward) == np.sign(info["bytes"])
-    normalized, raw = (InlineBanditVectorEnv(64, normalize=normalize) for normalize in (True, False))
-    normalization = normalized.normalization
-    assert normalization is not None
-    assert normalized.feature_names == normalization.names
-    assert "node_count" not in normalized.feature_names
-    observations, _ = normalized.reset(seed=0)
-    columns = normalization.columns(normalized.labels.features)
-    assert (normalization(raw.reset(seed=0)[0][:, columns]) == observations).all()
+    with pytest.raises(ActionError, match=r"call reset\(\)"):
+        env.step(1)
+    assert env.action_masks().tolist() == [1, 1]
+    assert env.reset(seed=np.int64(3))[0].tolist() == env.reset(seed=3)[0].tolist()
+
+
+def test_a_pickle_has_the_arguments_and_not_the_labels() -> None:
+    for env in (InlineBanditEnv(labels="Oz"), InlineBanditVectorEnv(4, labels="Oz")):
+        data = pickle.dumps(env)
+        assert len(data) < 1000
+        again = pickle.loads(data)
+        assert np.array_equal(again.reset(seed=1)[0], env.reset(seed=1)[0])
+
+
+def test_environments_are_those_of_the_vector_environment(bandit: InlineBanditVectorEnv) -> None:
+    first, _ = bandit.reset(seed=3)
+    assert [generator.bit_generator.state for generator in bandit.call_some([4], "np_random")] == [
+        bandit.call("np_random")[4].bit_generator.state
+    ]
+    seeds = [None if number else 9 for number in range(512)]
+    second, _ = bandit.reset(seed=seeds)
+    assert np.array_equal(second[0], bandit.reset(seed=9)[0][0])
+    assert not np.array_equal(first[0], second[0])
+    assert bandit.get_attr("render_mode") == (None,) * 512
+    assert bandit.action_masks().shape == (512, 2)
+    with pytest.raises(MlgoError, match="got 'step'; call step"):
+        bandit.call("step", 1)
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "Disabled"])
+def test_an_ended_episode_is_scored_once(mode: str) -> None:
+    envs = InlineBanditVectorEnv(3, autoreset_mode=mode)
+    envs.reset(seed=1)
+    assert envs.step(np.ones(3))[2].all()
+    if mode == "NextStep":
+        _, rewards, terminations, _, infos = envs.step(np.ones(3))
+        assert not rewards.any()
+        assert not terminations.any()
+        assert infos == {}
+        return
+    with pytest.raises(ActionError, match="environment 0: expected a pending decision, got none; reset it first"):
+        envs.step(np.ones(3))
+    envs.reset(options={"reset_mask": np.array([True, False, True])})
+    with pytest.raises(ActionError, match="environment 1: expected a pending decision"):
+        envs.step(np.ones(3))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +170,15 @@ def test_a_single_environment_is_one_of_gymnasium_and_normalized_observations_ke
         ({"split": "test"}, "expected split as one of train, fit, valid, got 'test'"),
         ({"reward": "relative"}, "expected reward as one of weighted, bytes, got 'relative'"),
         ({"num_envs": 0}, "expected num_envs ≥ 1, got 0"),
-        ({"labels": FOLDER / "Oz.parquet", "callee_features": True}, "expected labels with callee features, got none"),
+        ({"num_envs": "2"}, "expected num_envs ≥ 1, got '2'"),
+        ({"autoreset_mode": "Never"}, "expected autoreset_mode as one of"),
+        ({"label": "Oz"}, "unexpected keyword argument 'label'; did you mean labels"),
+        ({"normalize": "no"}, "expected normalize as True or False, got 'no'"),
+        ({"labels": 3}, "expected labels as 'Os', 'Oz', a path or a list of paths, got 3"),
+        (
+            {"labels": FOLDER / "Oz.parquet", "callee_features": True},
+            "expected labels with callee features, got none of",
+        ),
     ],
 )
 def test_bad_arguments_get_one_line(options: dict[str, Any], message: str) -> None:
@@ -115,10 +187,26 @@ def test_bad_arguments_get_one_line(options: dict[str, Any], message: str) -> No
     assert "\n" not in str(caught.value)
 
 
-def test_actions_outside_the_space_are_refused(bandit: InlineBanditVectorEnv) -> None:
+def test_wrong_calls_get_one_line(bandit: InlineBanditVectorEnv) -> None:
     bandit.reset(seed=0)
-    for actions in (np.full(512, 2), np.zeros(3)):
-        with pytest.raises(MlgoError, match="expected 512 actions of 0 or 1"):
-            bandit.step(actions)
-    with pytest.raises(MlgoError, match="expected reset\\(\\) before step\\(\\)"):
-        InlineBanditVectorEnv(2).step(np.zeros(2))
+    one_is_wrong = np.ones(512)
+    one_is_wrong[7] = np.nan
+    unknown: Any = {"num_envs": 2}
+    calls: list[tuple[Any, str]] = [
+        (lambda: bandit.step(np.zeros(3)), "expected 512 actions, one per environment, got 3"),
+        (lambda: bandit.step(one_is_wrong), "environment 7: expected a legal action among"),
+        (lambda: bandit.reset(options={"modul": "x"}), r"expected no options of reset\(\), got \['modul'\]"),
+        (lambda: bandit.reset(options={"reset_mask": [1]}), "expected reset_mask as booleans of shape"),
+        (lambda: bandit.reset(seed=[1, 2]), "expected 512 seeds, one per environment, got 2"),
+        (lambda: InlineBanditVectorEnv(2).step(np.zeros(2)), "environment 0: expected a pending decision, got none"),
+        (lambda: InlineBanditEnv(**unknown), "unexpected keyword argument 'num_envs'"),
+        (lambda: InlineBanditEnv().reset(options={"module": "x"}), "expected no options"),
+        (
+            lambda: mlgo_gym.evaluate("mlgo/InlineBandit-v0", policies="default"),
+            "expected an environment with a compiler, got .*; use mlgo",
+        ),
+    ]
+    for call, message in calls:
+        with pytest.raises(MlgoError, match=message) as caught:
+            call()
+        assert "\n" not in str(caught.value)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-from operator import itemgetter
 from typing import Any
 
 import gymnasium as gym
@@ -11,40 +9,21 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-import mlgo_gym
-from tests.sampling import one_of_each
-from tests.vector.stepping import EVICT, INLINE, assert_equal, make, make_sync, play, row_info
+from mlgo_gym.testing import check_vector_environment
+from mlgo_gym.testing.checks import assert_equal_results
+from tests.vector.stepping import EVICT, INLINE, make, make_sync, row_info
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 MODES = list(AutoresetMode)
 
-EVERY_MODE = one_of_each(
-    product(mlgo_gym.ENVIRONMENTS, MODES), itemgetter(0), itemgetter(1), name=lambda case: f"{case[0]}-{case[1].name}"
-)
-
 
 def assert_same(name: str, corpus: str, mode: AutoresetMode, steps: int, prefetch: int = 1, **options: Any) -> int:
     """Compare both, step by step; return the number of finished episodes."""
-    # Random actions are drawn without masks.
-    options |= {"strict": False}
-    ours = make(name, corpus, autoreset_mode=mode, prefetch=prefetch, **options)
-    theirs = make_sync(name, corpus, mode=mode, **options)
-    finished = 0
-    try:
-        for actual, expected in zip(play(ours, steps), play(theirs, steps), strict=True):
-            assert_equal(actual, expected)
-            finished += int(actual[2].sum()) if len(actual) == 5 else 0
-            assert ours.render() == theirs.render()
-    finally:
-        ours.close()
-        theirs.close()
-    return finished
-
-
-@pytest.mark.parametrize(("name", "mode"), EVERY_MODE)
-def test_it_equals_gymnasiums_vector_environment(name: str, mode: AutoresetMode, varied: str) -> None:
-    assert assert_same(name, varied, mode, 24, max_decisions=4, render_mode="ansi") >= 6
+    vector_arguments = {"prefetch": prefetch}
+    return check_vector_environment(
+        name, steps=steps, modes=[mode], vector_arguments=vector_arguments, corpus=corpus, **options
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,9 +59,9 @@ def test_seeds_and_named_modules_advance_the_random_generators_alike(prefetch: i
     try:
         seeds: tuple[int | list[int | None] | None, ...] = (1, [1, None, 2], None, [None] * 3, 4)
         for seed in seeds:
-            assert_equal(ours.reset(seed=seed), theirs.reset(seed=seed))
+            assert_equal_results(ours.reset(seed=seed), theirs.reset(seed=seed))
         for choice in ({"module": "mixed"}, {}, {"module": "again"}, {"module": "mixed", "function": "crowd"}, {}, {}):
-            assert_equal(ours.reset(options=dict(choice)), theirs.reset(options=dict(choice)))
+            assert_equal_results(ours.reset(options=dict(choice)), theirs.reset(options=dict(choice)))
     finally:
         ours.close()
         theirs.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
@@ -110,25 +111,41 @@ def rust_names() -> list[str]:
     return sorted(f"{RUST}-{path.stem}" for path in _CRATES.glob("*.json"))
 
 
+def own_description(name: str) -> Path | None:
+    """Return the description of a dataset in the user's folder `$MLGO_DATASETS`, or None."""
+    path = Path(os.environ.get("MLGO_DATASETS") or os.devnull, f"{name}.json")
+    return path if path.is_file() else None
+
+
 def fetched_names() -> list[str]:
-    """Return the names that can be fetched: datasets of the catalogue and of Rust crates, and the runnable programs."""
-    return sorted([*dataset_names(), *rust_names(), PROGRAMS])
+    """Return the names that can be fetched: of the catalogue, of Rust crates, `programs`, and in `$MLGO_DATASETS`."""
+    own = Path(os.environ.get("MLGO_DATASETS") or os.devnull).glob("*.json")
+    return sorted({*dataset_names(), *rust_names(), PROGRAMS, *(path.stem for path in own)})
+
+
+def find_dataset(name: str) -> Dataset:
+    """Return the dataset of that name, first from `$MLGO_DATASETS`; raise `CorpusError` if there is none."""
+    own = own_description(name)
+    return _find_in_catalogue(name) if own is None else _read(name, own, "correct it")
 
 
 @lru_cache
-def find_dataset(name: str) -> Dataset:
-    """Return the dataset of that name; raise `CorpusError` if there is none."""
-    path = _PROGRAMS / "description.json" if name == PROGRAMS else _FOLDER / f"{name}.json"
+def _find_in_catalogue(name: str) -> Dataset:
     if name not in fetched_names():
         names = fetched_names()
         raise CorpusError(f"expected a dataset of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}")
+    if name == PROGRAMS:
+        return _with_drivers(_read(name, _PROGRAMS / "description.json"))
+    family = _CRATES / f"{name.removeprefix(f'{RUST}-')}.json"
+    return _read(name, family if name in rust_names() else _FOLDER / f"{name}.json")
+
+
+def _read(name: str, path: Path, remedy: str = "reinstall mlgo-gym") -> Dataset:
     try:
-        if name in rust_names():
-            return _family(name)
-        dataset = _parse(name, json.loads(path.read_bytes()))
-        return _with_drivers(dataset) if name == PROGRAMS else dataset
-    except (ValueError, TypeError) as error:
-        raise CorpusError(f"{path}: expected an entry of the catalogue: {error}; reinstall mlgo-gym") from error
+        entry = json.loads(path.read_bytes())
+        return _family(name, entry) if "crates" in entry else _parse(name, entry)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise CorpusError(f"{path}: expected an entry of the catalogue: {error!r}; {remedy}") from error
 
 
 def _parse(name: str, entry: dict[str, Any]) -> Dataset:
@@ -139,9 +156,8 @@ def _parse(name: str, entry: dict[str, Any]) -> Dataset:
     return Dataset(name=name, archive=archive, parts=parts, files=files, needs=needs, **entry)
 
 
-def _family(name: str) -> Dataset:
+def _family(name: str, entry: dict[str, Any]) -> Dataset:
     """Return the dataset of a family of Rust crates, with version and checksum of each as in a `Cargo.lock`."""
-    entry = json.loads((_CRATES / f"{name.removeprefix(f'{RUST}-')}.json").read_bytes())
     crates = tuple(Archive(crate, version, checksum) for crate, (version, checksum) in entry["crates"].items())
     digest = hashlib.sha256("".join(crate.sha256 for crate in crates).encode()).hexdigest()
     archive = Archive(name, digest[:8], digest)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlgo_gym.corpus.datasets.catalogue import Dataset
+from mlgo_gym.corpus.datasets.catalogue import Dataset, own_description
 from mlgo_gym.corpus.modules.description import DESCRIPTION_FILE, read_description
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -36,9 +36,14 @@ class Pins:
     digests: Mapping[str, str]
 
 
+def _path(dataset: Dataset) -> Path:
+    own = own_description(dataset.name)
+    return (_FOLDER if own is None else own.parent / "pins") / f"{dataset.name}.json"
+
+
 def find_pins(dataset: Dataset) -> Pins | None:
     """Return the pins of a dataset, or None if there are none for its sources and its target."""
-    path = _FOLDER / f"{dataset.name}.json"
+    path = _path(dataset)
     content = json.loads(path.read_bytes()) if path.is_file() else {}
     if content.get("archive") != dataset.archive.sha256 or dataset.target:
         return None
@@ -94,6 +99,6 @@ def write_pins(dataset: Dataset, folders: Mapping[str, Path], compiler: str) -> 
         "digests": {level: corpus_digest(folder, names) for level, folder in sorted(folders.items())},
         "modules": textwrap.wrap(" ".join(names), 118, break_long_words=False, break_on_hyphens=False),
     }
-    path = _FOLDER / f"{dataset.name}.json"
+    path = _path(dataset)
     write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
     return path

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.datasets import crates, dataset
-from mlgo_gym.corpus.datasets.catalogue import RUST, Archive, Dataset, find_dataset
+from mlgo_gym.corpus.datasets import crates
+from mlgo_gym.corpus.datasets.catalogue import RUST, find_dataset
 from mlgo_gym.corpus.datasets.dataset import fetch_dataset, read_report
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
+from tests.corpus.conftest import write_files
 from tests.rust import needs_rust
 
 LIBRARY = """\
@@ -24,15 +24,15 @@ pub fn count(text: &str) -> usize {
 """
 
 
-def vendored(folder: Path, name: str, version: str, text: str) -> Archive:
-    """Write a crate to a folder that cargo takes as a directory source, and return its pin."""
+def vendored(folder: Path, name: str, version: str, text: str) -> tuple[str, str, str]:
+    """Write a crate to a folder that cargo takes as a directory source; return its name, version and checksum."""
     crate = folder / f"{name}-{version}"
     (crate / "src").mkdir(parents=True)
     (crate / "Cargo.toml").write_text(f'[package]\nname = "{name}"\nversion = "{version}"\nedition = "2021"\n')
     (crate / "src/lib.rs").write_text(text)
     checksum = hashlib.sha256(text.encode()).hexdigest()
     (crate / ".cargo-checksum.json").write_text(json.dumps({"package": checksum, "files": {}}))
-    return Archive(name, version, checksum)
+    return name, version, checksum
 
 
 @pytest.fixture
@@ -41,17 +41,17 @@ def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> 
     source = tmp_path / "vendor"
     words = vendored(source, "words", "1.2.0", LIBRARY)
     broken = vendored(source, "broken", "0.1.0", "pub fn f() -> u8 { nonsense }\n")
-    changed = replace(vendored(source, "changed", "0.2.0", LIBRARY.replace("3", "4")), sha256="1" * 64)
+    changed = (*vendored(source, "changed", "0.2.0", LIBRARY.replace("3", "4"))[:2], "1" * 64)
     home = tmp_path / "home"
     home.mkdir()
     (home / "config.toml").write_text(
         f'[source.crates-io]\nreplace-with = "here"\n[source.here]\ndirectory = "{source}"\n[net]\noffline = true\n'
     )
     monkeypatch.setenv("CARGO_HOME", str(home))
-    crates = (words, broken, changed)
-    tiny = Dataset("rust-tiny", Archive("rust-tiny", "1", "0" * 64), "MIT", "three crates", crates=crates)
-    monkeypatch.setattr(dataset, "find_dataset", {"rust-tiny": tiny}.__getitem__)
-    monkeypatch.setattr(dataset, "fetched_names", lambda: ("rust-tiny",))
+    crates = {name: pin for name, *pin in (words, broken, changed)}
+    entry = {"licence": "MIT", "summary": "three crates", "crates": crates}
+    write_files(tmp_path / "descriptions", {"rust-tiny.json": json.dumps(entry)})
+    monkeypatch.setenv("MLGO_DATASETS", str(tmp_path / "descriptions"))
 
 
 @pytest.mark.slow

@@ -1,57 +1,81 @@
-"""Datasets: fetched sources become corpora in the cache."""
+"""Datasets: fetched sources become corpora in the cache; incomplete ones are completed."""
 
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.datasets import dataset as datasets
-from mlgo_gym.corpus.datasets.catalogue import Archive, Part
-from mlgo_gym.corpus.datasets.dataset import fetch_dataset, read_report
-from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.errors import CorpusError, UnreachableError
+from mlgo_gym.corpus.datasets.catalogue import find_dataset
+from mlgo_gym.corpus.datasets.dataset import REPORT_FILE, fetch_dataset, missing_parts, read_report
+from mlgo_gym.corpus.datasets.pins import corpus_digest, missing_files, write_pins, wrong_digest
+from mlgo_gym.corpus.information import describe
+from mlgo_gym.corpus.modules.description import read_description, write_description
+from mlgo_gym.corpus.opening import named_corpora, open_corpus
+from mlgo_gym.corpus.verify import verify
+from mlgo_gym.errors import CorpusError, CorpusWarning, UnreachableError
 from mlgo_gym.llvm.bitcode import read_bitcode
-from mlgo_gym.llvm.toolchain import Toolchain
-from tests.corpus.datasets.tiny_dataset import FILES, pinned, use
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
+from tests.corpus.conftest import write_files
+from tests.corpus.datasets.conftest import FILES, NAME, describe_tiny
 from tests.corpus.package_index import PackageIndex, source_distribution
 
+COMPILING = {"src/good.c": "int good(int x) { return x * 3; }\n", "src/more.c": "int more(int x) { return x * 5; }\n"}
+EVERYTHING = [{"sources": ["src/*.c"]}]
 
-@pytest.mark.parametrize(("optimize", "level"), [("Oz", "Oz"), ("Os", "Os"), ("O2", "O1-O3")])
-def test_a_dataset_is_a_corpus_at_the_level_asked_for(
-    index: PackageIndex, toolchain: Toolchain, optimize: str, level: str
+
+def describe_compiling(index: PackageIndex, tmp_path: Path) -> None:
+    """Put two sources that compile into the dataset `tiny`."""
+    describe_tiny(tmp_path, index.add(NAME, source_distribution(COMPILING)), parts=EVERYTHING, exclude={})
+
+
+@pytest.mark.parametrize(
+    ("optimize", "level"),
+    [
+        ("Oz", "Oz"),
+        pytest.param("Os", "Os", marks=pytest.mark.slow),
+        pytest.param("O2", "O1-O3", marks=pytest.mark.slow),
+    ],
+)
+def test_a_dataset_is_made_once_as_a_corpus_at_the_level_asked_for(
+    index: PackageIndex,
+    toolchain: Toolchain,
+    optimize: str,
+    level: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     folder = fetch_dataset("tiny", optimize=optimize, toolchain=toolchain)
-    modules = list(open_corpus(folder, toolchain=toolchain))
-    assert [module.name for module in modules] == ["src/good.o", "src/more.o"]
-    for module in modules:
+    corpus = open_corpus(f"tiny@{optimize}", toolchain=toolchain)
+    assert corpus.path == folder
+    assert list(corpus.names) == ["src/good.o", "src/more.o"]
+    for module in corpus:
         facts = read_bitcode(module.bitcode)
-        assert facts.level == level
-        assert facts.triple == "x86_64-unknown-linux-gnu"
-        assert module.metadata["project"] == "tiny"
-        assert module.metadata["licence"] == "MIT"
-        assert module.metadata["archive_sha256"] == index.digests["tiny-1.0.tar.gz"]
-
-
-def test_sources_that_do_not_compile_are_named_and_the_rest_is_kept(index: PackageIndex, toolchain: Toolchain) -> None:
-    report = read_report("tiny", fetch_dataset("tiny", toolchain=toolchain))
-    assert report.modules == 2
-    assert report.lines == 5
+        assert (facts.level, facts.triple) == (level, "x86_64-unknown-linux-gnu")
+        assert (module.metadata["project"], module.metadata["licence"]) == ("tiny", "MIT")
+        assert module.metadata["archive_sha256"] == index.digests[NAME]
+    report = read_report("tiny", folder)
+    assert (report.modules, report.lines, report.languages) == (2, 5, {"C": 1, "C++": 1})
     (failure,) = report.failures
     assert failure.source == "src/bad.c"
     assert "undeclared identifier 'missing'" in failure.message
 
-
-def test_fetching_twice_does_nothing(
-    index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = fetch_dataset("tiny", toolchain=toolchain)
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple/")
-    assert fetch_dataset("tiny", toolchain=toolchain) == folder
+    assert fetch_dataset("tiny", optimize=optimize, toolchain=toolchain) == folder
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+    monkeypatch.setenv("PIP_INDEX_URL", index.url)
+    monkeypatch.setenv("MLGO_CACHE", str(tmp_path / "a longer path" / "to another cache"))
+    second = fetch_dataset("tiny", optimize=optimize, toolchain=toolchain)
+    assert modules_of(folder) == modules_of(second)
+
+
+def modules_of(folder: Path) -> dict[Path, bytes]:
+    """Return the content of a dataset by path, without its report, which has times."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != REPORT_FILE)
+    return {path.relative_to(folder): path.read_bytes() for path in files}
 
 
 def test_two_at_once_make_it_once(index: PackageIndex, toolchain: Toolchain) -> None:
@@ -67,91 +91,134 @@ def test_two_at_once_make_it_once(index: PackageIndex, toolchain: Toolchain) -> 
     assert index.downloads == 1
 
 
-def test_two_fetches_give_equal_modules(
-    index: PackageIndex, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_dataset_that_leads_out_or_compiles_nothing_leaves_nothing(
+    index: PackageIndex, toolchain: Toolchain, own_cache: Path, tmp_path: Path
 ) -> None:
-    first = fetch_dataset("tiny", toolchain=toolchain)
-    monkeypatch.setenv("MLGO_CACHE", str(tmp_path / "a longer path" / "to another cache"))
-    second = fetch_dataset("tiny", toolchain=toolchain)
-    assert first != second
-    for path in first.rglob("*"):
-        if path.is_file() and path.name != datasets.REPORT_FILE:
-            assert path.read_bytes() == (second / path.relative_to(first)).read_bytes()
-
-
-def kept_files(cache: Path) -> list[Path]:
-    """Return the files of downloads and datasets, but for locks."""
-    return [path for part in ("downloads", "datasets") for path in (cache / part).rglob("[!.]*") if path.is_file()]
-
-
-def test_an_archive_that_leads_out_leaves_nothing(
-    index: PackageIndex, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    escaping = source_distribution({**FILES, "../../../../escaped.c": "int escaped;\n"})
-    use(monkeypatch, pinned(index.add("tiny-1.0.tar.gz", escaping)))
-    with pytest.raises(CorpusError, match="leads out of the folder"):
-        fetch_dataset("tiny", toolchain=toolchain)
-    assert kept_files(own_cache) == []
-    assert not list(own_cache.parent.rglob("*escaped*"))
-
-
-def test_a_pattern_without_files_is_an_error(
-    index: PackageIndex, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use(monkeypatch, replace(pinned(index.digests["tiny-1.0.tar.gz"]), exclude={"src/none.c": "unused"}))
+    digest = index.digests[NAME]
+    describe_tiny(tmp_path, digest, exclude={"src/none.c": "unused"})
     with pytest.raises(CorpusError, match=r"tiny 1\.0 that matches 'src/none\.c'"):
         fetch_dataset("tiny", toolchain=toolchain)
-    assert not list(own_cache.rglob("good*"))
-
-
-def test_a_dataset_without_a_source_that_compiles_is_an_error_with_the_compilers_message(
-    index: PackageIndex, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = (Part(sources=("src/bad.c",)),)
-    use(monkeypatch, replace(pinned(index.digests["tiny-1.0.tar.gz"]), parts=parts, exclude={}))
+    describe_tiny(tmp_path, digest, parts=[{"sources": ["src/bad.c"]}], exclude={})
     with pytest.raises(CorpusError, match="undeclared identifier 'missing'"):
         fetch_dataset("tiny", toolchain=toolchain)
     assert not list(own_cache.rglob("*.bc"))
+    describe_tiny(tmp_path, index.add(NAME, source_distribution({**FILES, "../../../../escaped.c": "int escaped;\n"})))
+    with pytest.raises(CorpusError, match="leads out of the folder"):
+        fetch_dataset("tiny", toolchain=toolchain)
+    assert not list(own_cache.parent.rglob("*escaped*"))
+    assert not [path for path in (own_cache / "datasets").rglob("[!.]*") if path.is_file()]
 
 
-def test_the_later_of_two_parts_wins(
-    index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+def test_the_later_of_two_parts_wins_and_headers_of_another_distribution_can_be_used(
+    index: PackageIndex, toolchain: Toolchain, tmp_path: Path
 ) -> None:
-    parts = (Part(("src/good.c", "src/more.cpp"), ("generated",)), Part(("src/good.c",), ("generated",), ("-mavx2",)))
-    use(monkeypatch, replace(pinned(index.digests["tiny-1.0.tar.gz"]), parts=parts, exclude={}))
-    good, more = open_corpus(fetch_dataset("tiny", toolchain=toolchain), toolchain=toolchain)
-    assert "+avx2" in (good.flags or ())
-    assert "+avx2" not in (more.flags or ())
+    other = source_distribution({"include/config.h": "#define SCALE 7\n"}, top="tiny-3.0")
+    needs = {"other": {"package": "tiny", "version": "3.0", "sha256": index.add("tiny-3.0.tar.gz", other)}}
+    parts = [
+        {"sources": ["src/good.c", "src/more.cpp"], "include": ["other/include"]},
+        {"sources": ["src/good.c"], "include": ["other/include"], "options": ["-mavx2"]},
+    ]
+    describe_tiny(tmp_path, index.digests[NAME], parts=parts, exclude={}, files={}, needs=needs)
+    folder = fetch_dataset("tiny", toolchain=toolchain)
+    good, more = open_corpus(folder, toolchain=toolchain)
+    assert ("+avx2" in (good.flags or ()), "+avx2" in (more.flags or ())) == (True, False)
+    assert read_report("tiny", folder).failures == ()
 
 
-def test_headers_of_another_source_distribution_can_be_used(
-    index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
+def test_an_unknown_or_malformed_description_is_an_error(
+    index: PackageIndex, toolchain: Toolchain, tmp_path: Path
 ) -> None:
-    digest = index.add(
-        "tiny-3.0.tar.gz", source_distribution({"include/config.h": "#define SCALE 7\n"}, top="tiny-3.0")
-    )
-    parts = (Part(sources=("src/good.c",), include=("other/include",)),)
-    entry = replace(pinned(index.digests["tiny-1.0.tar.gz"]), parts=parts, exclude={}, files={})
-    use(monkeypatch, replace(entry, needs={"other": Archive("tiny", "3.0", digest)}))
+    with pytest.raises(CorpusError, match=r"expected a dataset of .*tiny.*zstd, got 'zztd'"):
+        fetch_dataset("zztd", toolchain=toolchain)
+    for text in ("{", "[]", "{}", '{"package": "p", "version": "1", "sha256": "", "wrong": 1}'):
+        write_files(tmp_path / "descriptions", {"tiny.json": text})
+        with pytest.raises(CorpusError, match=r"tiny\.json: expected an entry of the catalogue.*correct it"):
+            fetch_dataset("tiny", toolchain=toolchain)
+
+
+def test_a_name_of_a_dataset_and_of_a_folder_is_warned_of(
+    index: PackageIndex, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    describe_compiling(index, tmp_path)
+    dataset = fetch_dataset("tiny", toolchain=toolchain)
+    (tmp_path / "here/tiny").mkdir(parents=True)
+    write_description(tmp_path / "here/tiny", ["m"])
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.warns(CorpusWarning, match=r"write \./tiny for the folder, or dataset:tiny for the dataset"):
+        assert open_corpus("tiny", toolchain=toolchain).path == dataset
+    assert open_corpus("./tiny", toolchain=toolchain).path == Path("tiny")
+    assert open_corpus("dataset:tiny", toolchain=toolchain).path == dataset
+
+
+def test_an_incomplete_dataset_is_completed_by_the_next_fetch(
+    index: PackageIndex, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    describe_compiling(index, tmp_path)
+    folder = fetch_dataset("tiny", toolchain=toolchain)
+    dataset = find_dataset("tiny")
+    assert write_pins(dataset, {"Oz": folder}, toolchain.version_text) == tmp_path / "descriptions/pins/tiny.json"
+    assert missing_parts(dataset, folder) == []
+    assert wrong_digest(folder, dataset, "Oz", toolchain) is None
+    made = folder.stat().st_ino
+    assert fetch_dataset("tiny", toolchain=toolchain).stat().st_ino == made
+
+    write_description(folder, ["src/good.o"])
+    assert missing_files(folder, dataset) == ["src/more.o"]
+    fetch_dataset("tiny", toolchain=toolchain)
+    assert read_description(folder).modules == ("src/good.o", "src/more.o")
+    for missing in ("src/good.o.cmd", "src/more.o.bc", REPORT_FILE):
+        (folder / missing).unlink()
+        assert missing_parts(dataset, folder) == [missing]
+        fetch_dataset("tiny", toolchain=toolchain)
+        assert missing_parts(dataset, folder) == []
+    (folder / "src" / "good.o.bc").write_bytes(b"other")
+    assert "of its modules" in str(wrong_digest(folder, dataset, "Oz", toolchain))
+
+
+def test_a_source_whose_compiler_is_killed_twice_is_missing_until_the_next_fetch(
+    index: PackageIndex, tmp_path: Path
+) -> None:
+    describe_compiling(index, tmp_path)
+    fault = tmp_path / "fault"
+    fault.touch()
+    program = tmp_path / "clang"
+    kill = f'if [ -e "{fault}" ]; then case "$*" in *-emit-llvm-bc*more.c) kill -9 $$;; esac; fi'
+    program.write_text(f'#!/bin/sh\n{kill}\nexec {" ".join(bundled_command())} "$@"\n')
+    program.chmod(0o755)
+    toolchain = find_toolchain(str(program))
+    folder = fetch_dataset("tiny", toolchain=toolchain)
+    (failure,) = read_report("tiny", folder).failures
+    assert failure.killed
+    assert "signal 9" in failure.message
+    assert missing_parts(find_dataset("tiny"), folder) == [failure.source]
+    for spec in (folder, "tiny"):
+        with pytest.warns(CorpusWarning, match="lacks 1 modules or files"):
+            corpus = open_corpus(spec, toolchain=toolchain)
+    assert describe(corpus, toolchain).missing == [failure.source]
+    assert [problem.module for problem in verify(corpus, toolchain)] == [failure.source]
+    (entry,) = [entry for entry in named_corpora(toolchain, "Oz") if entry.name == "tiny"]
+    assert entry.missing == (failure.source,)
+    fault.unlink()
     assert read_report("tiny", fetch_dataset("tiny", toolchain=toolchain)).failures == ()
 
 
-def test_an_unknown_dataset_is_an_error_that_lists_the_catalogue(toolchain: Toolchain) -> None:
-    with pytest.raises(CorpusError, match=r"expected a dataset of .*zstd, got 'zztd'"):
-        fetch_dataset("zztd", toolchain=toolchain)
-
-
-def fetch_lz4(toolchain: Toolchain) -> Path:
-    """Fetch a dataset of the real catalogue, or skip the test where the package index is out of reach."""
-    try:
-        return fetch_dataset("lz4", toolchain=toolchain)
-    except UnreachableError as error:
-        pytest.skip(f"no network: {error}")
+def test_a_digest_is_of_names_bitcode_and_flags(tmp_path: Path) -> None:
+    write_files(tmp_path, {f"{name}{suffix}": name for name in "ab" for suffix in (".bc", ".cmd")})
+    digests = {corpus_digest(tmp_path, ["a", "b"]), corpus_digest(tmp_path, ["b", "a"])}
+    (tmp_path / "a.cmd").write_bytes(b"-cc1\0-Os\0")
+    digests.add(corpus_digest(tmp_path, ["a", "b"]))
+    assert len(digests) == 3
+    (tmp_path / "b.cmd").unlink()
+    with pytest.raises(CorpusError, match="the module b is incomplete"):
+        corpus_digest(tmp_path, ["a", "b"])
 
 
 @pytest.mark.slow
-def test_each_level_of_a_dataset_is_a_separate_corpus(toolchain: Toolchain) -> None:
-    fetch_lz4(toolchain)
+def test_each_level_of_a_dataset_of_the_catalogue_is_a_separate_corpus(toolchain: Toolchain) -> None:
+    try:
+        folder = fetch_dataset("lz4", toolchain=toolchain)
+    except UnreachableError as error:
+        pytest.skip(f"no network: {error}")
     corpora = {level: open_corpus(f"lz4@{level}", toolchain=toolchain) for level in ("Oz", "Os", "O2")}
     assert len({corpus.path for corpus in corpora.values()}) == 3
     for level, corpus in corpora.items():
@@ -161,4 +228,4 @@ def test_each_level_of_a_dataset_is_a_separate_corpus(toolchain: Toolchain) -> N
         assert sum(fact.minsize for fact in facts) == (functions if level == "Oz" else 0)
         assert sum(fact.optsize for fact in facts) == (functions if level in ("Oz", "Os") else 0)
         assert sum(fact.optnone for fact in facts) == 0
-    assert corpora["Oz"].path == open_corpus("lz4", toolchain=toolchain).path
+    assert corpora["Oz"].path == open_corpus("lz4", toolchain=toolchain).path == folder

@@ -1,4 +1,4 @@
-"""Which objects a build made. Names of tests tell LLVM's behaviour, or the defect that ours does not have."""
+"""Which objects a build made, as LLVM's tools see it, or without their defects."""
 
 from __future__ import annotations
 
@@ -19,101 +19,70 @@ from mlgo_gym.errors import CorpusError
 BASE = Path("/output/directory")
 
 
-def entry(**keys: Any) -> dict[str, Any]:
-    return {"directory": str(BASE), "file": "/some/path/lib/foo/bar.cc", **keys}
+def entry(*arguments: str, **keys: Any) -> dict[str, Any]:
+    """Return a command of a compilation database."""
+    words = {"arguments": ["clang", "-c", "foo.c", *arguments]} if arguments else {}
+    return {"directory": str(BASE), "file": "foo.c", **words, **keys}
 
 
-def read(path: Path, commands: list[Any]) -> list[str]:
-    source = path / "compile_commands.json"
-    source.write_text(json.dumps(commands))
-    return [found.name for found in read_object_list(source, "json").objects]
-
-
-def test_commands_without_an_output_are_skipped_and_named() -> None:
-    found = from_compile_commands([entry(command="cc -c x.c", file="x.c"), entry(command="cc -c y.c -o y.o")])
+def test_commands_without_an_output_and_broken_ones_are_skipped_and_named() -> None:
+    broken = [{}, {"directory": "/x"}, {"directory": "/x", "command": "cc -o 'x"}, 7, {"directory": "/", "command": 7}]
+    silent = entry("-objc-isystem", "d", "-opt-record-file", "r")
+    found = from_compile_commands([*broken, None, silent, entry(command="cc -c y.c -o y.o")])
     assert [item.name for item in found.objects] == ["y.o"]
-    assert found.skipped == [("x.c", "its command has no -o")]
-
-
-def test_defect_quoted_paths_do_not_break() -> None:
-    found = from_compile_commands([entry(command="""cc -c 'my file.c' -DX="a b" -o "my lib/my file.o\"""")])
-    assert [item.name for item in found.objects] == ["my lib/my file.o"]
+    assert len(found.skipped) == 7
+    assert found.skipped[-1] == ("foo.c", "its command has no -o")
 
 
 @pytest.mark.parametrize(
-    "output", [["-ofoo.o"], ["--output=foo.o"], ["--output", "foo.o"], ["-o", "x.o", "-o", "foo.o"]]
-)
-def test_defect_a_joined_output_is_not_missed(output: list[str]) -> None:
-    found = from_compile_commands([entry(arguments=["clang", "-c", "foo.c", *output])])
-    assert [item.name for item in found.objects] == ["foo.o"]
-
-
-def test_flags_that_only_look_like_an_output_are_none() -> None:
-    found = from_compile_commands(
-        [entry(arguments=["clang", "-objc-isystem", "d", "-opt-record-file", "r", "-c", "x.c"])]
-    )
-    assert not found.objects
-
-
-@pytest.mark.parametrize(
-    ("output", "name"),
+    ("words", "name"),
     [
-        ("/output/directory/lib/x.o", "lib/x.o"),
-        ("/elsewhere/x.o", "elsewhere/x.o"),
-        ("../sibling/x.o", "output/sibling/x.o"),
-        ("lib/../x.o", "x.o"),
-        ("../../../../etc/x.o", "etc/x.o"),
+        (["-ofoo.o"], "foo.o"),
+        (["--output=foo.o"], "foo.o"),
+        (["--output", "foo.o"], "foo.o"),
+        (["-o", "x.o", "-o", "foo.o"], "foo.o"),
+        (["-o", "/output/directory/lib/x.o"], "lib/x.o"),
+        (["-o", "/elsewhere/x.o"], "elsewhere/x.o"),
+        (["-o", "../sibling/x.o"], "output/sibling/x.o"),
+        (["-o", "lib/../x.o"], "x.o"),
+        (["-o", "../../../../etc/x.o"], "etc/x.o"),
+        (["-o", "my lib/my file.o"], "my lib/my file.o"),
     ],
+    ids=" ".join,
 )
-def test_defect_no_output_escapes_the_corpus(output: str, name: str) -> None:
-    found = from_compile_commands([entry(arguments=["clang", "-o", output])])
-    assert [(item.name, item.path) for item in found.objects] == [(name, BASE / output)]
+def test_defect_no_spelling_of_an_output_is_missed_or_escapes_the_corpus(words: list[str], name: str) -> None:
+    quoted = entry(command="cc -c 'my file.c' -DX=\"a b\" " + " ".join(f'"{word}"' for word in words))
+    for command in (entry(*words), quoted):
+        (item,) = from_compile_commands([command]).objects
+        assert (item.name, item.path) == (name, BASE / words[-1].removeprefix("--output=").removeprefix("-o"))
 
 
 def test_defect_equal_outputs_in_different_folders_do_not_overwrite_each_other(tmp_path: Path) -> None:
-    commands = [
-        {"directory": str(tmp_path / folder), "file": "x.c", "command": f"cc -c x.c -o {name}"}
-        for folder, name in (("one", "lib/x.o"), ("two", "lib/x.o"), ("one", "lib/y.o"))
+    def names(*outputs: tuple[str, str]) -> list[str]:
+        commands = [entry("-o", name, directory=str(tmp_path / folder)) for folder, name in outputs]
+        (tmp_path / "compile_commands.json").write_text(json.dumps(commands))
+        return [item.name for item in read_object_list(tmp_path / "compile_commands.json", "json").objects]
+
+    assert names(("one", "lib/x.o"), ("two", "lib/x.o"), ("one", "lib/y.o")) == [
+        *("one/lib/x.o", "two/lib/x.o", "lib/y.o")
     ]
-    assert read(tmp_path, commands) == ["one/lib/x.o", "two/lib/x.o", "lib/y.o"]
-
-
-def test_a_new_name_never_takes_that_of_another_object(tmp_path: Path) -> None:
-    commands = [
-        {"directory": str(tmp_path / folder), "file": "x.c", "command": f"cc -c x.c -o {name}"}
-        for folder, name in (("one", "x.o"), ("two", "x.o"), ("", "one/x.o/x.o"), (".", "two/x.o"))
-    ]
-    names = read(tmp_path, commands)
-    assert len(set(names)) == len(names)
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [{}, {"directory": "/x"}, {"directory": "/x", "command": "cc -o 'x"}, 7, {"directory": "/x", "command": 7}, None],
-)
-def test_defect_one_broken_command_does_not_end_the_run(broken: Any) -> None:
-    found = from_compile_commands([broken, entry(command="cc -c y.c -o y.o")])
-    assert [item.name for item in found.objects] == ["y.o"]
-    assert len(found.skipped) == 1
-
-
-PARAMETERS = ["-o", "output/dir/exe", "lib/obj1.o", "somelib.a", "-W,blah.o", "lib/dir/obj2.o"]
+    renamed = names(("one", "x.o"), ("two", "x.o"), ("", "one/x.o/x.o"), (".", "two/x.o"))
+    assert len(set(renamed)) == len(renamed)
 
 
 def test_of_a_bazel_query_the_last_link_is_taken() -> None:
+    compiles = {"mnemonic": "CppCompile", "arguments": ["cc", "-o", "x.o"]}
     actions = [
         {"mnemonic": "CppLink", "arguments": ["ld", "-o", "a", "first.o"]},
-        {"mnemonic": "CppCompile", "arguments": ["cc", "-o", "x.o"]},
+        compiles,
         {"mnemonic": "CppLink", "arguments": ["ld", "-o", "b", "second.o", "x.a"]},
         {"mnemonic": "CppArchive", "arguments": ["ar", "third.o"]},
     ]
     assert [item.name for item in from_bazel_aquery({"actions": actions}, BASE).objects] == ["second.o"]
-
-
-@pytest.mark.parametrize("query", [{}, [], {"actions": []}, {"actions": [{"mnemonic": "CppCompile"}]}])
-def test_a_bazel_query_without_a_link_is_an_error(query: Any) -> None:
-    with pytest.raises(CorpusError, match="expected a CppLink action"):
-        from_bazel_aquery(query, BASE)
+    queries: list[Any] = [{}, [], {"actions": []}, {"actions": [compiles]}]
+    for query in queries:
+        with pytest.raises(CorpusError, match="expected a CppLink action"):
+            from_bazel_aquery(query, BASE)
 
 
 def test_of_a_local_thinlto_link_half_modules_are_skipped_and_named(tmp_path: Path) -> None:
@@ -124,21 +93,13 @@ def test_of_a_local_thinlto_link_half_modules_are_skipped_and_named(tmp_path: Pa
     assert found.skipped == [("1", "1.thinlto.bc is missing"), ("2", "2.3.import.bc is missing")]
 
 
-@pytest.mark.parametrize(
-    ("input_type", "content"),
-    [
-        ("json", "{"),
-        ("json", "{}"),
-        ("json", None),
-        ("params", None),
-        ("bazel_aquery", "x"),
-        ("directory", "x"),
-        ("ninja", ""),
-    ],
-)
-def test_an_input_that_is_something_else_is_an_error(tmp_path: Path, input_type: str, content: str | None) -> None:
+def test_an_input_that_is_something_else_is_an_error(tmp_path: Path) -> None:
     source = tmp_path / "input"
-    if content is not None:
+    for kind, content in (("json", "{"), ("json", "{}"), ("bazel_aquery", "x"), ("directory", "x"), ("ninja", "")):
         source.write_text(content)
-    with pytest.raises(CorpusError):
-        read_object_list(source, input_type)
+        with pytest.raises(CorpusError):
+            read_object_list(source, kind)
+    source.unlink()
+    for kind in ("json", "params"):
+        with pytest.raises(CorpusError):
+            read_object_list(source, kind)

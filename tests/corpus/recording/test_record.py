@@ -1,25 +1,24 @@
-"""Recording of a build: modules, names, levels, and the effects on the build."""
+"""Recording of a build: modules, names, levels, skipped compiles, and the effects on the build."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from elftools.elf.elffile import ELFFile
 
-from mlgo_gym.corpus.commands import driver, shim_compiles
+from mlgo_gym.corpus.commands import driver
+from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.modules.description import read_command, read_description, read_metadata
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.record import record_build
-from mlgo_gym.corpus.recording.recorder import Recorder, Recording
-from mlgo_gym.errors import CorpusError
+from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
+from tests.corpus.conftest import executable_sections, record, write_files
 
 C_SOURCE = """\
 #include <stdio.h>
@@ -28,265 +27,247 @@ C_SOURCE = """\
 static int mix(int seed) { char text[64]; memset(text, seed, sizeof text); return text[seed & 63] + sum(seed); }
 int entry(int seed) { if (seed > 7) puts(__FILE__); return mix(seed) * NUMBER; }
 """
-
-
-CXX_SOURCE = """\
-#include <initializer_list>
-#include <new>
-int count(const char *word) { return *new int(std::initializer_list<const char *>{word, ""}.size()); }
-"""
+SOURCES = {
+    "entry.c": C_SOURCE,
+    "lib/sum.h": "int sum(int);\n",
+    "lib/sum.c": "int sum(int n) { int s = 0; while (n > 0) s += n--; return s; }\n",
+    "count.cpp": "#include <initializer_list>\n#include <new>\n"
+    'int count(const char *word) { return *new int(std::initializer_list<const char *>{word, ""}.size()); }\n',
+}
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A folder with two sources in C, one in C++, and a header."""
-    folder = tmp_path / "project"
-    (folder / "lib").mkdir(parents=True)
-    (folder / "entry.c").write_text(C_SOURCE)
-    (folder / "lib" / "sum.h").write_text("int sum(int);\n")
-    (folder / "lib" / "sum.c").write_text("int sum(int n) { int s = 0; while (n > 0) s += n--; return s; }\n")
-    (folder / "count.cpp").write_text(CXX_SOURCE)
-    return folder
+    return write_files(tmp_path / "project", SOURCES)
 
 
-def record(project: Path, script: str, toolchain: Toolchain, **options: object) -> Recording:
-    """Record a shell script as the build; the corpus is `project/../corpus`."""
-    output = project.parent / "corpus"
-    return record_build(
-        ["sh", "-ec", script],
-        output,
-        toolchain=toolchain,
-        folder=project,
-        **options,  # type: ignore[arg-type]
-    )
-
-
-def executable_sections(path: Path) -> dict[str, bytes]:
-    """Return the contents of the executable sections of an object file."""
-    with path.open("rb") as file:
-        return {part.name: part.data() for part in ELFFile(file).iter_sections() if part["sh_flags"] & 4}
-
-
-def test_a_compile_leaves_its_object_and_a_module(project: Path, any_toolchain: Toolchain) -> None:
-    build = record(project, "$CC -O2 -Ilib -DNUMBER=3 -c entry.c -o entry.o", any_toolchain)
+def test_a_compile_leaves_its_object_and_a_module_without_paths_of_its_source(
+    project: Path, any_toolchain: Toolchain
+) -> None:
+    script = "$CC -O2 -g -MD -MF entry.d -Wall -std=gnu11 -Ilib -DNUMBER=3 -fno-omit-frame-pointer -c entry.c"
+    build = record(project, script, any_toolchain)
     corpus = project.parent / "corpus"
-    assert build.status == 0
+    assert (build.status, build.modules) == (0, ("entry.o",))
     assert (project / "entry.o").exists()
-    assert build.modules == ("entry.o",)
+    assert (project / "entry.d").exists()
     assert read_description(corpus).modules == ("entry.o",)
     assert read_bitcode(corpus / "entry.o.bc").functions == 2
     metadata = read_metadata(corpus, "entry.o")
-    assert metadata["source"] == "entry.c"
     assert metadata["source_sha256"] == hashlib.sha256(C_SOURCE.encode()).hexdigest()
-    assert metadata["language"] == "C"
-    assert metadata["lines"] == 5
-    assert metadata["compiler"] == f"clang {any_toolchain.version_text}"
+    facts = {"source": "entry.c", "language": "C", "lines": 5, "compiler": f"clang {any_toolchain.version_text}"}
+    assert {name: metadata[name] for name in facts} == facts
+    flags = read_command(corpus / "entry.o.cmd")
+    assert flags[0] == "-cc1"
+    assert {"-mframe-pointer=all", "-Oz"} <= set(flags)
+    assert not {"-o", "-x", "-I", "-D", "-isystem", "-dependency-file", "-std=gnu11"} & set(flags)
+    assert not any(str(project) in flag or "entry" in flag for flag in flags)
 
 
-@pytest.mark.parametrize("level", ["Oz", "Os", "O2", "O3"])
+SLOW_LEVELS = [pytest.param(level, marks=pytest.mark.slow) for level in ("Oz", "O2", "O3")]
+
+
+@pytest.mark.parametrize("level", ["Os", *SLOW_LEVELS])
 def test_the_level_that_is_asked_for_replaces_that_of_the_build(
     project: Path, toolchain: Toolchain, level: str
 ) -> None:
     script = "cc -O0 -Ilib -DNUMBER=3 -c entry.c; c++ -O3 -c count.cpp; cc -Os -c lib/sum.c"
     build = record(project, script, toolchain, optimize=level)
     assert len(build.modules) == 3
-    expected = {"Oz": "Oz", "Os": "Os", "O2": "O1-O3", "O3": "O1-O3"}[level]
-    for module in open_corpus(project.parent / "corpus", toolchain=toolchain):
+    for module in open_corpus(build.corpus, toolchain=toolchain):
         facts = read_bitcode(module.bitcode)
-        assert facts.level == expected
-        assert facts.optnone == 0
-        assert module.flags is not None
-        assert f"-{level}" in module.flags
+        assert (facts.level, facts.optnone) == (level if level < "O" or level[1] in "sz" else "O1-O3", 0)
+        assert f"-{level}" in (module.flags or ())
         assert module.metadata["optimize"] == level
+
+
+SLOW_FLAGS = [
+    "-g -gsplit-dwarf -ffile-prefix-map=/=x -save-temps -fembed-bitcode=all",
+    "-g -fno-integrated-as",
+    "-fsanitize=address -fsanitize-coverage=trace-pc",
+    "-fprofile-instr-generate -fcoverage-mapping -finstrument-functions -pg",
+    "-fstack-protector-all -ftrapv -mavx2 -ffast-math -fbasic-block-sections=all -mllvm -unroll-count=2",
+]
 
 
 @pytest.mark.parametrize(
     ("compile_options", "level"),
     [
-        ("cc -Ilib -DNUMBER=3 -c entry.c", "Oz"),
-        ("cc -Ilib -DNUMBER=3 -c entry.c", "O2"),
-        ("cc -fPIC -ffunction-sections -c lib/sum.c", "Oz"),
-        ("cc -fPIC -ffunction-sections -c lib/sum.c", "O2"),
-        ("c++ -std=c++17 -c count.cpp", "Oz"),
-        pytest.param("c++ -std=c++17 -c count.cpp", "O2", marks=pytest.mark.slow),
+        ("-Ilib -DNUMBER=3 -fPIC -ffunction-sections -c entry.c", "Oz"),
+        ("-std=c++17 -c count.cpp", "O2"),
+        *(
+            pytest.param(f"{flags} -c {source}", level, marks=pytest.mark.slow)
+            for flags, source in [("", "lib/sum.c"), ("-std=c++17", "count.cpp"), ("-Ilib -DNUMBER=2", "entry.c")]
+            for level in ("Oz", "O2")
+        ),
+        *(pytest.param(f"{flags} -c lib/sum.c", "Oz", marks=pytest.mark.slow) for flags in SLOW_FLAGS),
     ],
 )
-def test_bitcode_compiles_to_the_code_of_its_source(
+def test_a_module_compiles_to_the_code_of_its_source_with_the_flags_of_the_build(
     project: Path, any_toolchain: Toolchain, level: str, compile_options: str
 ) -> None:
-    record(project, compile_options, any_toolchain, optimize=level)
-    (module,) = open_corpus(project.parent / "corpus", toolchain=any_toolchain)
-    again = project / "again.o"
-    assert module.flags is not None
-    result = any_toolchain.run([*module.flags, "-x", "ir", str(module.bitcode), "-o", str(again)])
-    assert result.returncode == 0, result.stderr
-
-    direct = project / "direct.o"
-    with Recorder(any_toolchain, level, project) as session:
-        mode, *arguments = compile_options.split()
-        language = mode.replace("cc", "c")
-        (line,), problem = shim_compiles.compile_commands(session.settings, arguments, str(project), language)
-        assert problem is None
-        words = shim_compiles.without_side_outputs(line[:-1])
-        subprocess.run([*any_toolchain.command, *words, "-o", str(direct), line[-1]], cwd=project, check=True)
-    assert executable_sections(again) == executable_sections(direct)
-    assert executable_sections(again)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "flags",
-    [
-        "-g -gsplit-dwarf -ffile-prefix-map=/=x -save-temps -fembed-bitcode=all",
-        pytest.param(
-            "-g -fno-integrated-as",
-            marks=pytest.mark.skipif(shutil.which("as") is None, reason="as, the assembler, is not installed"),
-        ),
-        "-fsanitize=address -fsanitize-coverage=trace-pc",
-        "-fprofile-instr-generate -fcoverage-mapping -finstrument-functions -pg",
-        "-fstack-protector-all -ftrapv -mavx2 -ffast-math -fbasic-block-sections=all -mllvm -unroll-count=2",
-    ],
-)
-def test_flags_of_the_build_shape_the_code_of_its_module(project: Path, toolchain: Toolchain, flags: str) -> None:
-    record(project, f"cc {flags} -c lib/sum.c", toolchain)
-    (module,) = open_corpus(project.parent / "corpus", toolchain=toolchain)
-    before, after = driver.driver_options(toolchain)
-    start = [*toolchain.command, "--driver-mode=gcc", *before]
+    if "-fno-integrated-as" in compile_options and shutil.which("as") is None:
+        pytest.skip("as, the assembler, is not installed")
+    mode = "c++" if compile_options.endswith("cpp") else "cc"
+    build = record(project, f"{mode} {compile_options}", any_toolchain, optimize=level)
+    (module,) = open_corpus(build.corpus, toolchain=any_toolchain)
+    before, after = driver.driver_options(any_toolchain)
+    direct = [f"--driver-mode={'g++' if mode == 'c++' else 'gcc'}", *before, *compile_options.split(), *after]
     for name, words in (
-        ("direct.o", [*start, *flags.split(), "-c", "lib/sum.c", *after, "-Oz"]),
-        ("plain.o", [*start, "-c", "lib/sum.c", *after, "-Oz"]),
-        ("again.o", [*toolchain.command, *(module.flags or ()), "-x", "ir", str(module.bitcode)]),
+        ("direct.o", [*direct, f"-{level}"]),
+        ("again.o", [*(module.flags or ()), "-x", "ir", str(module.bitcode)]),
     ):
-        subprocess.run([*words, "-o", name], cwd=project, check=True, capture_output=True)
-    direct, plain, again = (executable_sections(project / name) for name in ("direct.o", "plain.o", "again.o"))
-    assert again == direct
-    assert flags.startswith("-g ") == (direct == plain)
+        subprocess.run([*any_toolchain.command, *words, "-o", name], cwd=project, check=True, capture_output=True)
+    assert executable_sections(project / "again.o") == executable_sections(project / "direct.o") != {}
 
 
-@pytest.mark.parametrize("flags", ["-march=native -mtune=native", "-flto", "-flto=thin"])
-def test_flags_of_one_machine_or_of_the_link_are_dropped(project: Path, toolchain: Toolchain, flags: str) -> None:
-    record(project, f"cc {flags} -c lib/sum.c", toolchain)
-    plain = project.parent / "plain"
-    record_build(["sh", "-ec", "cc -c lib/sum.c"], plain, toolchain=toolchain, folder=project)
-    for suffix in ("bc", "cmd"):
-        assert (project.parent / "corpus" / f"sum.o.{suffix}").read_bytes() == (plain / f"sum.o.{suffix}").read_bytes()
-
-
-def test_flags_say_nothing_of_the_folder_of_the_source(project: Path, toolchain: Toolchain) -> None:
-    script = "cc -g -MD -MF entry.d -Wall -std=gnu11 -Ilib -DNUMBER=3 -fno-omit-frame-pointer -c entry.c -o entry.o"
-    record(project, script, toolchain)
-    flags = read_command(project.parent / "corpus" / "entry.o.cmd")
-    assert flags[0] == "-cc1"
-    assert (project / "entry.d").exists()
-    assert not any(str(project) in flag or "entry" in flag for flag in flags)
-    assert "-mframe-pointer=all" in flags
-    for dropped in ("-o", "-x", "-I", "-D", "-isystem", "-dependency-file", "-std=gnu11"):
-        assert dropped not in flags
+def test_flags_of_one_machine_or_of_the_link_are_dropped_and_equal_modules_are_one(
+    project: Path, toolchain: Toolchain
+) -> None:
+    flags = {"a": "", "b": "-march=native -mtune=native", "c": "-flto", "d": "-flto=thin"}
+    compiles = [f"mkdir {name}; cc {words} -c lib/sum.c -o {name}/sum.o" for name, words in flags.items()]
+    build = record(project, "; ".join(compiles), toolchain)
+    assert (build.modules, build.duplicates, build.failures) == (("a/sum.o",), 3, ())
 
 
 def test_two_folders_give_equal_recordings(project: Path, tmp_path: Path, toolchain: Toolchain) -> None:
-    script = "cc -g -Ilib -DNUMBER=3 -c $PWD/entry.c -o entry.o; c++ -c count.cpp"
     elsewhere = tmp_path / "elsewhere" / "project"
     shutil.copytree(project, elsewhere)
-    record(project, script.replace("$PWD/", ""), toolchain)
-    record(elsewhere, script.replace("$PWD/", ""), toolchain)
-    first, second = (
-        {file.name: file.read_bytes() for file in (parent / "corpus").iterdir()}
-        for parent in (project.parent, elsewhere.parent)
-    )
-    assert {"entry.o.bc", "count.o.bc"} <= first.keys()
-    assert first == second
+    recordings = []
+    for folder in (project, elsewhere):
+        record(folder, "cc -g -Ilib -DNUMBER=3 -c entry.c; c++ -c count.cpp", toolchain)
+        recordings.append({file.name: file.read_bytes() for file in (folder.parent / "corpus").iterdir()})
+    assert recordings[0] == recordings[1]
+    assert {"entry.o.bc", "count.o.bc"} <= set(recordings[0])
 
 
-@pytest.mark.parametrize(
-    ("script", "modules"),
-    [
-        ("cc -c lib/sum.c -osum.o", {"sum.o"}),
-        ("cd lib && cc -c sum.c", {"lib/sum.o"}),
-        ("cc -Ilib -DNUMBER=3 -shared -fPIC entry.c lib/sum.c -o both.so", {"entry.o", "lib/sum.o"}),
-        ("cc -include lib/sum.h lib/sum.c -shared -o sum.so", {"lib/sum.o"}),
-        ("echo '-c lib/sum.c -o \"a b.o\"' > words; cc @words", {"a b.o"}),
-        ("cc -x c -c lib/sum.c -o x.o", {"x.o"}),
-        ("cp lib/sum.c sum.txt; cc -xc -c sum.txt -o sum.o", {"sum.o"}),
-        ("cc -E lib/sum.c > sum.i; cc -c sum.i", {"sum.o"}),
-        ("mkdir -p a b; cc -c lib/sum.c -o a/x.o; cc -ffunction-sections -c lib/sum.c -o b/x.o", {"a/x.o", "b/x.o"}),
-    ],
-)
-def test_module_names_are_the_paths_of_objects(
-    project: Path, toolchain: Toolchain, script: str, modules: set[str]
-) -> None:
-    assert set(record(project, script, toolchain).modules) == modules
+def test_module_names_are_the_paths_of_objects(project: Path, toolchain: Toolchain) -> None:
+    script = """
+        cc -Dsum=a -c lib/sum.c -oa.o
+        (cd lib && cc -Dsum=b -c sum.c)
+        cp lib/sum.c lib/other.c
+        cc -Dsum=c -include lib/sum.h -Ilib -DNUMBER=3 -shared -fPIC entry.c lib/other.c -o both.so
+        echo '-Dsum=d -c lib/sum.c -o "a b.o"' > words; cc @words
+        cc -x c -Dsum=e -c lib/sum.c -o x.o
+        cp lib/sum.c sum.txt; cc -xc -Dsum=f -c sum.txt -o text.o
+        cc -Dsum=g -E lib/sum.c > sum.i; cc -c sum.i
+        mkdir a b; cc -Dsum=h -c lib/sum.c -o a/x.o; cc -Dsum=i -c lib/sum.c -o b/x.o
+    """
+    build = record(project, script, toolchain)
+    assert set(build.modules) == {"a.o", "lib/sum.o", "entry.o", "lib/other.o", "a b.o", "x.o", "text.o", "sum.o"} | {
+        f"{folder}/x.o" for folder in "ab"
+    }
+    assert (build.duplicates, build.replaced) == (0, 0)
+
+
+def test_one_source_in_several_programs_is_several_modules(project: Path, toolchain: Toolchain) -> None:
+    (project / "t.c").write_text("int main(void) {\n#ifdef A\nreturn 1;\n#endif\nreturn 2; }\n")
+    recording = record(project, "$CC -DA t.c -o a; $CC -DB t.c -ob; $CC t.c", toolchain)
+    # -DB and the third one are equal, since no line uses B.
+    assert (recording.replaced, recording.duplicates, len(recording.modules)) == (0, 1, 2)
+    assert recording.failures == ()
+    again = record_build(["sh", "-ec", "$CC -DA t.c -o a; $CC t.c -o a"], project.parent / "again", folder=project)
+    assert (again.replaced, len(again.modules)) == (1, 1)
+
+
+def test_compiles_without_an_object_and_probes_are_counted_by_reason(project: Path, toolchain: Toolchain) -> None:
+    probe = "int main(void) { return 0; }\n"
+    probes = {"conftest.c": probe, "ztest123.c": probe, "CMakeFiles/CMakeScratch/x/t.c": probe, "o.m": probe}
+    write_files(project, probes)
+    script = """
+        $CC -c lib/sum.c; ar rcs libsum.a sum.o
+        $CC -E lib/sum.c > /dev/null; $CC -dM -E - < /dev/null > /dev/null; $CC -fsyntax-only lib/sum.c
+        $CC --version > /dev/null; $CC -c lib/sum.c -o /dev/null
+        $CC -S lib/sum.c; $CC -c sum.s -o assembled.o
+        $CC -c -x c - -o std.o < lib/sum.c; $CC -emit-llvm -c lib/sum.c -o g.bc; $CC -c o.m
+        $CC -c conftest.c; $CC -c ztest123.c; $CC -c CMakeFiles/CMakeScratch/x/t.c
+    """
+    recording = record(project, script, toolchain)
+    assert recording.modules == ("sum.o",)
+    assert (project / "libsum.a").stat().st_size > 8
+    assert dict(recording.skipped) == {
+        "compiled to assembly (-S)": 1,
+        "assembly": 1,
+        "a source on standard input": 1,
+        "a probe of the build system": 3,
+        "Objective-C": 1,
+        "compiled to LLVM's own form (-emit-llvm)": 1,
+    }
+    build = ["sh", "-ec", "$CC -c conftest.c"]
+    requested = record_build(build, project.parent / "probes", toolchain=toolchain, folder=project, probes=True)
+    assert (requested.modules, dict(requested.skipped)) == (("conftest.o",), {})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "use",
-    [
+def test_precompiled_headers_and_modules_do_not_get_in_the_way(project: Path, any_toolchain: Toolchain) -> None:
+    size = "int SIZE(int x) { return std::initializer_list<int>{x, 1}.size(); }\n"
+    module = {
+        "m.cppm": "export module m; export int m() { return 1; }\n",
+        "u.cpp": "import m; int u() { return m(); }\n",
+    }
+    write_files(project, {"all.hpp": "#include <initializer_list>\n", "size.cpp": size, **module})
+    uses = (
         "-include-pch all.hpp.pch",
         "-include all.hpp",
         "-Xclang -include-pch -Xclang all.hpp.pch -Xclang -include -Xclang all.hpp",
-    ],
-)
-def test_precompiled_headers_do_not_get_in_the_way_of_another_level(
-    project: Path, any_toolchain: Toolchain, use: str
-) -> None:
-    (project / "all.hpp").write_text("#include <initializer_list>\n")
-    (project / "size.cpp").write_text("int size(int x) { return std::initializer_list<int>{x, 1}.size(); }\n")
-    script = f"c++ -O0 -x c++-header all.hpp -o all.hpp.pch; c++ -O0 {use} -c size.cpp"
+    )
+    compiles = [f"c++ -O0 {use} -DSIZE=size{number} -c size.cpp -o {number}.o" for number, use in enumerate(uses)]
+    script = (
+        f"c++ -O0 -x c++-header all.hpp -o all.hpp.pch; {'; '.join(compiles)}; "
+        "c++ -std=c++20 --precompile m.cppm -o m.pcm; c++ -std=c++20 -fmodule-file=m=m.pcm -c u.cpp"
+    )
     build = record(project, script, any_toolchain)
-    assert build.status == 0
-    assert build.modules == ("size.o",)
-    assert build.failures == ()
+    assert (build.status, build.failures) == (0, ())
+    assert {f"{number}.o" for number in range(len(uses))} <= set(build.modules)
+    assert (build.skipped["a precompiled header"], build.skipped["a C++ module"]) == (1, 1)
+    assert len(build.modules) + build.skipped.get("a compile with precompiled modules", 0) == 4
 
 
-def test_compiles_without_an_object_and_probes_are_not_recorded(project: Path, toolchain: Toolchain) -> None:
-    script = """
-        cc -E lib/sum.c > /dev/null
-        cc -S lib/sum.c -o sum.s
-        cc -c sum.s -o assembled.o
-        cc -fsyntax-only lib/sum.c
-        cc -c lib/sum.c -o /dev/null
-        cc --version > /dev/null
-        echo 'int main(void) { return 0; }' > conftest.c; cc -c conftest.c
-        mkdir -p CMakeFiles/CMakeScratch/x; cp conftest.c CMakeFiles/CMakeScratch/x/t.c
-        cc -c CMakeFiles/CMakeScratch/x/t.c
-        cc -c lib/sum.c
-        ar rcs libsum.a sum.o
-    """
-    assert record(project, script, toolchain).modules == ("sum.o",)
-    assert (project / "libsum.a").stat().st_size > 8
-
-
-def test_a_compile_that_fails_fails_and_is_no_module(project: Path, toolchain: Toolchain) -> None:
-    build = record(project, "cc -c lib/sum.c; cc -c entry.c", toolchain)
-    assert build.status != 0
-    assert build.modules == ("sum.o",)
-    assert build.failures == ()
-
-
-def test_a_failed_recording_is_named_and_does_not_break_the_build(project: Path, toolchain: Toolchain) -> None:
+def test_a_failed_compile_ends_the_build_and_a_failed_recording_does_not(project: Path, toolchain: Toolchain) -> None:
     (project / "picky.c").write_text("#ifdef __OPTIMIZE_SIZE__\n#error no place for this\n#endif\nint picky;\n")
-    build = record(project, "cc -O2 -c picky.c; cc -c lib/sum.c", toolchain)
-    assert build.status == 0
+    build = record(project, "cc -O2 -c picky.c; cc -c lib/sum.c; cc -c entry.c; cc -c picky.c", toolchain)
+    assert build.status == 1
     assert build.modules == ("sum.o",)
     (failure,) = build.failures
     assert failure.source == "picky.c"
     assert "no place for this" in failure.message
 
 
-def test_a_build_that_compiles_nothing_is_an_error(project: Path, toolchain: Toolchain) -> None:
-    with pytest.raises(CorpusError, match="expected compiles of C, C\\+\\+ or Rust sources, got none"):
-        record(project, "true", toolchain)
-    assert not (project.parent / "corpus").exists()
-
-
-def test_a_folder_in_use_is_refused_before_the_build(project: Path, toolchain: Toolchain) -> None:
+def test_a_build_without_compiles_or_a_used_folder_is_an_error(project: Path, toolchain: Toolchain) -> None:
+    words = r"the build ended with status 3; expected compiles of C, C\+\+ or Rust sources, got none"
+    with pytest.raises(NothingCompiledError, match=words) as caught:
+        record(project, "exit 3", toolchain)
+    assert caught.value.status == 3
     corpus = project.parent / "corpus"
+    assert not corpus.exists()
     corpus.mkdir()
     (corpus / "mine").touch()
     with pytest.raises(CorpusError, match="expected a new or empty folder"):
         record(project, "touch started", toolchain)
     assert not (project / "started").exists()
+
+
+def test_side_outputs_are_not_overwritten_and_files_that_flags_name_are_copied(
+    project: Path, toolchain: Toolchain
+) -> None:
+    (project / "order.txt").write_text("!sum\n")
+    (project / "f.c").write_text("int f(int x) { return x + 1; }\n")
+    flags = "--coverage -save-stats -MJ db.json -ftime-trace=trace.json -fstack-usage -gsplit-dwarf -g"
+    option = "-fbasic-block-sections=list="
+    build = record(project, f"$CC {flags} -c f.c; $CC -ffunction-sections {option}order.txt -c lib/sum.c", toolchain)
+    written = {path.name: path.stat().st_mtime_ns for path in project.iterdir()}
+    assert {"db.json", "f.gcno", "f.su"} <= set(written)
+    compilation = plan(open_corpus(build.corpus, toolchain=toolchain).module("f.o"), toolchain)
+    assert compilation.confined
+    assert not [flag for flag in compilation.flags if "cov" in flag or "stat" in flag or str(project) in flag]
+    assert {path.name: path.stat().st_mtime_ns for path in project.iterdir()} == written
+
+    (named,) = [flag for flag in read_command(build.corpus / "sum.o.cmd") if flag.startswith(option)]
+    copied = build.corpus / named.removeprefix(option)
+    assert (copied.parent.name, copied.read_text()) == ("inputs", "!sum\n")
+    (project / "order.txt").unlink()
+    module = open_corpus(build.corpus, toolchain=toolchain).module("sum.o")
+    assert f"{option}{copied}" in plan(module, toolchain).flags
 
 
 @pytest.mark.slow
@@ -296,84 +277,75 @@ def test_parallel_compiles_are_all_recorded(project: Path, toolchain: Toolchain)
     build = record(
         project, "for n in 1 2 3; do for p in part$n*.c; do cc -c $p & done; wait; done; cc -c part0.c", toolchain
     )
-    assert len(build.modules) == len(list(project.glob("part*.o")))
-    assert len(build.modules) > 12
+    assert len(build.modules) == len(list(project.glob("part*.o"))) > 12
 
 
 def test_the_shims_find_no_other_compiler(project: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = project.parent / "programs"
     programs.mkdir()
-    for name in ("sh", "cat"):
-        (programs / name).symlink_to(shutil.which(name) or "")
+    (programs / "sh").symlink_to(shutil.which("sh") or "")
+    (programs / "cat").symlink_to(shutil.which("cat") or "")
     monkeypatch.setenv("PATH", str(programs))
-    script = "gcc -c lib/sum.c; g++ -c count.cpp; clang -Ilib -DNUMBER=1 -c entry.c; ar rcs lib.a sum.o; ranlib lib.a"
+    script = "gcc -c lib/sum.c; clang -Ilib -DNUMBER=1 -c entry.c; g++ -c count.cpp; ar rcs lib.a sum.o; ranlib lib.a"
     assert record(project, script, toolchain).modules == ("count.o", "entry.o", "sum.o")
 
 
+@pytest.mark.slow
 def test_only_headers_named_by_the_machine_are_seen_of_the_system(
     project: Path, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = driver.bundled_target().partition(".")[0]
-    system = project.parent / "system"
-    (system / machine / "python9").mkdir(parents=True)
-    (system / machine / "python9" / "pyconfig.h").write_text("#define FROM_SYSTEM 1\n")
-    (system / "other.h").touch()
+    system = write_files(
+        project.parent / "system", {f"{machine}/python9/pyconfig.h": "#define FROM_SYSTEM 1\n", "other.h": ""}
+    )
+    # Nothing else puts headers into the folder of the system.
     monkeypatch.setattr(driver, "SYSTEM_HEADERS", system)
     (project / "glue.c").write_text(f"#include <{machine}/python9/pyconfig.h>\nint glue = FROM_SYSTEM;\n")
     (project / "hidden.c").write_text("#include <other.h>\n")
     build = record(project, "cc -c glue.c; cc -c hidden.c", toolchain)
-    assert build.modules == ("glue.o",)
-    assert build.status == 1
+    assert (build.status, build.modules) == (1, ("glue.o",))
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-def test_a_make_project_is_recorded(project: Path, any_toolchain: Toolchain) -> None:
-    (project / "Makefile").write_text("CFLAGS = -O2 -Ilib -DNUMBER=2\nall: entry.o lib/sum.o count.o\n")
-    build = record(project, "make -j2", any_toolchain)
-    assert build.modules == ("count.o", "entry.o", "lib/sum.o")
+CONFIGURE = """
+for option in -Wall -fno-such-option; do
+  echo 'int main(void) { return 0; }' > conftest.c
+  if $CC -Werror $option -c conftest.c 2> conftest.err; then CFLAGS="$CFLAGS $option"; fi
+done
+printf "CC = $CC\\nCFLAGS = $CFLAGS\\nall: lib/sum.o\\n" > Makefile
+"""
+# With nothing in C++ to link, nothing waits for the bundled compiler to build its C++ library.
+CMAKE = """
+cmake_minimum_required(VERSION 3.16)
+set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+set(CMAKE_CXX_COMPILER_ID_RUN ON)
+set(CMAKE_CXX_COMPILER_FORCED ON)
+project(p C CXX)
+include(CheckCSourceCompiles)
+check_c_source_compiles("int f(void);" WORKS)
+add_library(parts STATIC lib/sum.c count.cpp)
+"""
+SETUP = """
+from setuptools import setup
+setup(name='p', packages=[], py_modules=[], libraries=[('p', {'sources': ['lib/sum.c', 'count.cpp']})])
+"""
+BUILD_SYSTEMS = {
+    "make": ({"Makefile": "CFLAGS = -O2 -Ilib -DNUMBER=2\nall: entry.o lib/sum.o count.o\n"}, "make -j2"),
+    "configure": ({"configure": CONFIGURE}, "sh configure; make; grep -q -- -Wall Makefile; ! grep such Makefile"),
+    "cmake": ({"CMakeLists.txt": CMAKE}, "cmake -G 'Unix Makefiles' -B build .; cmake --build build -j2"),
+    "setuptools": ({"setup.py": SETUP}, f"'{sys.executable}' -W ignore setup.py build_clib"),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("cmake") is None or shutil.which("make") is None, reason="cmake or make is missing")
 @pytest.mark.timeout(400)
-def test_a_cmake_project_is_recorded(project: Path, any_toolchain: Toolchain) -> None:
-    # With nothing in C++ to link, nothing waits for the bundled compiler to build its C++ library.
-    (project / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.16)\nset(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)\n"
-        "set(CMAKE_CXX_COMPILER_ID_RUN ON)\nset(CMAKE_CXX_COMPILER_FORCED ON)\nproject(p C CXX)\n"
-        'include(CheckCSourceCompiles)\ncheck_c_source_compiles("int f(void);" WORKS)\n'
-        "add_library(parts STATIC lib/sum.c count.cpp)\n"
-    )
-    build = record(project, "cmake -G 'Unix Makefiles' -B build . && cmake --build build -j2", any_toolchain)
-    folder = "build/CMakeFiles/parts.dir"
+@pytest.mark.parametrize("system", BUILD_SYSTEMS)
+def test_projects_of_build_systems_are_recorded(system: str, project: Path, any_toolchain: Toolchain) -> None:
+    if system == "setuptools":
+        pytest.importorskip("setuptools")
+    elif shutil.which("make") is None or (system == "cmake" and shutil.which("cmake") is None):
+        pytest.skip(f"make or {system} is not installed")
+    files, script = BUILD_SYSTEMS[system]
+    build = record(write_files(project, files), script, any_toolchain)
     assert build.status == 0
-    assert build.modules == (f"{folder}/count.cpp.o", f"{folder}/lib/sum.c.o")
-    assert (project / "build" / "libparts.a").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-def test_a_configured_project_is_recorded(project: Path, any_toolchain: Toolchain) -> None:
-    (project / "configure").write_text(
-        "for option in -Wall -fno-such-option; do\n"
-        "  echo 'int main(void) { return 0; }' > conftest.c\n"
-        '  if $CC -Werror $option -c conftest.c 2> conftest.err; then CFLAGS="$CFLAGS $option"; fi\n'
-        "done\n"
-        'printf "CC = $CC\\nCFLAGS = $CFLAGS\\nall: lib/sum.o\\n" > Makefile\n'
-    )
-    build = record(project, "sh configure && make", any_toolchain)
-    assert build.modules == ("lib/sum.o",)
-    assert "-Wall" in (project / "Makefile").read_text()
-    assert "-fno-such-option" not in (project / "Makefile").read_text()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("setuptools") is None, reason="setuptools is not installed")
-def test_a_setuptools_project_is_recorded(project: Path, any_toolchain: Toolchain) -> None:
-    (project / "setup.py").write_text(
-        "from setuptools import setup\n"
-        "setup(name='p', packages=[], py_modules=[], libraries=[('p', {'sources': ['lib/sum.c', 'count.cpp']})])\n"
-    )
-    build = record(project, f"'{sys.executable}' -W ignore setup.py build_clib", any_toolchain)
-    assert build.status == 0
-    assert {Path(name).name for name in build.modules} == {"sum.o", "count.o"}
+    names = {Path(name).name.replace(".c.o", ".o").replace(".cpp.o", ".o") for name in build.modules}
+    assert names == {"make": {"count.o", "entry.o", "sum.o"}, "configure": {"sum.o"}}.get(system, {"count.o", "sum.o"})

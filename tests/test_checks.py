@@ -1,0 +1,87 @@
+"""Every environment passes the checks that authors of other environments can call, and the checks find faults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import mlgo_gym
+from mlgo_gym.testing import check_environment, check_vector_environment
+from mlgo_gym.wrappers import NormalizeFeatures, fit_normalization
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+every = pytest.mark.parametrize("name", list(mlgo_gym.ENVIRONMENTS))
+
+
+def arguments_of(name: str, corpus: str) -> dict[str, Any]:
+    return {} if name in mlgo_gym.APPROXIMATIONS else {"corpus": corpus, "max_decisions": 4}
+
+
+@every
+def test_an_environment_keeps_the_rules_of_gymnasium_and_stable_baselines3(name: str, varied: str) -> None:
+    check_environment(name, **arguments_of(name, varied))
+
+
+@every
+def test_a_vector_environment_equals_that_of_gymnasium_in_every_mode(name: str, varied: str) -> None:
+    arguments = arguments_of(name, varied)
+    if arguments:
+        arguments["render_mode"] = "ansi"
+    assert check_vector_environment(name, **arguments) >= 12
+
+
+def test_an_environment_in_wrappers_is_checked_and_stays_open(varied: str) -> None:
+    with gym.make("mlgo/Inline-v0", corpus=varied, max_decisions=4) as env:
+        wrapped = NormalizeFeatures(env, fit_normalization(env, observations=20))
+        check_environment(wrapped)
+        wrapped.reset()
+
+
+class Faulty(gym.Env[Any, Any]):
+    """Ends after three steps; one of its methods has a fault."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, fault: str = "") -> None:
+        self.fault, self.steps = fault, 3
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        super().reset(seed=seed)
+        if options and self.fault != "options":
+            raise ValueError(options)
+        self.steps = 0
+        return self._observe(), {}
+
+    def _observe(self) -> Any:
+        chance = np.random.default_rng() if self.fault == "random" else self.np_random
+        return chance.random(2, np.float32) + (2 * self.steps if self.fault == "space" else 0)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take any action."""
+        if self.steps == 3 and self.fault != "end":
+            raise ValueError(action)
+        self.steps += 1
+        reward = np.nan if self.fault == "reward" else 0.0
+        return self._observe(), reward, self.steps >= 3, False, {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("options", r"expected an error of reset\(\) for the option"),
+        ("end", r"expected an error of step\(\) after the end"),
+        ("reward", "expected a finite reward, got nan"),
+        ("space", "expected an observation of the space"),
+        ("random", "deterministic|expected a second episode|same seed"),
+    ],
+)
+def test_a_fault_is_found(fault: str, message: str) -> None:
+    check_environment(Faulty())
+    with pytest.raises(AssertionError, match=message):
+        check_environment(Faulty(fault))
