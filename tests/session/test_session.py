@@ -139,29 +139,6 @@ def test_the_optimisation_record_comes_on_request_and_changes_nothing(
     assert compiled.object_bytes == plain(compilation)
 
 
-def test_an_event_loop_can_serve_many_sessions_without_waiting_in_any(compile_calls: Compilation) -> None:
-    sessions = [Session(compile_calls.command, [INLINING]) for _ in range(4)]
-    answered = dict.fromkeys(sessions, 0)
-    try:
-        running = set(sessions)
-        while running:
-            waiting = {descriptor: session for session in running for descriptor in session.descriptors()}
-            readable, _, _ = select.select(list(waiting), [], [], LONG)
-            assert readable
-            for session in {waiting[descriptor] for descriptor in readable}:
-                while (decision := session.poll()) is not None:
-                    answered[session] += 1
-                    session.advise(default(decision))
-                if session.exited:
-                    running.discard(session)
-        objects = {session.finish(LONG).object_bytes for session in sessions}
-    finally:
-        for session in sessions:
-            session.close()
-    assert list(answered.values()) == [9] * 4
-    assert objects == {plain(compile_calls)}
-
-
 def test_an_interrupted_system_call_is_no_end_and_the_starting_thread_may_end(compile_calls: Compilation) -> None:
     captured: list[int] = []
     started: list[Session] = []
