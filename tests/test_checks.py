@@ -14,23 +14,16 @@ from mlgo_gym.wrappers import NormalizeFeatures, fit_normalization
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-every = pytest.mark.parametrize("name", list(mlgo_gym.ENVIRONMENTS))
+
+@pytest.mark.parametrize("name", mlgo_gym.APPROXIMATIONS)
+def test_an_approximation_keeps_the_rules_of_gymnasium_and_stable_baselines3(name: str) -> None:
+    check_environment(name)
 
 
-def arguments_of(name: str, corpus: str) -> dict[str, Any]:
-    return {} if name in mlgo_gym.APPROXIMATIONS else {"corpus": corpus, "max_decisions": 4}
-
-
-@every
-def test_an_environment_keeps_the_rules_of_gymnasium_and_stable_baselines3(name: str, varied: str) -> None:
-    check_environment(name, **arguments_of(name, varied))
-
-
-@every
+@pytest.mark.parametrize("name", mlgo_gym.ENVIRONMENTS)
 def test_a_vector_environment_equals_that_of_gymnasium_in_every_mode(name: str, varied: str) -> None:
-    arguments = arguments_of(name, varied)
-    if arguments:
-        arguments["render_mode"] = "ansi"
+    short = {"corpus": varied, "max_decisions": 4, "render_mode": "ansi"}
+    arguments: dict[str, Any] = {} if name in mlgo_gym.APPROXIMATIONS else short
     assert check_vector_environment(name, **arguments) >= 12
 
 

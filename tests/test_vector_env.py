@@ -8,12 +8,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode
-from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 
-from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
-from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
 from tests.traces import children, traces
 from tests.vector.stepping import EVICT, INLINE, clang_of, end_clang, make
@@ -39,67 +35,11 @@ def few(varied: str) -> Iterator[CompilerVectorEnv]:
 # Making one
 
 
-@pytest.mark.parametrize("name", compiler_environments())
-def test_make_vec_gives_it_for_every_environment(name: str, varied: str) -> None:
-    envs = gym.make_vec(name, num_envs=2, corpus=varied)
-    single = gym.make(name, corpus=varied)
-    assert isinstance(envs.unwrapped, CompilerVectorEnv)
-    assert envs.single_observation_space == single.observation_space
-    assert envs.single_action_space == single.action_space
-    observations, _ = envs.reset(seed=1)
-    assert envs.observation_space.contains(observations)
-    assert envs.action_space.contains(envs.action_space.sample())
-    envs.close()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"num_envs": 0},
-        {"batch_size": 0},
-        {"batch_size": 3, "num_envs": 2},
-        {"prefetch": -1},
-        {"autoreset_mode": "Never"},
-        {"reward": "speed"},
-    ],
-    ids=str,
-)
-def test_an_impossible_argument_is_refused_by_name(arguments: dict[str, Any]) -> None:
-    with pytest.raises(MlgoError, match=next(iter(arguments))):
-        gym.make_vec(INLINE, **arguments)
-
-
-def test_the_autoreset_mode_is_declared() -> None:
-    before = dict(InlineEnv.metadata)  # a library may have written a mode of its own there
-    for mode in (*AutoresetMode, *(mode.value for mode in AutoresetMode)):
-        envs = as_vector(gym.make_vec(INLINE, autoreset_mode=mode))
-        assert envs.autoreset_mode is envs.metadata["autoreset_mode"] is AutoresetMode(mode)
-        envs.close()
-    assert InlineEnv.metadata == before
-
-
-def test_nothing_is_opened_or_started_before_the_first_reset() -> None:
-    before = traces()
-    envs = gym.make_vec(INLINE, num_envs=2, corpus="builtin")
-    assert traces().children <= before.children
-    envs.close()
-
-
 def test_gymnasiums_own_vector_environment_is_not_taken_for_ours(varied: str) -> None:
     envs = gym.make_vec(INLINE, num_envs=1, vectorization_mode="sync", corpus=varied)
     with pytest.raises(MlgoError, match="got SyncVectorEnv"):
         as_vector(envs)
     envs.close()
-
-
-def test_gymnasiums_wrappers_take_it(varied: str) -> None:
-    envs = make(INLINE, varied, autoreset_mode="SameStep", max_decisions=2)
-    wrapped = DictInfoToList(RecordEpisodeStatistics(envs))
-    wrapped.reset(seed=1)
-    for _ in range(2):
-        *_, infos = wrapped.step(np.ones(3, int))
-    assert [info["episode"]["l"] for info in infos] == [2, 2, 2]
-    wrapped.close()
 
 
 # Resets
@@ -149,14 +89,6 @@ def test_a_module_without_decisions_is_an_error_that_leaves_the_others_alone(env
     envs.async_reset(env_ids=[1], options={"module": "mixed"})
     *_, info = envs.recv()
     assert info["module"].tolist() == ["calls", "mixed", "calls"]
-
-
-def test_a_corpus_without_any_decision_is_an_error(leaf: Any) -> None:
-    envs = make(INLINE, str(leaf), 2)
-    for _ in range(2):
-        with pytest.raises(CorpusError, match="got none among the 1 modules"):
-            envs.reset()
-    envs.close()
 
 
 @pytest.mark.parametrize("prefetch", [0, 3])
@@ -256,16 +188,6 @@ def test_modules_come_in_turn_once_each_among_all_environments(varied: str) -> N
         *_, infos = envs.step(infos["default_action"])
         seen += [*infos["module"]]
     assert set(seen) == {"again", "calls", "many_calls", "mixed"}
-    envs.close()
-
-
-def test_each_environment_draws_its_own_picture(varied: str) -> None:
-    pytest.importorskip("PIL", reason="the extra render is not installed")
-    envs = make(INLINE, varied, 2, render_mode="rgb_array")
-    envs.reset(seed=1, options={"module": ["calls", "mixed"]})
-    one, other = envs.render()
-    assert one.shape == other.shape == (288, 480, 3)
-    assert not np.array_equal(one, other)
     envs.close()
 
 

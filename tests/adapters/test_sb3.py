@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from mlgo_gym.errors import ActionError, MlgoError, PolicyError
+from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.policies.sb3 import read_sb3, save_sb3
 from mlgo_gym.vector_env import as_vector
 from mlgo_gym.wrappers import NormalizeFeatures, fit_normalization, vector
@@ -75,11 +73,6 @@ def test_ppo_learns_to_inline(make_env: MakeVecEnv, varied: str) -> None:
 @pytest.mark.parametrize("name", [EVICT, "mlgo/Joint-v0"])
 def test_maskable_ppo_learns_and_never_takes_an_illegal_action(make_env: MakeVecEnv, name: str, varied: str) -> None:
     assert learn(MaskablePPO, "MultiInputPolicy", make_env(name, varied, strict=True, max_decisions=12)) > 10
-
-
-def test_without_masks_an_agent_takes_illegal_actions(varied: str) -> None:
-    with pytest.raises(ActionError, match="expected a legal action among"):
-        learn(PPO, "MultiInputPolicy", adapted(EVICT, varied, strict=True, max_decisions=12))
 
 
 class Watch(CreditAdvantages):
@@ -354,22 +347,6 @@ def test_gymnasiums_wrappers_are_kept(varied: str) -> None:
     env.reset()
     assert env.step(np.array([1, 1]))[1].min() >= 0.9
     env.close()
-
-
-WITHOUT = """
-import sys
-sys.modules["stable_baselines3"] = None
-from mlgo_gym.errors import MissingExtraError
-try:
-    import mlgo_gym.adapters.sb3
-except MissingExtraError as error:
-    print(error)
-"""
-
-
-def test_the_error_without_the_library_names_the_extra() -> None:
-    text = subprocess.check_output([sys.executable, "-c", WITHOUT], text=True)
-    assert text.startswith("the adapter for stable-baselines3 needs the extra 'sb3'")
 
 
 # Models that start from a network

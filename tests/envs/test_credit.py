@@ -14,7 +14,6 @@ import pytest
 
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
-from mlgo_gym.envs.inline import InlineVectorEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.testing import running_compile
@@ -136,35 +135,6 @@ def test_decisions_share_the_reward_of_a_failed_compile(bitcode: Path) -> None:
     assert reward == -1
     assert info["rewards"] == pytest.approx([-1 / info["decisions"]] * info["decisions"])
     env.close()
-
-
-def test_sizes_of_functions_add_up(bitcode: Path) -> None:
-    with InlineEnv(corpus=str(bitcode), credit=True) as env:
-        _, info = play(env, 4)
-    assert sum(info["function_sizes"].functions.values()) + info["function_sizes"].unnamed == info["text"]
-
-
-def test_contexts_say_where_a_call_stands(bitcode: Path) -> None:
-    env = InlineEnv(corpus=str(bitcode), credit=True)
-    _, info = env.reset(seed=0)
-    places = []
-    ended = False
-    while not ended:
-        places.append(info["site"])
-        _, _, ended, _, info = env.step(info["default_action"])
-    assert len(set(places)) == len(places)
-    assert {place[0] for place in places} > {"middle", "widest"}
-    env.close()
-
-
-def test_environments_at_the_same_time_have_the_same_places(bitcode: Path) -> None:
-    envs = InlineVectorEnv(num_envs=2, corpus=str(bitcode), credit=True)
-    _, infos = envs.reset(seed=0)
-    for _ in range(5):
-        assert infos["context"][0] == infos["context"][1] != ""
-        assert infos["site"][0] == infos["site"][1]
-        _, _, _, _, infos = envs.step(infos["default_action"])
-    envs.close()
 
 
 def test_a_fork_has_the_credit_of_its_own_decisions(bitcode: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -78,16 +77,6 @@ def test_only_this_metric_adds_flags_and_each_has_its_baselines(varied: str) -> 
     assert len({info["baseline_text"] for info in infos}) == 1
     plain.close()
     mapped.close()
-
-
-def test_a_kept_baseline_has_the_same_estimate(varied: str, own_cache: Path) -> None:
-    found = []
-    for _ in range(2):
-        env = make(EVICT, corpus=varied)
-        found.append(play(env, module="mixed")[1][BASELINE])
-        env.close()
-    assert found[0] == found[1] > 0
-    assert any(own_cache.joinpath("baselines").rglob("*.json"))
 
 
 def test_a_plain_compile_with_other_flags_may_call_more_or_less(varied: str) -> None:

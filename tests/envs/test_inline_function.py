@@ -42,6 +42,7 @@ def test_an_episode_has_the_decisions_of_its_function_alone(bitcode: Path) -> No
         places.append(info["site"])
         _, _, ended, _, info = whole.step(info["default_action"])
     whole.close()
+    assert len(set(places)) == len(places)
     env = InlineEnv(corpus=str(bitcode), scope="function", reward="bytes", credit=True)
     for function, count in env.decisions(env.corpus[0]).items():
         _, info = env.reset(options={"module": "families", "function": function})

@@ -11,11 +11,8 @@ import pytest
 
 from mlgo_gym import open_corpus
 from mlgo_gym.envs import InlineEnv
-from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
-from mlgo_gym.policies import load_policy
 from mlgo_gym.programs import ModulePrograms
-from mlgo_gym.training.flip_labels import label_by_flips
 from tests.programs.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
@@ -106,22 +103,6 @@ def test_only_modules_of_programs_have_episodes() -> None:
     part = InlineEnv(corpus="builtin@O2:test", metric=METRIC)
     assert 0 < len(part.corpus) < len(env.corpus)
     part.close()
-
-
-@needs_valgrind
-@pytest.mark.slow
-def test_labels_are_the_effects_of_single_flips(right: Path) -> None:
-    with InlineEnv(corpus=str(right), metric=METRIC, compile_options=TRUST) as env:
-        compilation = env.compilation(env.corpus[0])
-        costs = FunctionCosts(env.setup, compilation)
-        policy = load_policy("default", env)
-        found = label_by_flips(compilation, env.task, policy, compiles=6, check=6, costs=costs)
-    assert len(found.labels) > 5
-    assert any(label.bytes for label in found.labels)
-    assert len(found.checked) == 6
-    # A flip can save a call of a library function, whose instructions belong to no flip.
-    assert sum(label == alone for label, alone in found.checked) >= 3
-    assert all((label > 0) == (alone > 0) for label, alone in found.checked)
 
 
 @needs_valgrind

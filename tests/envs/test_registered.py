@@ -6,21 +6,19 @@ import copy
 import json
 import pickle
 from itertools import pairwise
-from multiprocessing import resource_tracker
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.utils.env_checker import check_env, data_equivalence
+from gymnasium.utils.env_checker import data_equivalence
 
-import mlgo_gym
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.tasks.info_reference import DECISION, END, FIRST, info_keys
+from mlgo_gym.testing import check_environment
 from tests.fakes.drive import Step, play
-from tests.traces import traces
 
 every = pytest.mark.parametrize("name", compiler_environments())
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -46,27 +44,10 @@ def finish(env: Any, seed: int) -> list[Step]:
     return steps[1:]
 
 
-def test_no_other_environments_are_registered() -> None:
-    assert {spec for spec in gym.registry if spec.startswith("mlgo/")} == {*mlgo_gym.ENVIRONMENTS}
-
-
 @every
 @pytest.mark.parametrize("observation", ["flat", "dict", "vector"])
-def test_it_passes_gymnasiums_check_and_repeats_an_episode_exactly(name: str, observation: str, varied: str) -> None:
-    # The check samples actions without their mask.
-    env = make(name, varied, observation=observation, render_mode="ansi", strict=False)
-    check_env(env)
-    episodes = []
-    for _ in range(2):
-        first = env.reset(seed=7, options={"module": "mixed"})
-        steps = finish(env, 7)
-        episodes.append((first, [tuple(step) for step in steps]))
-        assert all(step.observation in env.observation_space for step in steps)
-        assert [step.reward for step in steps[:-1]] == [0.0] * (len(steps) - 1)
-        assert steps[-1].info["decisions"] == len(steps) == SHORT == len(env.actions)
-        assert steps[-1].reward == steps[-1].info["reduction"]
-    assert data_equivalence(episodes[0], episodes[1], exact=True)
-    env.close()
+def test_it_keeps_the_rules_of_gymnasium_and_repeats_an_episode(name: str, observation: str, varied: str) -> None:
+    check_environment(name, corpus=varied, max_decisions=SHORT, observation=observation)
 
 
 @every
@@ -83,7 +64,10 @@ def test_an_episode_has_the_documented_info_keys_and_no_others(name: str, varied
     while "default_action" in info:
         assert certain[DECISION] <= {*info} <= possible[DECISION] | possible[FIRST]
         assert (info["module"], info["decision_index"]) == ("mixed", number)
-        info, number = env.step(info["default_action"])[4], number + 1
+        _, reward, terminated, _, info = env.step(info["default_action"])
+        number += 1
+        assert (reward, terminated) == (info.get("reduction", 0.0), number == SHORT)
+    assert info["decisions"] == number == len(env.actions)
     assert certain[END] <= {*info} <= possible[END]
     assert {"stderr", "text"} <= {*info}
     env.close()
@@ -164,28 +148,3 @@ def test_a_specification_survives_json(name: str, varied: str) -> None:
     assert again.spec is not None
     assert again.spec.kwargs == env.spec.kwargs
     assert play(again)[-1].info["decisions"] == 2
-
-
-@pytest.mark.slow
-@every
-def test_it_runs_in_gymnasiums_vector_environment_of_processes(name: str, varied: str) -> None:
-    resource_tracker.ensure_running()
-    before = traces()
-    options: dict[str, Any] = {"vectorization_mode": "async", "vector_kwargs": {"context": "spawn"}}
-    envs = gym.make_vec(f"mlgo_gym:{name}", num_envs=2, corpus=varied, max_decisions=5, strict=False, **options)
-    try:
-        envs.reset(seed=1)
-        envs.action_space.seed(1)
-        ends = np.zeros(2, int)
-        for _ in range(12):
-            observations, _, terminated, truncated, infos = envs.step(envs.action_space.sample())
-            assert envs.observation_space.contains(observations)
-            assert not truncated.any(), infos
-            ends += terminated
-        assert (ends >= 2).all()
-    finally:
-        envs.close()
-    after = traces()
-    # Python keeps descriptors of the memory that it shared with workers.
-    assert after.children <= before.children
-    assert after.scratch <= before.scratch

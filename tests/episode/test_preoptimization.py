@@ -19,7 +19,6 @@ from mlgo_gym.session.session import Session
 from tests.conftest import MakeBitcode
 
 TIMEOUT = 60.0
-"""Corpora to check beside the builtin one: `MLGO_TEST_CORPORA="builtin zstd builtin@O2"` takes minutes."""
 
 SLOW = {"kernels/keccak", "kernels/switchvm"}
 """Modules that take seconds each; skipped unless they are asked for."""

@@ -10,7 +10,7 @@ import pytest
 
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.errors import ToolchainError
-from mlgo_gym.llvm.advisors import EVICTION, INLINING, PRIORITY
+from mlgo_gym.llvm.advisors import EVICTION, INLINING, PRIORITY, Advisor
 from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
 
@@ -26,30 +26,22 @@ def clang_that(tmp_path: Path, script: str) -> Toolchain:
     return find_toolchain(str(path))
 
 
-def test_inlining_asks_with_35_or_38_features_and_clangs_own_choice(any_toolchain: Toolchain) -> None:
-    found = probe(any_toolchain, INLINING)
-    assert len(found.header.features) == (39 if any_toolchain.version >= (19,) else 36)
-    assert found.header.features[-1] == TensorSpec("inlining_default", "int64_t", (1,))
-    assert {(spec.type, spec.shape) for spec in found.header.features} == {("int64_t", (1,))}
-    assert found.header.advice == TensorSpec("inlining_decision", "int64_t", (1,))
-    assert found.decisions == 2
+@pytest.mark.parametrize(
+    ("advisor", "name", "advice"),
+    [
+        (INLINING, "inlining_decision", "int64_t"),
+        (EVICTION, "index_to_evict", "int64_t"),
+        (PRIORITY, "priority", "float"),
+    ],
+    ids=["inlining", "eviction", "priority"],
+)
+def test_a_clang_asks_for_the_advice_of_each_advisor(
+    advisor: Advisor, name: str, advice: str, any_toolchain: Toolchain
+) -> None:
+    found = probe(any_toolchain, advisor)
+    assert found.header.advice == TensorSpec(name, advice, (1,))
+    assert found.decisions == 2 if advisor is INLINING else found.decisions > 0
     assert len(found.first) == found.header.observation_bytes
-
-
-def test_eviction_asks_with_a_mask_over_33_columns(any_toolchain: Toolchain) -> None:
-    found = probe(any_toolchain, EVICTION)
-    assert len(found.header.features) == 21
-    assert found.header.features[0] == TensorSpec("mask", "int64_t", (1, 33))
-    assert found.header.advice == TensorSpec("index_to_evict", "int64_t", (1,))
-    assert found.decisions > 0
-
-
-def test_priority_asks_for_a_float(any_toolchain: Toolchain) -> None:
-    found = probe(any_toolchain, PRIORITY)
-    assert [spec.name for spec in found.header.features] == ["li_size", "stage", "weight"]
-    assert found.header.advice is not None
-    assert found.header.advice.type == "float"
-    assert found.decisions > 0
 
 
 def test_a_second_process_starts_no_clang_to_build_its_spaces(

@@ -7,17 +7,9 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
-from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import HumanRendering, RecordEpisodeStatistics, RecordVideo
 
 pytestmark = [pytest.mark.libraries, pytest.mark.usefixtures("nothing_is_left")]
-
-
-def test_its_checker_has_no_objection(name: str, short: dict[str, Any]) -> None:
-    pytest.importorskip("PIL", reason="pictures need the extra render")
-    env = gym.make(name, render_mode="rgb_array", **short)
-    check_env(env.unwrapped, skip_render_check=True)
-    env.close()
 
 
 def test_an_episode_becomes_a_video(name: str, short: dict[str, Any], tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from mlgo_gym.corpus.modules.sampling import is_part
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
-from mlgo_gym.training.bandit import BUNDLED, InlineBanditEnv, InlineBanditVectorEnv
+from mlgo_gym.training.bandit import InlineBanditEnv, InlineBanditVectorEnv
+from mlgo_gym.training.bandit_labels import BUNDLED
 
 FOLDER = Path(mlgo_gym.__file__).parent / "training" / "bundled_labels"
 

@@ -45,7 +45,7 @@ def test_every_decision_is_there_with_its_answer_and_its_share_of_the_reward(
             assert len(rows) == len(steps)
             for row, step in zip(rows, steps, strict=True):
                 assert list(row.features)[-1] == DECISION[advisor.name]
-                assert row.context == step.decision.context
+                assert (row.context, row.number) == (step.decision.context, step.decision.site.index)
                 tensors = np.frombuffer(step.decision.payload, env.task.headers[number].dtype)[0]
                 for name in tensors.dtype.names or ():
                     np.testing.assert_array_equal(row.features[name], tensors[name].reshape(-1))

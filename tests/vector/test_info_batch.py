@@ -65,16 +65,6 @@ def test_each_kind_of_value_is_batched_as_gymnasium_does_and_unbatched_again(kin
         assert data_equivalence(plain(unbatch_infos(batch_infos(dict(enumerate(rows)), 3), 3)), plain(rows))
 
 
-@pytest.mark.parametrize(
-    "observation", [np.ones(3, np.float32), {"observations": np.ones(3), "action_mask": np.ones(2, np.int8)}, 3]
-)
-def test_final_observations_stay_as_they_are(observation: Any) -> None:
-    last = {"final_obs": observation, "final_info": {"module": "calls", "error": {"kind": "exit"}}, "decision": 0}
-    infos: dict[int, dict[str, Any]] = {1: last, 3: last, 2: {"decision": 1}}
-    assert data_equivalence(batch_infos(infos, SIZE), of_gymnasium(infos), exact=True)
-    assert batch_infos(infos, SIZE)["final_obs"][3] is observation
-
-
 KINDS = {
     "count": st.integers(-(2**60), 2**60),
     "share": st.floats(allow_nan=False),

@@ -32,6 +32,7 @@ def assert_same(name: str, corpus: str, mode: AutoresetMode, steps: int, prefetc
         (INLINE, {"observation": "dict", "max_decisions": 4}),
         (EVICT, {"observation": "dict", "max_decisions": 4}),
         (EVICT, {"scope": "function", "max_decisions": 3}),
+        (INLINE, {"credit": True, "max_decisions": 3}),
         (INLINE, {"prefetch": 0, "max_decisions": 3}),
         (INLINE, {"prefetch": 3, "max_decisions": 3}),
     ],
