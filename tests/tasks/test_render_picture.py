@@ -86,6 +86,6 @@ def test_more_decisions_than_columns_show_the_last_ones(waiting: tuple[Task, Dec
 
 
 def test_without_pillow_it_says_which_extra_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "PIL", None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, "PIL.ImageFont", None)  # as if it were not installed
     with pytest.raises(MissingExtraError, match="render_mode=\"rgb_array\" needs the extra 'render'"):
         font(13)
