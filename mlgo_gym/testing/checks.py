@@ -194,10 +194,6 @@ def _call(envs: Any, name: str) -> Any:
     return envs.call(name)
 
 
-def _random_states(envs: Any) -> list[Any]:
-    return [generator.bit_generator.state for generator in envs.call("np_random")]
-
-
 def play(envs: VectorEnv[Any, Any, Any], steps: int, seed: int = 3) -> Iterator[tuple[Any, ...]]:
     """Yield the results of `reset()` and of each `step()`; half of the actions are default actions, half are random.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -16,12 +17,11 @@ from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.commands.driver import NATIVE
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.links import LINKS_FILE, Link, read_links
-from mlgo_gym.corpus.recording.record import record_build
-from mlgo_gym.corpus.recording.recorder import Recording
 from mlgo_gym.corpus.recording.relink import refused_link_argument, relink
 from mlgo_gym.errors import CorpusError, ToolchainError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.process.limits import Limits
+from tests.corpus.conftest import record, write_files
 
 SOURCES = {
     "main.c": "int f(int); int g(int); int h(int); int main(void) { return f(1) + g(2) + h(3) - 30; }\n",
@@ -37,18 +37,12 @@ LIBRARY = "$CC -O2 -c g.c a_name_that_is_too_long_for_a_header.c data.s; ar rcs 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A folder with sources of a program and of its library."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    for name, text in SOURCES.items():
-        (folder / name).write_text(text)
-    return folder
+    return write_files(tmp_path / "project", SOURCES)
 
 
-def record(project: Path, script: str, toolchain: Toolchain) -> tuple[Recording, tuple[Link, ...]]:
-    """Record a shell script as the build, into `project/../corpus`; return its links too."""
-    output = project.parent / "corpus"
-    build = record_build(["sh", "-ec", script], output, toolchain=toolchain, folder=project)
-    return build, read_links(output)
+def recorded_links(project: Path, script: str, toolchain: Toolchain) -> tuple[Link, ...]:
+    """Record a shell script as the build, and return its links."""
+    return read_links(record(project, script, toolchain).corpus)
 
 
 def compile_modules(project: Path, link: Link, toolchain: Toolchain) -> dict[str, Path]:
@@ -63,8 +57,7 @@ def compile_modules(project: Path, link: Link, toolchain: Toolchain) -> dict[str
 
 def test_a_link_is_recorded_with_its_modules_and_what_else_it_was_given(project: Path, toolchain: Toolchain) -> None:
     script = f"{LIBRARY}; $CC -c f.c main.c; $CC -O2 main.o f.o -L. -Wl,--start-group -lg -Wl,--end-group -o program"
-    build, (link,) = record(project, script, toolchain)
-    assert build.links == 1
+    (link,) = recorded_links(project, script, toolchain)
     assert (link.output, link.driver, link.folder, link.lto) == ("program", "c", ".", None)
     assert link.arguments[-2:] == ("-o", "program")
     assert link.modules == ("main.o", "f.o", "g.o", "a_name_that_is_too_long_for_a_header.o")
@@ -78,7 +71,7 @@ def test_a_link_is_recorded_with_its_modules_and_what_else_it_was_given(project:
 
 @pytest.mark.slow
 def test_a_link_can_be_repeated_after_the_build_is_deleted(project: Path, toolchain: Toolchain) -> None:
-    _, (link,) = record(project, f"{LIBRARY}; $CC -c f.c main.c; $CC main.o f.o libg.a -o program", toolchain)
+    (link,) = recorded_links(project, f"{LIBRARY}; $CC -c f.c main.c; $CC main.o f.o libg.a -o program", toolchain)
     for path in project.iterdir():
         path.unlink()
     program = project.parent / "again"
@@ -91,7 +84,7 @@ def test_a_library_of_the_build_is_linked_before_what_needs_it(project: Path, to
         f"{LIBRARY}; $CC -fPIC -shared -Wl,-soname,libf.so -Wl,--version-script=exports.map f.c -o libf.so; "
         "$CC main.c -L. -lf -lg '-Wl,-rpath,$ORIGIN' -o program"
     )
-    _, (library, program) = record(project, script, toolchain)
+    library, program = recorded_links(project, script, toolchain)
     corpus, made = project.parent / "corpus", project.parent / "made"
     made.mkdir()
     assert [each.link for each in program.inputs if each.kind == "shared"] == ["libf.so"]
@@ -131,7 +124,7 @@ def test_a_library_of_the_build_is_linked_before_what_needs_it(project: Path, to
 def test_a_linker_has_the_limits_of_a_compile(
     linker: str, limits: Limits, expected: str, project: Path, toolchain: Toolchain
 ) -> None:
-    _, (link,) = record(project, "$CC -fPIC -c f.c; $CC -shared f.o -o libf.so", toolchain)
+    (link,) = recorded_links(project, "$CC -fPIC -c f.c; $CC -shared f.o -o libf.so", toolchain)
     objects = compile_modules(project, link, toolchain)
     driver = project.parent / "driver"
     driver.write_text(f"#!/bin/sh\n{linker}\n")
@@ -142,52 +135,46 @@ def test_a_linker_has_the_limits_of_a_compile(
     assert not (project.parent / "made").exists()
 
 
-@pytest.mark.parametrize(
-    "argument",
-    [
-        "-fplugin=./evil.so", "-Wl,-plugin,./evil.so", "-Wl,--plugin=./evil.so", "-fuse-ld=/tmp/evil", "-B/tmp/evil",
-        "-Wl,-Map,/tmp/written", "-Wl,--reproduce=/tmp/written", "-Wl,-o,/tmp/written", "@file", "-Wl,@file",
-        "-specs=/tmp/evil", "-Wl,--script=/tmp/evil", "--config=/tmp/evil", "-Wl,--time-trace=/tmp/written",
-        "-Wl,-mllvm,-load=./evil.so", "-wrapper", "-fprofile-generate=/tmp", "-Xclang", "-Wl,--save-temps",
-        "-fsave-optimization-record", "-mllvm", "-Wl,-m,@file",
-    ],
+REFUSED = (
+    "-fplugin=./evil.so", "-Wl,-plugin,./evil.so", "-Wl,--plugin=./evil.so", "-fuse-ld=/tmp/evil", "-B/tmp/evil",
+    "-Wl,-Map,/tmp/written", "-Wl,--reproduce=/tmp/written", "-Wl,-o,/tmp/written", "@file", "-Wl,@file",
+    "-specs=/tmp/evil", "-Wl,--script=/tmp/evil", "--config=/tmp/evil", "-Wl,--time-trace=/tmp/written",
+    "-Wl,-mllvm,-load=./evil.so", "-wrapper", "-fprofile-generate=/tmp", "-Xclang", "-Wl,--save-temps",
+    "-fsave-optimization-record", "-mllvm", "-Wl,-m,@file",
 )  # fmt: skip
-def test_an_untrusted_link_argument_that_may_do_more_is_refused(argument: str, tmp_path: Path) -> None:
-    link = Link("out", "c", ".", ("-shared", argument, "-o", "out"), 3, "out", None, ())
-    assert refused_link_argument(link) is not None
-    with pytest.raises(UntrustedError, match="--trust-flags"):
-        relink(link, tmp_path, {}, tmp_path / "out", unusable_toolchain())
+
+
+def test_an_untrusted_link_argument_that_may_do_more_is_refused(tmp_path: Path) -> None:
+    unusable = Toolchain(("/nonexistent",), (22, 0, 0), "none", bundled=False)
+    for argument in REFUSED:
+        link = Link("out", "c", ".", ("-shared", argument, "-o", "out"), 3, "out", None, ())
+        with pytest.raises(UntrustedError, match="--trust-flags"):
+            relink(link, tmp_path, {}, tmp_path / "out", unusable)
     harmless = ("-shared", "-Wl,--gc-sections,-z,now", "-Wl,-soname,x", "-O2", "-lm", "-Wl,--icf=all", "-Wl,-Map=x.map")
     assert refused_link_argument(replace(link, arguments=harmless, output_position=None)) is None
 
 
-def unusable_toolchain() -> Toolchain:
-    """Return a toolchain that must not be started."""
-    return Toolchain(("/nonexistent",), (22, 0, 0), "none", bundled=False)
+def test_a_file_outside_of_the_corpus_or_a_position_of_no_argument_is_refused(tmp_path: Path) -> None:
+    outside = {"name": "x", "file": "../../etc/passwd", "sha256": "0"}
+    cases: list[tuple[object, list[object], str]] = [
+        (0, [outside], "leads out of the corpus"),
+        *((position, [], "expected a list of link steps") for position in (7, -1, "x")),
+    ]
+    for position, parts, message in cases:
+        step = {
+            "output": {"path": "o", "sha256": "0", "position": None, "named": "a.out"},
+            "driver": "c",
+            "folder": ".",
+            "lto": None,
+            "arguments": ["x"],
+            "inputs": [{"position": position, "named": "x", "kind": "file", "parts": parts}],
+        }
+        (tmp_path / LINKS_FILE).write_text(json.dumps({"links": [step]}))
+        with pytest.raises(CorpusError, match=message):
+            read_links(tmp_path)
 
 
-def test_a_file_outside_of_the_corpus_is_refused(tmp_path: Path) -> None:
-    part = '{"name": "x", "file": "../../etc/passwd", "sha256": "0"}'
-    (tmp_path / LINKS_FILE).write_text(
-        '{"links": [{"output": {"path": "o", "sha256": "0", "position": null, "named": "a.out"}, "driver": "c", '
-        '"folder": ".", "lto": null, "arguments": ["x"], '
-        f'"inputs": [{{"position": 0, "named": "x", "kind": "file", "parts": [{part}]}}]}}]}}'
-    )
-    with pytest.raises(CorpusError, match="leads out of the corpus"):
-        read_links(tmp_path)
-
-
-@pytest.mark.parametrize("position", ["7", "-1", '"x"'])
-def test_a_position_that_is_none_of_an_argument_is_refused(tmp_path: Path, position: str) -> None:
-    (tmp_path / LINKS_FILE).write_text(
-        '{"links": [{"output": {"path": "o", "sha256": "0", "position": null, "named": "a.out"}, "driver": "c", '
-        '"folder": ".", "lto": null, "arguments": ["x"], '
-        f'"inputs": [{{"position": {position}, "named": "x", "kind": "file", "parts": []}}]}}]}}'
-    )
-    with pytest.raises(CorpusError, match="expected a list of link steps"):
-        read_links(tmp_path)
-
-
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ld") is None, reason="ld, which links native recordings, is not installed")
 def test_a_native_recording_equals_a_build_with_mlgo_clang(project: Path, toolchain: Toolchain) -> None:
     """Builds with mlgo-clang find the recipes of its modules."""
@@ -195,7 +182,7 @@ def test_a_native_recording_equals_a_build_with_mlgo_clang(project: Path, toolch
     source.write_text("#include <assert.h>\nint f(int x) { assert(x); return x + 7; }\n")
     output = project.parent / "corpus"
     script = f"$CC -Os -g -Wall -ffunction-sections -c {source} main.c; $CC -shared -fPIC f.o -o libf.so"
-    record_build(["sh", "-ec", script], output, optimize="Os", toolchain=toolchain, folder=project, target=NATIVE)
+    record(project, script, toolchain, optimize="Os", target=NATIVE)
     flags = ["-Os", "-g", "-Wall", "-ffunction-sections", "-MD", "-c", str(source)]
     bitcode = front_end_bitcode(compiler_command("bundled", "gcc"), flags)
     assert (output / "f.o.bc").read_bytes() == bitcode

@@ -7,16 +7,14 @@ from pathlib import Path
 
 import gymnasium as gym
 import pytest
-from elftools.elf.elffile import ELFFile
 
 from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.commands.rustc_arguments import Crate
 from mlgo_gym.corpus.modules.description import read_metadata
 from mlgo_gym.corpus.opening import open_corpus
-from mlgo_gym.corpus.recording.record import record_build
-from mlgo_gym.corpus.recording.recorder import Recording
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
+from tests.corpus.conftest import executable_sections, record
 from tests.rust import SHAPES, needs_rust, write_workspace
 
 ENVIRONMENTS = ("mlgo/Inline-v0", "mlgo/RegAllocEvict-v0", "mlgo/RegAllocPriority-v0")
@@ -28,17 +26,6 @@ CARGO = ["cargo", "build", "--release", "--offline", "--quiet"]
 def workspace(tmp_path: Path) -> Path:
     """A cargo workspace."""
     return write_workspace(tmp_path / "workspace")
-
-
-def record(folder: Path, command: list[str], toolchain: Toolchain, optimize: str = "Oz") -> Recording:
-    """Record a build to `folder/../corpus`."""
-    return record_build(command, folder.parent / "corpus", toolchain=toolchain, folder=folder, optimize=optimize)
-
-
-def text_of(path: Path) -> dict[str, bytes]:
-    """Return the contents of the executable sections of an object, by name."""
-    with path.open("rb") as file:
-        return {part.name: part.data() for part in ELFFile(file).iter_sections() if part["sh_flags"] & 4}
 
 
 @pytest.mark.slow
@@ -71,14 +58,14 @@ def test_a_module_has_the_instructions_of_rustc(tmp_path: Path, toolchain: Toolc
     (folder / "shapes.rs").write_text(SHAPES)
     level = optimize[1:]
     command = ["rustc", "--crate-type=lib", "-Copt-level=1", "--edition", "2021", "--emit=obj", "shapes.rs"]
-    build = record(folder, command, toolchain, optimize)
+    build = record(folder, command, toolchain, optimize=optimize)
     assert build.modules == ("shapes/shapes.o",)
     subprocess.run([*command, f"-Copt-level={level}", "-Ccodegen-units=1"], cwd=folder, check=True)
     (module,) = open_corpus(build.corpus, toolchain=toolchain)
     assert read_bitcode(module.bitcode).language == "Rust"
     compiled = tmp_path / "clang.o"
     subprocess.run([*plan(module, toolchain).command, "-o", compiled], check=True)
-    assert text_of(compiled) == text_of(folder / "shapes.o")
+    assert executable_sections(compiled) == executable_sections(folder / "shapes.o")
 
 
 @pytest.mark.slow
@@ -94,7 +81,7 @@ def test_the_environments_take_a_recorded_crate(workspace: Path, toolchain: Tool
             mask = info.get("action_mask")
             *_, terminated, truncated, info = env.step(env.action_space.sample(mask))
             ended = terminated or truncated
-        assert "error" not in info
+        assert not info["error"]
         env.close()
 
 
@@ -123,13 +110,8 @@ def test_options_of_rustc_are_split_in_all_spellings(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "arguments", ["--emit=metadata,dep-info a.rs", "--print=cfg a.rs", "-vV", "--emit metadata a.rs"]
-)
-def test_a_check_or_a_query_emits_no_code(arguments: str) -> None:
-    assert not Crate(arguments.split()).emits_code
-
-
-def test_options_that_decide_code_become_flags_of_clang() -> None:
+def test_options_that_decide_code_become_flags_of_clang_and_queries_emit_none() -> None:
     crate = Crate(["-Crelocation-model=static", "-C", "code-model=large", "-Cllvm-args=-a -b=1", "a.rs"])
     assert crate.driver_flags() == ["-fno-pic", "-mcmodel=large", "-mllvm", "-a", "-mllvm", "-b=1"]
+    for query in ("--emit=metadata,dep-info a.rs", "--print=cfg a.rs", "-vV", "--emit metadata a.rs"):
+        assert not Crate(query.split()).emits_code
