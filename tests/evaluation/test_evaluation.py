@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +27,6 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution
 from tests.evaluation.test_episode_runner import FAULTY, INLINE, everything
 
-PARTS: tuple[Literal["train", "test"], ...] = ("train", "test")
 POLICIES = ("default", "never", "always", "random", "clang:-mllvm,-inline-threshold=-1000")
 
 
@@ -101,22 +99,6 @@ def test_other_configurations_are_not_mixed(corpus: Path, tmp_path: Path, change
     with pytest.raises(MlgoError, match="cannot be mixed") as caught:
         Evaluation(**{**arguments, **change}, output=tmp_path)
     assert named in str(caught.value)
-
-
-def test_a_split_takes_its_part_of_several_corpora(calls: Path, varied: str, tmp_path: Path) -> None:
-    # By the hashes of their names one is for training, one for testing; equal ones would be on the same side.
-    shutil.copy(calls, tmp_path / "calls.bc")
-    shutil.copy(Path(varied, "many_calls.bc"), tmp_path / "many_calls2.bc")
-    joined = f"{tmp_path},{varied}"
-    parts = {part: evaluate(INLINE, corpus=joined, split=part, policies=["never"]) for part in PARTS}
-    modules = {part: {episode.module for episode in result.episodes} for part, result in parts.items()}
-    everything = evaluate(INLINE, corpus=joined, policies=["never"])
-    assert modules["train"] | modules["test"] == {episode.module for episode in everything.episodes}
-    assert not modules["train"] & modules["test"]
-    assert f"{tmp_path.name}/many_calls2" in modules["test"]
-    assert f"{tmp_path.name}/calls" in modules["train"]
-    assert everything.configuration.levels == {tmp_path.name: {"Oz": 2}, Path(varied).name: {"Oz": 5}}
-    assert (everything.configuration.split, parts["test"].configuration.split) == (None, "test")
 
 
 def test_a_policy_gets_callee_features_and_the_metric_of_the_task_is_shown(corpus: Path, tmp_path: Path) -> None:

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.explanation import Explanation, explain_module
 from mlgo_gym.explanation.call_graph import FIRST_INLINES, SECOND_INLINES, call_graph
-from mlgo_gym.explanation.graph_picture import layered_layout, picture
+from mlgo_gym.explanation.graph_picture import picture
 from mlgo_gym.explanation.importance import Importance
-from mlgo_gym.explanation.names import readable, readable_context, short_context, shortened
+from mlgo_gym.explanation.names import readable
 from mlgo_gym.explanation.page import as_page
 from mlgo_gym.explanation.recorded_decisions import feature_groups
 from mlgo_gym.explanation.text import WIDTH, as_text
-from mlgo_gym.policies.network import Network
-from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 from mlgo_gym.session.protocol.decision import functions_of
 from tests.conftest import MakeBitcode
 from tests.reporting.runs import Page
@@ -105,22 +100,6 @@ def test_an_explanation_is_text_json_a_picture_and_a_page(found: Explanation) ->
     assert re.search(r"measured <b class=\"less\">\N{MINUS SIGN}\d+</b> bytes", text)
 
 
-def test_a_layout_has_callers_left_of_callees_and_nodes_never_overlap() -> None:
-    layout = layered_layout(4, [(0, 1), (1, 2), (0, 2), (2, 3)])
-    assert [layer for layer, _ in layout.nodes] == [0, 1, 2, 3]
-    assert [layer for layer, _ in layout.edges[2]] == [0, 1, 2], "it passes between the nodes of a layer"
-    assert abs(layout.edges[2][1][1] - layout.nodes[1][1]) >= 0.5
-    assert layered_layout(0, []).nodes == []
-    for seed in range(5):
-        chance = random.Random(seed)
-        edges = list({(chance.randrange(20), chance.randrange(20)) for _ in range(40)})
-        layout = layered_layout(20, [edge for edge in edges if edge[0] != edge[1]])
-        for number, (layer, height) in enumerate(layout.nodes):
-            for other, elsewhere in layout.nodes[:number]:
-                assert layer != other or abs(height - elsewhere) > 0.99
-        assert min(height for _, height in layout.nodes) >= 0
-
-
 def test_symbols_of_cxx_and_rust_are_demangled_and_others_unchanged() -> None:
     for symbol, name in {
         "_ZNSt6vectorIiSaIiEE9push_backERKi": "std::vector<int, std::allocator<int>>::push_back(int const&)",
@@ -132,27 +111,6 @@ def test_symbols_of_cxx_and_rust_are_demangled_and_others_unchanged() -> None:
         **{symbol: symbol for symbol in ("main", "_start", "_Znonsense", "")},
     }.items():
         assert readable(symbol) == name
-
-
-def test_a_long_name_loses_its_scopes_first() -> None:
-    for name, short in {
-        "main": "main",
-        "std::vector<int, std::allocator<int> >::push_back(int const&)": "std::vector::push_back",
-        "void f<int>(int)": "f",
-        "(anonymous namespace)::g(int) const": "{anonymous}::g",
-        "bool operator< <int>(A<int> const&, A<int> const&)": "bool operator<",
-        "S::operator()(int) const": "S::operator()",
-        "<test::Foo<T> as test::Trait>::f": "test::Foo::f",
-        "<fn(u8) -> Vec<u8> as test::Trait>::f": "Vec::f",
-        "a::<impl core::fmt::Display for a::B>::fmt": "a::fmt",
-        "std::mem::align_of::<usize, f64>": "std::mem::align_of",
-        "a::long_name_space::another_one::f()": "another_one::f",
-        "a_name_that_is_longer_than_the_room": "a_name_that_is_longer_t…",
-    }.items():
-        assert shortened(name, 24) == short
-    assert short_context("f, g, h", 24) == "f +2"
-    assert short_context("..., f, g", 24) == "f +1+"
-    assert readable_context("..., f, g") == "f and 1+ more that call each other"
 
 
 def test_a_rule_depends_on_its_feature_alone(varied: str) -> None:
@@ -171,19 +129,6 @@ def test_a_rule_depends_on_its_feature_alone(varied: str) -> None:
     ]
     with pytest.raises(MlgoError, match="in two ways"):
         Importance(varied, "random").run()
-
-
-def test_a_network_of_one_callee_feature_depends_on_it_alone(varied: str, tmp_path: Path) -> None:
-    # It inlines the last call of a function.
-    network = Network(("callee_last",), (np.ones((1, 1), np.float32),), (np.array([-0.5], np.float32),))
-    network.save(tmp_path / "last.safetensors")
-    found = Importance(varied, f"mlp:{tmp_path}/last.safetensors").run()
-    first, *others = found.features
-    assert (first.name, first.meaning) == ("callee_last", CALLEE_FEATURES["callee_last"])
-    assert first.changed > 0.1
-    assert first.cost
-    assert {feature.changed for feature in others} == {0.0}
-    assert found.failed == {}
 
 
 def test_the_columns_of_a_tensor_are_one_feature_and_masked_actions_stay_masked(varied: str) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.attribution.inline_compile import run_inline_compile
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.make_env import make_environment
@@ -18,9 +17,6 @@ from mlgo_gym.policies.loading import plain_clang_flags, policy_identity
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.protocol import row, rows
 from mlgo_gym.policies.rules import RULES
-from mlgo_gym.policies.session_policy import SessionPolicy
-from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
-from mlgo_gym.session.protocol.decision import Decision
 from tests.policies.episodes import play, random_network
 
 EVICTIONS = "c/bigint"
@@ -198,23 +194,3 @@ def decisions(env: CompilerEnv, module: str) -> tuple[Any, list[dict[str, Any]]]
     if isinstance(observation, dict):
         return {name: np.stack([each[name] for each in observations]) for name in observation}, infos
     return np.stack(observations), infos
-
-
-def test_a_policy_decides_outside_an_environment_with_the_history_that_clang_received() -> None:
-    env = make_environment("mlgo/Inline-v0", {"callee_features": True})
-    policy = SessionPolicy(env.task, load_policy("inline-oz", env), "c/scheduler")
-    advice: list[int] = []
-
-    def choose(decision: Decision) -> int:
-        own = policy(decision)
-        advice.append(1 - own if len(advice) % 3 == 0 else own)
-        return advice[-1]
-
-    made = run_inline_compile(env.compilation(env.corpus.module("c/scheduler")), env.task, choose, 60.0)
-    tails = [decision.payload[-4 * len(CALLEE_FEATURES) :] for decision in made.decisions]
-    features = np.frombuffer(b"".join(tails), "<f4").reshape(len(tails), -1)
-    columns = [list(CALLEE_FEATURES).index(name) for name in ("caller_inlined", "caller_kept")]
-    for number, decision in enumerate(made.decisions):
-        earlier = [each.answer for each in made.decisions[:number] if each.context == decision.context]
-        assert features[number, columns].tolist() == [sum(earlier), len(earlier) - sum(earlier)]
-    assert len(set(policy.interest(made.decisions))) > 3, "the policy is not equally unsure everywhere"

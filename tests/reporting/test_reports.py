@@ -120,18 +120,6 @@ def test_scalars_of_tensorboard_and_csv_files_are_read(tmp_path: Path) -> None:
     assert list(read_csv(path)) == [("rollout/reward", 100, 0.5), ("rollout/reward", 300, 0.75)]
 
 
-@pytest.mark.libraries
-def test_files_of_tensorboard_are_read(tmp_path: Path) -> None:
-    tensorboard = pytest.importorskip("torch.utils.tensorboard")
-    writer = tensorboard.SummaryWriter(str(tmp_path / "run"))
-    for step in range(300):
-        writer.add_scalar("evolution/reduction", step / 4, step)
-    writer.close()
-    [curve] = curves_in(tmp_path)
-    assert curve.origin == f"{tmp_path.name}/run"
-    assert curve.points == tuple((float(step), step / 4) for step in range(300))
-
-
 def test_a_search_is_the_best_compile_so_far_and_other_files_are_none(tmp_path: Path) -> None:
     (tmp_path / "notes.jsonl").write_text("[1]\n")
     assert not is_search(tmp_path / "notes.jsonl")

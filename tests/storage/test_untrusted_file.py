@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
 from collections.abc import Callable
@@ -30,7 +28,7 @@ from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.reporting.curves import curves_in, is_search
 from mlgo_gym.storage.json_lines import read_json_lines
 from mlgo_gym.storage.tensors import parse_tensors, read_tensors
-from mlgo_gym.storage.untrusted_file import read_untrusted, sha256_of, update_from_file
+from mlgo_gym.storage.untrusted_file import read_untrusted
 from mlgo_gym.trajectories.logs import read_advice
 
 READERS: dict[str, Callable[[Path], object]] = {
@@ -96,15 +94,6 @@ def test_a_file_or_a_line_that_would_fill_the_memory_is_not_read(tmp_path: Path)
     assert read_untrusted(path, 4) == b"four"
     with pytest.raises(OSError, match="expected at most 3 bytes"):
         read_untrusted(path, 3)
-
-
-def test_a_digest_depends_neither_on_the_chunk_size_nor_on_its_beginning() -> None:
-    for size in (0, 5, (1 << 20) - 1, (1 << 21) + 3):
-        data = (bytes(range(251)) * (size // 251 + 1))[:size]
-        assert sha256_of(io.BytesIO(data)) == hashlib.sha256(data).hexdigest()
-        digest = hashlib.sha256(b"before")
-        update_from_file(digest, io.BytesIO(data))
-        assert digest.digest() == hashlib.sha256(b"before" + data).digest()
 
 
 def container(header: Any, contents: bytes = b"") -> bytes:

@@ -13,7 +13,6 @@ import pytest
 import mlgo_gym
 from mlgo_gym.corpus.modules.sampling import is_part
 from mlgo_gym.errors import ActionError, MlgoError
-from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 from mlgo_gym.training.bandit import InlineBanditEnv, InlineBanditVectorEnv
 from mlgo_gym.training.bandit_labels import BUNDLED
@@ -105,18 +104,6 @@ def test_normalized_observations_keep_their_names(few: Path) -> None:
     assert (env.normalization(raw[:, env.normalization.columns(env.labels.features)]) == observations).all()
 
 
-def test_normalization_is_fitted_to_the_labels_of_training(few: Path) -> None:
-    options: Any = {"labels": few, "normalize": True}
-    train, fit, valid = (InlineBanditVectorEnv(split=split, **options) for split in ("train", "fit", "valid"))
-    assert fit.normalization is not None
-    assert train.normalization is not None
-    assert valid.normalization is not None
-    assert fit.normalization.to_json() == valid.normalization.to_json() != train.normalization.to_json()
-    raw = fit.labels.observations[:, fit.normalization.columns(fit.labels.features)].astype(np.float32)
-    refitted = Normalization.fit(raw, fit.feature_names)
-    assert refitted.to_json() == fit.normalization.to_json()
-
-
 def test_a_single_environment_needs_a_reset_after_each_step(few: Path) -> None:
     env: Any = gym.make("mlgo/InlineBandit-v0", labels=[few]).unwrapped
     with pytest.raises(ActionError, match="expected a pending decision, got an episode that is over or not started"):
@@ -139,21 +126,6 @@ def test_a_pickle_has_the_arguments_and_not_the_labels(few: Path) -> None:
         assert len(data) < 1000
         again = pickle.loads(data)
         assert np.array_equal(again.reset(seed=1)[0], env.reset(seed=1)[0])
-
-
-def test_environments_are_those_of_the_vector_environment(bandit: InlineBanditVectorEnv) -> None:
-    first, _ = bandit.reset(seed=3)
-    assert [generator.bit_generator.state for generator in bandit.call_some([4], "np_random")] == [
-        bandit.call("np_random")[4].bit_generator.state
-    ]
-    seeds = [None if number else 9 for number in range(512)]
-    second, _ = bandit.reset(seed=seeds)
-    assert np.array_equal(second[0], bandit.reset(seed=9)[0][0])
-    assert not np.array_equal(first[0], second[0])
-    assert bandit.get_attr("render_mode") == (None,) * 512
-    assert bandit.action_masks().shape == (512, 2)
-    with pytest.raises(MlgoError, match="got 'step'; call step"):
-        bandit.call("step", 1)
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "Disabled"])

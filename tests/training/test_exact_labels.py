@@ -163,20 +163,6 @@ def test_the_expert_acts_in_the_first_round_and_labels_in_later_ones_in_any_proc
     assert agreement == 0.0
 
 
-def test_the_seed_and_weights_select_the_modules_an_episode_is_cut_and_illegal_actions_are_marked(varied: str) -> None:
-    env = make("mlgo/Inline-v0", varied)
-    one, two, other = (collected(env, seed=seed)[0] for seed in (0, 0, 1))
-    assert np.array_equal(one.observations, two.observations)
-    assert one.trained_on != other.trained_on
-    assert len(collected(env, per_episode=1)[0]) == 2
-    weighted, _ = collected(make("mlgo/Inline-v0", varied, module_order={"calls": 1, "*": 0}))
-    assert list((weighted.trained_on or {}).values()) == ["calls"]
-    labels, _ = collected(make("mlgo/RegAllocEvict-v0", varied, scope="function"))
-    assert labels.costs.shape[1] == 33
-    assert not labels.costs[np.arange(len(labels)), labels.answers].any()
-    assert np.isposinf(labels.costs).any()
-
-
 def test_unusable_settings_are_refused(corpus: Path, leaf: Path) -> None:
     env = make("mlgo/Inline-v0", corpus)
     with pytest.raises(MlgoError, match="expected a corpus with decisions, got none in any module"):

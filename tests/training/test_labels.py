@@ -16,11 +16,10 @@ from mlgo_gym.corpus import open_corpus
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.scheduling import Execution
-from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
-from mlgo_gym.training import Labelling, LabelRounds, Monitor, StoredLabels
+from mlgo_gym.training import Labelling
 from mlgo_gym.training.label_collector import drawn_modules
 from mlgo_gym.training.labels import LABELS, LabelStore, flat_columns, joined, read_labels
-from tests.training.label_samples import constant, inlining_labels
+from tests.training.label_samples import inlining_labels
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -168,21 +167,6 @@ def test_labels_have_a_line_per_module_and_a_run_resumes(labelled: tuple[Labelli
     assert LABELS.read_header(folder)["policy"] == "default"
 
 
-def test_labels_around_a_policy_have_its_callee_features(labelled: tuple[Labelling, Path], tmp_path: Path) -> None:
-    labelling, folder = labelled
-    list(replace(labelling, arguments={"callee_features": True}).run(tmp_path / "default"))
-    extended, plain = (read_labels([path]) for path in (tmp_path / "default", folder))
-    assert extended.features == (*plain.features, *CALLEE_FEATURES)
-    assert np.array_equal(extended.bytes, plain.bytes)
-    assert np.array_equal(extended.observations[:, : len(plain.features)], plain.observations)
-    decisions = extended.observations[:, extended.features.index("module_decisions")]
-    assert len(set(decisions.tolist())) > 3
-    (line, *_) = replace(labelling, policy="inline-oz", limit=1, seed=1).run(tmp_path / "network")
-    assert "error" not in line
-    assert all(abs(label - alone) <= 16 for label, alone in line["checked"])
-    assert LABELS.read_header(tmp_path / "network")["arguments"] == {"callee_features": True}
-
-
 def test_evictions_are_labelled_by_look_ahead_in_any_process(varied: str, tmp_path: Path) -> None:
     labelling = Labelling(varied, environment="mlgo/RegAllocEvict-v0", compiles=2)
     one, two = (
@@ -197,18 +181,6 @@ def test_evictions_are_labelled_by_look_ahead_in_any_process(varied: str, tmp_pa
     assert len(labels.features) == labels.observations.shape[1] == 628
     with pytest.raises(MlgoError, match="expected an environment with discrete actions, got mlgo/RegAllocPriority-v0"):
         list(Labelling(varied, environment="mlgo/RegAllocPriority-v0").run(tmp_path))
-
-
-def test_a_round_is_labelled_around_the_network_of_the_round_before(varied: str, tmp_path: Path) -> None:
-    collector = LabelRounds(Labelling(varied, compiles=3, limit=2), tmp_path)
-    first, second = (collector.collect(number, network, Monitor()) for number, network in ((0, None), (1, constant(0))))
-    assert first.answers.any()
-    assert not second.answers.any()
-    headers = [LABELS.read_header(tmp_path / f"round-{number}" / "labels") for number in (0, 1)]
-    assert [header["seed"] for header in headers] == [0, 1]
-    assert headers[1]["policy"].startswith(f"mlp:{tmp_path}/round-0.safetensors ")
-    labels = inlining_labels(10)
-    assert StoredLabels(labels).collect(0, None, Monitor()) is labels
 
 
 def test_modules_are_drawn_by_the_seed_with_limits(varied: str, toolchain: Toolchain) -> None:

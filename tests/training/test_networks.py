@@ -13,8 +13,7 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, INPUTS
 from mlgo_gym.reporting.curves import curves_in
 from mlgo_gym.training import Classification, Labels, Monitor, NetworkSettings, TreeImitation
-from mlgo_gym.training.classification import action_features, pooled_normalization
-from mlgo_gym.training.distillation import gradient_descent, mixed_rows, network_features, perceptron
+from mlgo_gym.training.distillation import gradient_descent, network_features, perceptron
 from mlgo_gym.training.eviction_imitation import EvictionImitation, eviction_examples, rates_columns
 from mlgo_gym.training.labels import joined
 from mlgo_gym.training.monitor import Progress
@@ -34,16 +33,6 @@ def torch() -> Any:
     return pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-def test_features_of_actions_are_found_by_name_and_normalized_alike() -> None:
-    assert action_features(NAMES, 3) is action_features(("cost", "users"), 2) is None
-    own, common = action_features(NAMES, ACTIONS) or (np.zeros(0, np.int64), [])
-    assert own.tolist() == [[action, ACTIONS + action] for action in range(ACTIONS)]
-    assert common == [2 * ACTIONS]
-    rows = np.random.default_rng(0).random((50, len(NAMES))).astype(np.float32)
-    center = pooled_normalization(rows, NAMES, own).center
-    assert (len(set(center[:ACTIONS].tolist())), len(set(center.tolist()))) == (1, 3)
-
-
 def test_trees_see_logarithms_and_relations_and_estimates_are_mean_changes_of_modules() -> None:
     rows = np.zeros((2, len(FEATURES)))
     rows[0, FEATURES.index("cost_estimate")], rows[0, FEATURES.index("threshold")] = 40, 10
@@ -56,19 +45,6 @@ def test_trees_see_logarithms_and_relations_and_estimates_are_mean_changes_of_mo
     assert estimate(labels, labels.answers) == 0 > estimate(labels, smaller)
     assert estimate(labels, 1 - smaller) > 0
     assert estimate(labels, smaller) == pytest.approx(labels.bytes[labels.bytes < 0].sum() * 2 / 1_000_000 / 30)
-
-
-def test_networks_do_not_see_sizes_of_modules_mixed_rows_are_of_several_rows_and_excluding_leaves_labels() -> None:
-    assert network_features(FEATURES) == tuple(name for name in FEATURES if name != "node_count")
-    mixed = mixed_rows(np.arange(40).reshape(10, 4), np.random.default_rng(0))
-    assert mixed.shape == (30, 4)
-    assert (mixed % 4 == np.arange(4)).all()
-    assert (mixed // 4 != mixed[:, :1] // 4).any()
-    labels = inlining_labels(60)
-    with pytest.raises(MlgoError, match="got only excluded ones"):
-        SMALL.fit([labels], Monitor(), exclude=set(labels.digests.tolist()))
-    with pytest.raises(MlgoError, match="expected labels with the digests of their modules"):
-        SMALL.fit([replace(labels, digests=np.array([""] * 60))], Monitor(), exclude={"a" * 64})
 
 
 def test_stages_report_their_steps_values_and_durations() -> None:

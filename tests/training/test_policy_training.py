@@ -19,14 +19,12 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Normalization
-from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 from mlgo_gym.training import (
     BestCheckpoint,
     Labelling,
     Labels,
     MarginChoice,
     Monitor,
-    NetworkSettings,
     Pipeline,
     PolicyTraining,
     TreeImitation,
@@ -248,22 +246,3 @@ def test_the_margin_is_chosen_by_modules_of_the_validation_split(varied: str, ca
     assert len(card["rounds"]) == 1
     digests = {module.digest() for module in InlineEnv(corpus=varied).corpus}
     assert set(sidecar_digests(tmp_path / "policy.safetensors")) <= digests
-
-
-@pytest.mark.libraries
-@pytest.mark.timeout(300)
-def test_a_policy_with_callee_features_is_trained_and_resumed(varied: str, tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    pytest.importorskip("lightgbm", reason="LightGBM is not installed")
-    labelling = Labelling(varied, arguments={"callee_features": True}, compiles=5)
-    fit = TreeImitation(1, 5, NetworkSettings((16, 8), 150))
-    training = PolicyTraining(labelling, fit, 2, (0.0, 20.0), varied)
-    final = training.run(tmp_path)
-    before = final.read_bytes()
-    card = json.loads(tmp_path.joinpath("policy.json").read_bytes())
-    assert card["callee_features"]
-    assert set(CALLEE_FEATURES) <= set(card["features"])
-    assert [facts["labels"] > 0 for facts in card["rounds"]] == [True, True]
-    for path in (final, tmp_path / "round-0.safetensors"):
-        path.unlink()
-    assert training.run(tmp_path).read_bytes() == before
