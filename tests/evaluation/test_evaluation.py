@@ -86,10 +86,8 @@ def test_an_evaluation_that_was_left_resumes(varied: str, tmp_path: Path, nothin
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"environment": "mlgo/RegAllocEvict-v0"}, f"environment: recorded {INLINE}, requested mlgo/RegAllocEvict-v0"),
         ({"env_kwargs": {"max_decisions": 3}}, "arguments: recorded {}, requested {'max_decisions': 3}"),
         ({"seed": 1}, "seed: recorded 0, requested 1"),
-        ({"limit": 1}, "corpus0, requested 1 modules of "),
         ({"split": "train"}, "split: recorded None, requested train"),
     ],
 )
@@ -121,10 +119,8 @@ def test_a_policy_gets_callee_features_and_the_metric_of_the_task_is_shown(corpu
         ({"policies": ["nver"]}, "did you mean never"),
         ({"policies": ["first_legal"]}, "decisions on eviction"),
         ({"environment": "mlgo/Nothing-v0"}, "expected one of mlgo/Inline-v0"),
-        ({"environment": "CartPole-v1"}, "does not take the arguments"),
         ({"env_kwargs": {"colour": 1}}, "does not take the arguments"),
         ({"env_kwargs": {"scope": "function"}}, "expected scope='module'"),
-        ({"env_kwargs": {"compile_options": {"flags": [1j]}}}, "expected flags as a list of strings"),
         ({"limit": 0}, "expected limit ≥ 1, got 0"),
         ({"envs": 0}, "expected envs ≥ 1, got 0"),
     ],

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.datasets.catalogue import dataset_names
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation import protocol
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.result_folder import ResultFolder, read_configuration, read_episodes
 from tests.evaluation.conftest import MakeResult
@@ -84,11 +82,3 @@ def test_headers_and_lines_of_another_form_are_refused_and_kept(tmp_path: Path, 
         (tmp_path / "episodes.jsonl").write_text(f"{line}\n")
         with pytest.raises(MlgoError, match=r"episodes\.jsonl, line 1: expected (a result|JSON)"):
             read_episodes(tmp_path)
-
-
-def test_the_documented_commands_name_datasets_that_exist() -> None:
-    assert set(protocol.DATASETS) <= {"builtin", *dataset_names()}
-    assert protocol.protocol_corpus("Oz").split(",")[:2] == ["builtin", "zstd"]
-    assert protocol.protocol_corpus("Os").split(",")[:2] == ["builtin@Os", "zstd@Os"]
-    page = (Path(__file__).parents[2] / "docs" / "results" / "benchmark.md").read_text()
-    assert all(f"--corpus {protocol.protocol_corpus(level)}\n" in page for level in protocol.LEVELS)

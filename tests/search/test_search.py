@@ -104,20 +104,14 @@ def test_evictions_of_one_function_improve_as_within_a_smaller_budget(make_bitco
     assert SearchResult.from_json(json.loads(json.dumps(full.to_json()))) == full
 
 
-def test_bundles_are_no_worse_than_their_start_and_portfolio(
-    families: Callable[..., InlineEnv], inline: CompilerEnv
-) -> None:
+def test_bundles_are_no_worse_than_their_start_and_portfolio(families: Callable[..., InlineEnv]) -> None:
     env = families(callee_features=True)
-    never = search(env, "bundles", compiles=1, start="never")
-    assert never.actions
-    assert not any(never.actions)
     actions, _ = play(env, load_policy("inline-oz", env), env.corpus[0].name)
     first = search(env, "bundles", compiles=1, start="inline-oz")
     assert (first.actions, first.verified) == (tuple(actions), True)
     more = search(env, "bundles", compiles=4, start="inline-oz")
     assert more.verified
     assert more.cost <= first.cost
-    assert search(inline, "bundles").verified, "it ends without a budget"
     alone = [search(env, "bundles", compiles=1, start=name).cost for name in PORTFOLIO]
     result = search(families(), "bundles", compiles=len(PORTFOLIO) + 6)
     assert result.verified
