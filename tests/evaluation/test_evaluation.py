@@ -132,7 +132,6 @@ def test_bad_arguments_are_refused(corpus: Path, arguments: dict[str, Any], mess
 
 def test_facts_of_modules_are_written_and_read(tmp_path: Path, toolchain: Toolchain) -> None:
     module = next(iter(open_corpus("builtin", toolchain=toolchain)))
-    assert language(replace(module, metadata={"language": "Zig"})) == "Zig"
     assert language(replace(module, metadata={})) == module.metadata["language"]
     facts = [ModuleFacts("a", "12", "34", "C", ("-cc1", "-Oz")), ModuleFacts("b\udcff", "56", None, "unknown", None)]
     assert read_modules(tmp_path) == {}
@@ -141,9 +140,6 @@ def test_facts_of_modules_are_written_and_read(tmp_path: Path, toolchain: Toolch
     (tmp_path / MODULES).write_text('{"module": "a"}\n')
     with pytest.raises(MlgoError, match="expected facts about modules"):
         read_modules(tmp_path)
-    result = evaluate(INLINE, policies=["default"], limit=1, output=tmp_path / "run")
-    assert set(result.languages) <= {"C", "C++"}
-    assert load_result(tmp_path / "run").modules == result.modules != {}
 
 
 def test_policies_that_cannot_be_sent_are_refused(corpus: Path, nothing_is_left: None) -> None:

@@ -20,9 +20,7 @@ from mlgo_gym.reporting.comparability import differences
 from mlgo_gym.reporting.comparison import compare
 from mlgo_gym.reporting.curves import curves_in, is_search, read_csv, read_events, search_curve
 from mlgo_gym.reporting.inputs import read_inputs, run_names
-from mlgo_gym.reporting.page import command_of
-from mlgo_gym.reporting.paper import as_latex, as_markdown
-from tests.reporting.runs import Page, configuration, event, keep, made_up, search_file
+from tests.reporting.runs import Page, event, keep, made_up, search_file
 
 BEFORE = made_up({"default": {}, "rule": {"a": 90, "b": 190, "c": 310}})
 AFTER = made_up({"default": {}, "rule": {"a": 90, "b": 180, "c": 320}, "new": {"a": 50}}, seed=3)
@@ -47,7 +45,6 @@ def test_policies_of_one_name_are_compared_module_by_module_and_others_with_all(
     text = "\n".join(table.as_text() for table in found.tables())
     assert "Smaller now: rule" in text
     assert "Larger now: rule" in text
-    assert max(map(len, text.splitlines())) <= 80 + len(" against before")
     found = compare({"before": made_up({"one": {}}), "after": made_up({"two": {"a": 1}, "three": {}})})
     assert [(later.policy, before.policy) for later, before, _ in found.pairs] == [("two", "one"), ("three", "one")]
     other = replace(BEFORE, configuration=replace(BEFORE.configuration, policies={"rule": "rule 1234"}))
@@ -106,9 +103,6 @@ def test_scalars_of_tensorboard_and_csv_files_are_read(tmp_path: Path) -> None:
     assert list(read_events(path)) == [("loss", 0, 0.5), ("loss", 3, 0.25)], "up to a truncated record"
     [curve] = curves_in(tmp_path)
     assert (curve.name, curve.origin, curve.points) == ("loss", tmp_path.name, ((0, 0.5), (3, 0.25)))
-    endless = b"\xff" * 1_000_000  # a number of seven million bits
-    path.write_bytes(struct.pack("<Q", len(endless)) + b"sum!" + endless + b"sum!")
-    assert list(read_events(path)) == []
     path.write_bytes(struct.pack("<Q", 3) + b"sum!" + b"\x09\0\0" + b"sum!")
     with pytest.raises(MlgoError, match="expected the values of a training"):
         curves_in(tmp_path)
@@ -120,7 +114,6 @@ def test_scalars_of_tensorboard_and_csv_files_are_read(tmp_path: Path) -> None:
 def test_a_search_is_the_best_compile_so_far_and_other_files_are_none(tmp_path: Path) -> None:
     (tmp_path / "notes.jsonl").write_text("[1]\n")
     assert not is_search(tmp_path / "notes.jsonl")
-    assert not is_search(tmp_path / "nothing")
     with pytest.raises(MlgoError, match="got none; name an output"):
         read_inputs([tmp_path])
     path = search_file(tmp_path / "greedy.jsonl")
@@ -188,13 +181,3 @@ def test_tables_for_papers_escape_special_characters(tmp_path: Path) -> None:
         text = report(run, "--format", form)
         assert escaped in text
         assert text.count("\\begin{tabular}") == text.count("\\end{tabular}") == tables
-    assert as_latex([]) == "% needs \\usepackage{booktabs}"
-    assert as_markdown([], ["a|b"]) == "- a\\|b"
-
-
-def test_the_command_of_a_page_reproduces_the_run() -> None:
-    kept = configuration(split="test", limit=4, seed=2, arguments={"max_decisions": 3}, policies={"a": "a", "b c": "b"})
-    assert command_of(kept) == (
-        "mlgo-gym evaluate mlgo/Inline-v0 --corpus folder --split test --limit 4 --policy a --policy 'b c' --seed 2 "
-        "--set max_decisions=3 --output RESULTS"
-    )

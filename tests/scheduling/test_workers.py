@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -197,16 +194,6 @@ def test_workers_that_never_start_are_an_error() -> None:
 FILES = {"a/b": b"content", "c": b""}
 
 
-KILLED = """
-import os, signal
-from mlgo_gym.scheduling.file_store import FileStore
-store = FileStore()
-store.put("x", lambda: {"file": b"x"})
-print(store.folder("x").parent, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
 def test_files_are_found_by_name_fetched_once_and_removed() -> None:
     fetched = []
 
@@ -226,15 +213,3 @@ def test_files_are_found_by_name_fetched_once_and_removed() -> None:
     store.close()
     store.close()
     assert not first.parent.exists()
-
-
-def test_opening_a_store_removes_those_of_killed_workers_alone() -> None:
-    killed = subprocess.run([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True, check=False)
-    left = Path(killed.stdout.strip())
-    assert (left / "0" / "file").read_bytes() == b"x"
-    store = FileStore()
-    assert not left.exists()
-    store.put("x", lambda: {"file": b"x"})
-    FileStore().close()
-    assert (store.folder("x") / "file").read_bytes() == b"x"
-    store.close()

@@ -11,21 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.attribution.inline_compile import InlineCompile, InlineDecision
+from mlgo_gym.attribution.inline_compile import InlineDecision
 from mlgo_gym.attribution.recipe import read_recipe
 from mlgo_gym.deploy.recipe_folder import replay_recipe
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
-from mlgo_gym.llvm.function_sizes import FunctionSizes
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.scheduling import Execution
-from mlgo_gym.search import ALGORITHMS, Budget, CorpusSearch, SearchResult, SearchSpace, search_module
+from mlgo_gym.search import ALGORITHMS, Budget, CorpusSearch, SearchResult, search_module
 from mlgo_gym.search.move_ranking import MoveRanking
 from mlgo_gym.search.moves import Move, make_move
-from mlgo_gym.search.portfolio import PORTFOLIO, ReplayPolicy
+from mlgo_gym.search.portfolio import PORTFOLIO
 from mlgo_gym.search.recipes import make_recipe
 from mlgo_gym.session.protocol.decision import DecisionSite
 from tests.conftest import MakeBitcode
@@ -76,7 +75,6 @@ def test_other_spaces_and_algorithms_are_refused(inline: CompilerEnv, leaf: Path
         (InlineEnv(corpus=str(calls), metric="object"), "bundles", {}, "expected metrics that functions share, text"),
         (sizes, "bundles", {}, "use mlgo/Inline-v0"),
         (sizes, "functions", {}, "expected evictions of whole modules"),
-        (inline, "functions", {}, "expected evictions of whole modules"),
     ]
     for env, algorithm, settings, message in cases:
         with pytest.raises((MlgoError, CorpusError), match=message):
@@ -84,13 +82,6 @@ def test_other_spaces_and_algorithms_are_refused(inline: CompilerEnv, leaf: Path
     for compiles, seconds in ((0, None), (None, 0.0), (None, -1.0)):
         with pytest.raises(MlgoError, match="use None for no limit"):
             Budget(compiles, seconds)
-    space = SearchSpace(inline, inline.corpus[0], Budget())
-    with space.root() as root:
-        actions = root.roll_out().actions
-    with pytest.raises(MlgoError, match="to replay, got more"):
-        space.replay(actions[:-1])
-    with pytest.raises(MlgoError, match="decisions to replay, got"):
-        space.replay((*actions, 0))
 
 
 def test_evictions_of_one_function_improve_as_within_a_smaller_budget(make_bitcode: MakeBitcode) -> None:
@@ -227,13 +218,3 @@ def test_scores_follow_estimates_and_results_of_this_search() -> None:
     after = mean_scores([keep, inline], ranking)
     assert after[0] < before[0] / 2
     assert after[1] > before[1]
-
-
-def test_a_replay_repeats_recorded_answers_and_takes_clangs_own_choice_elsewhere() -> None:
-    made = (
-        InlineDecision(DecisionSite("main", 0, 0), "f", 1, 0, b""),
-        InlineDecision(DecisionSite("main", 1, 0), "f", 0, 1, b""),
-    )
-    policy = ReplayPolicy(InlineCompile(made, FunctionSizes({}, {}, 0, 0)))
-    sites = [DecisionSite("main", visit, index) for visit, index in ((0, 0), (1, 0), (0, 1))]
-    assert [policy.act(None, {"site": site, "default_action": 7}) for site in sites] == [1, 0, 7]

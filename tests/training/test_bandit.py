@@ -128,17 +128,10 @@ def test_a_pickle_has_the_arguments_and_not_the_labels(few: Path) -> None:
         assert np.array_equal(again.reset(seed=1)[0], env.reset(seed=1)[0])
 
 
-@pytest.mark.parametrize("mode", ["NextStep", "Disabled"])
-def test_an_ended_episode_is_scored_once(mode: str, few: Path) -> None:
-    envs = InlineBanditVectorEnv(3, labels=few, autoreset_mode=mode)
+def test_an_ended_episode_is_scored_once(few: Path) -> None:
+    envs = InlineBanditVectorEnv(3, labels=few, autoreset_mode="Disabled")
     envs.reset(seed=1)
     assert envs.step(np.ones(3))[2].all()
-    if mode == "NextStep":
-        _, rewards, terminations, _, infos = envs.step(np.ones(3))
-        assert not rewards.any()
-        assert not terminations.any()
-        assert infos == {}
-        return
     with pytest.raises(ActionError, match="environment 0: expected a pending decision, got none; reset it first"):
         envs.step(np.ones(3))
     envs.reset(options={"reset_mask": np.array([True, False, True])})
@@ -153,10 +146,6 @@ def test_bad_arguments_get_one_line(few: Path) -> None:
         ({"reward": "relative"}, "expected reward as one of weighted, bytes, got 'relative'"),
         ({"num_envs": 0}, "expected num_envs ≥ 1, got 0"),
         ({"label": "Oz"}, "unexpected keyword argument 'label'; did you mean labels"),
-        (
-            {"labels": FOLDER / "Oz.parquet", "callee_features": True},
-            "expected labels with callee features, got none of",
-        ),
     ]
     for options, message in cases:
         with pytest.raises(MlgoError, match=message) as caught:

@@ -86,8 +86,6 @@ def test_labels_in_one_file_are_those_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_labels_of_other_kinds_are_not_mixed(tmp_path: Path) -> None:
-    with pytest.raises(MlgoError, match=str(tmp_path)):
-        read_labels([tmp_path])
     first, second = write(tmp_path / "first"), write(tmp_path / "second", {**HEADER, "clang": "21"})
     with closing(LabelStore(first, HEADER)) as store:
         store.add_labels("empty", "p", "e", {}, {"decisions": 0})
@@ -103,10 +101,6 @@ def test_labels_of_other_kinds_are_not_mixed(tmp_path: Path) -> None:
     third = write(tmp_path / "third", users=np.array([0, 0]))
     with pytest.raises(MlgoError, match=r"expected labels of the same features, got .* with additional users"):
         read_labels([first, third])
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "labels.json").write_text(json.dumps({"format": 1, **HEADER}))
-    with pytest.raises(MlgoError, match="got none; label more modules"):
-        read_labels([tmp_path / "empty"])
 
 
 def test_joined_rounds_keep_their_modules_apart() -> None:
@@ -148,9 +142,6 @@ def test_labels_have_a_line_per_module_and_a_run_resumes(labelled: tuple[Labelli
     lines = [json.loads(line) for line in text.splitlines()]
     assert len(labels) == sum(line["labels"] for line in lines) > 0
     assert labels.observations.shape == (len(labels), len(labels.features)) == (len(labels), 39)
-    assert set(np.unique(labels.observations[:, labels.features.index("inlining_default")])) <= {0.0, 1.0}
-    assert set(labels.modules.tolist()) <= {line["module"] for line in lines}
-    assert (labels.share >= 1).all()
     assert len(list(labelling.run(folder))) == 5
     assert folder.joinpath("modules.jsonl").read_text() == text, "finished modules are not labelled again"
     run = labelling.run(tmp_path)

@@ -52,20 +52,16 @@ def test_stages_report_their_steps_values_and_durations() -> None:
     monitor = Monitor(shown.append)
     with monitor.stage("labels", 2, name="labels, round 1") as advance:
         advance(1)
-    with monitor.stage("network", 5, done=4) as advance:
-        advance(5, loss=0.5)
     with pytest.raises(ValueError, match="broken"), monitor.stage("margin", 1):
         raise ValueError("broken")
     monitor.record("network", labels=3)
     assert shown == [
         Progress("labels, round 1", 0, 2, {}),
         Progress("labels, round 1", 1, 2, {}),
-        Progress("network", 4, 5, {}),
-        Progress("network", 5, 5, {"loss": 0.5}),
         Progress("margin", 0, 1, {}),
     ]
     assert monitor.results == {"network": [{"labels": 3}]}
-    assert set(monitor.seconds) == {"labels", "network", "margin"}
+    assert set(monitor.seconds) == {"labels", "margin"}
 
 
 def eviction_labels(count: int = 400, seed: int = 0) -> Labels:
