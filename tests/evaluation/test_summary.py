@@ -16,7 +16,7 @@ from mlgo_gym.evaluation.report import as_data, notes
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.schedule import Schedule
 from mlgo_gym.evaluation.smallest import with_smallest
-from mlgo_gym.evaluation.summary import Change, extremes, summarize
+from mlgo_gym.evaluation.summary import Change, summarize
 from mlgo_gym.evaluation.tables import between_policies, overview, wins_and_losses
 from tests.evaluation.conftest import MakeResult
 
@@ -67,15 +67,6 @@ def test_pairs_compare_modules_of_both_and_the_probability_is_the_mann_whitney_s
     probability = pair_of("x", "y", (sizes, dict.fromkeys(names, 100)), projects).probability
     low, high = probability.interval or (0, 0)
     assert 0.5 < low < probability.value < high < 1
-
-
-def test_the_largest_changes_come_first_and_equal_modules_never() -> None:
-    change = Change(((90, 100), (50, 100), (100, 100), (110, 100), (300, 100)))
-    best, worst = extremes(tuple("abcde"), change)
-    assert [row.module for row in best] == ["b", "a"]
-    assert [row.module for row in worst] == ["e", "d"]
-    assert [row.module for row in extremes(tuple("abcde"), change, limit=1)[1]] == ["e"]
-    assert best[0].change == pytest.approx(51 / 101 - 1)
 
 
 def test_the_change_of_a_policy_is_one_number(configuration: Configuration, make_result: MakeResult) -> None:

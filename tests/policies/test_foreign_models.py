@@ -25,8 +25,6 @@ from tests.policies.test_rules import decisions
 from tests.traces import alive, children, ends_within
 
 MOST = 1 << 16
-
-
 HEAD = """
 import os, signal, struct, sys, time
 requests, answers = map(int, sys.argv[2:4])
@@ -39,11 +37,7 @@ def receive():
 def send(letter, data):
     os.write(answers, struct.pack("<cI", letter, len(data)) + data)
 """
-
-
 ECHO = "while True: send(*receive())"
-
-
 Start = Callable[..., ModelProcess]
 
 
@@ -173,11 +167,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 DECIDES = [{"logging_name": "inlining_decision", "tensor_spec": {"name": "decision", "port": 0}}]
-
-
 LIBRARIES = {"tflite": "ai_edge_litert", "onnx": "onnxruntime"}
-
-
 Make = Callable[[dict[str, float], float], str]
 
 

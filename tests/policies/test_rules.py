@@ -16,7 +16,6 @@ from mlgo_gym.policies import BatchedPolicy, act_batch, load_policy
 from mlgo_gym.policies.loading import plain_clang_flags, policy_identity
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.protocol import row
-from mlgo_gym.policies.rules import RULES
 from tests.policies.episodes import play, random_network
 
 EVICTIONS = "c/bigint"
@@ -150,8 +149,6 @@ def test_flags_of_plain_clang_are_separated_by_commas_or_blanks() -> None:
     for spec in ("clang:", "clang:-a,,-b", "clang:-a 'b"):
         with pytest.raises(PolicyError):
             plain_clang_flags(spec)
-    for spec in (*RULES, "threshold:20", "clang:-mllvm,-inline-threshold=20"):
-        assert policy_identity(spec) == spec
 
 
 @pytest.mark.parametrize("observation", ["flat", "dict"])

@@ -16,8 +16,6 @@ from mlgo_gym.scheduling.file_store import FileStore, StoredFiles
 from mlgo_gym.scheduling.worker_pool import PoolWorker, WorkerExitedError, WorkerPool
 
 DEADLY = 3
-
-
 Squares = Workers[int, tuple[int, int]]
 
 
@@ -191,15 +189,12 @@ def test_workers_that_never_start_are_an_error() -> None:
         list(pool.run(ItemQueue(range(3))))
 
 
-FILES = {"a/b": b"content", "c": b""}
-
-
 def test_files_are_found_by_name_fetched_once_and_removed() -> None:
     fetched = []
 
     def fetch() -> StoredFiles:
         fetched.append(1)
-        return FILES
+        return {"a/b": b"content", "c": b""}
 
     store = FileStore()
     store.put("first", fetch)

@@ -25,7 +25,6 @@ from mlgo_gym.search import ALGORITHMS, Budget, CorpusSearch, SearchResult, sear
 from mlgo_gym.search.move_ranking import MoveRanking
 from mlgo_gym.search.moves import Move, make_move
 from mlgo_gym.search.portfolio import PORTFOLIO
-from mlgo_gym.search.recipes import make_recipe
 from mlgo_gym.session.protocol.decision import DecisionSite
 from tests.conftest import MakeBitcode
 from tests.policies.episodes import play
@@ -120,11 +119,8 @@ def test_evictions_of_all_functions_are_searched_at_once(varied: str) -> None:
     assert costs == sorted(costs, reverse=True)
     assert result.cost == pytest.approx(costs[-1]), "the prediction"
     # Each function keeps the better of clang and a policy.
-    clang = search(env, "functions", "mixed", compiles=2)
-    for policy in ("never_evict", "first_legal"):
-        guarded = search(env, "functions", "mixed", compiles=3, start=policy)
-        assert guarded.verified
-        assert guarded.cost <= clang.cost + 1e-9
+    guarded = search(env, "functions", "mixed", compiles=3, start="never_evict")
+    assert guarded.cost <= search(env, "functions", "mixed", compiles=2).cost + 1e-9
     with pytest.raises(CorpusError, match="expected a decision on eviction"):
         search(env, "functions", "leaf", compiles=2)
 
@@ -190,8 +186,6 @@ def test_a_recipe_of_a_search_replays_and_refuses_other_bitcode(make_bitcode: Ma
     assert f"expected {text} bytes, got" in replay_recipe(dataclasses.replace(recipe, text=text), module, toolchain)
     fewer = dataclasses.replace(recipe, actions=dict(list(recipe.actions.items())[:1]))
     assert replay_recipe(fewer, module, toolchain) == "expected 1 requests, got more"
-    with pytest.raises(MlgoError, match=r"expected 1 decisions, got \d+;"):
-        make_recipe(env, module, result.actions[:1])
 
 
 def flip(callee: str, answer: int, estimate: float) -> Move:

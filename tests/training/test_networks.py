@@ -13,11 +13,9 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, INPUTS
 from mlgo_gym.reporting.curves import curves_in
 from mlgo_gym.training import Classification, Labels, Monitor, NetworkSettings, TreeImitation
-from mlgo_gym.training.distillation import network_features
 from mlgo_gym.training.eviction_imitation import EvictionImitation, eviction_examples
 from mlgo_gym.training.labels import joined
-from mlgo_gym.training.monitor import Progress
-from mlgo_gym.training.tree_imitation import boosted_trees, estimate, tree_features
+from mlgo_gym.training.tree_imitation import boosted_trees, estimate
 from tests.training.label_samples import FEATURES, inlining_labels
 
 SMALL = TreeImitation(1, 40, NetworkSettings((32, 16), 400))
@@ -33,35 +31,12 @@ def torch() -> Any:
     return pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-def test_trees_see_logarithms_and_relations_and_estimates_are_mean_changes_of_modules() -> None:
-    rows = np.zeros((2, len(FEATURES)))
-    rows[0, FEATURES.index("cost_estimate")], rows[0, FEATURES.index("threshold")] = 40, 10
-    inputs, plain = tree_features(FEATURES, rows), len(network_features(FEATURES))
-    assert inputs.shape == (2, plain + 7)
-    assert (inputs[0, 0], inputs[0, plain]) == (np.log1p(40), np.log1p(30))
-    assert not inputs[1].any()
+def test_estimates_are_mean_changes_of_modules() -> None:
     labels = inlining_labels()
     smaller = (labels.bytes < 0).astype(int)
     assert estimate(labels, labels.answers) == 0 > estimate(labels, smaller)
     assert estimate(labels, 1 - smaller) > 0
     assert estimate(labels, smaller) == pytest.approx(labels.bytes[labels.bytes < 0].sum() * 2 / 1_000_000 / 30)
-
-
-def test_stages_report_their_steps_values_and_durations() -> None:
-    shown: list[Progress] = []
-    monitor = Monitor(shown.append)
-    with monitor.stage("labels", 2, name="labels, round 1") as advance:
-        advance(1)
-    with pytest.raises(ValueError, match="broken"), monitor.stage("margin", 1):
-        raise ValueError("broken")
-    monitor.record("network", labels=3)
-    assert shown == [
-        Progress("labels, round 1", 0, 2, {}),
-        Progress("labels, round 1", 1, 2, {}),
-        Progress("margin", 0, 1, {}),
-    ]
-    assert monitor.results == {"network": [{"labels": 3}]}
-    assert set(monitor.seconds) == {"labels", "margin"}
 
 
 def eviction_labels(count: int = 400, seed: int = 0) -> Labels:
@@ -101,7 +76,6 @@ def test_examples_of_evictions_are_changes_in_percent_of_the_function() -> None:
 @pytest.mark.libraries
 def test_a_classification_generalises_over_actions(torch: Any) -> None:
     chance = np.random.default_rng(0)
-
     rows = chance.random((600, len(NAMES))).astype(np.float32)
     # The lightest action is correct, and the first one is never legal in training.
     actions, costs = 1 + rows[:, 1:ACTIONS].argmin(1), np.full((600, ACTIONS), np.nan)
@@ -156,7 +130,6 @@ def test_excluded_modules_are_not_learned_from_and_networks_are_cached(torch: An
 
 @pytest.mark.libraries
 def test_a_network_of_evictions_prefers_cheap_columns_and_a_margin_is_added(torch: Any) -> None:
-    pytest.importorskip("lightgbm", reason="LightGBM is not installed")
     settings = EvictionImitation(models=2, trees=60, network=NetworkSettings((16,), 1500))
     network = settings.fit([eviction_labels(3000)], Monitor())
     examples = eviction_examples(eviction_labels(200, seed=1))
