@@ -117,7 +117,6 @@ def test_a_policy_gets_callee_features_and_the_metric_of_the_task_is_shown(corpu
     [
         ({"policies": []}, "at least one policy"),
         ({"policies": ["nver"]}, "did you mean never"),
-        ({"policies": ["first_legal"]}, "decisions on eviction"),
         ({"environment": "mlgo/Nothing-v0"}, "expected one of mlgo/Inline-v0"),
         ({"env_kwargs": {"colour": 1}}, "does not take the arguments"),
         ({"env_kwargs": {"scope": "function"}}, "expected scope='module'"),
