@@ -83,13 +83,6 @@ def test_a_search_prints_a_row_for_each_module_and_resumes_from_its_output(calls
         run(*arguments, "--seed", 1)
 
 
-def test_an_unknown_algorithm_is_refused_at_once(calls: Path) -> None:
-    with pytest.raises(MlgoError, match="expected one of greedy, random"):
-        run(*SEARCH, calls, "--algorithm", "magic")
-    with pytest.raises(MlgoError, match="got 'greedy'; use bundles"):
-        run(*SEARCH, calls, "--start", "never")
-
-
 def test_it_labels_a_corpus_and_resumes(corpus: Path, tmp_path: Path) -> None:
     command = ("label", corpus, "--output", tmp_path, "--compiles", 3, "--check", 1)
     first = run(*command)

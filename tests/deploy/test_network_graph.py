@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mlgo_gym.deploy.inlining_default import default_rule
 from mlgo_gym.deploy.onnx_model import onnx_model
 from mlgo_gym.deploy.tflite_model import LOGARITHMS, tflite_model
 from mlgo_gym.env import CompilerEnv
@@ -90,15 +89,6 @@ def test_an_exported_bundled_policy_decides_as_before(kind: str, inline: Compile
     expected = [before.act(row, {}) for row in rows]
     assert [after.act(row, {}) for row in rows] == expected
     assert 0 < sum(expected) < len(rows)
-
-
-def test_for_llvm_clangs_own_decision_is_no_input() -> None:
-    pytest.importorskip("ai_edge_litert")
-    # Clang's own decision alone gets the cost as input.
-    network = Network(("inlining_default",), (np.ones((1, 1), np.float32),), (np.full(1, -0.5, np.float32),))
-    model = tflite_model("clang", network, default_rule("clang", network.features, "Os"))
-    decisions, _ = run_tflite(model, ("cost_estimate",), np.array([[49], [50], [-3], [51]]))
-    assert decisions.tolist() == [1, 0, 1, 0]
 
 
 def test_a_network_with_more_outputs_or_without_a_level_is_refused(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +18,7 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.process.scratch import scratch_parent
 from mlgo_gym.storage.cache import cache_directory
 from mlgo_gym.storage.temporary_folders import host_id
-from tests.mlgo_clang.conftest import DRIVERS, Run, counted
+from tests.mlgo_clang.conftest import Run
 
 
 def test_a_missing_linker_is_named(run: Run, project: Path) -> None:
@@ -90,23 +88,6 @@ def test_a_program_for_webassembly_is_linked_without_an_sdk_and_runs(run: Run, p
     assert run(WASM, "-Oz", "-s", "hello.o", "-o", "program").returncode == 0
     runner = [sys.executable, "-m", "mlgo_gym.programs.webassembly", "report", "program"]
     assert subprocess.run(runner, cwd=project, capture_output=True, check=True).stdout == b"hello 1\n"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_a_build_by_cmake_uses_the_policy(project: Path, own_cache: Path) -> None:
-    if shutil.which("cmake") is None or shutil.which("ninja") is None:
-        pytest.skip("cmake or ninja is not installed")
-    (project / "main.c").write_text("int first(int);\nint main(int n, char **words) { return first(n + 2); }\n")
-    (project / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.16)\nproject(p C)\nadd_executable(program main.c calls.c)\n"
-    )
-    variables = {**os.environ, "CC": str(DRIVERS["gcc"]), "MLGO_POLICY": "always", "MLGO_STRICT": "1"}
-    for command in ("cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=MinSizeRel", "cmake --build build"):
-        subprocess.run(command.split(), cwd=project, env=variables, check=True)
-    assert subprocess.run([project / "build" / "program"], check=False).returncode == 53
-    assert counted("compiled with a policy") >= 2
-    assert counted("compiled by clang alone") == 0
 
 
 def test_headers_of_libc_and_of_libcxx_are_found_by_language(run: Run, project: Path) -> None:

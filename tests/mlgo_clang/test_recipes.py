@@ -146,8 +146,7 @@ def test_a_build_replays_and_searches_evictions(run: Run, evictions: Path, proje
     assert Path("plain.o").read_bytes() != Path("recipe.o").read_bytes()
     assert text(Path("recipe.o")) == recipe.text
     # A column that is illegal is never taken.
-    content = path.read_text()
-    head, _, body = content.partition("\n\n")
+    head, _, body = path.read_text().partition("\n\n")
     lines = [line.split(" ", 2) for line in body.splitlines()]
     others = "\n".join(f"{visit} {','.join('31' for _ in columns.split(','))} {rest}" for visit, columns, rest in lines)
     path.write_text(f"{head}\n\n{others}\n")
@@ -155,18 +154,11 @@ def test_a_build_replays_and_searches_evictions(run: Run, evictions: Path, proje
     assert counted("recipe failed") == 1
     assert counted("because clang cannot take column 31 of the recipe here; search again") == 1
     assert Path("plain.o").read_bytes() == Path("recipe.o").read_bytes()
-    path.write_text(content)
-    searching = (
-        "--mlgo-eviction-policy=never_evict",
-        "--mlgo-search=3",
-        "--mlgo-recipes=found",
-        "-O2",
-        "-c",
-        "calls.c",
-    )
-    refused = run("--mlgo-policy=never", *searching)
-    assert b"expected --mlgo-policy=default for a search of evictions" in refused.stderr
-    assert refused.returncode != 0
+    searching = ("--mlgo-eviction-policy=never_evict", "--mlgo-search=3", "--mlgo-recipes=anew", *LEVEL[2:])
+    assert run(*LEVEL[:2], *searching, "--mlgo-strict").stderr == b""
+    assert (counted("searched"), len(list(stored_recipes(project / "anew")))) == (1, 1)
+    refused = run("--mlgo-policy=never", "--mlgo-levels=2", *searching)
+    assert (refused.returncode, b"expected --mlgo-policy=default for a search of" in refused.stderr) == (1, True)
 
 
 def test_recipes_are_verified_and_pruned(recipes: Path, toolchain: Toolchain) -> None:
