@@ -87,16 +87,17 @@ def test_counts_are_equal_in_two_runs_and_grow_with_the_work(name: str, tmp_path
     source.write_text(SOURCE)
     folder.mkdir()
     counter: Literal["cachegrind", "hardware"] = "cachegrind" if name == "cachegrind" else "hardware"
-    target, machine = ("-target", PROGRAM_TARGET), None
+    target: tuple[str, ...] = (PROGRAM_TARGET,)
+    machine = None
     if name in TARGETS:
         try:
-            target, machine = ("-target", *TARGETS[name].zig), find_emulator(TARGETS[name])
+            target, machine = TARGETS[name].zig, find_emulator(TARGETS[name])
         except MlgoError as error:
             pytest.skip(str(error))
     elif shutil.which("valgrind") is None if name == "cachegrind" else not has_hardware_counter():
         pytest.skip(f"{name} counts no instructions here")
     built = run_bounded(
-        [*bundled_command("cc"), *target, "-static", "-O1", str(source), "-o", str(program)], writable=None
+        [*bundled_command("cc"), "-target", *target, "-static", "-O1", str(source), "-o", str(program)], writable=None
     )
     assert built.returncode == 0, built.stderr
 
