@@ -86,8 +86,8 @@ def test_requirements_are_read_with_their_markers(tmp_path: Path, monkeypatch: p
 def test_a_flag_without_a_model_is_a_problem_in_variables_and_in_configurations_of_cargo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, inner, project = tmp_path / "home", tmp_path / "project" / "crate", tmp_path / "project" / ".cargo"
-    places = [project / "config", home / "config.toml"]
+    home, inner = tmp_path / "home", tmp_path / "project" / "crate"
+    places = [tmp_path / "project" / ".cargo" / "config", home / "config.toml"]
     inner.mkdir(parents=True)
     for place in places:
         place.parent.mkdir()

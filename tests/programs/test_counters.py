@@ -96,9 +96,8 @@ def test_counts_are_equal_in_two_runs_and_grow_with_the_work(name: str, tmp_path
             pytest.skip(str(error))
     elif shutil.which("valgrind") is None if name == "cachegrind" else not has_hardware_counter():
         pytest.skip(f"{name} counts no instructions here")
-    built = run_bounded(
-        [*bundled_command("cc"), "-target", *target, "-static", "-O1", str(source), "-o", str(program)], writable=None
-    )
+    command = [*bundled_command("cc"), "-target", *target, "-static", "-O1", str(source), "-o", str(program)]
+    built = run_bounded(command, writable=None)
     assert built.returncode == 0, built.stderr
 
     def count(*words: str) -> Count:
