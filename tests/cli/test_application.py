@@ -66,7 +66,6 @@ def test_the_environments_are_listed_and_have_cards() -> None:
             continue
         text = run("env", entry["id"]).stdout
         assert entry["summary"][:40] in text
-        assert max(map(len, text.splitlines())) <= 80
         card = run_json("env", entry["id"])
         assert all(feature["meaning"] and feature["source"] for feature in card["features"])
         assert {argument["name"] for argument in card["arguments"]} >= {"corpus", "reward", "render_mode"}

@@ -89,7 +89,6 @@ def test_info_shows_modules_flags_and_the_decisions_of_every_task(corpus: Path) 
     assert content["modules"] == 3
     assert sorted(content["decisions"]["inlining"]) == [0, 9, 9]
     assert set(content["decisions"]) == {"inlining", "eviction", "priority"}
-    assert "inlining decisions per module" in run("corpus", "info", corpus, "--decisions").stdout
 
 
 def test_info_and_verify_name_problems_and_exit_with_1(corpus: Path, tmp_path: Path) -> None:
@@ -112,7 +111,6 @@ def test_list_names_the_builtin_corpus_and_the_datasets(toolchain: Toolchain) ->
     entries = {entry["name"]: entry for entry in run_json("corpus", "list", "--clang", "bundled")}
     assert (entries["builtin"]["modules"], entries["builtin"]["folder"]) == (len(builtin), str(builtin.path))
     assert {"zstd", "lz4"} <= set(entries)
-    assert "zstd" in run("corpus", "list").stdout
 
 
 def test_fetch_names_what_it_does_not_know() -> None:

@@ -77,7 +77,6 @@ def test_a_policy_that_cannot_be_read_leaves_the_compile_to_clang(
         ("kill -9 $$", b"clang exited with status -9 while a policy decided"),
         (STALL, b"compiled by clang alone"),
     ],
-    ids=["fails", "is killed", "stalls"],
 )
 def test_where_clang_fails_for_the_policy_it_compiles_alone(
     statement: str, reason: bytes, run: Run, project: Path, plain: bytes, fake_clang: FakeClang
