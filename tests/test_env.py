@@ -108,6 +108,31 @@ def test_orders_and_weights_of_modules(varied: str) -> None:
         env.close()
 
 
+def test_a_curriculum_changes_the_order_between_episodes(varied: str) -> None:
+    easy = {"calls": 1.0, "*": 0.0}
+    with InlineEnv(corpus=varied) as env:
+        before = modules(env, 8, seed=2)
+        env.set_module_order(easy)
+        assert {*modules(env, 8, seed=2)} == {"calls"}
+        with env.fork() as fork:
+            fork.set_module_order("cycle")
+            copied = copy.deepcopy(fork)
+            fork_order = modules(fork, 5, seed=None)
+            assert fork_order == modules(copied, 5, seed=None) == ["again", "calls", "many_calls", "mixed", "again"]
+            copied.close()
+        assert {*modules(env, 4, seed=None)} == {"calls"}
+        for order, message in (
+            ("shufle", "expected module_order as one of .*, got 'shufle'; did you mean 'shuffle'"),
+            ({"calls": -1}, "expected weights ≥ 0"),
+            (["calls"], "expected module_order as a string or a dict"),
+            ({"cals": 1}, "got cals, which match no other module"),
+        ):
+            with pytest.raises(MlgoError, match=message):
+                env.set_module_order(order)  # type: ignore[arg-type] # one is a list
+        env.set_module_order("random")
+        assert modules(env, 8, seed=2) == before
+
+
 def test_the_modules_with_a_number_of_decisions_are_a_corpus(varied: str) -> None:
     with InlineEnv(corpus=varied) as env:
         assert list(env.with_decisions().names) == ["again", "calls", "many_calls", "mixed"]

@@ -191,6 +191,35 @@ def test_modules_come_in_turn_once_each_among_all_environments(varied: str) -> N
     envs.close()
 
 
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_a_curriculum_drops_episodes_that_started_early(mode: str, varied: str) -> None:
+    seen = []
+    for prefetch in (0, 3):
+        envs = make(INLINE, varied, 2, prefetch=prefetch, max_decisions=1, autoreset_mode=mode)
+        names = [envs.reset(seed=3)[1]["module"].tolist()]
+        for order in ("shuffle", {"calls": 1.0, "mixed": 2.0, "*": 0.0}, "cycle", {"again": 1.0, "*": 0.0}):
+            envs.set_module_order(order)
+            names += [envs.step([1, 1])[4]["module"].tolist() for _ in range(4)]
+        seen.append(names)
+        envs.close()
+    assert seen[0] == seen[1]
+    assert {name for row in seen[0][-3:] for name in row} == {"again"}
+
+
+def test_a_curriculum_may_change_while_environments_run_and_for_some_of_them(varied: str) -> None:
+    envs = make(INLINE, varied, 2, max_decisions=1, autoreset_mode="SameStep", module_order="cycle")
+    envs.async_reset(seed=1)
+    envs.set_module_order({"mixed": 1.0, "*": 0.0})
+    assert envs.recv()[4]["module"].tolist() == ["again", "calls"]
+    assert envs.step([1, 1])[4]["module"].tolist() == ["mixed", "mixed"]
+    envs.call_some([1], "set_module_order", {"calls": 1.0, "*": 0.0})
+    assert envs.step([1, 1])[4]["module"].tolist() == ["mixed", "calls"]
+    assert envs.reset(seed=1)[1]["module"].tolist() == ["mixed", "calls"]
+    envs.close()
+    with pytest.raises(MlgoError, match="got a closed one"):
+        envs.set_module_order("cycle")
+
+
 # Those that are ready first
 
 
