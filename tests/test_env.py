@@ -229,15 +229,6 @@ def test_a_crash_in_mid_episode_truncates_and_says_why(corpus: Path, capsys: pyt
     assert "is compiled, after 9 decisions" in capsys.readouterr().out
 
 
-def test_a_crash_raises_where_that_is_wanted(corpus: Path) -> None:
-    env = InlineEnv(corpus=str(corpus), error_reward=None)
-    env.reset()
-    end_clang(env)
-    with pytest.raises(CompilerError, match="SIGSEGV"):
-        env.step(1)
-    assert play(env)[-1].terminated
-
-
 def test_a_clang_that_falls_silent_truncates_at_the_deadline(corpus: Path) -> None:
     env = InlineEnv(corpus=str(corpus), compile_options={"timeout": 0.3})
     env.reset()

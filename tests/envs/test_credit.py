@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus.recording.record import record_build
-from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.testing import running_compile
@@ -151,8 +151,3 @@ def test_a_fork_has_the_credit_of_its_own_decisions(bitcode: Path) -> None:
         assert sum(last["credit"]) == pytest.approx(last["baseline_text"] - last["text"])
     copied.close()
     env.close()
-
-
-def test_register_allocation_has_no_credit(bitcode: Path) -> None:
-    with pytest.raises(MlgoError, match="unexpected keyword argument 'credit'"):
-        RegAllocEvictEnv(corpus=str(bitcode), credit=True)

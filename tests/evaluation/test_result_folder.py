@@ -1,80 +1,65 @@
-"""Results on disk."""
+"""Results on disk, and the modules of the benchmark's protocol."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import sys
+from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mlgo_gym.corpus.datasets.catalogue import dataset_names
+from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.corpus.modules.folder import FolderModules
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation import protocol
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.result_folder import ResultFolder, read_configuration, read_episodes
 from tests.evaluation.conftest import MakeResult
 
 
-def test_appended_results_are_read_back_and_the_last_one_counts(
+def test_results_are_read_back_without_an_unfinished_line(
     tmp_path: Path, configuration: Configuration, make_result: MakeResult
 ) -> None:
-    failed, first, second = (
-        make_result("default", "a", status="failed", error={"kind": "exit"}),
-        make_result("default", "b"),
-        make_result("default", "a"),
-    )
+    failed = make_result("default", "a", status="failed", error={"kind": "exit"})
+    first, second = make_result("default", "b"), make_result("default", "a")
     output = tmp_path / "new" / "folder"
     with closing(ResultFolder(output, configuration)) as folder:
         folder.append(failed)
         folder.append(first)
         assert read_episodes(output) == [failed, first]
         folder.append(second)
-    assert sorted(read_episodes(output), key=lambda episode: episode.module) == [second, first]
+    assert sorted(read_episodes(output), key=lambda episode: episode.module) == [second, first], "the last one counts"
     assert read_configuration(output) == configuration
+    path = output / "episodes.jsonl"
+    for cut in (1, 60):
+        path.write_bytes(path.read_bytes()[:-cut])
+        assert sorted(read_episodes(output), key=lambda episode: episode.module) == [failed, first]
+        with closing(ResultFolder(output, configuration)) as folder:
+            folder.append(second)
+        assert read_episodes(output)[-1] in (first, second)
+        assert len(read_episodes(output)) == 2
 
 
-@pytest.mark.parametrize("cut", [1, 60])
-def test_an_unfinished_last_line_is_ignored_and_removed(
-    tmp_path: Path, configuration: Configuration, make_result: MakeResult, cut: int
-) -> None:
-    with closing(ResultFolder(tmp_path, configuration)) as folder:
-        folder.append(make_result("default", "a"))
-        folder.append(make_result("default", "b"))
-    path = tmp_path / "episodes.jsonl"
-    path.write_bytes(path.read_bytes()[:-cut])
-    assert [episode.module for episode in read_episodes(tmp_path)] == ["a"]
-    with closing(ResultFolder(tmp_path, configuration)) as folder:
-        folder.append(make_result("default", "c"))
-    assert [episode.module for episode in read_episodes(tmp_path)] == ["a", "c"]
-
-
-@pytest.mark.parametrize("line", ["", "{}", "[1]", '{"policy": "x"', '{"metrics": {"a": 3}}'])
-def test_the_error_about_a_damaged_line_names_it(tmp_path: Path, line: str) -> None:
-    (tmp_path / "episodes.jsonl").write_text(f"{line}\n")
-    with pytest.raises(MlgoError, match=r"episodes\.jsonl, line 1: expected (a result|JSON)"):
-        read_episodes(tmp_path)
-
-
-def test_a_result_is_on_disk_when_append_returns(tmp_path: Path, configuration: Configuration) -> None:
-    fields = {name: value for name, value in configuration.to_json().items() if name != "format"}
+def test_a_result_is_on_disk_when_append_returns(tmp_path: Path) -> None:
     program = f"""
 import os, pathlib, signal
-from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.evaluation.result_folder import ResultFolder
-folder = ResultFolder(pathlib.Path({str(tmp_path)!r}), Configuration(**{fields!r}))
-folder.append(EpisodeResult("default", "a", "p", "done"))
+from tests.reporting.runs import configuration
+ResultFolder(pathlib.Path({str(tmp_path)!r}), configuration()).append(EpisodeResult("default", "a", "p", "done"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGKILL
+    root = Path(__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", program], cwd=root, check=False).returncode == -signal.SIGKILL
     assert [episode.module for episode in read_episodes(tmp_path)] == ["a"]
 
 
-def test_one_process_at_a_time_adds_policies_of_the_same_configuration(
-    tmp_path: Path, configuration: Configuration
-) -> None:
+def test_one_process_at_a_time_adds_policies_of_one_configuration(tmp_path: Path, configuration: Configuration) -> None:
     with closing(ResultFolder(tmp_path, configuration)), pytest.raises(MlgoError, match="another process writes"):
         ResultFolder(tmp_path, configuration)
     # The location of the corpus and the release do not matter.
@@ -86,9 +71,7 @@ def test_one_process_at_a_time_adds_policies_of_the_same_configuration(
         ResultFolder(tmp_path, replace(configuration, policies={"mine.py:P": "5678"}))
 
 
-def test_headers_of_another_form_are_refused_and_results_without_one_are_kept(
-    tmp_path: Path, configuration: Configuration
-) -> None:
+def test_headers_and_lines_of_another_form_are_refused_and_kept(tmp_path: Path, configuration: Configuration) -> None:
     with pytest.raises(MlgoError, match=r"got no meta\.json"):
         read_configuration(tmp_path)
     (tmp_path / "episodes.jsonl").write_text("precious\n")
@@ -100,3 +83,32 @@ def test_headers_of_another_form_are_refused_and_results_without_one_are_kept(
         (tmp_path / "meta.json").write_text(content)
         with pytest.raises(MlgoError, match="choose another output"):
             read_configuration(tmp_path)
+    for line in ("", "{}", "[1]", '{"policy": "x"', '{"metrics": {"a": 3}}'):
+        (tmp_path / "episodes.jsonl").write_text(f"{line}\n")
+        with pytest.raises(MlgoError, match=r"episodes\.jsonl, line 1: expected (a result|JSON)"):
+            read_episodes(tmp_path)
+
+
+def test_the_documented_commands_name_datasets_that_exist() -> None:
+    assert set(protocol.DATASETS) <= {"builtin", *dataset_names()}
+    assert protocol.protocol_corpus("Oz").split(",")[:2] == ["builtin", "zstd"]
+    assert protocol.protocol_corpus("Os").split(",")[:2] == ["builtin@Os", "zstd@Os"]
+    page = (Path(__file__).parents[2] / "docs" / "results" / "benchmark.md").read_text()
+    assert all(f"--corpus {protocol.protocol_corpus(level)}\n" in page for level in protocol.LEVELS)
+
+
+def test_searches_take_at_most_two_small_modules_of_a_dataset_the_same_at_each_level(tmp_path: Path) -> None:
+    def corpus(name: str, level: str = "", sizes: tuple[int, ...] = (10, 20, 30)) -> Corpus:
+        for dataset in (f"d{number}" for number in range(16)):
+            (tmp_path / name / f"{dataset}{level}").mkdir(parents=True)
+            for number, size in enumerate(sizes):
+                (tmp_path / name / f"{dataset}{level}" / f"module{number}.bc").write_bytes(b"BC" * (size // 2))
+        return Corpus("joined", FolderModules(tmp_path / name))
+
+    chosen = protocol.search_modules(corpus("Oz"), lambda _: True)
+    assert len(chosen) == protocol.SEARCH_MODULES == 24
+    assert set(Counter(name.split("/")[0] for name in chosen).values()) <= {1, 2}
+    other = protocol.search_modules(corpus("Os", "@Os"), lambda _: True)
+    assert [name.replace("@Os", "") for name in other] == chosen
+    rest = protocol.search_modules(corpus("large", "", (10, 20, 60_002)), lambda name: "module0" not in name)
+    assert sorted(rest) == sorted(f"d{number}/module1" for number in range(16))

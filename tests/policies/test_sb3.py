@@ -32,7 +32,7 @@ def sb3() -> Any:
 
 @pytest.mark.libraries
 @pytest.mark.parametrize(("algorithm", "activation"), [("PPO", None), ("PPO", "ReLU"), ("DQN", None)])
-def test_it_decides_as_the_model_does(
+def test_it_decides_as_its_model(
     sb3: Any, algorithm: str, activation: str | None, inline: CompilerEnv, tmp_path: Path
 ) -> None:
     import torch
@@ -59,22 +59,20 @@ def test_a_masked_model_decides_as_in_its_library(method: str, evict: CompilerEn
     save_sb3(model, tmp_path / "m.zip", wrapped.feature_names, wrapped.normalization)
     policy = load_policy(f"sb3:{tmp_path}/m.zip", evict)
     observation, info = evict.reset(options={"module": "c/bigint"})
-    chosen = set()
-    for _ in range(15):
-        expected, _ = model.predict(
-            wrapped.observation(observation), deterministic=True, action_masks=info["action_mask"]
-        )
+    chosen: set[int] = set()
+    over = False
+    while not over and len(chosen) < 15:
+        normal = wrapped.observation(observation)
+        expected, _ = model.predict(normal, deterministic=True, action_masks=info["action_mask"])
         action = policy.act(observation, info)
         assert action == int(expected)
         chosen.add(action)
-        observation, _, terminated, _, info = evict.step(action)
-        if terminated:
-            break
+        observation, _, over, _, info = evict.step(action)
     assert len(chosen) > 1
 
 
 @pytest.mark.libraries
-def test_a_model_without_names_uses_the_features_of_the_environment(
+def test_a_model_without_names_uses_all_features(
     sb3: Any, inline: CompilerEnv, evict: CompilerEnv, tmp_path: Path
 ) -> None:
     model = sb3.PPO("MlpPolicy", inline, seed=1, device="cpu")
@@ -92,9 +90,7 @@ class _Trap:
 
 
 @pytest.mark.libraries
-def test_pickled_code_does_not_run_and_repeated_numbers_of_gigabytes_are_refused(
-    sb3: Any, inline: CompilerEnv, tmp_path: Path
-) -> None:
+def test_pickled_code_does_not_run_and_gigabytes_are_refused(sb3: Any, inline: CompilerEnv, tmp_path: Path) -> None:
     import torch
 
     trap, repeated = io.BytesIO(), io.BytesIO()
@@ -108,19 +104,11 @@ def test_pickled_code_does_not_run_and_repeated_numbers_of_gigabytes_are_refused
             load_policy(f"sb3:{tmp_path}/m.zip", inline)
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_damaged_archives_and_other_files_are_refused(method: int, inline: CompilerEnv, tmp_path: Path) -> None:
-    path = tmp_path / "m.zip"
-    with zipfile.ZipFile(path, "w", method) as archive:
-        archive.writestr("policy.pth", bytes(range(256)) * 40)
-        archive.writestr("data", "{}")
-    data = bytearray(path.read_bytes())
-    for position in range(60, 140, 5):
-        data[position] ^= 0x5A
-    for content in (data, b"", b"not an archive", b"PK\x03\x04"):
-        path.write_bytes(content)
+def test_other_files_are_refused(inline: CompilerEnv, tmp_path: Path) -> None:
+    for content in (b"", b"not an archive", b"PK\x03\x04"):
+        (tmp_path / "m.zip").write_bytes(content)
         with pytest.raises(PolicyError, match="expected a model of stable-baselines3"):
-            read_sb3(path, inline)
+            read_sb3(tmp_path / "m.zip", inline)
 
 
 @pytest.mark.slow

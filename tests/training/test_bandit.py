@@ -21,10 +21,19 @@ from mlgo_gym.training.bandit_labels import BUNDLED
 FOLDER = Path(mlgo_gym.__file__).parent / "training" / "bundled_labels"
 
 
-@pytest.fixture(scope="module")
-def bandit() -> InlineBanditVectorEnv:
-    """Return 512 environments with the bundled labels at -Oz."""
-    made: Any = gym.make_vec("mlgo/InlineBandit-v0", num_envs=512, labels="Oz", callee_features=True)
+@pytest.fixture(scope="session")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of some of the bundled labels."""
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    table, file = parquet.read_table(FOLDER / "Oz-with-calls.parquet"), tmp_path_factory.mktemp("labels") / "x.parquet"
+    parquet.write_table(table.take(list(range(0, len(table), len(table) // 3000))), file)
+    return file
+
+
+@pytest.fixture
+def bandit(few: Path) -> InlineBanditVectorEnv:
+    """Return 512 environments with some labels at -Oz."""
+    made: Any = gym.make_vec("mlgo/InlineBandit-v0", num_envs=512, labels=few, callee_features=True)
     return made.unwrapped  # type: ignore[no-any-return]
 
 
@@ -57,8 +66,8 @@ def test_the_actions_of_a_label_have_opposite_rewards_of_its_bytes(bandit: Inlin
     assert np.mean(same) > (0.5 if len(rows) < len(labels) else 0.999)
 
 
-def test_rewards_are_the_weights_of_labels_or_bytes() -> None:
-    weighted, plain = (InlineBanditVectorEnv(8, reward=reward) for reward in ("weighted", "bytes"))
+def test_rewards_are_the_weights_of_labels_or_bytes(few: Path) -> None:
+    weighted, plain = (InlineBanditVectorEnv(8, labels=few, reward=reward) for reward in ("weighted", "bytes"))
     weights = weighted.labels.weights
     informative = weighted.labels.bytes != 0
     assert weights.max() <= 20
@@ -85,19 +94,20 @@ def test_the_parts_of_a_split_are_those_of_corpora_and_no_label_is_of_a_test_mod
     assert set(parts["fit"].features) >= set(CALLEE_FEATURES) if callee_features else len(parts["fit"].features) == 39
 
 
-def test_normalized_observations_keep_their_names() -> None:
-    env = InlineBanditVectorEnv(64, normalize=True)
+def test_normalized_observations_keep_their_names(few: Path) -> None:
+    env = InlineBanditVectorEnv(64, labels=few, normalize=True)
     assert env.normalization is not None
     assert env.feature_names == env.normalization.names
     assert "node_count" not in env.feature_names
     observations, _ = env.reset(seed=0)
     assert env.observation_space.contains(observations)
-    raw, _ = InlineBanditVectorEnv(64).reset(seed=0)
+    raw, _ = InlineBanditVectorEnv(64, labels=few).reset(seed=0)
     assert (env.normalization(raw[:, env.normalization.columns(env.labels.features)]) == observations).all()
 
 
-def test_normalization_is_fitted_to_the_labels_of_training() -> None:
-    train, fit, valid = (InlineBanditVectorEnv(normalize=True, split=split) for split in ("train", "fit", "valid"))
+def test_normalization_is_fitted_to_the_labels_of_training(few: Path) -> None:
+    options: Any = {"labels": few, "normalize": True}
+    train, fit, valid = (InlineBanditVectorEnv(split=split, **options) for split in ("train", "fit", "valid"))
     assert fit.normalization is not None
     assert train.normalization is not None
     assert valid.normalization is not None
@@ -107,8 +117,8 @@ def test_normalization_is_fitted_to_the_labels_of_training() -> None:
     assert refitted.to_json() == fit.normalization.to_json()
 
 
-def test_a_single_environment_needs_a_reset_after_each_step() -> None:
-    env: Any = gym.make("mlgo/InlineBandit-v0", labels=[FOLDER / "Oz.parquet"]).unwrapped
+def test_a_single_environment_needs_a_reset_after_each_step(few: Path) -> None:
+    env: Any = gym.make("mlgo/InlineBandit-v0", labels=[few]).unwrapped
     with pytest.raises(ActionError, match="expected a pending decision, got an episode that is over or not started"):
         env.step(1)
     env.reset(seed=0)
@@ -123,8 +133,8 @@ def test_a_single_environment_needs_a_reset_after_each_step() -> None:
     assert env.reset(seed=np.int64(3))[0].tolist() == env.reset(seed=3)[0].tolist()
 
 
-def test_a_pickle_has_the_arguments_and_not_the_labels() -> None:
-    for env in (InlineBanditEnv(labels="Oz"), InlineBanditVectorEnv(4, labels="Oz")):
+def test_a_pickle_has_the_arguments_and_not_the_labels(few: Path) -> None:
+    for env in (InlineBanditEnv(labels=few), InlineBanditVectorEnv(4, labels=few)):
         data = pickle.dumps(env)
         assert len(data) < 1000
         again = pickle.loads(data)
@@ -147,8 +157,8 @@ def test_environments_are_those_of_the_vector_environment(bandit: InlineBanditVe
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "Disabled"])
-def test_an_ended_episode_is_scored_once(mode: str) -> None:
-    envs = InlineBanditVectorEnv(3, autoreset_mode=mode)
+def test_an_ended_episode_is_scored_once(mode: str, few: Path) -> None:
+    envs = InlineBanditVectorEnv(3, labels=few, autoreset_mode=mode)
     envs.reset(seed=1)
     assert envs.step(np.ones(3))[2].all()
     if mode == "NextStep":
@@ -164,9 +174,8 @@ def test_an_ended_episode_is_scored_once(mode: str) -> None:
         envs.step(np.ones(3))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_arguments_get_one_line(few: Path) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"labels": "O3"}, "expected a Parquet file of labels|expected .* labels"),
         ({"split": "test"}, "expected split as one of train, fit, valid, got 'test'"),
         ({"reward": "relative"}, "expected reward as one of weighted, bytes, got 'relative'"),
@@ -180,15 +189,14 @@ def test_an_ended_episode_is_scored_once(mode: str) -> None:
             {"labels": FOLDER / "Oz.parquet", "callee_features": True},
             "expected labels with callee features, got none of",
         ),
-    ],
-)
-def test_bad_arguments_get_one_line(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(MlgoError, match=message) as caught:
-        InlineBanditVectorEnv(**options)
-    assert "\n" not in str(caught.value)
+    ]
+    for options, message in cases:
+        with pytest.raises(MlgoError, match=message) as caught:
+            InlineBanditVectorEnv(**{"labels": few, **options})
+        assert "\n" not in str(caught.value)
 
 
-def test_wrong_calls_get_one_line(bandit: InlineBanditVectorEnv) -> None:
+def test_wrong_calls_get_one_line(bandit: InlineBanditVectorEnv, few: Path) -> None:
     bandit.reset(seed=0)
     one_is_wrong = np.ones(512)
     one_is_wrong[7] = np.nan
@@ -199,9 +207,12 @@ def test_wrong_calls_get_one_line(bandit: InlineBanditVectorEnv) -> None:
         (lambda: bandit.reset(options={"modul": "x"}), r"expected no options of reset\(\), got \['modul'\]"),
         (lambda: bandit.reset(options={"reset_mask": [1]}), "expected reset_mask as booleans of shape"),
         (lambda: bandit.reset(seed=[1, 2]), "expected 512 seeds, one per environment, got 2"),
-        (lambda: InlineBanditVectorEnv(2).step(np.zeros(2)), "environment 0: expected a pending decision, got none"),
+        (
+            lambda: InlineBanditVectorEnv(2, labels=few).step(np.zeros(2)),
+            "environment 0: expected a pending decision, got none",
+        ),
         (lambda: InlineBanditEnv(**unknown), "unexpected keyword argument 'num_envs'"),
-        (lambda: InlineBanditEnv().reset(options={"module": "x"}), "expected no options"),
+        (lambda: InlineBanditEnv(labels=few).reset(options={"module": "x"}), "expected no options"),
         (
             lambda: mlgo_gym.evaluate("mlgo/InlineBandit-v0", policies="default"),
             "expected an environment with a compiler, got .*; use mlgo",

@@ -1,8 +1,9 @@
-"""Labels survive the way to disk and back, and labels of different kinds do not mix."""
+"""Labels survive the way to disk; modules are labelled once, in any process, around the network of the round before."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlgo_gym.corpus import open_corpus
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.scheduling import Execution
+from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
+from mlgo_gym.training import Labelling, LabelRounds, Monitor, StoredLabels
+from mlgo_gym.training.label_collector import drawn_modules
 from mlgo_gym.training.labels import LABELS, LabelStore, flat_columns, joined, read_labels
-from tests.training.label_samples import inlining_labels
+from tests.training.label_samples import constant, inlining_labels
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -41,8 +48,7 @@ def write(folder: Path, header: dict[str, Any] = HEADER, *modules: str, **change
 
 
 def test_labels_are_read_back(tmp_path: Path) -> None:
-    labels = read_labels([write(tmp_path, HEADER, "m", "n")])
-    assert len(labels) == 4
+    labels = read_labels([write(tmp_path / "one", HEADER, "m", "n")])
     assert labels.features == ("cost", "histogram[0]", "histogram[1]")
     assert labels.observations[:2].tolist() == [[3, 1, 2], [4, 3, 4]]
     assert labels.answers.tolist() == [0, 1, 0, 1]
@@ -50,17 +56,13 @@ def test_labels_are_read_back(tmp_path: Path) -> None:
     assert labels.costs[:2].tolist() == [[0, -8], [-16, 0]]
     assert labels.share.tolist() == [3, 3, 3, 3]
     assert labels.groups.tolist() == [0, 0, 1, 1]
-    assert labels.modules.tolist() == ["m", "m", "n", "n"]
-    assert labels.trained_on == {"d" * 64: "m"}
-
-
-def test_costs_of_several_actions_are_read_back(tmp_path: Path) -> None:
+    assert (labels.modules.tolist(), labels.trained_on) == (["m", "m", "n", "n"], {"d" * 64: "m"})
     costs = [np.array([0, 0.25, np.inf]), np.array([np.nan, 0, -1])]
-    with closing(LabelStore(tmp_path, HEADER)) as store:
-        own = {**flat_columns(("weight[0]", "weight[1]", "progress"), np.arange(6).reshape(2, 3)), **columns()}
-        del own["bytes"]
+    own = {**flat_columns(("weight[0]", "weight[1]", "progress"), np.arange(6).reshape(2, 3)), **columns()}
+    del own["bytes"]
+    with closing(LabelStore(tmp_path / "several", HEADER)) as store:
         store.add_labels("m", "p", "", {**own, "costs": costs}, {"decisions": 2})
-    labels = read_labels([tmp_path])
+    labels = read_labels([tmp_path / "several"])
     assert labels.features[:3] == ("weight[0]", "weight[1]", "progress")
     assert labels.observations[:, :3].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert np.array_equal(labels.costs, np.stack(costs), equal_nan=True)
@@ -127,3 +129,98 @@ def test_the_cheapest_tried_action_is_the_best_and_weights_follow_bytes_and_size
     costs = np.array([[0.0, 10], [0, 20], [0, 10]])
     weights = replace(inlining_labels(3), costs=costs, text=np.array([100, 100, 400])).weights
     assert weights[1:] == pytest.approx([weights[0] * 2**0.8, weights[0] / 2])
+
+
+@pytest.fixture(scope="module")
+def labelled(varied: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Labelling, Path]:
+    """The labels of five small modules."""
+    folder = tmp_path_factory.mktemp("labels")
+    labelling = Labelling(varied, compiles=4, check=2)
+    assert len(list(labelling.run(folder))) == 5
+    return labelling, folder
+
+
+def without_times(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in line.items() if "seconds" not in name}
+
+
+def test_labels_have_a_line_per_module_and_a_run_resumes(labelled: tuple[Labelling, Path], tmp_path: Path) -> None:
+    labelling, folder = labelled
+    labels = read_labels([folder])
+    text = folder.joinpath("modules.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert len(labels) == sum(line["labels"] for line in lines) > 0
+    assert labels.observations.shape == (len(labels), len(labels.features)) == (len(labels), 39)
+    assert set(np.unique(labels.observations[:, labels.features.index("inlining_default")])) <= {0.0, 1.0}
+    assert set(labels.modules.tolist()) <= {line["module"] for line in lines}
+    assert (labels.share >= 1).all()
+    assert len(list(labelling.run(folder))) == 5
+    assert folder.joinpath("modules.jsonl").read_text() == text, "finished modules are not labelled again"
+    run = labelling.run(tmp_path)
+    next(run)
+    run.close()
+    list(labelling.run(tmp_path))
+    resumed = read_labels([tmp_path])
+    for name in ("observations", "costs", "text", "modules"):
+        assert np.array_equal(getattr(resumed, name), getattr(labels, name)), name
+    with pytest.raises(MlgoError, match=r"expected labels of \{'policy': 'never'\}"):
+        list(replace(labelling, policy="never").run(folder))
+    assert LABELS.read_header(folder)["policy"] == "default"
+
+
+def test_labels_around_a_policy_have_its_callee_features(labelled: tuple[Labelling, Path], tmp_path: Path) -> None:
+    labelling, folder = labelled
+    list(replace(labelling, arguments={"callee_features": True}).run(tmp_path / "default"))
+    extended, plain = (read_labels([path]) for path in (tmp_path / "default", folder))
+    assert extended.features == (*plain.features, *CALLEE_FEATURES)
+    assert np.array_equal(extended.bytes, plain.bytes)
+    assert np.array_equal(extended.observations[:, : len(plain.features)], plain.observations)
+    decisions = extended.observations[:, extended.features.index("module_decisions")]
+    assert len(set(decisions.tolist())) > 3
+    (line, *_) = replace(labelling, policy="inline-oz", limit=1, seed=1).run(tmp_path / "network")
+    assert "error" not in line
+    assert all(abs(label - alone) <= 16 for label, alone in line["checked"])
+    assert LABELS.read_header(tmp_path / "network")["arguments"] == {"callee_features": True}
+
+
+def test_evictions_are_labelled_by_look_ahead_in_any_process(varied: str, tmp_path: Path) -> None:
+    labelling = Labelling(varied, environment="mlgo/RegAllocEvict-v0", compiles=2)
+    one, two = (
+        {line["module"]: without_times(line) for line in labelling.run(tmp_path / name, execution)}
+        for name, execution in (("one", Execution()), ("two", Execution(2)))
+    )
+    assert one == two
+    assert LABELS.read_header(tmp_path / "one")["arguments"] == {"scope": "function"}
+    labels, other = (read_labels([tmp_path / name]) for name in ("one", "two"))
+    assert labels.costs.shape == (len(labels), 33)
+    assert np.array_equal(labels.costs, other.costs, equal_nan=True)
+    assert len(labels.features) == labels.observations.shape[1] == 628
+    with pytest.raises(MlgoError, match="expected an environment with discrete actions, got mlgo/RegAllocPriority-v0"):
+        list(Labelling(varied, environment="mlgo/RegAllocPriority-v0").run(tmp_path))
+
+
+def test_a_round_is_labelled_around_the_network_of_the_round_before(varied: str, tmp_path: Path) -> None:
+    collector = LabelRounds(Labelling(varied, compiles=3, limit=2), tmp_path)
+    first, second = (collector.collect(number, network, Monitor()) for number, network in ((0, None), (1, constant(0))))
+    assert first.answers.any()
+    assert not second.answers.any()
+    headers = [LABELS.read_header(tmp_path / f"round-{number}" / "labels") for number in (0, 1)]
+    assert [header["seed"] for header in headers] == [0, 1]
+    assert headers[1]["policy"].startswith(f"mlp:{tmp_path}/round-0.safetensors ")
+    labels = inlining_labels(10)
+    assert StoredLabels(labels).collect(0, None, Monitor()) is labels
+
+
+def test_modules_are_drawn_by_the_seed_with_limits(varied: str, toolchain: Toolchain) -> None:
+    corpus = open_corpus(varied, toolchain=toolchain)
+    everything = drawn_modules(corpus, 3)
+    assert sorted(everything) == sorted(corpus.names)
+    assert everything != drawn_modules(corpus, 4)
+    assert drawn_modules(corpus, 3, limit=2) == everything[:2]
+    largest = min(map(corpus.size, corpus.names))
+    assert {corpus.size(name) for name in drawn_modules(corpus, 3, largest)} == {largest}
+    corpus = open_corpus("builtin@Oz,builtin@Os")
+    drawn = drawn_modules(corpus, 3, max_per_project=2)
+    projects = Counter((name.partition("/")[0], corpus.project(name)) for name in drawn)
+    assert (set(projects.values()), len(projects)) == ({2}, 6)
+    assert drawn == [name for name in drawn_modules(corpus, 3) if name in drawn]
