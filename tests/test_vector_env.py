@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
+from mlgo_gym.testing import running_compile
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
 from tests.traces import children, traces
 from tests.vector.stepping import EVICT, INLINE, clang_of, end_clang, make
@@ -124,6 +125,21 @@ def test_a_step_needs_a_pending_decision_and_an_action_for_each(envs: CompilerVe
     with pytest.raises(ActionError, match="expected an action"):
         envs.step([0, 0.5, 0])
     assert envs.step([0, 0, 0])[4]["decision_index"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", [INLINE, EVICT, "mlgo/RegAllocPriority-v0"])
+def test_of_actions_with_nan_none_is_sent(name: str, varied: str) -> None:
+    for strict in (True, False):
+        envs = make(name, varied, 2, strict=strict)
+        _, info = envs.reset(options={"module": "mixed"})
+        actions = info["default_action"].astype(np.float64)
+        actions[1] = np.nan
+        for send in (envs.step, envs.send):
+            with pytest.raises(ActionError, match=r"^environment 1: expected a.*(nan|NaN)"):
+                send(actions)
+        assert [running_compile(envs, number).advice for number in range(2)] == [(), ()]
+        assert envs.step(info["default_action"])[4]["decision_index"].tolist() == [1, 1]
+        envs.close()
 
 
 def test_without_autoreset_an_ended_episode_takes_no_action(varied: str) -> None:
