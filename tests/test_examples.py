@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -22,10 +21,9 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def run(name: str, *words: object, folder: Path | None = None) -> str:
-    """Run an example or a program, and return what it prints."""
-    command = [name] if "/" in name else [sys.executable, str(EXAMPLES / name)]
+    """Run an example, and return what it prints."""
     answer = subprocess.run(
-        [*command, *map(str, words)],
+        [sys.executable, str(EXAMPLES / name), *map(str, words)],
         capture_output=True,
         text=True,
         check=False,
@@ -58,8 +56,8 @@ def test_an_example_without_its_library_names_the_extra_in_one_line(name: str, e
 
 
 @pytest.mark.slow
-def test_the_firmware_is_smaller_with_a_network_and_prints_the_same(tmp_path: Path) -> None:
-    sizes, printed = {}, {}
+def test_the_firmware_is_smaller_with_a_network(tmp_path: Path) -> None:
+    sizes = {}
     for policy in ("default", "inline-os"):
         folder = shutil.copytree(EXAMPLES / "firmware", tmp_path / policy)
         wrapper = Path(sys.executable).parent / "mlgo-clang"
@@ -67,14 +65,7 @@ def test_the_firmware_is_smaller_with_a_network_and_prints_the_same(tmp_path: Pa
         built = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         assert (built.returncode, built.stderr) == (0, "")
         sizes[policy] = sum(function_sizes((folder / "firmware.elf").read_bytes()).functions.values())
-        if shutil.which("qemu-system-arm"):
-            ran = subprocess.run([*command, "run"], cwd=folder, capture_output=True, text=True, timeout=60, check=True)
-            printed[policy] = ran.stderr
     assert sizes["inline-os"] < sizes["default"]
-    if not printed:
-        pytest.skip("qemu-system-arm is not installed")
-    assert "restored:    128" in printed["default"]
-    assert printed["inline-os"] == printed["default"]
 
 
 NEEDS = {
@@ -131,35 +122,18 @@ def test_an_example_trains_and_compares_itself(name: str, small: Path, tmp_path:
         (beside, "trained", "clang"), tested
     )
     files = [path for path in tmp_path.iterdir() if path.is_file()]
-    (last,) = (path for path in files if "last" in path.name)
-    if beside == "imitation":
-        (first,) = (path for path in files if "imitation" in path.name)
-        assert _weights(first) != _weights(last)  # it has learned something, good or bad
+    assert [path for path in files if "last" in path.name]
     assert re.search(r"\d (decisions|compiles): [+-].*% on validation modules", printed)
     assert len(files) == (3 if beside == "imitation" else 2)  # the best checkpoint on validation modules is a file too
     if name == "sb3_ppo.py":
         assert list((tmp_path / "runs" / "tensorboard").rglob("events.*"))
-        program = str(Path(sys.executable).with_name("mlgo-gym"))
-        words = ["mlgo/Inline-v0", "--corpus", "builtin@Os", "--split", "test", "--limit", "2"]
-        policies = ["--policy", "default,threshold:5,sb3:sb3_ppo.zip"]
-        assert "sb3:sb3_ppo.zip" in run(program, "evaluate", *words, *policies, folder=tmp_path)
-        again = run(name, small, "64", "module.zip", "0", "module", folder=tmp_path)
-        assert re.search(rf"^trained +{tested} ", again, re.MULTILINE)
 
 
 @pytest.mark.libraries
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("algorithm", ["PPO", "DQN"])
-def test_the_bandit_example_learns_and_is_judged_by_clang(algorithm: str, small: Path, tmp_path: Path) -> None:
+def test_the_bandit_example_learns_and_is_judged_by_clang(small: Path, tmp_path: Path) -> None:
     if importlib.util.find_spec("stable_baselines3") is None:
         pytest.skip("stable_baselines3 is not installed")
-    printed = run("bandit.py", "Oz", algorithm, "m.safetensors", "4", "0", small, folder=tmp_path)
+    printed = run("bandit.py", "Oz", "PPO", "m.safetensors", "4", "0", small, folder=tmp_path)
     assert re.match(r"[\d,]+ labels in 4 s\n", printed)
     assert re.search(r"^trained +4 ", printed, re.MULTILINE)
-
-
-def _weights(path: Path) -> bytes:
-    if not zipfile.is_zipfile(path):
-        return path.read_bytes()
-    with zipfile.ZipFile(path) as archive:
-        return archive.read("policy.pth")

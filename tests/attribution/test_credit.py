@@ -139,6 +139,18 @@ def sizes(functions: dict[str, int], aliases: dict[str, str] | None = None) -> F
     return FunctionSizes(functions, aliases or {}, 0, sum(functions.values()))
 
 
+def test_the_share_of_a_decision_halves_with_each_step_to_the_function_that_changed() -> None:
+    before = [
+        decision("f", "a", 0),
+        decision("g", "f", 1),
+        decision("g", "b", 0)._replace(site=DecisionSite("g", 0, 1)),
+    ]
+    after = [before[0]._replace(answer=1), before[1], before[2]._replace(answer=1)]
+    reference = InlineCompile(tuple(before), sizes({"f": 10, "g": 10}))
+    episode = InlineCompile(tuple(after), sizes({"f": 10, "g": 40}))
+    assert credit(reference, episode).saved.tolist() == pytest.approx([-10, 0, -20])
+
+
 def test_a_function_keeps_its_identity_under_an_alias() -> None:
     before = sizes({"a": 10, "f": 1}, {"b": "a"})
     after = sizes({"b": 12, "g": 3})

@@ -39,15 +39,6 @@ def play(env: CompilerEnv) -> tuple[list[Any], float]:
     return seen, float(reward)
 
 
-def test_a_warm_episode_is_a_cold_episode(pressure: Path) -> None:
-    cold = RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": False})
-    warm = RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": True})
-    wanted = play(cold)
-    assert [play(warm) for _ in range(3)] == [wanted] * 3
-    cold.close()
-    warm.close()
-
-
 def test_of_two_modules_with_the_same_bitcode_each_keeps_its_name(pressure: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         tmp_path.joinpath(f"{name}.bc").symlink_to(pressure)

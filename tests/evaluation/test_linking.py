@@ -68,32 +68,6 @@ def test_a_gain_in_unused_code_vanishes_in_the_link(tmp_path: Path, toolchain: T
     ]  # fmt: skip
 
 
-@pytest.mark.slow
-def test_with_link_time_optimisation_the_policy_decides_before_the_link(tmp_path: Path, toolchain: Toolchain) -> None:
-    corpus = record(tmp_path, "$CC -flto main.o libcalls.a -Wl,--gc-sections -o program", toolchain, "-flto")
-    with Evaluation("mlgo/Inline-v0", policies=["always"], corpus=corpus) as evaluation:
-        plain, always = evaluation.link()
-    assert (plain.lto, always.lto, plain.error, always.error) == ("full", "full", None, None)
-    assert always.objects > plain.objects
-    assert always.linked > 0 < plain.linked
-
-
-@pytest.mark.slow
-def test_unused_functions_leave_the_file_in_other_modes(tmp_path: Path, toolchain: Toolchain) -> None:
-    corpus = record(tmp_path, WHOLE, toolchain, "")
-    with Evaluation("mlgo/Inline-v0", policies=["always"], corpus=corpus) as evaluation:
-        rows = list(evaluation.link(modes=["recorded", "gc", "thin", "full"]))
-    assert [row.error for row in rows] == [None] * 8
-    linked = {(row.policy, row.mode): row.linked for row in rows}
-    assert linked[PLAIN, "gc"] < linked[PLAIN, "recorded"]
-    # Without a plugin the policy decides in the compile alone.
-    assert {row.place for row in rows} == {COMPILE}
-    assert [row.lto for row in rows if row.policy == PLAIN] == [None, None, "thin", "full"]
-    assert [cells[1] for cells in linked_table(rows).rows[:4]] == [
-        "program", "program (gc)", "program (thin)", "program (full)",
-    ]  # fmt: skip
-
-
 def test_the_command_evaluates_by_the_linked_size_and_links_again(tmp_path: Path, toolchain: Toolchain) -> None:
     corpus = record(tmp_path, "$CC main.o libcalls.a -o program", toolchain)
     arguments = ["evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--policy", "always", "--json"]

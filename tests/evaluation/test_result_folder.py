@@ -5,18 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.datasets.catalogue import dataset_names
-from mlgo_gym.corpus.modules.corpus import Corpus
-from mlgo_gym.corpus.modules.folder import FolderModules
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.evaluation import protocol
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.result_folder import ResultFolder, read_configuration, read_episodes
 from tests.evaluation.conftest import MakeResult
@@ -87,28 +82,3 @@ def test_headers_and_lines_of_another_form_are_refused_and_kept(tmp_path: Path, 
         (tmp_path / "episodes.jsonl").write_text(f"{line}\n")
         with pytest.raises(MlgoError, match=r"episodes\.jsonl, line 1: expected (a result|JSON)"):
             read_episodes(tmp_path)
-
-
-def test_the_documented_commands_name_datasets_that_exist() -> None:
-    assert set(protocol.DATASETS) <= {"builtin", *dataset_names()}
-    assert protocol.protocol_corpus("Oz").split(",")[:2] == ["builtin", "zstd"]
-    assert protocol.protocol_corpus("Os").split(",")[:2] == ["builtin@Os", "zstd@Os"]
-    page = (Path(__file__).parents[2] / "docs" / "results" / "benchmark.md").read_text()
-    assert all(f"--corpus {protocol.protocol_corpus(level)}\n" in page for level in protocol.LEVELS)
-
-
-def test_searches_take_at_most_two_small_modules_of_a_dataset_the_same_at_each_level(tmp_path: Path) -> None:
-    def corpus(name: str, level: str = "", sizes: tuple[int, ...] = (10, 20, 30)) -> Corpus:
-        for dataset in (f"d{number}" for number in range(16)):
-            (tmp_path / name / f"{dataset}{level}").mkdir(parents=True)
-            for number, size in enumerate(sizes):
-                (tmp_path / name / f"{dataset}{level}" / f"module{number}.bc").write_bytes(b"BC" * (size // 2))
-        return Corpus("joined", FolderModules(tmp_path / name))
-
-    chosen = protocol.search_modules(corpus("Oz"), lambda _: True)
-    assert len(chosen) == protocol.SEARCH_MODULES == 24
-    assert set(Counter(name.split("/")[0] for name in chosen).values()) <= {1, 2}
-    other = protocol.search_modules(corpus("Os", "@Os"), lambda _: True)
-    assert [name.replace("@Os", "") for name in other] == chosen
-    rest = protocol.search_modules(corpus("large", "", (10, 20, 60_002)), lambda name: "module0" not in name)
-    assert sorted(rest) == sorted(f"d{number}/module1" for number in range(16))

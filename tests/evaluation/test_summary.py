@@ -11,14 +11,13 @@ from scipy import stats
 
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.configuration import Configuration
-from mlgo_gym.evaluation.module_facts import ModuleFacts
 from mlgo_gym.evaluation.pairs import pair_of
-from mlgo_gym.evaluation.report import all_tables, as_data, as_text, by_language, by_project, notes
+from mlgo_gym.evaluation.report import as_data, notes
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.schedule import Schedule
 from mlgo_gym.evaluation.smallest import with_smallest
-from mlgo_gym.evaluation.summary import Change, extremes, summarize
-from mlgo_gym.evaluation.tables import between_policies, certainty, overview, wins_and_losses
+from mlgo_gym.evaluation.summary import Change, summarize
+from mlgo_gym.evaluation.tables import between_policies, overview, wins_and_losses
 from tests.evaluation.conftest import MakeResult
 
 MIXED = Change(((90, 100), (220, 200), (50, 50), (0, 0)))
@@ -68,15 +67,6 @@ def test_pairs_compare_modules_of_both_and_the_probability_is_the_mann_whitney_s
     probability = pair_of("x", "y", (sizes, dict.fromkeys(names, 100)), projects).probability
     low, high = probability.interval or (0, 0)
     assert 0.5 < low < probability.value < high < 1
-
-
-def test_the_largest_changes_come_first_and_equal_modules_never() -> None:
-    change = Change(((90, 100), (50, 100), (100, 100), (110, 100), (300, 100)))
-    best, worst = extremes(tuple("abcde"), change)
-    assert [row.module for row in best] == ["b", "a"]
-    assert [row.module for row in worst] == ["e", "d"]
-    assert [row.module for row in extremes(tuple("abcde"), change, limit=1)[1]] == ["e"]
-    assert best[0].change == pytest.approx(51 / 101 - 1)
 
 
 def test_the_change_of_a_policy_is_one_number(configuration: Configuration, make_result: MakeResult) -> None:
@@ -184,12 +174,6 @@ def test_the_tables_have_the_figures_of_each_policy(result: EvaluationResult) ->
         "equal": "2", "worse": "1", "failed": "0",
     }  # fmt: skip
     assert (rows[1]["modules"], rows[1]["total"], rows[1]["failed"]) == ("2", "0", "1")
-    sure = certainty("text", summaries)
-    assert sure.columns == ("policy", "total", "geo-mean", "middle half")
-    assert (sure.rows[0][1][:7], sure.rows[1][2][:7]) == ("+0.29 [", "+2.19 [")
-    assert str(result) == f"{table.as_text()}\n\n{sure.as_text()}"
-    heading, line, *lines = as_text(result).splitlines()[2:6]
-    assert len(heading) == len(line) == len(lines[0]) == len(lines[1])
     pairs = between_policies(result.pairs)
     assert pairs is not None
     assert [(row[0], row[1][:4], row[3]) for row in pairs.rows] == [("never / default", "50 %", "1/0/1")]
@@ -197,47 +181,6 @@ def test_the_tables_have_the_figures_of_each_policy(result: EvaluationResult) ->
     assert (wins.title, losses.title) == ("Where never wins most", "Where never loses most")
     assert wins.rows == (("b", "200", "-10", "-4.98 %"),)
     assert losses.rows == (("a", "100", "+10", "+9.90 %"),)
-
-
-def test_languages_and_projects_have_rows_where_there_are_several(result: EvaluationResult) -> None:
-    assert by_language(result) is None
-    languages = zip("abc", ("C", "C++", "C"), strict=True)
-    facts = {name: ModuleFacts(name, "", None, language, None) for name, language in languages}
-    table = by_language(replace(result, modules=facts))
-    assert table is not None
-    assert [row[:2] for row in table.rows] == [("C", "2"), ("C++", "1")]
-    table = by_project(result)
-    assert table is not None
-    assert table.columns == ("project", "modules", "default", "never")
-    assert [row[:2] for row in table.rows] == [("one", "2"), ("two", "1")]
-    assert table.rows[1][2:] == ("0", "-")
-    apart = tuple(replace(episode, project=episode.module) for episode in result.episodes)
-    assert by_project(replace(result, episodes=apart)) is None
-
-
-def test_every_table_fits_a_page_of_80_columns(configuration: Configuration, make_result: MakeResult) -> None:
-    policies = ("default", "inline-os", "threshold:5", "clang:-mllvm,-inline-threshold=20")
-    name = "a/very/long/path/" * 5
-    episodes = tuple(
-        make_result(policy, f"{name}{number}.c", 1_000_000 + number, 1_100_000, project=f"p{number % 3}")
-        for policy in policies
-        for number in range(9)
-    )
-    result = EvaluationResult(replace(configuration, policies={name: name for name in policies}), episodes)
-    for table in all_tables(result):
-        assert max(map(len, table.as_text().splitlines()[1:])) <= 80, table.title
-
-
-def test_the_title_has_corpora_levels_and_the_part(configuration: Configuration) -> None:
-    levels = {"folder": {"Oz": 2, "no functions": 1}}
-    assert overview(replace(configuration, levels=levels), []).title == (
-        "mlgo/Inline-v0 on folder: 3 modules (2 at Oz, 1 with no functions), clang 22.1.8"
-    )
-    levels = {"b@Os": {"Os": 1}, "a": {"Oz": 2}}
-    joined = replace(configuration, levels=levels, corpus="some/where/a/,b@Os", split="test")
-    assert overview(joined, []).title == (
-        "mlgo/Inline-v0 on a,b@Os (test): 3 modules (a: 2 at Oz; b@Os: 1 at Os), clang 22.1.8"
-    )
 
 
 def test_notes_and_data_name_deviations_failures_and_exclusions(result: EvaluationResult) -> None:

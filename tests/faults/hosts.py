@@ -107,7 +107,7 @@ def run_vector(envs: CompilerVectorEnv) -> Outcome:
         *_, terminations, truncations, info = envs.step(info["default_action"])
         assert not truncations[0]
         if terminations[1] or truncations[1]:
-            row = {"text": info["text"][1] if "text" in info else 0, "error": {}}
+            row: dict[str, Any] = {"text": info["text"][1] if "text" in info else 0, "error": {}}
             if truncations[1]:
                 row["error"] = {key: info["error"][key][1] for key in ("kind", "message", "exit_status", "stderr")}
             return outcome_of_info(row)

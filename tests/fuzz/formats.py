@@ -66,28 +66,41 @@ FOLDER = "MLGO_FUZZ_FOLDER"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A fuzzed format: its reader, and a function that returns valid inputs from the real writers."""
+    """A fuzzed format.
+
+    Attributes:
+        name: Name on the command line, and of the folder of findings.
+        read: The reader.
+        seeds: Returns valid inputs from the real writers.
+        tokens: Bytes that mutations insert.
+        needs: Modules that the reader requires.
+        native: Whether the reader is not Python, so that coverage does not see it.
+        longest: Maximum size of an input, in bytes.
+    """
 
     name: str
     read: Callable[[bytes], object]
     seeds: Callable[[], list[bytes]]
-    tokens: tuple[bytes, ...] = ()  # which mutations insert
-    needs: tuple[str, ...] = ()  # modules that the reader requires
-    native: bool = False  # not Python, so that coverage does not see it
+    tokens: tuple[bytes, ...] = ()
+    needs: tuple[str, ...] = ()
+    native: bool = False
     longest: int = 8192
 
 
 @lru_cache(maxsize=1)
 def _folder() -> Path:
+    """Return a folder in memory for readers of paths; this process or its parent removes it."""
     given = os.environ.get(FOLDER)
     return Path(given or tempfile.mkdtemp(prefix="mlgo-fuzz-", dir=memory()))
 
 
 def memory() -> str | None:
+    """Return a folder in memory; None without one."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def remove_folder() -> None:
+    """Remove the folder of this process."""
     if _folder.cache_info().currsize:
         shutil.rmtree(_folder(), ignore_errors=True)
         _folder.cache_clear()
@@ -171,6 +184,7 @@ def _acts(policy: Policy) -> None:
 
 @lru_cache(maxsize=3)
 def _process(kind: str) -> ModelProcess:
+    """Return the process for all models of a kind; a new one starts after an input that ended it."""
     return ModelProcess(kind, seconds=10.0)
 
 
@@ -244,6 +258,7 @@ def _curves(data: bytes) -> None:
 
 
 def _at(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], None]:
+    """Return a reader of a folder that contains the bytes as a file."""
     return lambda data: read(_file(f"{name}/{name}", data).parent)
 
 

@@ -32,7 +32,12 @@ class EndlessError(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem with the reading of an input; the key of its cause is the error's type and the line that raised it."""
+    """A problem with the reading of an input.
+
+    Attributes:
+        message: Description in one line.
+        key: Key of the cause: the error's type and the line that raised it.
+    """
 
     message: str
     key: str
@@ -43,7 +48,16 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 class Judge:
-    """Reads inputs, and counts those that were refused, and of these those that ended the process of a runtime."""
+    """Reads inputs and measures them.
+
+    Args:
+        tested: The format.
+
+    Attributes:
+        slowest: Maximum CPU time of an input, in seconds.
+        refused: Number of inputs that raised the typed error.
+        ended: Number of these that ended the process of a model runtime.
+    """
 
     def __init__(self, tested: Format) -> None:
         self._read = tested.read
@@ -55,12 +69,15 @@ class Judge:
 
     @property
     def grown_kib(self) -> int:
+        """Growth of the peak resident memory since `start()`, in KiB."""
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - self._start
 
     def start(self) -> None:
+        """Measure the growth of memory from now."""
         self._peak = self._start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     def __call__(self, data: bytes) -> Finding | None:
+        """Read an input; return a finding, or None."""
         signal.setitimer(signal.ITIMER_VIRTUAL, GIVE_UP)
         start = time.process_time()
         found = None

@@ -8,7 +8,7 @@ import json
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -37,10 +37,12 @@ MARK = b"\n=====\n"
 
 
 def join(*parts: bytes) -> bytes:
+    """Return several files as one input."""
     return MARK.join(parts)
 
 
 def split(data: bytes, count: int) -> list[bytes]:
+    """Return the files of an input; missing ones are empty."""
     parts = data.split(MARK, count - 1)
     return parts + [b""] * (count - len(parts))
 
@@ -66,6 +68,7 @@ def _compiled(source: str, *flags: str) -> bytes:
 
 
 def training_logs() -> list[bytes]:
+    """Return logs with and without scores, of one and of several contexts, and a header alone."""
     specs = (TensorSpec("a", "int64_t", (1,)), TensorSpec("b", "float", (2, 3)))
     found = []
     for score in (None, TensorSpec("reward", "float", (1,))):
@@ -82,6 +85,7 @@ def training_logs() -> list[bytes]:
 
 
 def headers() -> list[bytes]:
+    """Return the headers of channels, as clang writes them."""
     specs = tuple(TensorSpec(name, "int64_t", (1,)) for name in ("a", "b", "inlining_default"))
     mask = (TensorSpec("mask", "int64_t", (1, 33)), TensorSpec("weight", "float", (1, 33)))
     advice = TensorSpec("advice", "int64_t", (1,))
@@ -92,6 +96,7 @@ def headers() -> list[bytes]:
 
 
 def bitcode() -> list[bytes]:
+    """Return bitcode in C, by two levels, and one in LLVM's wrapper."""
     flags = ("-emit-llvm", "-Xclang", "-disable-llvm-passes")
     found = [_compiled("leaf.c", *flags), _compiled("functions.c", *flags, "-Os")]
     header = b"\xde\xc0\x17\x0b" + np.array([0, 20, len(found[0]), 0], "<u4").tobytes()
@@ -99,20 +104,24 @@ def bitcode() -> list[bytes]:
 
 
 def objects() -> list[bytes]:
+    """Return ELF objects of 64 and 32 bits and of both byte orders."""
     triples = ("x86_64-linux-musl", "i386-linux-musl", "aarch64_be-linux-musl", "arm-linux-musleabi")
     return [_compiled("functions.c", f"--target={triple}", "-ffunction-sections") for triple in triples]
 
 
 def webassembly() -> list[bytes]:
+    """Return objects of WebAssembly."""
     flags = ("--target=wasm32-unknown-wasip1", "-fno-PIC")
     return [_compiled(source, *flags) for source in ("leaf.c", "calls.c")]
 
 
 def embedded() -> list[bytes]:
+    """Return objects with bitcode in a section of theirs, plain and compressed."""
     return [_compiled("calls.c", "-Xclang", "-fembed-bitcode=all"), compressed_object(1 << 20)]
 
 
 def parquet() -> list[bytes]:
+    """Return tables of a module and a row that is none, plain and packed."""
     arrow, parquet = (library(name, "a table", "parquet") for name in ("pyarrow", "pyarrow.parquet"))
     content = [bitcode()[0], b"no module"]
     columns = {"content": content, "language": ["c", "c++"], "size": [1, 2], "licences": [["MIT", "ISC"], []]}
@@ -126,11 +135,13 @@ def parquet() -> list[bytes]:
 
 
 def curves() -> list[bytes]:
+    """Return an event file and a CSV file of a training, joined."""
     table = b'rollout/reward,time/total_timesteps,note\n0.5,100,a\n,200,"b,c"\n0.75,300,\n'
     return [join(event(0, "loss", 0.5) + event(3, "loss", 0.25) + event(4, "rate", 1.0), table)]
 
 
 def records() -> list[bytes]:
+    """Return an optimisation record of register allocation, as clang writes it, cut to some remarks."""
     with _scratch() as folder:
         record = folder / "record.yaml"
         _compiled("spills.c", "-O2", f"-foptimization-record-file={record}", "-foptimization-record-passes=regalloc")
@@ -140,6 +151,7 @@ def records() -> list[bytes]:
 
 
 def remarks() -> list[bytes]:
+    """Return clang's remarks about register allocation."""
     flags = ("-O2", "-Rpass-missed=regalloc", "-Rpass-analysis=prologepilog", "-fno-caret-diagnostics")
     with _scratch() as folder:
         command = ["-c", *flags, str(PROGRAMS / "spills.c"), "-o", str(folder / "o")]
@@ -148,46 +160,54 @@ def remarks() -> list[bytes]:
     return [b"\n".join(lines.splitlines()[:12]) + b"\n", b"\n".join(lines.splitlines()[-6:]) + b"\n"]
 
 
-def texts(*values: object) -> Callable[[], list[bytes]]:
-    """Return the seeds of a format of JSON; bytes are seeds as they are."""
-    return lambda: [value if isinstance(value, bytes) else json.dumps(value).encode() for value in values]
+def descriptions() -> list[bytes]:
+    """Return descriptions as LLVM's mlgo-utils and this package write them."""
+    plain = {"global_command_override": ["-cc1", "-O2"], "has_thinlto": False, "modules": ["a", "lib/x.o"]}
+    return [json.dumps(each).encode() for each in (plain, {**plain, "has_thinlto": True, "extra": {"a": [1]}})]
 
 
-_plain = {"global_command_override": ["-cc1", "-O2"], "has_thinlto": False, "modules": ["a", "lib/x.o"]}
-descriptions = texts(_plain, {**_plain, "has_thinlto": True, "extra": {"a": [1]}})
-metadata = texts({"source": "a.c", "source_sha256": "0" * 64, "project": "p", "lines": 12, "inputs": ["profile"]})
-_part = {"name": "a.o", "module": "a.o", "file": None, "sha256": "0" * 64}
-_stored = {"name": "b.o", "module": None, "file": "links/b.o", "sha256": "1" * 64}
-_inputs = [
-    {"position": 2, "named": "a.o", "kind": "object", "parts": [_part]},
-    {"position": 3, "named": "l.a", "kind": "archive", "parts": [_part, _stored]},
-    {"position": 4, "named": "l.so", "kind": "shared", "parts": [], "link": "l.so"},
-]
-_link = {
-    "output": {"path": "p", "sha256": "2" * 64, "position": 1, "named": "p"},
-    "driver": "c",
-    "lto": None,
-    "folder": ".",
-    "inputs": _inputs,
-    "arguments": ["-o", "p", "a.o", "l.a", "l.so"],
-}
-links = texts({"native": False, "links": [_link]})
-_entry = {"directory": "/b", "file": "a.c", "arguments": ["cc", "-c", "a.c", "-o", "a.o"]}
-compile_commands = texts(
-    [_entry, {"directory": "/b", "file": "b.c", "command": "cc -c 'b c.c' -o\"b.o\" -ofoo.o"}, _entry]
-)
-parameters = texts(b"-o\nbin/p\na.o\nlib/b.o\n'c d.o'\n-lm\n/abs/e.o\n")
-_actions = [{"mnemonic": "CppCompile"}, {"mnemonic": "CppLink", "arguments": ["ld", "-o", "p", "a.o", "b/c.o"]}]
-bazel = texts({"actions": _actions})
-commands = texts(
-    b"-cc1\0-triple\0", b"-cc1\0-triple\0x86_64-unknown-linux-musl\0-emit-obj\0-Oz\0-mllvm\0-inline-threshold=3\0"
-)
-model_descriptions = texts(
-    [
-        [("action_cost_estimate:0", [1], "int64"), ("more", [None, 3], "float32")],
-        [("decision:0", [1], "int64"), ("text", [], "object")],
+def metadata() -> list[bytes]:
+    """Return the metadata of a module."""
+    known = {"source": "a.c", "source_sha256": "0" * 64, "project": "p", "lines": 12, "inputs": ["profile"]}
+    return [json.dumps(known, indent=2).encode()]
+
+
+def links() -> list[bytes]:
+    """Return the link of a program of an object, an archive and a library."""
+    part = {"name": "a.o", "module": "a.o", "file": None, "sha256": "0" * 64}
+    kept = {"name": "b.o", "module": None, "file": "links/b.o", "sha256": "1" * 64}
+    inputs = [
+        {"position": 2, "named": "a.o", "kind": "object", "parts": [part]},
+        {"position": 3, "named": "l.a", "kind": "archive", "parts": [part, kept]},
+        {"position": 4, "named": "l.so", "kind": "shared", "parts": [], "link": "l.so"},
     ]
-)
+    output = {"path": "p", "sha256": "2" * 64, "position": 1, "named": "p"}
+    link = {"output": output, "driver": "c", "lto": None, "folder": ".", "inputs": inputs}
+    return [json.dumps({"native": False, "links": [{**link, "arguments": ["-o", "p", "a.o", "l.a", "l.so"]}]}).encode()]
+
+
+def compile_commands() -> list[bytes]:
+    """Return compilation databases with `arguments` and with `command`."""
+    entry = {"directory": "/b", "file": "a.c", "arguments": ["cc", "-c", "a.c", "-o", "a.o"]}
+    other = {"directory": "/b", "file": "b.c", "command": "cc -c 'b c.c' -o\"b.o\" -ofoo.o"}
+    return [json.dumps([entry, other, entry]).encode()]
+
+
+def parameters() -> list[bytes]:
+    """Return a linker's parameter file."""
+    return [b"-o\nbin/p\na.o\nlib/b.o\n'c d.o'\n-lm\n/abs/e.o\n"]
+
+
+def bazel() -> list[bytes]:
+    """Return output of `bazel aquery --output=jsonproto`."""
+    actions = [{"mnemonic": "CppCompile"}, {"mnemonic": "CppLink", "arguments": ["ld", "-o", "p", "a.o", "b/c.o"]}]
+    return [json.dumps({"actions": actions}).encode()]
+
+
+def commands() -> list[bytes]:
+    """Return `.cmd` files."""
+    words = ["-cc1", "-triple", "x86_64-unknown-linux-musl", "-emit-obj", "-Oz", "-mllvm", "-inline-threshold=3"]
+    return [b"".join(word.encode() + b"\0" for word in chosen) for chosen in (words, words[:2])]
 
 
 def _network(normalization: Normalization | None = None) -> bytes:
@@ -205,18 +225,22 @@ def _normalizations() -> list[Normalization]:
 
 
 def networks() -> list[bytes]:
+    """Return networks with and without a normalization."""
     return [_network(), *(_network(each) for each in _normalizations())]
 
 
 def tensors() -> list[bytes]:
+    """Return safetensors files that are no networks."""
     return [format_tensors({"x": np.zeros((2, 3), np.float16), "y": np.zeros(0, np.int64)}, {"a": "b"})]
 
 
 def normalizations() -> list[bytes]:
+    """Return a normalization by each method."""
     return [json.dumps(each.to_json()).encode() for each in _normalizations()]
 
 
 def onnx() -> list[bytes]:
+    """Return linear models, and exported networks."""
     from mlgo_gym.deploy.onnx_model import onnx_model
     from tests.policies.linear_models import write_onnx
 
@@ -228,6 +252,7 @@ def onnx() -> list[bytes]:
 
 
 def tflite() -> list[bytes]:
+    """Return a linear model of two outputs, and exported networks, each behind the name of the output that decides."""
     from mlgo_gym.deploy.tflite_model import output_spec, tflite_model
     from tests.policies.linear_models import write_tflite
 
@@ -250,7 +275,14 @@ def _loaded_networks() -> list[Network]:
         return found
 
 
+def model_descriptions() -> list[bytes]:
+    """Return descriptions of models from their process."""
+    inputs = [("action_cost_estimate:0", [1], "int64"), ("more", [None, 3], "float32")]
+    return [json.dumps([inputs, [("decision:0", [1], "int64"), ("text", [], "object")]]).encode()]
+
+
 def sb3_parts() -> list[bytes]:
+    """Return the files of an archive of stable-baselines3 that matter, as one input."""
     import torch
 
     random = np.random.default_rng(0)
@@ -272,6 +304,7 @@ def sb3_parts() -> list[bytes]:
 
 
 def archive(data: bytes) -> bytes:
+    """Return the archive of the files of `sb3_parts()`."""
     policy, ours, weights = split(data, 3)
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as file:
@@ -281,12 +314,22 @@ def archive(data: bytes) -> bytes:
 
 
 def sb3_archives() -> list[bytes]:
+    """Return archives."""
     return [archive(each) for each in sb3_parts()]
 
 
 def recipes() -> list[bytes]:
-    actions = {DecisionSite("f", 0, 0): 0, DecisionSite("f", 0, 1): 1, DecisionSite("g, h", 1, 0): 0}
-    recipe = Recipe("lib/a b.o", "0" * 64, "22.1.8", ("-cc1", "-Oz"), 90, 100, actions, 50)
+    """Return a recipe, and one of the plain compile."""
+    recipe = Recipe(
+        "lib/a b.o",
+        "0" * 64,
+        "22.1.8",
+        ("-cc1", "-Oz"),
+        90,
+        100,
+        {DecisionSite("f", 0, 0): 0, DecisionSite("f", 0, 1): 1, DecisionSite("g, h", 1, 0): 0},
+        50,
+    )
     found = []
     with _scratch() as folder:
         for each in (recipe, replace(recipe, actions={})):
@@ -296,6 +339,7 @@ def recipes() -> list[bytes]:
 
 
 def results() -> list[bytes]:
+    """Return the header and the lines of an evaluation."""
     configuration = Configuration(
         "mlgo/Inline-v0", {}, "text", "c", 2, "0" * 64, {"c": {"Oz": 2}}, "22.1.8", "0.1.0", 0, {"default": "d"}
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ from tests.fuzz.__main__ import fuzz
 from tests.fuzz.formats import FORMATS, Format, remove_folder
 from tests.fuzz.judge import Judge
 from tests.fuzz.mutations import mutate
+from tests.fuzz.worker import REPORT
 
 FOUND = Path(__file__).parent / "found"
 INPUTS = 50
@@ -55,22 +57,31 @@ def test_findings_stay_fixed(name: str) -> None:
         assert judge(path.read_bytes()) is None, path
 
 
-def test_a_typed_error_is_refused_and_another_is_a_finding() -> None:
-    errors = {b"key": KeyError("x"), b"ends": ModelProcessError("x")}
-
+def test_another_error_of_a_reader_is_a_finding() -> None:
     def fails(data: bytes) -> None:
-        raise errors[data]
+        raise KeyError(data)
 
     judge = Judge(Format("broken", fails, list))
-    finding = judge(b"key")
+    finding = judge(b"x")
     assert finding is not None
     assert finding.message.startswith("KeyError at tests/fuzz/test_formats.py:")
     assert judge.refused == 0
-    assert judge(b"ends") is None
+
+
+def test_an_input_that_ends_the_process_of_a_runtime_is_refused_and_counted() -> None:
+    def ends(data: bytes) -> None:
+        raise ModelProcessError(data)
+
+    judge = Judge(Format("ends", ends, list))
+    assert judge(b"x") is None
     assert (judge.refused, judge.ended) == (1, 1)
 
 
-def test_a_run_counts_the_inputs_of_its_process(tmp_path: Path) -> None:
-    total = fuzz(FORMATS["channel-header"], 100, 0, tmp_path)
-    assert (total["inputs"], total["deaths"], total["findings"]) == (100, 0, {})
-    assert 0 < total["refused"] <= 100
+def test_an_interrupted_run_resumes_and_counts_its_inputs_once(tmp_path: Path) -> None:
+    (tmp_path / "channel-header").mkdir()
+    report = {"inputs": 300, "refused": 400, "slowest": 0.5, "findings": {}}
+    (tmp_path / "channel-header" / REPORT).write_text(json.dumps(report))
+    for inputs, processes in ((400, 2), (400, 2), (450, 3)):
+        total = fuzz(FORMATS["channel-header"], inputs, 0, tmp_path, resume=True)
+        assert (total["inputs"], total["processes"], total["slowest"]) == (inputs, processes, 0.5)
+        assert 400 < total["refused"] < 400 + inputs

@@ -1,4 +1,4 @@
-"""Models of other libraries: linear ones, which decide `sum(weight · feature) + bias > 0`, and a hostile one."""
+"""Models of other libraries: linear ones, which decide `sum(weight · feature) + bias > 0`."""
 
 from __future__ import annotations
 
@@ -28,19 +28,6 @@ def write_onnx(path: Path, weights: Mapping[str, float], bias: float, *, batch: 
     nodes.append(helper.make_node("Greater", [total, "zero"], ["yes"]))
     nodes.append(helper.make_node("Cast", ["yes"], ["decision"], to=TensorProto.INT64))
     _save_onnx(path, list(weights), nodes, constants, batch)
-
-
-def write_huge_onnx(path: Path, feature: str) -> None:
-    """Write an ONNX model that fills an array of 64 GiB."""
-    from onnx import TensorProto, helper
-
-    values = {"size": 1 << 33, "axes": 0}
-    constants = [helper.make_tensor(name, TensorProto.INT64, [1], [value]) for name, value in values.items()]
-    nodes = [
-        helper.make_node("Expand", [feature, "size"], ["many"]),
-        helper.make_node("ReduceSum", ["many", "axes"], ["decision"]),
-    ]
-    _save_onnx(path, [feature], nodes, constants, 1)
 
 
 def _save_onnx(path: Path, features: list[str], nodes: list[Any], constants: list[Any], batch: int | str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import gymnasium as gym
@@ -66,9 +65,7 @@ def test_a_name_means_one_network_whatever_the_environment_computes(corpus: Path
         assert decisions(fast, with_callees) == decisions(fast, inline)
         assert decisions(full, with_callees)
         with pytest.raises(
-            PolicyError,
-            match=f"^{full} needs callee features, which this environment does not compute; make it with "
-            f"callee_features=True, or use {fast}$",
+            PolicyError, match=f"^{full} needs callee features, .* callee_features=True, or use {fast}$"
         ):
             load_policy(full, inline)
 
@@ -84,18 +81,6 @@ def test_unknown_names_and_other_environments_are_refused(inline: CompilerEnv, e
     ):
         with pytest.raises(PolicyError, match=message):
             load_policy(policy, env)
-
-
-def test_the_digest_depends_on_contents_and_on_names(tmp_path: Path) -> None:
-    (tmp_path / "part").mkdir()
-    part = tmp_path / "part" / "a"
-    part.write_bytes(b"1")
-    assert file_digest(part) == hashlib.sha256(b"1").hexdigest()
-    first = file_digest(tmp_path)
-    part.write_bytes(b"2")
-    second = file_digest(tmp_path)
-    part.rename(part.with_name("b"))
-    assert len({first, second, file_digest(tmp_path)}) == 3
 
 
 def test_files_are_sent_and_get_new_names(tmp_path: Path, store: FileStore) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,13 +20,11 @@ from mlgo_gym.policies.foreign_model import ForeignModel
 from mlgo_gym.policies.model_process import ModelProcess, ModelProcessError
 from mlgo_gym.session.process.confinement import confinement_support
 from tests.policies.episodes import play
-from tests.policies.linear_models import write_huge_onnx, write_onnx, write_tflite
+from tests.policies.linear_models import write_onnx, write_tflite
 from tests.policies.test_rules import decisions
 from tests.traces import alive, children, ends_within
 
 MOST = 1 << 16
-
-
 HEAD = """
 import os, signal, struct, sys, time
 requests, answers = map(int, sys.argv[2:4])
@@ -40,11 +37,7 @@ def receive():
 def send(letter, data):
     os.write(answers, struct.pack("<cI", letter, len(data)) + data)
 """
-
-
 ECHO = "while True: send(*receive())"
-
-
 Start = Callable[..., ModelProcess]
 
 
@@ -87,11 +80,8 @@ def test_an_answer_is_read_whole_and_closing_twice_is_closing_once(start: Start,
     [
         ("receive(); os.kill(os.getpid(), signal.SIGSEGV)", r"ended by signal 11 \(SIGSEGV\); use another model$"),
         ("sys.stderr.write('INFO: hello\\nno such thing\\n'); sys.exit(3)", "exit status 3; .*: no such thing$"),
-        pytest.param("os.close(answers); time.sleep(60)", r"ended by signal 9", marks=pytest.mark.slow),
         ("receive(); send(b'O', bytes(70_000)); time.sleep(60)", "at most 65,536 bytes, got 70,000"),
         ("receive(); raise MemoryError", "needs more than 4 GiB of memory"),
-        ("receive(); os.write(2, b'LLVM ERROR: out of memory'); os.abort()", "needs more than 4 GiB of memory"),
-        ("os.write(2, bytes(1 << 20)); sys.exit(4)", "exit status 4"),
     ],
 )
 def test_a_failed_process_is_an_error_and_another_is_started(
@@ -105,20 +95,12 @@ def test_a_failed_process_is_an_error_and_another_is_started(
     assert process.request(b"M", [b"model"], MOST) == (b"M", b"model")
 
 
-@pytest.mark.parametrize(
-    ("program", "size"),
-    [
-        ("receive()\nwhile True: pass", 9),
-        ("time.sleep(60)", 1_000_000),
-        ("receive(); os.write(answers, b'D'); receive()", 9),
-    ],
-    ids=["computes", "does not read", "stops in an answer"],
-)
-def test_a_process_without_an_answer_in_time_is_stopped(start: Start, program: str, size: int) -> None:
-    process = start(program, seconds=0.3)
-    with pytest.raises(ModelProcessError, match=r"its process gave no answer within 0.3 s and was stopped"):
-        process.request(b"M", [bytes(size)], MOST)
-    assert process.pid == 0
+def test_a_process_without_an_answer_in_time_is_stopped(start: Start) -> None:
+    for program, size in (("time.sleep(60)", 1_000_000), ("receive(); os.write(answers, b'D'); receive()", 9)):
+        process = start(program, seconds=0.3)
+        with pytest.raises(ModelProcessError, match=r"its process gave no answer within 0.3 s and was stopped"):
+            process.request(b"M", [bytes(size)], MOST)
+        assert process.pid == 0
 
 
 @pytest.mark.skipif(not confinement_support()[0], reason="this machine cannot keep a process from writing")
@@ -163,28 +145,6 @@ while True:
     assert process.request(b"M", [b"after"], MOST) == (b"M", b"after")
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_copy_of_the_host_starts_its_own_process(start: Start) -> None:
-    process = start(ECHO)
-    process.request(b"M", [], MOST)
-    process.loaded = held = object()
-    pid = process.pid
-    copy = os.fork()
-    if copy == 0:
-        status = 1
-        try:
-            assert (process.pid, process.loaded) == (0, None)
-            assert process.request(b"M", [b"copy"], MOST) == (b"M", b"copy")
-            assert process.pid != pid
-            process.close()
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]) == 0
-    assert process.request(b"M", [b"original"], MOST) == (b"M", b"original")
-    assert (process.pid, process.loaded) == (pid, held)
-
-
 def test_it_ends_with_its_object_and_with_a_killed_host(start: Start, worker: Path) -> None:
     start(ECHO)
     process = ModelProcess("tflite", worker=worker)
@@ -207,11 +167,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 DECIDES = [{"logging_name": "inlining_decision", "tensor_spec": {"name": "decision", "port": 0}}]
-
-
 LIBRARIES = {"tflite": "ai_edge_litert", "onnx": "onnxruntime"}
-
-
 Make = Callable[[dict[str, float], float], str]
 
 
@@ -274,32 +230,6 @@ def test_unusable_models_are_refused(make: Make, inline: CompilerEnv) -> None:
 
 
 @pytest.mark.libraries
-def test_the_process_of_an_episode_that_ended_is_replaced(make: Make, middle: float, inline: CompilerEnv) -> None:
-    before = children()
-    policy = load_policy(make({"callee_users": 0.0, "cost_estimate": -1.0}, middle), inline)
-    (first,) = children() - before
-    assert len(list(Path(f"/proc/{first}/task").iterdir())) < 4, "it has no threads that nothing needs"
-    expected = play(inline, policy, "calls")[0]
-    observation, info = inline.reset(options={"module": "calls"})
-    assert policy.act(observation, info) == expected[0]
-    os.kill(first, signal.SIGKILL)
-    assert ends_within(first, 10)
-    with pytest.raises(PolicyError, match=r"the model .* cannot be run: .* signal 9 \(SIGKILL\)"):
-        policy.act(observation, info)
-    assert play(inline, policy, "calls")[0] == expected
-
-
-@pytest.mark.libraries
-def test_a_model_that_fills_the_memory_is_an_error(inline: CompilerEnv, tmp_path: Path, nothing_is_left: None) -> None:
-    for library in ("onnx", "onnxruntime"):
-        pytest.importorskip(library, reason=f"{library} is not installed")
-    write_huge_onnx(tmp_path / "model", "cost_estimate")
-    with pytest.raises(PolicyError, match=r"(?i)memory|alloc"):
-        play(inline, load_policy(f"onnx:{tmp_path}/model", inline), "calls")
-    inline.close()
-
-
-@pytest.mark.libraries
 def test_the_output_that_its_specification_names_decides(inline: CompilerEnv, tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
     write_tflite(tmp_path / "model.tflite", {"cost_estimate": 0.0}, 2, prefix="serving_default_action_")
@@ -310,9 +240,7 @@ def test_the_output_that_its_specification_names_decides(inline: CompilerEnv, tm
         spec.write_text(json.dumps([{"tensor_spec": {"name": output, "port": 0}}]))
         assert set(play(inline, load_policy(policy, inline), "calls")[0]) == {1}
     for text, message in (
-        ("[]", "list of outputs"),
         ("{}", "list of outputs"),
-        ("?", "list of outputs"),
         ('[{"tensor_spec": {"name": "other"}}]', "expected one of the outputs logit:0, decision:0, got other:0"),
     ):
         spec.write_text(text)

@@ -7,21 +7,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.make_env import make_environment
-from mlgo_gym.scheduling import Execution, ItemQueue, RemoteWork, SequentialRunner
-from mlgo_gym.scheduling.file_store import FileStore
+from mlgo_gym.scheduling import Execution
 from mlgo_gym.scheduling.ray_cluster import ray_library
-from mlgo_gym.search import CorpusSearch
 from mlgo_gym.training import Evolution, Labelling, NetworkSettings, PolicyTraining, TreeImitation, imitate
 from tests.conftest import MakeBitcode
 from tests.evaluation.test_episode_runner import everything
@@ -55,31 +49,6 @@ def cluster() -> Iterator[str]:
     finally:
         nodes.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def start_here(capacity: int) -> SequentialRunner[int, Any]:
-    raise AssertionError("expected work on the cluster, got work in this process")
-
-
-def remote(work: Callable[[int, FileStore], Any]) -> RemoteWork[int, Any]:
-    """Return work on numbers; number N needs the files named `file N`."""
-
-    def start(capacity: int, store: FileStore) -> SequentialRunner[int, Any]:
-        return SequentialRunner(partial(lambda store, number: work(number, store), store))
-
-    return RemoteWork(start, lambda number: f"file {number}", lambda _: {})
-
-
-def run(address: str, work: Callable[[int, FileStore], Any], items: int) -> dict[int, Any]:
-    with Execution(ray=address).workers(start_here, remote=lambda: remote(work)) as running:
-        return dict(running.run(ItemQueue(range(items))))
 
 
 @pytest.mark.slow
@@ -119,27 +88,6 @@ class Never:
     assert there.configuration == here.configuration
     assert str(corpus) not in seen.read_text()
     assert str(policy) not in seen.read_text()
-
-
-def without_times(line: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in line.items() if "seconds" not in name}
-
-
-def test_a_search_its_recipes_and_labels(cluster: str, varied: str, tmp_path: Path) -> None:
-    found = []
-    # A clang that inlines nothing by itself can be improved on.
-    arguments = {"corpus": varied, "compile_options": {"extra_flags": ["-mllvm", "-inline-threshold=-1000"]}}
-    for name, address in (("here", None), ("there", cluster)):
-        execution, recipes = Execution(ray=address), tmp_path / name / "recipes"
-        recipes.mkdir(parents=True)
-        search = CorpusSearch("mlgo/Inline-v0", arguments, "bundles", compiles=12, recipes=recipes)
-        results = {result.module: replace(result, seconds=0.0) for result in search.run(execution=execution)}
-        labels = Labelling(varied, compiles=4, check=1).run(tmp_path / name / "labels", execution)
-        lines = {line["module"]: without_times(line) for line in labels}
-        found.append((results, {file.name: file.read_bytes() for file in recipes.iterdir()}, lines))
-    assert found[0] == found[1]
-    assert [len(found[0][0]), len(found[0][2])] == [4, 5]
-    assert found[0][1]
 
 
 def test_every_training(cluster: str, varied: str, corpus: Path, tmp_path: Path) -> None:

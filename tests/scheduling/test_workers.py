@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +13,9 @@ import pytest
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.scheduling import Execution, ItemQueue, SequentialRunner, WorkerFailure, Workers
 from mlgo_gym.scheduling.file_store import FileStore, StoredFiles
-from mlgo_gym.scheduling.processes import Processes
 from mlgo_gym.scheduling.worker_pool import PoolWorker, WorkerExitedError, WorkerPool
 
 DEADLY = 3
-
-
 Squares = Workers[int, tuple[int, int]]
 
 
@@ -170,15 +164,6 @@ def test_a_late_item_is_copied_when_the_queue_is_empty_and_the_slow_worker_is_st
         assert len(pool.started) == 3
 
 
-def test_nothing_is_copied_without_copies() -> None:
-    with Scripts(square, 2) as pool:
-        pool.silent = {(0, 0)}
-        results = pool.run(ItemQueue(range(3)))
-        assert [item for item, _ in (next(results), next(results))] == [1, 2]
-        with pytest.raises(AssertionError, match="no worker would ever send a message"):
-            next(results)
-
-
 def test_costly_messages_carry_several_results_except_at_the_end_and_only_the_deadly_item_is_lost() -> None:
     with Scripts(exiting({}, 0.1), 2, message_seconds=0.25) as pool:
         assert set(dict(pool.run(ItemQueue(range(100))))) == set(range(100))
@@ -193,29 +178,15 @@ def test_costly_messages_carry_several_results_except_at_the_end_and_only_the_de
     assert [items for _, items in pool.sent if 50 in items][1:] == [(50,)] * 2
 
 
-@pytest.mark.parametrize("retries", [0, 1])
-def test_workers_that_never_start_are_an_error(retries: int) -> None:
+def test_workers_that_never_start_are_an_error() -> None:
     def answer(worker: Scripted, items: Sequence[int]) -> Sequence[tuple[int, str]]:
         raise WorkerExitedError("exit status 3", 3)
 
     with (
-        Scripts(answer, 2, retries=retries) as pool,
+        Scripts(answer, 2, retries=1) as pool,
         pytest.raises(MlgoError, match="exit status 3 before its first item"),
     ):
         list(pool.run(ItemQueue(range(3))))
-
-
-FILES = {"a/b": b"content", "c": b""}
-
-
-KILLED = """
-import os, signal
-from mlgo_gym.scheduling.file_store import FileStore
-store = FileStore()
-store.put("x", lambda: {"file": b"x"})
-print(store.folder("x").parent, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
 
 
 def test_files_are_found_by_name_fetched_once_and_removed() -> None:
@@ -223,7 +194,7 @@ def test_files_are_found_by_name_fetched_once_and_removed() -> None:
 
     def fetch() -> StoredFiles:
         fetched.append(1)
-        return FILES
+        return {"a/b": b"content", "c": b""}
 
     store = FileStore()
     store.put("first", fetch)
@@ -237,44 +208,3 @@ def test_files_are_found_by_name_fetched_once_and_removed() -> None:
     store.close()
     store.close()
     assert not first.parent.exists()
-
-
-def test_opening_a_store_removes_those_of_killed_workers_alone() -> None:
-    killed = subprocess.run([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True, check=False)
-    left = Path(killed.stdout.strip())
-    assert (left / "0" / "file").read_bytes() == b"x"
-    store = FileStore()
-    assert not left.exists()
-    store.put("x", lambda: {"file": b"x"})
-    FileStore().close()
-    assert (store.folder("x") / "file").read_bytes() == b"x"
-    store.close()
-
-
-class StoppedRunner:
-    """Closes the connection of its worker at the first item, and stops the process."""
-
-    def submit(self, item: int) -> None:
-        os.closerange(3, 100)
-        os.kill(os.getpid(), signal.SIGSTOP)
-
-    def collect(self) -> list[tuple[int, int]]:
-        return []
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def start_stopped(room: int) -> StoppedRunner:
-    return StoppedRunner()
-
-
-@pytest.mark.slow
-def test_a_worker_that_closes_its_connection_and_stays_is_killed() -> None:
-    with closing(Processes(start_stopped, 1)) as pool:
-        worker = pool.start_worker(1)
-        assert worker.receive() == []
-        worker.send([1])
-        with pytest.raises(WorkerExitedError, match="signal 9"):
-            worker.receive()
-        worker.stop(0)

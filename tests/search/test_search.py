@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,25 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.attribution.inline_compile import InlineCompile, InlineDecision
+from mlgo_gym.attribution.inline_compile import InlineDecision
 from mlgo_gym.attribution.recipe import read_recipe
 from mlgo_gym.deploy.recipe_folder import replay_recipe
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
-from mlgo_gym.llvm.function_sizes import FunctionSizes
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.scheduling import Execution
-from mlgo_gym.search import ALGORITHMS, Budget, CorpusSearch, SearchResult, SearchSpace, search_module
-from mlgo_gym.search.expected_compile import ExpectedCompile, override_all
-from mlgo_gym.search.flip_plan import Trial
-from mlgo_gym.search.look_ahead import beam
-from mlgo_gym.search.move_ranking import MoveRanking, code_copies
+from mlgo_gym.search import ALGORITHMS, Budget, CorpusSearch, SearchResult, search_module
+from mlgo_gym.search.move_ranking import MoveRanking
 from mlgo_gym.search.moves import Move, make_move
-from mlgo_gym.search.portfolio import PORTFOLIO, ReplayPolicy
-from mlgo_gym.search.recipes import make_recipe
+from mlgo_gym.search.portfolio import PORTFOLIO
 from mlgo_gym.session.protocol.decision import DecisionSite
 from tests.conftest import MakeBitcode
 from tests.policies.episodes import play
@@ -70,25 +64,6 @@ def test_nothing_is_left_of_a_search(make_bitcode: MakeBitcode, nothing_is_left:
             search(env, algorithm, compiles=3)
 
 
-@pytest.mark.slow
-def test_a_wide_beam_and_an_exhausted_tree_find_the_optimum(calls: Path) -> None:
-    tried = 4
-    env = InlineEnv(corpus=str(calls), max_decisions=tried)
-    optimum = float("inf")
-    space = SearchSpace(env, env.corpus[0], Budget())
-    for choices in itertools.product(range(space.size), repeat=tried):
-        with space.root() as branch:
-            for choice in choices:
-                if branch.decision is not None:
-                    branch.take(choice)
-            assert branch.decision is None, "the module has more decisions"
-            optimum = min(optimum, branch.leaf().cost)
-    assert beam(SearchSpace(env, env.corpus[0], Budget()), width=64).cost == optimum
-    found = search(env, "mcts", compiles=400)
-    assert found.cost == optimum
-    assert found.compiles <= 2**tried, "no path is compiled twice"
-
-
 def test_other_spaces_and_algorithms_are_refused(inline: CompilerEnv, leaf: Path, calls: Path, varied: str) -> None:
     sizes = make_environment("mlgo/RegAllocEvict-v0", {"corpus": varied, "metric": "text"})
     cases: list[tuple[CompilerEnv, str, dict[str, str], str]] = [
@@ -99,7 +74,6 @@ def test_other_spaces_and_algorithms_are_refused(inline: CompilerEnv, leaf: Path
         (InlineEnv(corpus=str(calls), metric="object"), "bundles", {}, "expected metrics that functions share, text"),
         (sizes, "bundles", {}, "use mlgo/Inline-v0"),
         (sizes, "functions", {}, "expected evictions of whole modules"),
-        (inline, "functions", {}, "expected evictions of whole modules"),
     ]
     for env, algorithm, settings, message in cases:
         with pytest.raises((MlgoError, CorpusError), match=message):
@@ -107,13 +81,6 @@ def test_other_spaces_and_algorithms_are_refused(inline: CompilerEnv, leaf: Path
     for compiles, seconds in ((0, None), (None, 0.0), (None, -1.0)):
         with pytest.raises(MlgoError, match="use None for no limit"):
             Budget(compiles, seconds)
-    space = SearchSpace(inline, inline.corpus[0], Budget())
-    with space.root() as root:
-        actions = root.roll_out().actions
-    with pytest.raises(MlgoError, match="to replay, got more"):
-        space.replay(actions[:-1])
-    with pytest.raises(MlgoError, match="decisions to replay, got"):
-        space.replay((*actions, 0))
 
 
 def test_evictions_of_one_function_improve_as_within_a_smaller_budget(make_bitcode: MakeBitcode) -> None:
@@ -127,33 +94,14 @@ def test_evictions_of_one_function_improve_as_within_a_smaller_budget(make_bitco
     assert SearchResult.from_json(json.loads(json.dumps(full.to_json()))) == full
 
 
-def test_one_function_is_searched_with_the_scope_of_a_function(make_bitcode: MakeBitcode) -> None:
-    env = RegAllocEvictEnv(corpus=str(make_bitcode("spills.c")), scope="function")
-    result = search(env, "greedy", compiles=8, function="straight")
-    assert result.verified
-    assert result.actions
-    _, info = env.reset(options={"module": env.corpus[0].name, "function": "straight"})
-    while "baseline_spill_cost" not in info:
-        *_, info = env.step(info["default_action"])
-    assert result.baseline == info["baseline_spill_cost"]
-    with pytest.raises(CorpusError, match="'easy'"):
-        search(env, "greedy", compiles=20, function="easy")
-
-
-def test_bundles_are_no_worse_than_their_start_and_portfolio(
-    families: Callable[..., InlineEnv], inline: CompilerEnv
-) -> None:
+def test_bundles_are_no_worse_than_their_start_and_portfolio(families: Callable[..., InlineEnv]) -> None:
     env = families(callee_features=True)
-    never = search(env, "bundles", compiles=1, start="never")
-    assert never.actions
-    assert not any(never.actions)
     actions, _ = play(env, load_policy("inline-oz", env), env.corpus[0].name)
     first = search(env, "bundles", compiles=1, start="inline-oz")
     assert (first.actions, first.verified) == (tuple(actions), True)
     more = search(env, "bundles", compiles=4, start="inline-oz")
     assert more.verified
     assert more.cost <= first.cost
-    assert search(inline, "bundles").verified, "it ends without a budget"
     alone = [search(env, "bundles", compiles=1, start=name).cost for name in PORTFOLIO]
     result = search(families(), "bundles", compiles=len(PORTFOLIO) + 6)
     assert result.verified
@@ -171,11 +119,8 @@ def test_evictions_of_all_functions_are_searched_at_once(varied: str) -> None:
     assert costs == sorted(costs, reverse=True)
     assert result.cost == pytest.approx(costs[-1]), "the prediction"
     # Each function keeps the better of clang and a policy.
-    clang = search(env, "functions", "mixed", compiles=2)
-    for policy in ("never_evict", "first_legal"):
-        guarded = search(env, "functions", "mixed", compiles=3, start=policy)
-        assert guarded.verified
-        assert guarded.cost <= clang.cost + 1e-9
+    guarded = search(env, "functions", "mixed", compiles=3, start="never_evict")
+    assert guarded.cost <= search(env, "functions", "mixed", compiles=2).cost + 1e-9
     with pytest.raises(CorpusError, match="expected a decision on eviction"):
         search(env, "functions", "leaf", compiles=2)
 
@@ -241,87 +186,29 @@ def test_a_recipe_of_a_search_replays_and_refuses_other_bitcode(make_bitcode: Ma
     assert f"expected {text} bytes, got" in replay_recipe(dataclasses.replace(recipe, text=text), module, toolchain)
     fewer = dataclasses.replace(recipe, actions=dict(list(recipe.actions.items())[:1]))
     assert replay_recipe(fewer, module, toolchain) == "expected 1 requests, got more"
-    with pytest.raises(MlgoError, match=r"expected 1 decisions, got \d+;"):
-        make_recipe(env, module, result.actions[:1])
 
 
-def decided(component: str, callee: str, answer: int, estimate: float = 0.0, index: int = 0) -> InlineDecision:
-    return InlineDecision(DecisionSite(component, 0, index), callee, answer, answer, b"", estimate)
+def flip(callee: str, answer: int, estimate: float) -> Move:
+    decision = InlineDecision(DecisionSite("f", 0, 0), callee, answer, answer, b"", estimate)
+    return make_move("keep" if answer else "inline", [(decision.site, decision)])
 
 
-def flip(*decisions: InlineDecision, kind: str = "") -> Move:
-    calls = [(decision.site, decision) for decision in decisions]
-    return make_move(kind or ("keep" if decisions[0].answer else "inline"), calls)
-
-
-def mean_scores(
-    moves: list[Move], times: dict[str, float], sizes: dict[str, int], ranking: MoveRanking | None = None
-) -> list[float]:
+def mean_scores(moves: list[Move], ranking: MoveRanking) -> list[float]:
     """Return the mean of many noisy scores."""
-    used, generator = ranking or MoveRanking(), np.random.default_rng(0)
-    scores = np.mean([used.scores(moves, times, sizes, generator) for _ in range(500)], axis=0)
+    generator = np.random.default_rng(0)
+    scores = np.mean([ranking.scores(moves, {}, {}, generator) for _ in range(500)], axis=0)
     return [float(value) for value in scores]
 
 
-def test_code_is_counted_once_per_function_that_contains_it() -> None:
-    decisions = [
-        decided("leaf", "extern", 0),
-        decided("middle", "leaf", 1),
-        decided("one", "middle", 1),
-        decided("two", "middle", 1),
-        decided("two", "leaf", 1, index=1),
-    ]
-    copies = {"leaf": 4.0, "middle": 2.0, "one": 1.0, "two": 1.0}
-    assert code_copies(decisions, {"one": 40, "two": 60, "leaf": 9}) == copies
-    recursion = [decided("ping", "pong", 1), decided("pong", "ping", 1)]
-    assert code_copies(recursion, {"ping": 10, "pong": 10})["ping"] == pytest.approx(2.0)
-
-
-def test_scores_follow_copies_estimates_sizes_and_results_of_this_search() -> None:
-    leaf, other = flip(decided("leaf", "a", 1, -30.0)), flip(decided("other", "a", 1, -30.0))
-    first, second = mean_scores([leaf, other], {"leaf": 20.0, "other": 1.0}, {})
-    assert first == pytest.approx(20 * second, rel=0.1)
-    scores = mean_scores([flip(decided("f", "a", 1, cost)) for cost in (-30.0, 10.0, 50.0, 200.0)], {}, {})
-    assert scores == sorted(scores)
-    calls = [decided("f", "g", 0, 150.0, index=number) for number in range(8)]
-    few, many = flip(*calls[:2], kind="inline callee"), flip(*calls, kind="inline callee")
-    one, eight = mean_scores([few, many], {}, {"g": 400})
-    assert one > eight, "inlining many calls of a large function"
-    keep, inline = flip(decided("f", "a", 1, -30.0)), flip(decided("f", "b", 0, 50.0))
-    before = mean_scores([keep, inline], {}, {})
+def test_scores_follow_estimates_and_results_of_this_search() -> None:
     ranking = MoveRanking()
+    scores = mean_scores([flip("a", 1, cost) for cost in (-30.0, 10.0, 50.0, 200.0)], ranking)
+    assert scores == sorted(scores)
+    keep, inline = flip("a", 1, -30.0), flip("b", 0, 50.0)
+    before = mean_scores([keep, inline], ranking)
     for _ in range(40):
         ranking.record(keep, 12.0, {}, {})
         ranking.record(inline, -9.0, {}, {})
-    after = mean_scores([keep, inline], {}, {}, ranking)
+    after = mean_scores([keep, inline], ranking)
     assert after[0] < before[0] / 2
     assert after[1] > before[1]
-
-
-def trial(decisions: list[InlineDecision], sizes: dict[str, int]) -> Trial:
-    functions = FunctionSizes(sizes, {}, 0, sum(sizes.values()))
-    return Trial(InlineCompile(tuple(decisions), functions), frozenset(), functions, float(functions.text))
-
-
-def test_smaller_parts_of_another_compile_replace_the_expected_ones() -> None:
-    one = trial([decided("f", "a", 0), decided("g", "b", 0)], {"f": 10, "g": 10, "a": 5, "b": 5})
-    expected = ExpectedCompile(one)
-    larger = trial([decided("f", "a", 0), decided("g", "b", 1)], {"f": 10, "g": 17, "a": 5, "b": 5})
-    expected.replace_worse_parts(larger)
-    assert (expected.total, expected.visits) == (30, one.compiled.visits)
-    other = trial([decided("f", "a", 1), decided("g", "b", 1)], {"f": 12, "g": 17, "b": 5})
-    expected.replace_worse_parts(override_all(other))
-    # `f` grew by 2 bytes and the 5 bytes of `a` vanished; `g` grew by 7 bytes.
-    assert expected.total == 27
-    assert expected.sizes == {"f": 12, "g": 10, "b": 5}
-    assert [decision.answer for decision in expected.visits["f", 0]] == [1]
-
-
-def test_a_replay_repeats_recorded_answers_and_takes_clangs_own_choice_elsewhere() -> None:
-    made = (
-        InlineDecision(DecisionSite("main", 0, 0), "f", 1, 0, b""),
-        InlineDecision(DecisionSite("main", 1, 0), "f", 0, 1, b""),
-    )
-    policy = ReplayPolicy(InlineCompile(made, FunctionSizes({}, {}, 0, 0)))
-    sites = [DecisionSite("main", visit, index) for visit, index in ((0, 0), (1, 0), (0, 1))]
-    assert [policy.act(None, {"site": site, "default_action": 7}) for site in sites] == [1, 0, 7]

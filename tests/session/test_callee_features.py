@@ -85,6 +85,7 @@ def test_nearly_all_callees_of_a_module_are_predicted_and_every_form_has_the_fea
             assert names["module_decisions"] == decisions
             observation, *_ = env.step(1)
         env.close()
+    assert isinstance(env, CompilerEnv)
     compilation, own = env.compilation(env.corpus.module("cpp/lexer_parser")), env.task.default_action
     compiled = run_inline_compile(compilation, env.task, lambda decision: int(own(decision)), 60.0)
     correct = [decision.predicted_callee == decision.callee for decision in compiled.decisions]

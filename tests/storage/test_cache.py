@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.scheduling.ray_cluster import TEMPORARY
 from mlgo_gym.storage.cache import UNWRITABLE, JsonCache, cache_directory, key_of, write_atomically
 from mlgo_gym.storage.json_lines import JsonLines
 from mlgo_gym.storage.module_folder import FolderKind, ModuleFolder
@@ -163,11 +162,8 @@ def test_results_by_module_stay_and_another_or_a_damaged_header_is_refused(tmp_p
             ModuleFolder(KIND, tmp_path, {"names": ["a", "b"]})
 
 
-@pytest.mark.parametrize("exists", [False, True])
-def test_a_folder_appears_when_it_is_filled(exists: bool, tmp_path: Path) -> None:
+def test_a_folder_appears_when_it_is_filled(tmp_path: Path) -> None:
     output = tmp_path / "new" / "folder"
-    if exists:
-        output.mkdir(parents=True)
     with complete_folder(output) as staging:
         (staging / "file").write_text("complete")
         assert not (output / "file").exists()
@@ -205,7 +201,7 @@ def test_the_folder_of_a_killed_process_is_removed_with_the_next(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-def test_folders_of_running_processes_stay_and_names_fit_the_sockets_of_ray(tmp_path: Path) -> None:
+def test_folders_of_running_processes_stay(tmp_path: Path) -> None:
     mine = make_process_folder(tmp_path, ".made.")
     dead = tmp_path / f"{process_prefix('.made.').replace(str(os.getpid()), '4194999')}x"
     other = tmp_path / ".made.of-something-else"
@@ -215,7 +211,3 @@ def test_folders_of_running_processes_stay_and_names_fit_the_sockets_of_ray(tmp_
     assert mine.is_dir()
     assert other.is_dir()
     assert not dead.exists()
-    largest = "4194303"  # the highest process number that Linux gives
-    name = make_process_folder(tmp_path, TEMPORARY).name.replace(str(os.getpid()), largest)
-    sockets = f"/tmp/{name}/session_2026-11-22_15-57-36_834778_{largest}/sockets/plasma_store"
-    assert len(sockets) <= 107

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
 from collections.abc import Callable
@@ -30,7 +28,7 @@ from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.reporting.curves import curves_in, is_search
 from mlgo_gym.storage.json_lines import read_json_lines
 from mlgo_gym.storage.tensors import parse_tensors, read_tensors
-from mlgo_gym.storage.untrusted_file import read_untrusted, sha256_of, update_from_file
+from mlgo_gym.storage.untrusted_file import read_untrusted
 from mlgo_gym.trajectories.logs import read_advice
 
 READERS: dict[str, Callable[[Path], object]] = {
@@ -98,15 +96,6 @@ def test_a_file_or_a_line_that_would_fill_the_memory_is_not_read(tmp_path: Path)
         read_untrusted(path, 3)
 
 
-def test_a_digest_depends_neither_on_the_chunk_size_nor_on_its_beginning() -> None:
-    for size in (0, 5, (1 << 20) - 1, (1 << 21) + 3):
-        data = (bytes(range(251)) * (size // 251 + 1))[:size]
-        assert sha256_of(io.BytesIO(data)) == hashlib.sha256(data).hexdigest()
-        digest = hashlib.sha256(b"before")
-        update_from_file(digest, io.BytesIO(data))
-        assert digest.digest() == hashlib.sha256(b"before" + data).digest()
-
-
 def container(header: Any, contents: bytes = b"") -> bytes:
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + contents
@@ -137,16 +126,13 @@ DAMAGED = [
     (container(b"\xff{}"), "expected a JSON header"),
     (container(b"[" * 100_000), "expected a JSON header"),
     (container(b'{"a": 1, "a": 2}'), "a duplicate name"),
-    (container([]), "JSON object"),
     (container({"__metadata__": {"a": 1}}), "metadata"),
     (container({"a": {"dtype": "F32"}}), "expected dtype, shape and two data_offsets"),
     (container({"a": entry(0, 4, dtype="O")}, bytes(4)), "got 'O'"),
     (container({"a": entry(0, 4, shape=[True])}, bytes(4)), "expected a shape and offsets"),
-    (container({"a": entry(0, 4, shape=[-1, -1])}, bytes(4)), "expected a shape and offsets"),
     (container({"a": entry(0, 4, shape=[2])}, bytes(4)), "expected 8 bytes"),
     (container({"a": entry(0, 8)}, bytes(4)), "got bytes 0 to 8 of 4"),
     (container({"a": entry(0, 4), "b": entry(0, 4)}, bytes(4)), "gap or an overlap"),
-    (container({"a": entry(4, 8)}, bytes(8)), "gap or an overlap"),
     (container({"a": entry(0, 4)}, bytes(5)), "expected 4 bytes of tensors, got 5"),
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,22 +12,18 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus import open_corpus
-from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules.training_digests import sidecar, sidecar_digests, training_digest
+from mlgo_gym.corpus.modules.training_digests import sidecar_digests
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import Normalization
-from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 from mlgo_gym.training import (
     BestCheckpoint,
     Labelling,
     Labels,
     MarginChoice,
     Monitor,
-    NetworkSettings,
-    Pipeline,
     PolicyTraining,
     TreeImitation,
     with_margin,
@@ -91,26 +87,6 @@ class Simple(TreeImitation):
         return constant(0, hidden=len(rounds))
 
 
-def test_margins_are_compared_without_the_validation_modules(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
-    monitor = Monitor()
-    network = MarginChoice(Simple(), (0.7,)).choose(constant(1), [], monitor)
-    assert np.array_equal(network.biases[-1], with_margin(constant(1), 0.7).biases[-1])
-    assert monitor.results["margin"] == [{"margin": 0.7, "tried": []}], "one margin needs no compile"
-    corpus, fit, monitor = open_corpus(calls, toolchain=toolchain), Simple(), Monitor()
-    choice = MarginChoice(fit, (0.0, 1e9), corpus, tmp_path)
-    network = choice.choose(constant(1), [inlining_labels(10)], monitor)
-    assert fit.calls == [(10, set(map(training_digest, corpus)))]
-    (chosen,) = monitor.results["margin"]
-    never, same_as_clang = chosen["tried"]
-    assert never["mean"] != 0 == same_as_clang["mean"]
-    assert [tried["modules"] for tried in chosen["tried"]] == [1, 1]
-    assert chosen["margin"] == min(chosen["tried"], key=lambda tried: tried["mean"])["margin"]
-    assert np.array_equal(network.biases[-1], with_margin(constant(1), chosen["margin"]).biases[-1])
-    assert [module.name for module in choice.validation] == list(corpus.names)
-    with pytest.raises(MlgoError, match="expected validation modules to choose a margin by, got none"):
-        MarginChoice(Simple(), (0.0, 1.0)).choose(constant(1), [], Monitor())
-
-
 def observations() -> np.ndarray:
     generator = np.random.default_rng(0)
     rows = np.round(generator.normal(0, 100, (4000, 3))).astype(np.float32)
@@ -164,57 +140,6 @@ def test_a_base_answers_as_the_policy_of_its_name_and_others_are_refused() -> No
         with_margin(network_of((4,)), float("nan"))
 
 
-def network(value: float) -> Network:
-    """Return a network that is recognised by its bias."""
-    return Network(("a",), (np.zeros((1, 1), np.float32),), (np.array([value], np.float32),))
-
-
-def value_of(found: Network | None) -> float | None:
-    return None if found is None else float(found.biases[0][0])
-
-
-@dataclass
-class Recorded:
-    """A collector, a fit and a choice that record their calls."""
-
-    digests: Sequence[Mapping[str, str]]
-    validation: Sequence[Module] = ()
-    calls: list[tuple[str, object]] = field(default_factory=list)
-
-    def collect(self, number: int, network: Network | None, monitor: Monitor) -> Labels:
-        self.calls.append(("collect", (number, value_of(network))))
-        digests, names = (np.array(list(texts), np.str_) for texts in zip(*self.digests[number].items(), strict=True))
-        labels = inlining_labels(len(names), modules=len(names))
-        return replace(labels, features=(f"{number + 1}", *labels.features[1:]), digests=digests, modules=names)
-
-    def fit(self, rounds: Sequence[Labels], monitor: Monitor) -> Network:
-        self.calls.append(("fit", [data.features[0] for data in rounds]))
-        return network(sum(float(data.features[0]) for data in rounds))
-
-    def choose(self, last: Network, rounds: Sequence[Labels], monitor: Monitor) -> Network:
-        self.calls.append(("choose", (value_of(last), len(rounds))))
-        return network(-1)
-
-
-def test_each_round_collects_around_the_last_network(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
-    (module,) = open_corpus(calls, toolchain=toolchain)
-    parts = Recorded([{"a" * 64: "one"}, {"b" * 64: "two"}], [module])
-    output = tmp_path / "network.safetensors"
-    Pipeline(parts, parts, parts, rounds=2).run(output)
-    assert parts.calls == [
-        ("collect", (0, None)),
-        ("fit", ["1"]),
-        ("collect", (1, 1.0)),
-        ("fit", ["1", "2"]),
-        ("choose", (3.0, 2)),
-    ]
-    assert value_of(Network.load(output)) == -1
-    assert sidecar_digests(output) == {"a" * 64: "one", "b" * 64: "two", training_digest(module): module.name}
-    parts = Recorded([{"a" * 64: "one"}, {"": "unknown"}])
-    assert value_of(Pipeline(parts, parts, rounds=2).run(output)) == 3.0
-    assert not sidecar(output).exists(), "one digest is unknown"
-
-
 def test_each_round_is_labelled_around_the_last_network(varied: str, tmp_path: Path) -> None:
     fit = Simple()
     training = PolicyTraining(Labelling(varied, compiles=3, limit=3), fit, 2, (0.5,))
@@ -245,25 +170,10 @@ def test_the_margin_is_chosen_by_modules_of_the_validation_split(varied: str, ca
     assert [len(excluded) for _, excluded in fit.calls] == [0, 2]
     assert [tried["modules"] for tried in card["margins"]] == [2, 2]
     assert card["margins"][1]["mean"] == 0.0  # no output reaches that margin
-    assert len(card["rounds"]) == 1
-    digests = {module.digest() for module in InlineEnv(corpus=varied).corpus}
-    assert set(sidecar_digests(tmp_path / "policy.safetensors")) <= digests
-
-
-@pytest.mark.libraries
-@pytest.mark.timeout(300)
-def test_a_policy_with_callee_features_is_trained_and_resumed(varied: str, tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    pytest.importorskip("lightgbm", reason="LightGBM is not installed")
-    labelling = Labelling(varied, arguments={"callee_features": True}, compiles=5)
-    fit = TreeImitation(1, 5, NetworkSettings((16, 8), 150))
-    training = PolicyTraining(labelling, fit, 2, (0.0, 20.0), varied)
-    final = training.run(tmp_path)
-    before = final.read_bytes()
-    card = json.loads(tmp_path.joinpath("policy.json").read_bytes())
-    assert card["callee_features"]
-    assert set(CALLEE_FEATURES) <= set(card["features"])
-    assert [facts["labels"] > 0 for facts in card["rounds"]] == [True, True]
-    for path in (final, tmp_path / "round-0.safetensors"):
-        path.unlink()
-    assert training.run(tmp_path).read_bytes() == before
+    corpus, monitor = InlineEnv(corpus=str(calls)).corpus, Monitor()
+    network = MarginChoice(fit, (0.0, 1e9), corpus, tmp_path).choose(constant(1), [inlining_labels(10)], monitor)
+    (chosen,) = monitor.results["margin"]
+    never, same_as_clang = chosen["tried"]
+    assert never["mean"] != 0 == same_as_clang["mean"]
+    assert chosen["margin"] == min(chosen["tried"], key=lambda tried: tried["mean"])["margin"]
+    assert np.array_equal(network.biases[-1], with_margin(constant(1), chosen["margin"]).biases[-1])
