@@ -63,14 +63,16 @@ def play_legal(env: CompilerEnv, seed: int, share: float = 1.0, **options: str) 
 # Observations and actions
 
 
-def test_evictions_are_33_columns_of_19_features_and_priorities_three_features(spills: str) -> None:
+def test_evictions_are_33_columns_of_19_features_and_priorities_four_features(spills: str) -> None:
     evict, priority = RegAllocEvictEnv(corpus=spills), RegAllocPriorityEnv(corpus=spills)
     assert evict.action_space == gym.spaces.Discrete(COLUMNS)
     assert isinstance(evict.observation_space, gym.spaces.Dict)
     assert evict.observation_space["action_mask"] == gym.spaces.Box(0, 1, (COLUMNS,), np.int8)
     assert evict.observation_space["observations"].shape == (19 * COLUMNS + 1,) == (len(evict.feature_names),)
     assert (evict.feature_names[0], evict.feature_names[-1]) == ("is_free[0]", "progress")
-    assert priority.feature_names[:3] == ("li_size", "stage", "weight")
+    assert priority.feature_names == ("li_size", "stage", "weight", "weight_infinite")
+    assert isinstance(priority.observation_space, gym.spaces.Box)
+    assert priority.observation_space.high.tolist() == [np.inf, np.inf, 2**16, 1]
     assert priority.action_space == gym.spaces.Box(0.0, 1.0, (1,), np.float32)
 
 
@@ -88,8 +90,7 @@ def test_both_forms_of_an_observation_say_the_same(kind: MakeEnv, spills: str) -
                 np.testing.assert_array_equal(vector["action_mask"], mask)
             assert vector["action_mask"][info["default_action"]]
         else:
-            finite = np.isfinite(expected[:3])
-            np.testing.assert_array_equal(vector[:3][finite], expected[finite])
+            np.testing.assert_array_equal(vector, expected)
         vector, *_ = flat.step(info["default_action"])
         tensors, *_, info = raw.step(info["default_action"])
     last = vector["observations"] if isinstance(vector, dict) else vector
@@ -98,6 +99,19 @@ def test_both_forms_of_an_observation_say_the_same(kind: MakeEnv, spills: str) -
         assert vector["action_mask"].tolist() == [0] * NOTHING + [1]
     flat.close()
     raw.close()
+
+
+def test_an_infinite_weight_is_a_flag_and_no_weight_is_above_the_cap(spills: str) -> None:
+    with RegAllocPriorityEnv(corpus=spills) as env:
+        observation, info = env.reset()
+        weights = []
+        while "default_action" in info:
+            assert env.observation_space.contains(observation)
+            weights.append((float(observation[2]), int(observation[3])))
+            observation, *_, info = env.step(info["default_action"])
+        assert {flag for _, flag in weights} == {0, 1}
+        assert all(weight == 2**16 for weight, flag in weights if flag)
+        assert max(weight for weight, flag in weights if not flag) < 2**16
 
 
 def test_every_clang_names_the_stages_as_it_numbers_them(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:

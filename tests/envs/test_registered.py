@@ -111,6 +111,14 @@ def test_numeric_infos_have_the_same_keys_and_types_at_every_step(name: str, var
 
 
 @every
+def test_gymnasium_refuses_to_rescale_unbounded_features(name: str, varied: str) -> None:
+    env = make(name, varied, observation="vector")
+    with pytest.raises(ValueError, match="unbounded components"):
+        gym.wrappers.RescaleObservation(env, np.float32(-1), np.float32(1))
+    env.close()
+
+
+@every
 def test_a_vector_contains_all_features_and_the_mask(name: str, varied: str) -> None:
     env = make(name, varied, observation="vector")
     assert isinstance(env.observation_space, gym.spaces.Box)
