@@ -198,14 +198,39 @@ def test_a_budget_of_decisions_hands_the_rest_to_clang(env: InlineEnv, corpus: P
         assert (steps[-1].info["text"], steps[-1].reward) == (by_hand.info["text"], by_hand.reward)
 
 
-def test_a_limit_of_steps_is_warned_of_with_what_to_do_instead(varied: str) -> None:
-    made = gym.make("mlgo/Inline-v0", corpus=varied, max_episode_steps=5)
-    with pytest.warns(UserWarning, match="max_episode_steps=5 ends long episodes without a reward.*max_decisions=5"):
-        made.reset(seed=1)
+class Limit(gym.wrappers.TimeLimit):
+    """A limit of steps under another name."""
+
+
+def start_and_step(env: gym.Env[Any, Any], decisions: int) -> None:
+    env.reset(options={"module": "calls"})
+    for _ in range(decisions):
+        env.step(0)
+
+
+@pytest.mark.parametrize("limit", [gym.wrappers.TimeLimit, Limit])
+def test_a_limit_of_steps_is_warned_of_once_with_what_to_do_instead(
+    limit: type[gym.wrappers.TimeLimit], corpus: Path
+) -> None:
+    made = limit(InlineEnv(corpus=str(corpus)), 3)
+    for _ in range(3):
+        start_and_step(made, 3)
+    with pytest.warns(UserWarning, match="3 episodes were ended after 3 decisions, without a reward.*max_decisions=3"):
+        made.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        made.reset()
+        for _ in range(3):
+            start_and_step(made, 3)
     made.close()
+
+
+@pytest.mark.parametrize("limit", [None, 9])
+def test_a_limit_that_ends_no_episode_and_resets_at_will_get_no_warning(limit: int | None, corpus: Path) -> None:
+    made = InlineEnv(corpus=str(corpus))
+    env: gym.Env[Any, Any] = made if limit is None else Limit(made, limit)
+    for decisions in (9, 9, 9, 3, 4, 3, 1, 1, 1, 0, 0, 0):
+        start_and_step(env, decisions)
+    env.close()
 
 
 # Failures
