@@ -127,7 +127,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             self._abandoned.add(len(self.actions))
         self._end_episode()
         if seed is not None:
-            self._cursor = OrderCursor()
+            self._cursor = self._cursor.restarted()
         chosen = read_options(options)
         if unknown := sorted(map(str, set(chosen) - set(_RESET_OPTIONS))):
             hint = did_you_mean(unknown[0], _RESET_OPTIONS) or "; omit it"
@@ -143,6 +143,17 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             self._stepper = Stepper(self.setup, started)
         self._show()
         return self._stepper.observe(), self._stepper.info()
+
+    def set_module_order(self, order: str | Mapping[str, float]) -> None:
+        """Change the order of the modules from the next episode on, for a curriculum; forks and copies keep it.
+
+        Args:
+            order: As the argument `module_order`.
+
+        Raises:
+            MlgoError: there is no such order, or the corpus does not support it.
+        """
+        self._cursor.follow(self.setup.make_order(order))
 
     def compilation(self, module: Module) -> Compilation:
         """Return the command and the limits with which this environment compiles a module."""

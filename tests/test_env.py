@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, CompilerError, CorpusError, MlgoError
 from mlgo_gym.tasks.info_reference import END, info_keys
 from mlgo_gym.testing import running_compile
-from tests.fakes.drive import play
+from tests.fakes.drive import failed_end, play
 from tests.traces import alive, traces
 from tests.vector.stepping import clang_of, end_clang
 
@@ -106,6 +107,31 @@ def test_orders_and_weights_of_modules(varied: str) -> None:
     assert {*modules(weighted, 12)} == {"again", "calls"}
     for env in (cycle, shuffle, weighted):
         env.close()
+
+
+def test_a_curriculum_changes_the_order_between_episodes(varied: str) -> None:
+    easy = {"calls": 1.0, "*": 0.0}
+    with InlineEnv(corpus=varied) as env:
+        before = modules(env, 8, seed=2)
+        env.set_module_order(easy)
+        assert {*modules(env, 8, seed=2)} == {"calls"}
+        with env.fork() as fork:
+            fork.set_module_order("cycle")
+            copied = copy.deepcopy(fork)
+            fork_order = modules(fork, 5, seed=None)
+            assert fork_order == modules(copied, 5, seed=None) == ["again", "calls", "many_calls", "mixed", "again"]
+            copied.close()
+        assert {*modules(env, 4, seed=None)} == {"calls"}
+        for order, message in (
+            ("shufle", "expected module_order as one of .*, got 'shufle'; did you mean 'shuffle'"),
+            ({"calls": -1}, "expected weights ≥ 0"),
+            (["calls"], "expected module_order as a string or a dict"),
+            ({"cals": 1}, "got cals, which match no other module"),
+        ):
+            with pytest.raises(MlgoError, match=message):
+                env.set_module_order(order)  # type: ignore[arg-type] # one is a list
+        env.set_module_order("random")
+        assert modules(env, 8, seed=2) == before
 
 
 def test_the_modules_with_a_number_of_decisions_are_a_corpus(varied: str) -> None:
@@ -227,6 +253,33 @@ def test_a_crash_in_mid_episode_truncates_and_says_why(corpus: Path, capsys: pyt
     assert "failed after 2 decisions" in capsys.readouterr().out
     assert play(env)[-1].terminated
     assert "is compiled, after 9 decisions" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "failure"),
+    [
+        ({"reward": "relative"}, lambda text: -10.0),
+        ({"reward": "bytes"}, lambda text: -10.0 * text),
+        ({"reward": "log"}, lambda text: math.log((1 + text) / (1 + 11 * text))),
+        ({"metric": {"text": 300.0, "object": 1.0}}, lambda text: -10.0),
+        ({"reward": "bytes", "error_reward": -1.5}, lambda text: -1.5),
+        ({"reward": "log", "error_reward": -1e-3}, lambda text: -1e-3),
+        ({"metric": {"text": 2.0}, "error_reward": -1e-3}, lambda text: -1e-3),
+    ],
+)
+def test_a_failure_gets_the_lowest_reward_and_no_finished_episode_gets_less(
+    arguments: dict[str, Any], failure: Callable[[int], float], varied: str
+) -> None:
+    env = InlineEnv(corpus=varied, **arguments)
+    failed = failed_end(env, "calls")
+    worst = min((play(env, action, module="calls")[-1] for action in (0, 1)), key=lambda step: step.reward)
+    lowest = failure(worst.info["baseline_text"])
+    assert failed.reward == pytest.approx(lowest)
+    if {"error_reward", "metric"} & {*arguments}:  # where the reward itself would be lower
+        assert (worst.reward, worst.truncated) == (lowest, False)
+        assert worst.info["reduction"] < 0
+    else:
+        assert lowest < worst.reward < 0
 
 
 def test_a_clang_that_falls_silent_truncates_at_the_deadline(corpus: Path) -> None:
