@@ -34,14 +34,14 @@ ELSEWHERE = {
     "docs/how_to/rust.md": "needs cargo and sources of crates; tests/mlgo_clang/test_rustc.py builds with them",
     "docs/tutorials/first_episode.md": "tests/test_pages.py runs it",
     "docs/tutorials/smaller_program.md": "needs the sources of yaml-cpp; benchmarks/tutorial.py runs it",
-    "docs/tutorials/train_and_compare.md": "trains for minutes; tests/test_library_examples.py runs its programs",
+    "docs/tutorials/train_and_compare.md": "trains for minutes; tests/test_examples.py runs its programs",
 }
 """Reasons to skip a page, by its path."""
 
 SKIPPED = {
     "installs packages": ("python -m pip install", "sudo apt-get install"),
     "`.ci/run` runs it": ("make demo", "make test"),
-    "needs an RL library; tests/test_library_examples.py runs it": ("python examples/sb3_ppo.py",),
+    "needs an RL library; tests/test_examples.py runs it": ("python examples/sb3_ppo.py",),
     "needs the reader's own environment; tests/envs/test_new_decision_point.py makes one": (
         "mlgo-gym doctor && mlgo-gym env mlgo/Toy-v0",
         "mlgo-gym evaluate mlgo/Toy-v0",

@@ -16,7 +16,7 @@ from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session.protocol.decision import Decision
-from mlgo_gym.tasks.feature_table import INLINING_TABLE, FeatureTable
+from mlgo_gym.tasks.feature_table import BOUNDS, INLINING_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.tasks.task import Task
@@ -54,7 +54,7 @@ class InlineTask(Task):
 
     def _bind(self, observation: str) -> None:
         header = self.headers[0]
-        self.layout = FeatureLayout(header)
+        self.layout = FeatureLayout(header, bounds=BOUNDS)
         self.feature_names = self.layout.names
         self.action_space = gym.spaces.Discrete(2)
         flat = observation != "dict"
@@ -155,13 +155,13 @@ class InlineEnv(CompilerEnv):
 
     ## Observation space
 
-    With `observation="flat"` a `Box(-2**53, 2**53, (N,), float32)`, whose elements are named by `feature_names`; with
-    `"dict"` the raw tensors, each `int64` of shape `(1,)`. N is 36 on clang 17 and 18, and 39 from clang 19 on. The
-    features are those of llvm/Analysis/InlineModelFeatureMaps.h, `callee_basic_block_count` to `threshold` and the
-    like. The last one, `inlining_default`, is the choice of clang's own heuristic. All are counts, costs in LLVM's
-    inline-cost units (5 per instruction), or flags. Before llvm/llvm-project#141453 (clang 21) clang overwrote
-    `callee_basic_block_count` with its own choice; the environment corrects `inlining_default` there, and the count
-    is 0. With `callee_features=True` the 21 callee features follow.
+    With `observation="flat"` a `Box` of shape `(N,)`, float32, whose elements are named by `feature_names`; with
+    `"dict"` the raw tensors, each `int64` of shape `(1,)`. Flags are 0 or 1; the bounds of all others are infinite. N
+    is 36 on clang 17 and 18, and 39 from clang 19 on. The features are those of llvm/Analysis/InlineModelFeatureMaps.h,
+    `callee_basic_block_count` to `threshold` and the like. The last one, `inlining_default`, is the choice of clang's
+    own heuristic. All are counts, costs in LLVM's inline-cost units (5 per instruction), or flags. Before
+    llvm/llvm-project#141453 (clang 21) clang overwrote `callee_basic_block_count` with its own choice; the environment
+    corrects `inlining_default` there, and the count is 0. With `callee_features=True` the 21 callee features follow.
 
     ## Action space
 

@@ -12,12 +12,12 @@ import numpy.typing as npt
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs.inline import InlineTask
 from mlgo_gym.envs.regalloc_evict import EvictTask
-from mlgo_gym.envs.regalloc_priority import SCALE, PriorityTask, size_order
+from mlgo_gym.envs.regalloc_priority import SCALE, PriorityTask, priority_layout, size_order
 from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.llvm.advisors import ADVISORS, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.protocol.decision import Decision
-from mlgo_gym.tasks.feature_table import EVICTION_TABLE, INLINING_TABLE, PRIORITY_TABLE, FeatureTable
+from mlgo_gym.tasks.feature_table import BOUNDS, EVICTION_TABLE, INLINING_TABLE, PRIORITY_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.tasks.task import Task
 from mlgo_gym.vector_env import CompilerVectorEnv
@@ -60,11 +60,12 @@ class JointTask(Task):
             task.bind([header], observation)
         self._tasks = tasks
         self._layouts = [
-            FeatureLayout(self.headers[INLINING]),
-            FeatureLayout(self.headers[EVICTION], exclude_features=("mask",)),
-            FeatureLayout(self.headers[PRIORITY]),
+            FeatureLayout(self.headers[INLINING], bounds=BOUNDS),
+            FeatureLayout(self.headers[EVICTION], exclude_features=("mask",), bounds=BOUNDS),
+            priority_layout(self.headers[PRIORITY]),
         ]
-        self._raw = [FeatureLayout(header) for header in self.headers]
+        evictions = FeatureLayout(self.headers[EVICTION], bounds=BOUNDS)
+        self._raw = [self._layouts[INLINING], evictions, self._layouts[PRIORITY]]
         self._starts = (0, 2, 2 + self._evict.columns)
         self.actions = self._starts[PRIORITY] + len(PRIORITY_CHOICES)
         self.action_space = gym.spaces.Discrete(self.actions)
@@ -74,20 +75,23 @@ class JointTask(Task):
             for position in range(self._width)
         )
         self._flat, self._vector = observation != "dict", observation == "vector"
-        bound = self._layouts[INLINING].flat_space().high.flat[0]
+        boxes = [layout.flat_space() for layout in self._layouts]
+        low = np.min([np.pad(box.low, (0, self._width - box.low.size)) for box in boxes], axis=0)
+        high = np.max([np.pad(box.high, (0, self._width - box.high.size)) for box in boxes], axis=0)
         spaces: dict[str, gym.Space[Any]] = {
             "task": gym.spaces.Discrete(3),
             "action_mask": gym.spaces.Box(0, 1, (self.actions,), np.int8),
         }
         if self._flat:
-            spaces["observations"] = gym.spaces.Box(-bound, bound, (self._width,), np.float32)
+            spaces["observations"] = gym.spaces.Box(low, high, dtype=np.float32)
         else:
             for advisor, layout in zip(self.advisors, self._raw, strict=True):
                 spaces[advisor.name] = layout.dict_space()
         self.observation_space = gym.spaces.Dict(spaces)
         if self._vector:
-            width = len(self.advisors) + self._width + self.actions
-            self.observation_space = gym.spaces.Box(-bound, bound, (width,), np.float32)
+            flags = len(self.advisors), self.actions
+            low, high = np.pad(low, flags), np.pad(high, flags, constant_values=1)
+            self.observation_space = gym.spaces.Box(low, high, dtype=np.float32)
             kinds = (f"task_{advisor.name}" for advisor in self.advisors)
             masks = (f"action_mask[{action}]" for action in range(self.actions))
             self.feature_names = (*kinds, *self.feature_names, *masks)
@@ -197,9 +201,9 @@ class JointEnv(CompilerEnv):
 
     ## Observation space
 
-    With `observation="flat"` a `Dict` of `task`, `Discrete(3)`: 0 inlining, 1 eviction, 2 priority; `observations`,
-    `Box(-2**53, 2**53, (N,), float32)`, the features of that kind of decision as in its own environment, padded with
-    zeros to the longest; and `action_mask`, `Box(0, 1, (A,), int8)`. `feature_names` names each element as
+    With `observation="flat"` a `Dict` of `task`, `Discrete(3)`: 0 inlining, 1 eviction, 2 priority; `observations`, a
+    `Box` of shape `(N,)`, float32, the features of that kind of decision as in its own environment, padded with zeros
+    to the longest; and `action_mask`, `Box(0, 1, (A,), int8)`. `feature_names` names each element as
     `inlining | eviction | priority`. With `"dict"` the raw tensors below `inlining`, `eviction` and `priority`; those
     of the other two kinds are zero. With `"vector"` one `Box` for policies without `Dict` support: the kind in one-hot
     form (3 elements), the features, and the mask.

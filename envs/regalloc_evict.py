@@ -17,7 +17,7 @@ from mlgo_gym.llvm.advisors import EVICTION, Advisor
 from mlgo_gym.llvm.eviction_rule import default_eviction
 from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.allocation import AllocationTask
-from mlgo_gym.tasks.feature_table import EVICTION_TABLE, FeatureTable
+from mlgo_gym.tasks.feature_table import BOUNDS, EVICTION_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.vector_env import CompilerVectorEnv
 
@@ -45,8 +45,8 @@ class EvictTask(AllocationTask):
             # In struct, the size of l depends on the machine; q has eight bytes.
             self._rule.append((struct.Struct(f"<{self.columns}{'q' if kind == 'l' else kind}"), fields[name][1]))
         self._mask_offset = fields["mask"][1]
-        self.layout = FeatureLayout(header)
-        self._features = FeatureLayout(header, exclude_features=("mask",))
+        self.layout = FeatureLayout(header, bounds=BOUNDS)
+        self._features = FeatureLayout(header, exclude_features=("mask",), bounds=BOUNDS)
         self.feature_names = self._features.names
         self.action_space = gym.spaces.Discrete(self.columns)
         self._see: Callable[[bytes], Any] | None = None
@@ -134,13 +134,13 @@ class RegAllocEvictEnv(CompilerEnv):
 
     ## Observation space
 
-    With `observation="flat"` a `Dict` of `observations`, `Box(-2**53, 2**53, (N,), float32)` whose elements are named
-    by `feature_names` (N is 628 where there are 33 columns), and `action_mask`, `Box(0, 1, (33,), int8)`. With `"dict"`
-    the raw tensors. With `"vector"` one `Box` of all features, `mask` included, for policies without `Dict` support.
-    The compiler's header defines the number of columns. Each feature except `progress` has one value per column:
-    columns 0 to 31 are positions in the allocation order, column 32 is the candidate itself. All floats except
-    `progress` are divided by their largest value among the columns (MLEvictAdvisor::tryFindEvictionCandidate). A NaN,
-    which means an infinite weight, becomes 0.
+    With `observation="flat"` a `Dict` of `observations`, a `Box` of shape `(N,)`, float32, whose elements are named by
+    `feature_names` (N is 628 where there are 33 columns), and `action_mask`, `Box(0, 1, (33,), int8)`. Flags and
+    relative features are from 0 to 1; nothing bounds the others. With `"dict"` the raw tensors. With `"vector"` one
+    `Box` of all features, `mask` included, for policies without `Dict` support. The compiler's header defines the
+    number of columns. Each feature except `progress` has one value per column: columns 0 to 31 are positions in the
+    allocation order, column 32 is the candidate itself. All floats except `progress` are divided by their largest value
+    among the columns (MLEvictAdvisor::tryFindEvictionCandidate). A NaN, which means an infinite weight, becomes 0.
 
     ## Action space
 

@@ -13,9 +13,10 @@ from mlgo_gym.episode.options import AllocationOptions
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import PRIORITY, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.allocation import AllocationTask
-from mlgo_gym.tasks.feature_table import PRIORITY_TABLE, STAGES, FeatureTable, stage_names
+from mlgo_gym.tasks.feature_table import PRIORITY_TABLE, STAGES, WEIGHT_CAP, FeatureTable, stage_names
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.vector_env import CompilerVectorEnv
 
@@ -25,6 +26,11 @@ unsigned number, and would turn 2^32 and NaN into 0."""
 
 _SPLIT = STAGES.index("split")
 _LONGEST = 2**23
+
+
+def priority_layout(header: LogHeader) -> FeatureLayout:
+    """Return the features of a live range as an observation has them, without infinite weights."""
+    return FeatureLayout(header, caps={"weight": WEIGHT_CAP})
 
 
 def size_order(size: int, stage: int) -> float:
@@ -57,7 +63,7 @@ class PriorityTask(AllocationTask):
         return ()
 
     def _bind(self, observation: str) -> None:
-        self.layout = FeatureLayout(self.headers[0])
+        self.layout = priority_layout(self.headers[0])
         self.feature_names = self.layout.names
         if missing := {"li_size", "stage"} - set(self.feature_names):
             raise ToolchainError(
@@ -119,8 +125,9 @@ class RegAllocPriorityEnv(CompilerEnv):
 
     ## Observation space
 
-    With `observation="flat"` a `Box(-2**53, 2**53, (3,), float32)` named by `feature_names`; with `"dict"` the raw
-    tensors. An infinite weight (the live range cannot be spilled) becomes 2^53.
+    With `observation="flat"` a `Box` of shape `(4,)`, float32, named by `feature_names`; with `"dict"` the raw tensors
+    and `weight_infinite`. Nothing bounds size and stage. An infinite weight, of a live range that cannot be spilled,
+    becomes 65536, and `weight_infinite` is 1. No weight is larger.
 
     ## Action space
 
@@ -143,7 +150,7 @@ class RegAllocPriorityEnv(CompilerEnv):
 
     ## Info
 
-    `default_action` is longest first, since the three features do not determine LLVM's own priority. The last info has
+    `default_action` is longest first, since the features do not determine LLVM's own priority. The last info has
     the allocation costs and the sizes, and their `baseline_…`. An episode that ended with its function has no sizes.
 
     ## Arguments

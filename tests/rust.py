@@ -42,22 +42,6 @@ pub fn parse(text: &str) -> Result<Shape, String> {
 }
 """
 
-WITHOUT_LIBRARY = """\
-#![feature(no_core, lang_items)]
-#![no_core]
-#![allow(internal_features)]
-#[lang = "pointee_sized"] pub trait PointeeSized {}
-#[lang = "meta_sized"] pub trait MetaSized: PointeeSized {}
-#[lang = "sized"] pub trait Sized: MetaSized {}
-#[lang = "copy"] pub trait Copy {}
-impl Copy for i32 {}
-extern "C" { fn next(n: i32) -> i32; }
-unsafe fn twice(n: i32) -> i32 { next(next(n)) }
-#[no_mangle] pub unsafe fn first(n: i32) -> i32 { next(twice(next(twice(n)))) }
-#[no_mangle] pub unsafe fn second(n: i32) -> i32 { twice(twice(n)) }
-"""
-"""A crate that `RUSTC_BOOTSTRAP=1` compiles for any target."""
-
 DRAW = """\
 fn main() {
     for line in std::env::args().skip(1) {

@@ -132,28 +132,28 @@ def test_random_generators_go_on_alike_and_apart(env: InlineEnv) -> None:
         assert fork.action_space is not env.action_space
 
 
-def test_a_budget_of_decisions_counts_on_in_the_fork(mixed: Path, method: str) -> None:
-    with InlineEnv(corpus=str(mixed), max_decisions=3) as env:
-        env.reset(seed=1)
-        go_on(env, 1, steps=2)
-        with env.fork() as fork:
-            expected = go_on(env, 1)
-            assert len(expected) == 1
-            assert "'decisions': 3" in expected[0][4]
-            assert go_on(fork, 1) == expected
-
-
 @pytest.mark.filterwarnings("ignore:a waiting clang could not be copied")
-@pytest.mark.parametrize(("kind", "function"), [(RegAllocEvictEnv, "crowd"), (InlineEnv, "calls")])
-def test_the_scope_of_a_function_holds_in_the_fork(
-    kind: Callable[..., CompilerEnv], function: str, mixed: Path, method: str
+@pytest.mark.parametrize(
+    ("kind", "options", "function"),
+    [
+        (InlineEnv, {"max_decisions": 3}, None),
+        (InlineEnv, {"scope": "function", "credit": True}, "calls"),
+        (RegAllocEvictEnv, {"scope": "function", "max_decisions": MOST}, "crowd"),
+    ],
+)
+def test_a_budget_of_decisions_and_the_scope_of_a_function_hold_in_the_fork(
+    kind: Callable[..., CompilerEnv], options: dict[str, Any], function: str | None, mixed: Path, method: str
 ) -> None:
-    credit = {"credit": True} if kind is InlineEnv else {}
-    with kind(corpus=str(mixed), scope="function", max_decisions=MOST, **credit) as env:
-        _, info = env.reset(seed=1, options={"module": env.corpus[0].name, "function": function})
-        assert info["context"] == function
+    with kind(corpus=str(mixed), **options) as env:
+        chosen = {"function": function} if function else {}
+        _, info = env.reset(seed=1, options={"module": env.corpus[0].name, **chosen})
+        assert function in (None, info["context"])
+        if function is None:
+            go_on(env, 1, steps=2)
         with env.fork() as fork:
-            assert go_on(fork, 3) == go_on(env, 3)
+            expected = go_on(env, 3)
+            assert function or (len(expected), "'decisions': 3" in expected[0][4]) == (1, True)
+            assert go_on(fork, 3) == expected
 
 
 def test_a_fork_is_taken_from_inside_the_wrappers_at_a_decision_only(mixed: Path) -> None:

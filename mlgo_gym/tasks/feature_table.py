@@ -46,6 +46,7 @@ class Feature:
         type: the scalar type, as clang's header has it.
         shape: the shape, as clang's header has it, with `COLUMNS` or `DIMENSIONS` where a number is not fixed.
         since: the first clang that has it.
+        bounds: the smallest and the largest value; None where nothing bounds it.
     """
 
     name: str
@@ -53,14 +54,23 @@ class Feature:
     type: str = "int64_t"
     shape: tuple[int | str, ...] = (1,)
     since: int = OLDEST_SUPPORTED
+    bounds: tuple[float, float] | None = None
 
 
-def _column(name: str, meaning: str, type: str = "float") -> Feature:  # noqa: A002 - as in `Feature`
-    return Feature(name, meaning, type, (1, COLUMNS))
+_UNIT = (0.0, 1.0)
+_LARGEST = "relative to the largest"
+
+
+def _column(
+    name: str,
+    meaning: str,
+    type: str = "float",  # noqa: A002 - as in `Feature`
+    bounds: tuple[float, float] | None = _UNIT,
+) -> Feature:
+    return Feature(name, meaning, type, (1, COLUMNS), bounds=bounds)
 
 
 _COST = "in cost units"
-_LARGEST = "relative to the largest"
 
 INLINING_FEATURES = (
     Feature(
@@ -93,9 +103,13 @@ INLINING_FEATURES = (
     Feature("constant_args", "how many arguments of the call are constants"),
     Feature("constant_offset_ptr_args", "how many arguments are pointers at a constant offset from a known object"),
     Feature("callsite_cost", f"minus what the call itself costs: its arguments and the call, {_COST}"),
-    Feature("cold_cc_penalty", "1 if the callee has the cold calling convention, else 0"),
-    Feature("last_call_to_static_bonus", "1 if this is the only use of a function that the module keeps to itself"),
-    Feature("is_multiple_blocks", "1 if a block of the callee has several successors, else 0"),
+    Feature("cold_cc_penalty", "1 if the callee has the cold calling convention, else 0", bounds=_UNIT),
+    Feature(
+        "last_call_to_static_bonus",
+        "1 if this is the only use of a function that the module keeps to itself",
+        bounds=_UNIT,
+    ),
+    Feature("is_multiple_blocks", "1 if a block of the callee has several successors, else 0", bounds=_UNIT),
     Feature("nested_inlines", "how many indirect calls of the callee become direct here and could be inlined too"),
     Feature("nested_inline_cost_estimate", f"what inlining those would cost, {_COST}"),
     Feature("threshold", f"the target's threshold without bonuses that the callee does not earn, {_COST}"),
@@ -116,13 +130,15 @@ INLINING_FEATURES = (
         "is_callee_avail_external",
         "1 if the callee's body is only there to be inlined (`available_externally`)",
         since=19,
+        bounds=_UNIT,
     ),
     Feature(
         "is_caller_avail_external",
         "1 if the caller's body is only there to be inlined (`available_externally`)",
         since=19,
+        bounds=_UNIT,
     ),
-    Feature("inlining_default", "clang's own choice: 1 to inline, 0 not to"),
+    Feature("inlining_default", "clang's own choice: 1 to inline, 0 not to", bounds=_UNIT),
 )
 """One question per call site; all but the last describe it."""
 
@@ -151,6 +167,7 @@ EVICTION_FEATURES = (
         "is_local",
         "how many live ranges in the register lie within one block, if the candidate does too; else 0",
         "int64_t",
+        None,
     ),
     _column("nr_rematerializable", f"how many live ranges can be computed anew instead of reloaded, {_LARGEST}"),
     _column("nr_defs_and_uses", f"definitions and uses, not weighted, {_LARGEST}"),
@@ -167,9 +184,14 @@ EVICTION_FEATURES = (
     _column("hottest_bb_freq_by_max", f"the frequency of the hottest block with a use, {_LARGEST}"),
     _column("liverange_size", f"the distance from first begin to last end, in slots of instructions, {_LARGEST}"),
     _column("use_def_density", f"the largest spill weight, {_LARGEST}; NaN if infinite, and then 0 where it is finite"),
-    _column("max_stage", "the latest stage of the live ranges in the register", "int64_t"),
-    _column("min_stage", "the earliest stage of the live ranges in the register", "int64_t"),
-    Feature("progress", "live ranges in the queue now, divided by all that there were at the start", "float"),
+    _column("max_stage", "the latest stage of the live ranges in the register", "int64_t", None),
+    _column("min_stage", "the earliest stage of the live ranges in the register", "int64_t", None),
+    Feature(
+        "progress",
+        "live ranges in the queue now, divided by all that there were at the start",
+        "float",
+        bounds=(0, float("inf")),
+    ),
 )
 """One question per live range that found no register; a column is what occupies a register, or the candidate."""
 
@@ -178,11 +200,21 @@ PRIORITY_FEATURES = (
     Feature("stage", "its stage"),
     Feature(
         "weight",
-        "its spill weight: uses by block frequency, divided by its length; infinite if it must not spill",
+        "its spill weight: uses by block frequency, divided by its length; at most 65536, also if it must not spill",
         "float",
     ),
 )
 """One question per live range that is put into the queue."""
+
+BOUNDS = {
+    feature.name: feature.bounds
+    for feature in (*INLINING_FEATURES, *EVICTION_FEATURES, *PRIORITY_FEATURES)
+    if feature.bounds is not None
+}
+"""Smallest and largest value of each feature that has bounds."""
+
+WEIGHT_CAP = 2.0**16
+"""Spill weight of a live range that must not spill, and the largest one of an observation."""
 
 FEATURES = {"inlining": INLINING_FEATURES, "eviction": EVICTION_FEATURES, "priority": PRIORITY_FEATURES}
 """The features of each advisor by its name, in the order of the newest clang's header."""
@@ -256,7 +288,8 @@ EVICTION_TABLE = FeatureTable(
 
 PRIORITY_TABLE = FeatureTable(
     "Priority",
-    "In a flat observation each is one element.",
+    "In a flat observation each is one element. `weight_infinite` follows: 1 if clang's weight is infinite, since the "
+    "live range must not spill, else 0.",
     PRIORITY_FEATURES,
     _stages(),
     "llvm/lib/CodeGen/MLRegAllocPriorityAdvisor.cpp",

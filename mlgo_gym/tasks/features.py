@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.training_log import LogHeader
 
 BOUND = float(2**53)
-"""Every feature is within ±2^53: integers beyond it are no exact doubles, and boundless spaces cannot be sampled."""
+"""Largest float of an observation: infinities become ±2^53. No count or cost of clang is near it."""
+
+Bounds = Mapping[str, tuple[float, float]]
+"""Smallest and largest value of features, by name."""
 
 
 class FeatureLayout:
@@ -21,53 +26,77 @@ class FeatureLayout:
     Args:
         header: the header of a channel.
         exclude_features: features that are not part of the observation, such as an action mask.
+        bounds: the bounds of features that have some; all others are unbounded.
+        caps: float features that may be infinite, and their largest value in an observation. Each has a further feature
+            `NAME_infinite` at the end, of the same shape: 1 where it is infinite, else 0.
 
     Attributes:
         names: the name of each element of the flat vector: the feature's name, with `[column]` where it has several.
     """
 
-    def __init__(self, header: LogHeader, exclude_features: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        header: LogHeader,
+        exclude_features: Iterable[str] = (),
+        *,
+        bounds: Bounds = MappingProxyType({}),
+        caps: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         self.header = header
+        self._bounds = {**bounds, **{name: (-cap, cap) for name, cap in caps.items()}}
         self.dtype = header.dtype
         excluded = frozenset(exclude_features)
         names: list[str] = []
         runs: list[tuple[np.dtype[Any], int, int, int]] = []
         fields: Mapping[str, Any] = self.dtype.fields or {}
+        limits: list[tuple[float, float]] = []
         for spec in header.features:
             start, offset = len(names), fields[spec.name][1]
             if spec.name not in excluded:
-                names += [spec.name] if spec.size == 1 else [f"{spec.name}[{column}]" for column in range(spec.size)]
+                names += _elements(spec.name, spec.size)
+                limits += [self._limits(spec)] * spec.size
                 last = runs[-1] if runs else None
                 if last and last[0] == spec.dtype and last[1] + last[3] * spec.dtype.itemsize == offset:
                     runs[-1] = (last[0], last[1], last[2], last[3] + spec.size)
                 else:
                     runs.append((spec.dtype, offset, start, spec.size))
+        self._capped: list[tuple[TensorSpec, int, int, int, float]] = []
+        for spec in header.features:
+            if spec.name in caps and spec.name not in excluded:
+                first, flags = names.index(_elements(spec.name, spec.size)[0]), len(names)
+                self._capped.append((spec, fields[spec.name][1], first, flags, caps[spec.name]))
+                names += _elements(f"{spec.name}_infinite", spec.size)
+                limits += [(0.0, 1.0)] * spec.size
         self.names: tuple[str, ...] = tuple(names)
+        self._low, self._high = np.array(limits, np.float32).reshape(-1, 2).T
         self._runs = tuple(runs)
         # Integers are counts and costs far below the bound; only floats can be infinite or NaN.
         self._finite = all(run[0].kind in "iu" for run in runs)
         self._wide = any(run[0] == np.float64 for run in runs)
 
     def flat_space(self) -> gym.spaces.Box:
-        """Return the space of `flat()`: float32, shape (number of names,), bounded by ±2^53."""
-        return gym.spaces.Box(-BOUND, BOUND, (len(self.names),), np.float32)
+        """Return the space of `flat()`: float32, shape (number of names,), infinite where nothing bounds a feature."""
+        return gym.spaces.Box(self._low.copy(), self._high.copy(), dtype=np.float32)
 
     def dict_space(self) -> gym.spaces.Dict:
         """Return the space of `tensors()`: one Box per feature, in its own dtype and shape."""
         spaces: dict[str, gym.Space[Any]] = {}
         for spec in self.header.features:
-            if spec.dtype.kind == "f":
-                low, high = -BOUND, BOUND
-            else:
-                limits = np.iinfo(spec.dtype)
-                low, high = max(limits.min, -(2**53)), min(limits.max, 2**53)
+            low, high = self._limits(spec)
+            if spec.dtype.kind == "u" and not np.isfinite(high):
+                low, high = 0, np.iinfo(spec.dtype).max  # Gymnasium refuses unbounded ones
             spaces[spec.name] = gym.spaces.Box(low, high, spec.shape, spec.dtype.type)
+        for spec, *_ in self._capped:
+            spaces[f"{spec.name}_infinite"] = gym.spaces.Box(0, 1, spec.shape, np.int8)
         return gym.spaces.Dict(spaces)
 
+    def _limits(self, spec: TensorSpec) -> tuple[float, float]:
+        return self._bounds.get(spec.name, (0.0 if spec.dtype.kind == "u" else -np.inf, np.inf))
+
     def flat(self, payload: bytes) -> npt.NDArray[np.float32]:
-        """Return a fresh float32 vector of the features, shape (number of names,); NaN becomes 0, infinities ±2^53."""
+        """Return a fresh float32 vector of the features, shape (number of names,); NaN becomes 0."""
         runs = self._runs
-        if len(runs) == 1 and not self._wide:
+        if len(runs) == 1 and not self._wide and not self._capped:
             dtype, offset, _, count = runs[0]
             vector = np.frombuffer(payload, dtype, count, offset).astype(np.float32)
             return vector if self._finite else finite(vector)
@@ -94,21 +123,33 @@ class FeatureLayout:
             row[start : start + count] = np.clip(values, -BOUND, BOUND) if self._wide else values
         if not self._finite:
             finite(row)
+        for spec, offset, start, flags, cap in self._capped:
+            values = np.frombuffer(payload, spec.dtype, spec.size, offset)
+            np.isposinf(values, out=row[flags : flags + spec.size])
+            np.clip(row[start : start + spec.size], -cap, cap, out=row[start : start + spec.size])
 
     def tensors(self, payload: bytes) -> dict[str, npt.NDArray[Any]]:
-        """Return every feature by name, in its own dtype and shape; floats are finite and within ±2^53."""
+        """Return every feature by name, in its own dtype and shape; floats are finite."""
         record = np.frombuffer(payload, self.dtype).copy()[0]
         tensors = {spec.name: record[spec.name] for spec in self.header.features}
+        for spec, *_ in self._capped:
+            tensors[f"{spec.name}_infinite"] = np.isposinf(tensors[spec.name]).astype(np.int8)
         if not self._finite:
             for spec in self.header.features:
                 if spec.dtype.kind == "f":
                     finite(tensors[spec.name])
+        for spec, *_, cap in self._capped:
+            np.clip(tensors[spec.name], -cap, cap, out=tensors[spec.name])
         return tensors
 
     def value(self, payload: bytes, name: str) -> npt.NDArray[Any]:
         """Return one feature as it came, in its own dtype and shape; read-only."""
         value: npt.NDArray[Any] = np.frombuffer(payload, self.dtype)[0][name]
         return value
+
+
+def _elements(name: str, size: int) -> list[str]:
+    return [name] if size == 1 else [f"{name}[{column}]" for column in range(size)]
 
 
 def finite(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -18,7 +18,7 @@ from mlgo_gym.corpus.modules.sampling import is_part
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
-from mlgo_gym.tasks.features import BOUND
+from mlgo_gym.tasks.feature_table import BOUNDS
 from mlgo_gym.training.distillation import network_features
 from mlgo_gym.training.labels import Labels, read_labels
 
@@ -112,7 +112,8 @@ def _load(
     del versions
     found = _read(list(paths), callee_features)
     names, observations = found.features, found.observations.astype(np.float32)
-    normalization, low, high = None, -BOUND, BOUND
+    normalization, unbounded = None, (-np.inf, np.inf)
+    low, high = np.array([BOUNDS.get(name, unbounded) for name in names], np.float32).T
     rows = _rows(found, split)
     if normalize:
         names = network_features(found.features)
@@ -120,11 +121,11 @@ def _load(
         fitted = _rows(found, "fit") if split == "valid" else rows
         normalization = Normalization.fit(observations[fitted], names)
         observations = normalization(observations)
-        low, high = normalization.bounds
+        low, high = (np.full(len(names), bound, np.float32) for bound in normalization.bounds)
     labels = found.select(rows)
     savings = np.sign(labels.bytes) * labels.weights if reward == "weighted" else labels.bytes
     observations = np.ascontiguousarray(observations[rows])
-    space = gym.spaces.Box(low, high, observations.shape[1:], np.float32)
+    space = gym.spaces.Box(low, high, dtype=np.float32)
     return LabelTable(
         labels, names, normalization, space, observations, savings.astype(np.float64), labels.bytes.astype(np.int64)
     )

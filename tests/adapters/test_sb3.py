@@ -334,9 +334,6 @@ def test_an_unsuitable_environment_is_refused(options: dict[str, Any], message: 
     with pytest.raises(MlgoError, match=message):
         VecEnvAdapter(gym.wrappers.vector.TransformReward(envs, lambda reward: reward))
     envs.close()
-
-
-def test_gymnasiums_vector_environment_is_refused(varied: str) -> None:
     with pytest.raises(MlgoError, match=r"expected one of gymnasium.make_vec, got SyncVectorEnv"):
         VecEnvAdapter(make_sync(INLINE, varied))
 

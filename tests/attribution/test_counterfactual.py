@@ -53,21 +53,15 @@ def test_it_is_the_cost_of_the_episode_with_one_decision_flipped(bitcode: Path) 
 
 def test_an_episode_may_still_run(bitcode: Path) -> None:
     env = InlineEnv(corpus=str(bitcode), credit=True)
+    by_default = run(env, {})[1]["text"]
     _, info = env.reset(seed=0)
     _, _, _, _, info = env.step(1 - info["default_action"])
     first, waiting = env.counterfactual(0, 1)
-    assert first.alternative_cost == size_by_default(bitcode)
+    assert first.alternative_cost == by_default
     assert waiting.action == info["default_action"]
     # The same decision is still pending.
     assert env.step(waiting.action)[4]["decision_index"] == 2
     env.close()
-
-
-def size_by_default(bitcode: Path) -> int:
-    env = InlineEnv(corpus=str(bitcode), credit=True)
-    size = int(run(env, {})[1]["text"])
-    env.close()
-    return size
 
 
 def test_in_an_episode_of_one_function_clang_decides_the_others(bitcode: Path) -> None:

@@ -66,7 +66,6 @@ def test_the_environments_are_listed_and_have_cards() -> None:
             continue
         text = run("env", entry["id"]).stdout
         assert entry["summary"][:40] in text
-        assert max(map(len, text.splitlines())) <= 80
         card = run_json("env", entry["id"])
         assert all(feature["meaning"] and feature["source"] for feature in card["features"])
         assert {argument["name"] for argument in card["arguments"]} >= {"corpus", "reward", "render_mode"}
@@ -93,13 +92,8 @@ def test_options_are_arguments_of_an_environment() -> None:
 
 
 def test_the_address_of_a_cluster_is_optional_and_the_environment_may_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for words in ("--ray", "--ray --jobs 2", "--ray mlgo/Inline-v0"):
-        filled = words.replace("--ray", "--ray=").split()
-        assert fill_ray_value(["evaluate", *words.split()]) == ["evaluate", *filled]
-    for address in ("10.0.0.1:6379", "[::1]:6379", "ray://head:10001", "auto"):
-        for given in (["--ray", address], [f"--ray={address}", "--jobs", "2"]):
-            assert fill_ray_value(["evaluate", *given]) == ["evaluate", *given]
-
+    for words, filled in (("--ray --jobs 2", "--ray= --jobs 2"), ("--ray [::1]:6379", ""), ("--ray=auto --jobs 2", "")):
+        assert fill_ray_value(["evaluate", *words.split()]) == ["evaluate", *(filled or words).split()]
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     addresses = [ExecutionOptions(ray=address).execution().ray for address in (None, "", "auto")]
     monkeypatch.delenv("RAY_ADDRESS")
@@ -117,19 +111,9 @@ def test_the_extra_of_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch
             run(*command.split())
 
 
-COMMITTED = Path(__file__).parents[2] / "docs" / "reference" / "environments"
-
-
-def test_the_committed_pages_are_current() -> None:
-    assert run("docs", "--output", COMMITTED, "--check").exit_code == 0, "run `mlgo-gym docs`"
-    assert {*pages()} == {
-        "index.md",
-        "arguments.md",
-        *(f"{name.partition('/')[2]}.md" for name in mlgo_gym.ENVIRONMENTS),
-    }
-
-
 def test_pages_are_written_once_superfluous_ones_deleted_and_a_check_writes_nothing(tmp_path: Path) -> None:
+    committed = Path(__file__).parents[2] / "docs" / "reference" / "environments"
+    assert run("docs", "--output", committed, "--check").exit_code == 0, "run `mlgo-gym docs`"
     output = ("docs", "--output", tmp_path)
     missing = run(*output, "--check")
     assert missing.exit_code == 1

@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 
-from mlgo_gym.cli.application import application
-from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset, Part, dataset_names
+from mlgo_gym.corpus.datasets.catalogue import dataset_names
 from mlgo_gym.corpus.modules.description import read_description, write_command, write_description
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.cli.command import run, run_json
-from tests.corpus.package_index import serve, source_distribution
 
 
 @pytest.fixture
@@ -35,26 +31,16 @@ def objects(tmp_path: Path, toolchain: Toolchain) -> Path:
     return tmp_path
 
 
-def test_every_flag_of_llvms_tools_can_be_spelled_with_dashes_or_underscores(objects: Path) -> None:
-    flags = {
-        "extract": "input input_type output_dir num_workers llvm_objcopy_path obj_base_dir cmd_filter thinlto_build "
-        "cmd_section_name bitcode_section_name verbosity",
-        "make": "input_dir output_dir default_args",
-        "combine": "root_dir",
-    }
-    group: Any = typer.main.get_command(application)
-    for command, names in flags.items():
-        options = group.commands["corpus"].commands[command].params
-        spellings = {spelling for option in options for spelling in option.opts}
-        for name in names.split():
-            assert {f"--{name}", f"--{name.replace('_', '-')}"} <= spellings
+def test_flags_of_llvms_tools_can_be_spelled_with_dashes_or_underscores(objects: Path) -> None:
     words = {"output-dir": objects / "corpus", "input-type": "json", "num-workers": 2, "cmd-filter": "^-Oz$"}
     words |= {"cmd-section-name": ".llvmcmd", "bitcode-section-name": ".llvmbc", "obj-base-dir": "/nowhere"}
-    options = [word for name, value in words.items() for word in (f"--{name}", value)]
-    result = run("corpus", "extract", "--input", objects / "good.json", *options, "--verbosity", 0)
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout == f"{objects / 'corpus'}: 2 modules, 0 skipped\n"
-    assert read_description(objects / "corpus").modules == ("a.o", "b.o")
+    for separator in "-_":
+        options = [word for name, value in words.items() for word in (f"--{name.replace('-', separator)}", value)]
+        result = run("corpus", "extract", "--input", objects / "good.json", *options, "--verbosity", 0)
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert result.stdout == f"{objects / 'corpus'}: 2 modules, 0 skipped\n"
+        assert read_description(objects / "corpus").modules == ("a.o", "b.o")
+        shutil.rmtree(objects / "corpus")
 
 
 def test_extract_names_what_it_skips_and_whether_it_needs_an_input(objects: Path) -> None:
@@ -87,14 +73,13 @@ def test_make_splits_default_arguments_into_words_and_combine_describes_the_fold
     assert read_description(tmp_path / "all").modules == ("one/x",)
 
 
-def test_import_writes_a_corpus(tmp_path: Path, calls: Path, toolchain: Toolchain) -> None:
+def test_import_writes_a_corpus(tmp_path: Path, calls: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     rows = [{"content": calls.read_bytes(), "language": "c"}, {"content": b"", "language": "c"}]
     pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), tmp_path / "x.parquet")
     result = run("corpus", "import", "--parquet", tmp_path / "x.parquet", "--output-dir", tmp_path / "corpus")
-    assert result.exit_code == 1
-    assert "1 modules, 1 skipped" in result.stdout
-    assert len(open_corpus(tmp_path / "corpus", toolchain=toolchain)) == 1
+    assert (result.exit_code, "1 modules, 1 skipped" in result.stdout) == (1, True)
+    assert len(open_corpus(tmp_path / "corpus")) == 1
 
 
 def test_info_shows_modules_flags_and_the_decisions_of_every_task(corpus: Path) -> None:
@@ -104,7 +89,6 @@ def test_info_shows_modules_flags_and_the_decisions_of_every_task(corpus: Path) 
     assert content["modules"] == 3
     assert sorted(content["decisions"]["inlining"]) == [0, 9, 9]
     assert set(content["decisions"]) == {"inlining", "eviction", "priority"}
-    assert "inlining decisions per module" in run("corpus", "info", corpus, "--decisions").stdout
 
 
 def test_info_and_verify_name_problems_and_exit_with_1(corpus: Path, tmp_path: Path) -> None:
@@ -127,37 +111,22 @@ def test_list_names_the_builtin_corpus_and_the_datasets(toolchain: Toolchain) ->
     entries = {entry["name"]: entry for entry in run_json("corpus", "list", "--clang", "bundled")}
     assert (entries["builtin"]["modules"], entries["builtin"]["folder"]) == (len(builtin), str(builtin.path))
     assert {"zstd", "lz4"} <= set(entries)
-    assert "zstd" in run("corpus", "list").stdout
 
 
-def test_fetch_names_failed_compiles(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_names_what_it_does_not_know() -> None:
     result = run("corpus", "fetch", "zztd", "pypi:x")
     assert result.exit_code == 1
     assert "got 'zztd'" in result.stderr
     assert "expected pypi:NAME==VERSION" in result.stderr
     with pytest.raises(CorpusError, match=", ".join(dataset_names()[:3])):
         run("corpus", "fetch")
-    files = {"good.c": "int good(int x) { return x + 1; }\n", "bad.c": "int bad(void) { return missing; }\n"}
-    with serve() as index:
-        digest = index.add("tiny-1.0.tar.gz", source_distribution(files))
-        tiny = Dataset("tiny", Archive("tiny", "1.0", digest), "MIT", "two files", (Part(("*.c",)),))
-        # No dataset of the catalogue has a source that fails.
-        monkeypatch.setattr("mlgo_gym.corpus.datasets.dataset.find_dataset", {"tiny": tiny}.__getitem__)
-        env = dict.fromkeys(("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT"), index.url)
-        result = run("corpus", "fetch", "tiny", env=env)
-        assert (result.exit_code, "tiny" in result.stdout, "bad.c" in result.stderr) == (1, True, True)
-        again = run("corpus", "fetch", "tiny", "--json", env=env)
-    (report,) = json.loads(again.stdout)
-    assert (again.exit_code, report["name"], report["modules"], report["lines"]) == (1, "tiny", 1, 1)
-    assert report["failures"][0]["source"] == "bad.c"
 
 
 @pytest.mark.parametrize(
     ("script", "status", "messages"),
     [
-        ("cc -c good.c -o build/good.o", 0, ("out: 1 modules, 1 lines of source, -Os",)),
-        ("cc -c good.c -o build/good.o; cc -c picky.c", 1, ("1 compiles could not be recorded", "picky.c:")),
-        ("cc -c good.c -o build/good.o; cc -c bad.c || exit 7", 7, ("the build ended with status 7",)),
+        ("cc -c picky.c", 1, ("1 modules, 1 lines of source, -Os", "1 compiles could not be recorded", "picky.c:")),
+        ("cc -c bad.c || exit 7", 7, ("the build ended with status 7",)),
     ],
 )
 def test_a_recording_counts_modules_and_passes_the_status_of_a_failed_build_on(
@@ -169,7 +138,7 @@ def test_a_recording_counts_modules_and_passes_the_status_of_a_failed_build_on(
     (tmp_path / "build").mkdir()
     monkeypatch.chdir(tmp_path)
     options = ("--output", "out", "--root", "build", "--optimize", "Os")
-    result = run("corpus", "record", *options, "--", "sh", "-c", script)
+    result = run("corpus", "record", *options, "--", "sh", "-c", f"cc -c good.c -o build/good.o; {script}")
     assert result.exit_code == status
     assert [message for message in messages if message not in result.stderr] == []
     assert Path("out/good.o.bc").exists()

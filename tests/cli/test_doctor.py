@@ -46,6 +46,7 @@ def test_a_complete_installation_has_no_problems(any_toolchain: Toolchain, cache
     assert [line for line in lines if line not in result.stdout] == []
 
 
+@pytest.mark.filterwarnings("ignore:the cache .* cannot be written")  # once for each process that compiles
 def test_another_program_a_clang_without_advisors_and_a_closed_cache_are_found(tmp_path: Path, own_cache: Path) -> None:
     result = run("doctor", "--clang", "/bin/true")
     assert result.exit_code == 1
@@ -56,8 +57,7 @@ def test_another_program_a_clang_without_advisors_and_a_closed_cache_are_found(t
     assert findings["clang"]["version"] == "19.0.0"
     assert all("broken" in advisor["error"] for advisor in findings["clang"]["advisors"].values())
     assert len(problems) == 3
-    with pytest.warns(UserWarning, match="cannot be written"):
-        _, problems, remedies = examine(MLGO_CACHE=str(tmp_path / "clang" / "cache"))
+    _, problems, remedies = examine(MLGO_CACHE=str(tmp_path / "clang" / "cache"))
     assert [problem for problem in problems if "cannot be written: Not a directory" in problem]
     assert "$MLGO_CACHE" in remedies
 
@@ -68,55 +68,39 @@ def test_requirements_are_read_with_their_markers(tmp_path: Path, monkeypatch: p
     folder.mkdir()
     (folder / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: mlgo-gym\nVersion: 0.1.0\n"
-        "Provides-Extra: cli\nProvides-Extra: rl-zoo\nProvides-Extra: test-libraries\n"
+        "Provides-Extra: cli\nProvides-Extra: rl-zoo\n"
         "Requires-Dist: absent-core\nRequires-Dist: absent-core; extra == 'cli'\n"
         "Requires-Dist: absent-library>=2; extra == 'rl-zoo'\n"
         'Requires-Dist: absent-elsewhere; sys_platform == "nowhere" and extra == "cli"\n'
-        'Requires-Dist: absent-tool; extra == "test-libraries"\n'
-        'Requires-Dist: mlgo_gym[cli]; extra == "rl-zoo"\n'
         "Requires-Dist: numpy>=1000; extra == 'cli'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     findings, problems, remedies = examine()
-    packages = findings["packages"]
-    assert packages.pop("numpy")["required"] == ">=1000"
-    assert packages == {
-        "absent-core": {"version": None, "required": "", "extra": None},
-        "absent-library": {"version": None, "required": ">=2", "extra": "rl-zoo"},
-    }
+    assert sorted(findings["packages"]) == ["absent-core", "absent-library", "numpy"]
+    assert findings["packages"]["absent-library"] == {"version": None, "required": ">=2", "extra": "rl-zoo"}
     assert problems[0] == "absent-core is not installed"
     assert problems[1].startswith("expected numpy>=1000, got ")
     assert remedies.splitlines() == ["pip install 'absent-core'", "pip install 'numpy>=1000'"]
 
 
-def test_a_flag_without_a_model_is_a_problem_wherever_it_stands(
+def test_a_flag_without_a_model_is_a_problem_in_variables_and_in_configurations_of_cargo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Variables, the configuration of the project above the folder, and that of the user are read."""
-    home, inner, project = tmp_path / "home", tmp_path / "project" / "crate", tmp_path / "project" / ".cargo"
-    for folder in (home, inner, project):
-        folder.mkdir(parents=True)
-    places = [project / "config", home / "config.toml"]
+    home, inner = tmp_path / "home", tmp_path / "project" / "crate"
+    places = [tmp_path / "project" / ".cargo" / "config", home / "config.toml"]
+    inner.mkdir(parents=True)
     for place in places:
+        place.parent.mkdir()
         place.write_text(f'[build]\nrustflags = ["{NO_MODEL}"]\n')
     monkeypatch.chdir(inner)
     _, problems, _ = examine(RUSTFLAGS=NO_MODEL, CXXFLAGS="-O2", CARGO_HOME=str(home), OTHER=NO_MODEL)
     message = "contains -enable-ml-inliner=release, and a released compiler has no"
     assert [problem.partition(f" {message}")[0] for problem in problems] == ["RUSTFLAGS", *map(str, places)]
-    monkeypatch.chdir(tmp_path)
-    with_channel = f"{NO_MODEL} -Cllvm-args=-inliner-interactive-channel-base=base"
-    assert examine(CARGO_HOME=str(tmp_path), RUSTFLAGS=with_channel)[1] == []
 
 
 def test_a_rustc_that_cannot_be_used_has_a_reason_and_is_needed_for_crates_only(tmp_path: Path) -> None:
-    for version, reason in {
-        "release: 1.63.0\nLLVM version: 14.0.5": "expected LLVM 17 or newer; run rustup update",
-        "release: 1.99.0\nLLVM version: 24.0.0": "clang 22 cannot read its bitcode; choose a newer clang for corpora",
-        "nothing": "prints no version; install a toolchain with rustup",
-        "release: 1.95.0\nLLVM version: 22.1.2": None,
-    }.items():
-        program(tmp_path / "rustc", f"echo '{version}'")
-        findings, _, _ = examine(PATH=f"{tmp_path}:{os.environ['PATH']}")
-        assert findings["rustc"].get("reason") == reason
+    program(tmp_path / "rustc", "echo 'release: 1.63.0\nLLVM version: 14.0.5'")
+    findings, _, _ = examine(PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert findings["rustc"]["reason"] == "expected LLVM 17 or newer; run rustup update"
     findings, problems, _ = examine(PATH="/nowhere")
     assert (findings["rustc"], problems) == ({"reason": "not installed, needed for crates only"}, [])

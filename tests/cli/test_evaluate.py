@@ -10,8 +10,6 @@ import pytest
 from mlgo_gym.attribution.recipe import write_recipe
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.policies.model_files import MODEL_POLICIES
-from mlgo_gym.policies.rules import RULES
 from mlgo_gym.search.recipes import make_recipe
 from mlgo_gym.training import read_labels
 from mlgo_gym.trajectories import trace
@@ -29,7 +27,6 @@ def test_the_table_is_printed_and_printed_again_and_validated(corpus: Path, brok
         assert word in first.stdout
     again = run("report", tmp_path).stdout
     assert set(first.stdout.splitlines()) <= set(again.splitlines())
-    assert "Where never loses most" in again
     assert run(*arguments).stdout == first.stdout
     assert run("validate", tmp_path, "--corpus", corpus).stdout == "reproduced 4 of 4 episodes\n"
     episodes = tmp_path / "episodes.jsonl"
@@ -55,14 +52,6 @@ def test_arguments_and_lists_of_policies_reach_the_evaluation(varied: str) -> No
     assert (data["metric"], data["modules"], data["split"]) == ("object", 2, "train")
     assert data["arguments"] == {"metric": "object", "reward": "log", "max_decisions": 3, "strict": True}
     assert list(data["policies"]) == ["default", "never", "clang:-O1,-w", "clang:-mllvm,-inline-threshold=20"]
-
-
-def test_the_help_names_every_policy_and_what_follows_an_evaluation() -> None:
-    words = " ".join(run("evaluate", "--help").stdout.replace("│", " ").split())
-    for name in (*RULES, *MODEL_POLICIES, "clang:FLAGS", "package.module:Name", "file.py:Name"):
-        assert name.removesuffix("FILE") in words
-    for command in ("validate", "trace", "replay"):
-        assert f"mlgo-gym {command}" in words
 
 
 def test_traces_and_recipes_are_replayed(corpus: Path, tmp_path: Path) -> None:
@@ -93,13 +82,6 @@ def test_a_search_prints_a_row_for_each_module_and_resumes_from_its_output(calls
         run(*arguments, "--seed", 1)
 
 
-def test_an_unknown_algorithm_is_refused_at_once(calls: Path) -> None:
-    with pytest.raises(MlgoError, match="expected one of greedy, random"):
-        run(*SEARCH, calls, "--algorithm", "magic")
-    with pytest.raises(MlgoError, match="got 'greedy'; use bundles"):
-        run(*SEARCH, calls, "--start", "never")
-
-
 def test_it_labels_a_corpus_and_resumes(corpus: Path, tmp_path: Path) -> None:
     command = ("label", corpus, "--output", tmp_path, "--compiles", 3, "--check", 1)
     first = run(*command)
@@ -110,26 +92,14 @@ def test_it_labels_a_corpus_and_resumes(corpus: Path, tmp_path: Path) -> None:
     assert run(*command).output == first.output
 
 
-def test_it_labels_evictions_by_look_ahead(varied: str, tmp_path: Path) -> None:
-    options = ("--compiles", 4, "--limit", 3, "--environment", "mlgo/RegAllocEvict-v0")
-    report = run_json("label", varied, "--output", tmp_path, *options)
-    assert report["labels"] == len(read_labels([tmp_path])) > 0
-    assert (report["flips"], report["checked"], report["failed"]) == (0, [], {})
-
-
-def test_one_policy_is_compared_with_clang_and_a_page_is_written(tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
+def test_two_policies_are_compared_on_a_module_or_a_file_and_a_page_is_written(tmp_path: Path) -> None:
+    page, file = tmp_path / "page.html", tmp_path / "mine.bc"
     result = run("explain", "c/raster", "--policy", "never", "--show", "1", "--html", page)
     assert result.exit_code == 0
     assert result.stdout.startswith("c/raster, clang 22.1.8: never against default")
     assert "<svg" in page.read_text()
-    for more in ((), ("--policy", "never,always,default")):
-        with pytest.raises(MlgoError, match="expected two different policies"):
-            run("explain", "c/raster", *more)
-
-
-def test_flags_apply_to_a_file_of_bitcode(tmp_path: Path) -> None:
-    file = tmp_path / "mine.bc"
+    with pytest.raises(MlgoError, match="expected two different policies"):
+        run("explain", "c/raster")
     file.write_bytes(InlineEnv(corpus="builtin").corpus.module("c/raster").bitcode.read_bytes())
     data = run_json("explain", file, "--policy", "always,never", "--flags", "-Os -fPIC", "--show", "0")
     assert (data["module"], data["policies"]) == ("mine", ["always", "never"])
@@ -143,4 +113,3 @@ def test_importance_lists_used_and_unused_features() -> None:
     used, _, unused = result.stdout.partition("unused:")
     assert "cost_estimate" in used
     assert "callee_users" in unused
-    assert max(map(len, used.splitlines())) <= 80

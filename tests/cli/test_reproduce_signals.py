@@ -68,9 +68,6 @@ def started(folder: Path) -> set[int]:
     [
         (signal.SIGTERM, "reducing"),
         (signal.SIGKILL, "compiling"),
-        pytest.param(signal.SIGINT, "compiling", marks=pytest.mark.slow),
-        pytest.param(signal.SIGHUP, "reducing", marks=pytest.mark.slow),
-        pytest.param(signal.SIGKILL, "reducing", marks=pytest.mark.slow),
     ],
 )
 def test_it_ends_with_all_that_it_has_started(

@@ -15,32 +15,27 @@ from mlgo_gym.policies.network import Network
 from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 from mlgo_gym.training import read_labels
 from mlgo_gym.training.checkpoint_choice import MARGINS
-from mlgo_gym.training.eviction_imitation import MARGINS as EVICTION_MARGINS
 from tests.cli.command import run, run_json
 
 SMALL = ("--models", 1, "--trees", 5, "--hidden", 8, "--steps", 20)
-EVICT = "mlgo/RegAllocEvict-v0"
 
 
-@pytest.mark.parametrize(
-    ("options", "base", "levels"),
-    [
-        ("--level Oz", "default", ["Oz"]),
-        ("--level Os", "threshold:5", ["Os", "Oz"]),
-        ("--level Os --base threshold:7 --extra-level O2", "threshold:7", ["Os", "O2"]),
-    ],
-)
 def test_the_first_labels_are_taken_around_the_base_at_every_level(
-    options: str, base: str, levels: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "lightgbm", None)  # labels come first
     words = ("--corpus", "builtin:train", "--rounds", 1, "--compiles", 2, "--limit", 1, "--margin", 0)
-    with pytest.raises(MissingExtraError):
-        run("train", "policy", "--output", tmp_path, *words, *options.split())
-    (path,) = tmp_path.glob("round-*/labels/labels.json")
-    labels = json.loads(path.read_text())
-    assert (labels["policy"], labels["compiles"]) == (base, 2)
-    assert labels["corpus"] == ",".join(f"builtin@{level}:train" for level in levels)
+    for options, base, levels in (
+        ("--level Os", "threshold:5", ["Os", "Oz"]),
+        ("--level Os --base threshold:7 --extra-level O2", "threshold:7", ["Os", "O2"]),
+    ):
+        output = tmp_path / base
+        with pytest.raises(MissingExtraError):
+            run("train", "policy", "--output", output, *words, *options.split())
+        (path,) = output.glob("round-*/labels/labels.json")
+        labels = json.loads(path.read_text())
+        assert (labels["policy"], labels["compiles"]) == (base, 2)
+        assert labels["corpus"] == ",".join(f"builtin@{level}:train" for level in levels)
 
 
 def test_options_are_checked(corpus: Path, tmp_path: Path) -> None:
@@ -76,14 +71,7 @@ def test_networks_learn_from_labels_and_a_margin_is_chosen_on_other_modules(vari
     assert run_json(*clone, "--hidden", 8, "--steps", 20, "--output", file)["agreement"][0] == 1.0
     assert set(CALLEE_FEATURES) <= set(Network.load(file).features) - {"inlining_default"}
     pytest.importorskip("capstone")
-    label = ("label", varied, "--environment", EVICT, "--compiles", 8, "--output")
+    label = ("label", varied, "--environment", "mlgo/RegAllocEvict-v0", "--compiles", 8, "--output")
     assert run(*label, tmp_path / "actions").exit_code == 0
-    command = ("train", "imitation", tmp_path / "actions", "--steps", 20, "--output", file)
-    assert run(*command).exit_code == 0
+    assert run("train", "imitation", tmp_path / "actions", "--steps", 20, "--output", file).exit_code == 0
     assert Network.load(file).outputs == 33
-    with pytest.raises(MlgoError, match="expected labels of inlining with --margin or --validation"):
-        run(*command, "--margin", 1)
-    assert run(*label, tmp_path / "flips", "--metric", "estimated-instructions").exit_code == 0
-    shutil.copy(Path(varied, "many_calls.bc"), valid)
-    command = ("train", "imitation", tmp_path / "flips", *SMALL, "--output", file, "--validation", valid)
-    assert run_json(*command)["margin"] in EVICTION_MARGINS

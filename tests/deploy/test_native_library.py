@@ -40,15 +40,13 @@ def test_decisions_are_equal(
     assert [path.name for path in tmp_path.glob(".build*")] == []
 
 
-def test_equal_outputs_are_decided_alike(observations: Observations, tmp_path: Path) -> None:
-    """A bias makes the outputs of one observation exactly equal, or exactly 0."""
+def test_equal_outputs_are_decided_as_0(observations: Observations, tmp_path: Path) -> None:
     row = observations[49:50]
     for outputs in (1, 2):
         network = make_network(observations, outputs=outputs)
         # The last bias is added last, so subtracting the output without it gives 0.
         bare = replace(network, biases=(*network.biases[:-1], np.zeros(outputs, np.float32)))
         tied = replace(network, biases=(*network.biases[:-1], -bare(row[0].astype(np.float32))))
-        assert not tied(row[0].astype(np.float32)).any()
         tied.save(tmp_path / f"{outputs}.safetensors")
         library = build_native_library(tmp_path / f"{outputs}.safetensors", tmp_path, CLANG)
         assert native_decisions(library, row) == [0]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mlgo_gym.deploy.decision_code import exported_network
-from mlgo_gym.deploy.inlining_default import default_rule
 from mlgo_gym.deploy.onnx_model import onnx_model
 from mlgo_gym.deploy.tflite_model import LOGARITHMS, tflite_model
 from mlgo_gym.env import CompilerEnv
@@ -66,43 +62,24 @@ def run_graph(kind: str, network: Network, rows: Observations) -> Outputs:
 
 
 @pytest.mark.parametrize("kind", ["onnx", "tflite"])
-@pytest.mark.parametrize(("activation", "method", "outputs"), KINDS)
-def test_a_graph_computes_the_same_to_the_last_bit(
-    kind: str, activation: str, method: str | None, outputs: int, observations: Observations
-) -> None:
-    network = make_network(observations, activation=activation, method=method, outputs=outputs)
-    rows = observations if kind == "onnx" else observations[:1000]
-    decisions, logits = run_graph(kind, network, rows)
-    expected, exact = wanted(network, rows)
-    assert decisions.tolist() == expected.tolist()
-    if kind == "onnx":
-        assert np.array_equal(logits, exact)
-        return
-    # In TensorFlow Lite, larger numbers and other activations use the library's own functions.
-    small = (np.abs(rows) < LOGARITHMS).all(axis=1)
-    assert small.sum() > 50
-    if activation in ("relu", "leaky_relu"):
-        assert np.array_equal(logits[small], exact[small])
-    assert np.allclose(logits, exact, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["onnx", "tflite"])
-def test_equal_outputs_mean_0(kind: str, observations: Observations) -> None:
-    row = observations[(np.abs(observations) < LOGARITHMS).all(axis=1)][:1]
-    for outputs in (1, 2):
-        network = make_network(observations, outputs=outputs)
-        biases = (*network.biases[:-1], np.zeros(outputs, np.float32))
-        last = -replace(network, biases=biases)(row.astype(np.float32))[0]
-        for more, expected in ((0.0, 0), (1e-3, 1)):
-            last[-1] += np.float32(more)
-            tied = replace(network, biases=(*biases[:-1], last.copy()))
-            assert run_graph(kind, tied, row)[0].tolist() == [expected]
+def test_a_graph_computes_the_same_to_the_last_bit(kind: str, observations: Observations) -> None:
+    for activation, method, outputs in KINDS:
+        network = make_network(observations, activation=activation, method=method, outputs=outputs)
+        rows = observations[:1000]
+        decisions, logits = run_graph(kind, network, rows)
+        expected, exact = wanted(network, rows)
+        assert decisions.tolist() == expected.tolist()
+        # In TensorFlow Lite, larger numbers and other activations use the library's own functions.
+        small = (np.abs(rows) < LOGARITHMS).all(axis=1) | (kind == "onnx")
+        assert small.sum() > 20
+        if kind == "onnx" or activation in ("relu", "leaky_relu"):
+            assert np.array_equal(logits[small], exact[small])
+        assert np.allclose(logits, exact, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["onnx", "tflite"])
 def test_an_exported_bundled_policy_decides_as_before(kind: str, inline: CompilerEnv, tmp_path: Path) -> None:
-    pytest.importorskip("onnx" if kind == "onnx" else "ai_edge_litert")
-    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime" if kind == "onnx" else "ai_edge_litert")
     output, policy = tmp_path / "model", "inline-oz-fast"
     more = ["--keep-default"] if kind == "tflite" else []
     exported = run("export", kind, "--policy", policy, "--output", output, *more)
@@ -112,28 +89,6 @@ def test_an_exported_bundled_policy_decides_as_before(kind: str, inline: Compile
     expected = [before.act(row, {}) for row in rows]
     assert [after.act(row, {}) for row in rows] == expected
     assert 0 < sum(expected) < len(rows)
-    if kind == "tflite":
-        (spec,) = json.loads((output / "output_spec.json").read_bytes())
-        assert spec["logging_name"] == "inlining_decision"
-        assert spec["tensor_spec"] == {"name": "inlining_decision", "port": 0, "shape": [1], "type": "int64_t"}
-
-
-def test_for_llvm_clangs_own_decision_is_no_input() -> None:
-    pytest.importorskip("ai_edge_litert")
-    # Clang's own decision alone gets the cost as input.
-    network = Network(("inlining_default",), (np.ones((1, 1), np.float32),), (np.full(1, -0.5, np.float32),))
-    model = tflite_model("clang", network, default_rule("clang", network.features, "Os"))
-    decisions, _ = run_tflite(model, ("cost_estimate",), np.array([[49], [50], [-3], [51]]))
-    assert decisions.tolist() == [1, 0, 1, 0]
-    network = exported_network("inline-os-fast")
-    rule = default_rule("inline-os-fast", network.features)
-    assert rule is not None
-    rows = labelled("Os", network.features, 1000)
-    decisions, logits = run_tflite(tflite_model("inline-os-fast", network, rule), network.features, rows)
-    rows[:, network.features.index(rule.feature)] = rows[:, network.features.index(rule.cost)] < rule.threshold
-    expected, exact = wanted(network, rows)
-    assert decisions.tolist() == expected.tolist()
-    assert np.array_equal(logits, exact)
 
 
 def test_a_network_with_more_outputs_or_without_a_level_is_refused(

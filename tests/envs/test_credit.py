@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus.recording.record import record_build
-from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.testing import running_compile
@@ -68,32 +68,48 @@ def play(env: Any, seed: int, module: str | None = None) -> tuple[float, dict[st
     return float(reward), info
 
 
-METRICS: list[Any] = ["text", "instructions", "linked", "estimated-linked"]
-WEIGHTS: list[Any] = [{"text": 3}, {"instructions": 0.5}, {"text": 1, "instructions": 1}, dict.fromkeys(METRICS, 0.1)]
 REWARDS = ("relative", "bytes", "log")
+OF_PROGRAMS: list[Any] = ["instructions", "linked", "estimated-linked"]
+WEIGHTS: list[Any] = [{"instructions": 0.5}, {"text": 1, "instructions": 1}, dict.fromkeys(["text", *OF_PROGRAMS], 0.1)]
 CASES = [
-    *((INLINE, {"metric": metric, "reward": reward}) for metric in METRICS for reward in REWARDS),
-    *((INLINE, {"metric": weights}) for weights in WEIGHTS),
+    *((INLINE, {"reward": reward}) for reward in REWARDS),
+    (INLINE, {"metric": {"text": 3}}),
     *((INLINE, {"scope": "function", "reward": reward}) for reward in REWARDS),
     (INLINE, {"scope": "function", "metric": {"text": 2}}),
-    (INLINE, {"metric": "linked", "reward": "log", "max_decisions": 3}),
+    (INLINE, {"reward": "log", "max_decisions": 3}),
     *((JOINT, {"reward": reward}) for reward in REWARDS),
     (JOINT, {"metric": {"text": 2}}),
+]
+SLOW_CASES = [
+    *((INLINE, {"metric": metric, "reward": reward}) for metric in OF_PROGRAMS for reward in REWARDS),
+    *((INLINE, {"metric": weights}) for weights in WEIGHTS),
+    (INLINE, {"metric": "linked", "reward": "log", "max_decisions": 3}),
 ]
 
 
 @pytest.mark.parametrize(("name", "arguments"), CASES, ids=str)
 def test_rewards_of_decisions_add_up_and_are_ordered_as_their_credit(
-    name: str, arguments: dict[str, Any], program: str
+    name: str, arguments: dict[str, Any], bitcode: Path
 ) -> None:
+    check_rewards(name, str(bitcode), arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)  # the first link builds libraries of C++
+@pytest.mark.parametrize(("name", "arguments"), SLOW_CASES, ids=str)
+def test_rewards_of_linked_and_run_programs_too(name: str, arguments: dict[str, Any], program: str) -> None:
+    check_rewards(name, program, arguments)
+
+
+def check_rewards(name: str, corpus: str, arguments: dict[str, Any]) -> None:
     metric = arguments.get("metric", "text")
     if "instructions" in metric and shutil.which("valgrind") is None:
         pytest.skip("valgrind is not installed")
     key = metric if isinstance(metric, str) else "weighted"
-    env = gym.make(name, corpus=program, credit=True, compile_options={"trust_flags": True}, **arguments).unwrapped
+    env = gym.make(name, corpus=corpus, credit=True, compile_options={"trust_flags": True}, **arguments).unwrapped
     differing = 0
     for seed in range(4):
-        reward, info = play(env, seed, "calls.o")
+        reward, info = play(env, seed, env.corpus.names[0])
         credit, rewards = np.array(info["credit"]), np.array(info["rewards"])
         assert credit.shape == rewards.shape == (info["decisions"],)
         assert credit.sum() == pytest.approx(info[f"baseline_{key}"] - info[key], abs=1e-9)
@@ -151,8 +167,3 @@ def test_a_fork_has_the_credit_of_its_own_decisions(bitcode: Path) -> None:
         assert sum(last["credit"]) == pytest.approx(last["baseline_text"] - last["text"])
     copied.close()
     env.close()
-
-
-def test_register_allocation_has_no_credit(bitcode: Path) -> None:
-    with pytest.raises(MlgoError, match="unexpected keyword argument 'credit'"):
-        RegAllocEvictEnv(corpus=str(bitcode), credit=True)

@@ -9,8 +9,7 @@ import gymnasium as gym
 import pytest
 
 import mlgo_gym
-from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
-from mlgo_gym.episode.baseline import measure_baseline
+from mlgo_gym.envs import RegAllocEvictEnv
 from mlgo_gym.errors import MissingExtraError, MlgoError, ToolchainError
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS
 from mlgo_gym.llvm.estimated_instructions import estimated_instructions
@@ -40,9 +39,8 @@ def play(env: Any, *, random: bool = False, **options: str) -> tuple[float, dict
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("level", ["Oz", "O2"])
-def test_the_reward_is_the_relative_change_of_the_estimate(name: str, level: str) -> None:
-    env = make(name, corpus=f"builtin@{level}", max_decisions=300)
+def test_the_reward_is_the_relative_change_of_the_estimate(name: str) -> None:
+    env = make(name, corpus="builtin@Oz", max_decisions=300)
     reward, info = play(env, random=True, module="c/lz")
     assert info[METRIC] > 0 < info[BASELINE]
     assert reward == pytest.approx(1 - info[METRIC] / info[BASELINE])
@@ -106,15 +104,6 @@ def test_an_old_clang_is_an_error(varied: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("mlgo_gym.episode.setup.OLDEST_CLANG", 99)
     with pytest.raises(ToolchainError, match=r"expected clang 99 or newer for metric='estimated-instructions', got"):
         RegAllocEvictEnv(corpus=varied, metric=METRIC)
-
-
-def test_a_measurement_without_frequencies_has_no_estimate(varied: str) -> None:
-    env = InlineEnv(corpus=varied)
-    measurement = measure_baseline(env.compilation(env.corpus.module("calls")), 60)
-    assert measurement.instructions is None
-    with pytest.raises(MlgoError, match="expected an object with block frequencies, got none; make the environment"):
-        env.task.outcome(measurement, METRIC)
-    env.close()
 
 
 WEIGHTS = {"text": 1, METRIC: 0.5}

@@ -13,6 +13,7 @@ from mlgo_gym import open_corpus
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
 from mlgo_gym.programs import ModulePrograms
+from tests.fakes.drive import failed_end
 from tests.programs.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
@@ -48,6 +49,7 @@ def test_the_reward_is_the_relative_change_of_the_count(name: str, right: Path) 
     assert info["text"] != info["baseline_text"]
     own, info = play(env, None)
     assert own == 0 == info["reduction"]
+    assert {*failed_end(env, MODULE).info} == {*info}
     env.close()
 
 
@@ -106,19 +108,10 @@ def test_only_modules_of_programs_have_episodes() -> None:
 
 
 @needs_valgrind
-def test_a_folder_without_programs_is_refused(tmp_path: Path) -> None:
-    folder = small_corpus(tmp_path / "corpus", "").path
-    assert folder is not None
-    (folder / "programs.toml").unlink()
-    env = InlineEnv(corpus=str(folder), metric=METRIC, compile_options=TRUST)
-    with pytest.raises(CorpusError, match=r"expected a corpus with programs.toml, got .*; use builtin or programs"):
-        env.reset()
-    env.close()
-
-
-@needs_valgrind
-def test_untrusted_programs_are_refused(right: Path) -> None:
-    env = InlineEnv(corpus=str(right), metric=METRIC)
-    with pytest.raises(CorpusError, match="expected programs of a trusted corpus"):
-        env.reset()
-    env.close()
+def test_untrusted_programs_and_a_folder_without_any_are_refused(right: Path) -> None:
+    for trust, message in (({}, "a trusted corpus"), (TRUST, "a corpus with programs.toml, got .*; use builtin or")):
+        env = InlineEnv(corpus=str(right), metric=METRIC, compile_options=trust)
+        with pytest.raises(CorpusError, match=f"expected .*{message}"):
+            env.reset()
+        env.close()
+        (right / "programs.toml").unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import gymnasium as gym
@@ -62,25 +63,28 @@ def test_the_spaces_are_those_that_libraries_take(env: JointEnv) -> None:
     assert env.feature_names[-1] == "- | progress | -"
 
 
-def test_inlining_comes_first_and_then_the_other_two_interleave(env: JointEnv) -> None:
-    kinds = [int(observation["task"]) for observation, _ in decisions(env)]
-    assert {*kinds} == {INLINING, EVICTION, PRIORITY}
-    first = next(position for position, kind in enumerate(kinds) if kind != INLINING)
-    assert INLINING not in kinds[first:]
-    changes = sum(one != two for one, two in zip(kinds[first:], kinds[first + 1 :], strict=False))
-    assert changes > 2
-
-
-def test_the_mask_allows_actions_of_this_kind_alone(env: JointEnv) -> None:
+def test_inlining_comes_first_then_the_others_interleave_each_with_its_own_mask_and_words(many_calls: str) -> None:
+    env = JointEnv(corpus=many_calls, render_mode="ansi")
+    kinds: list[int] = []
+    words: dict[int, str] = {}
     for observation, info in decisions(env):
-        first, last = RANGES[int(observation["task"])]
+        kinds.append(int(observation["task"]))
+        words[kinds[-1]] = str(env.render())
+        first, last = RANGES[kinds[-1]]
         allowed = np.flatnonzero(observation["action_mask"])
         assert first <= allowed[0]
         assert allowed[-1] < last
+        assert kinds[-1] == EVICTION or len(allowed) == last - first
         np.testing.assert_array_equal(observation["action_mask"], info["action_mask"])
         assert observation["action_mask"][info["default_action"]]
-        if observation["task"] != EVICTION:
-            assert len(allowed) == last - first
+    assert {*kinds} == {INLINING, EVICTION, PRIORITY}
+    others = kinds[kinds.count(INLINING) :]
+    assert INLINING not in others
+    assert sum(one != two for one, two in pairwise(others)) > 2
+    for kind, name in enumerate(("inlining", "eviction", "priority")):
+        assert re.findall(r"decision +(inlining|eviction|priority)$", words[kind], re.MULTILINE) == [name]
+    assert "clang would inline the call" in words[INLINING]
+    assert "clang would queue it in the order of sizes" in words[PRIORITY]
 
 
 def test_each_decision_shows_what_its_own_environment_shows(many_calls: str) -> None:
@@ -111,22 +115,6 @@ def test_raw_tensors_of_the_other_kinds_are_zero(many_calls: str) -> None:
         for number, name in names.items():
             said = any(tensor.any() for tensor in observation[name].values())
             assert said == (number == kind)
-
-
-def test_a_decision_is_shown_in_words(many_calls: str) -> None:
-    env = JointEnv(corpus=many_calls, render_mode="ansi")
-    words: dict[int, str] = {}
-    for observation, _ in decisions(env):
-        shown = env.render()
-        assert isinstance(shown, str)
-        words[int(observation["task"])] = shown
-    assert [re.findall(r"decision +(inlining|eviction|priority)$", words[kind], re.MULTILINE) for kind in range(3)] == [
-        ["inlining"],
-        ["eviction"],
-        ["priority"],
-    ]
-    assert "clang would inline the call" in words[INLINING]
-    assert "clang would queue it in the order of sizes" in words[PRIORITY]
 
 
 # Actions

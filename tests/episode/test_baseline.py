@@ -32,16 +32,13 @@ def counted(counted_clang: tuple[Path, Path], calls: Path, own_cache: Path) -> t
     return compilation, starts
 
 
-def test_a_second_measurement_compiles_nothing(counted: tuple[Compilation, Path]) -> None:
+def test_a_module_is_measured_once_and_again_for_a_record_of_another_release(
+    counted: tuple[Compilation, Path], own_cache: Path
+) -> None:
     compilation, starts = counted
     first = measure_baseline(compilation, 30)
     assert measure_baseline(compilation, 30) == first
     assert starts.read_text() == "started\n"
-
-
-def test_a_record_of_another_release_is_measured_again(counted: tuple[Compilation, Path], own_cache: Path) -> None:
-    compilation, _ = counted
-    first = measure_baseline(compilation, 30)
     (record,) = own_cache.joinpath("baselines").rglob("*.json")
     record.write_text('{"size": 3}')
     assert known_baseline(compilation) is None

@@ -39,15 +39,6 @@ def play(env: CompilerEnv) -> tuple[list[Any], float]:
     return seen, float(reward)
 
 
-def test_a_warm_episode_is_a_cold_episode(pressure: Path) -> None:
-    cold = RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": False})
-    warm = RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": True})
-    wanted = play(cold)
-    assert [play(warm) for _ in range(3)] == [wanted] * 3
-    cold.close()
-    warm.close()
-
-
 def test_of_two_modules_with_the_same_bitcode_each_keeps_its_name(pressure: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         tmp_path.joinpath(f"{name}.bc").symlink_to(pressure)
@@ -66,6 +57,22 @@ def test_a_waiting_clang_that_was_killed_is_replaced(pressure: Path) -> None:
     with pytest.warns(MlgoWarning, match=r"could not be copied, .* fresh one: .*(SIGKILL|exited during the copy)"):
         assert play(env) == wanted
     env.close()
+
+
+@pytest.mark.parametrize("first", ["fork", "original"])
+def test_waiting_clangs_stay_until_the_original_and_each_fork_are_closed(first: str, pressure: Path) -> None:
+    others = children()
+    env = RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": True})
+    env.reset()
+    [waiting] = children() - others - {running_compile(env).pid}
+    fork = env.fork()
+    closed, left = (fork, env) if first == "fork" else (env, fork)
+    closed.close()
+    assert children() - others == {waiting, running_compile(left).pid}
+    left.reset()
+    assert running_compile(left).fork_method == "snapshot"
+    left.close()
+    assert children() == others
 
 
 def test_at_most_eight_clangs_wait(make_bitcode: MakeBitcode, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import EpisodeResult
+from tests.reporting import runs
 
 MakeResult = Callable[..., EpisodeResult]
 
@@ -34,16 +35,4 @@ def make_result() -> MakeResult:
 @pytest.fixture
 def configuration() -> Configuration:
     """A configuration with one policy."""
-    return Configuration(
-        environment="mlgo/Inline-v0",
-        arguments={},
-        metric="text",
-        corpus="folder",
-        modules=3,
-        modules_digest="abc",
-        levels={"folder": {"Oz": 3}},
-        clang="22.1.8",
-        mlgo_gym="0.1.0",
-        seed=0,
-        policies={"default": "default"},
-    )
+    return runs.configuration(modules=3, levels={"folder": {"Oz": 3}})

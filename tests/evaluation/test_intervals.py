@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mlgo_gym.evaluation.intervals import estimates, mean_with_interval, profile, samples, trimmed_means
+from mlgo_gym.evaluation.intervals import estimates, profile, samples, trimmed_means
 from mlgo_gym.evaluation.summary import Change
 
 RANDOM = np.random.default_rng(3)
@@ -63,8 +63,6 @@ def test_special_cases_have_exact_intervals() -> None:
     assert estimates(Change(())).total.interval is None
     assert estimates(Change(((100, 100),) * 5)).mean.interval == (0, 0)
     assert estimates(Change(((0, 0),) * 3)).total.value == 0
-    assert mean_with_interval(np.zeros(0), ()).interval is None
-    assert mean_with_interval(np.ones(1), ("a",)).value == 1
 
 
 def test_a_profile_is_the_part_of_the_modules_that_shrink_by_more() -> None:

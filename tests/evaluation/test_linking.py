@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ static int twice{0}(int n) {{ return sum{0}(n) + sum{0}(n + 1); }}
 int {0}(int n) {{ return twice{0}(n) + sum{0}(n) + twice{0}(2); }}
 """
 MAIN = "int used(int n); int main(int n, char **v) { return used(n); }\n"
-POLICIES = ("default", "inline-oz", "always")
+POLICIES = ("default", "always")
 WHOLE = "$CC main.o -Wl,--whole-archive libcalls.a -Wl,--no-whole-archive -o program"
 CLANG = "clang-22"
 
@@ -69,54 +68,14 @@ def test_a_gain_in_unused_code_vanishes_in_the_link(tmp_path: Path, toolchain: T
     ]  # fmt: skip
 
 
-class Always:
-    """Always inlines, and records the module of each first decision."""
-
-    def __init__(self) -> None:
-        self.started: list[str] = []
-
-    def act(self, _observation: object, info: Mapping[str, Any]) -> int:
-        if info["decision_index"] == 0:
-            self.started.append(info["module"])
-        return 1
-
-
-@pytest.mark.slow
-def test_with_link_time_optimisation_the_policy_decides_before_the_link(tmp_path: Path, toolchain: Toolchain) -> None:
-    corpus = record(tmp_path, "$CC -flto main.o libcalls.a -Wl,--gc-sections -o program", toolchain, "-flto")
-    policy = Always()
-    with Evaluation("mlgo/Inline-v0", policies={"mine": policy}, corpus=corpus) as evaluation:
-        plain, always = evaluation.link()
-    assert (plain.lto, always.lto, plain.error, always.error) == ("full", "full", None, None)
-    assert policy.started == ["calls.o", "calls.o"], "once for the object, once for the bitcode that is linked"
-    assert always.objects > plain.objects
-    assert always.linked > 0 < plain.linked
-
-
-@pytest.mark.slow
-def test_unused_functions_leave_the_file_in_other_modes(tmp_path: Path, toolchain: Toolchain) -> None:
-    corpus = record(tmp_path, WHOLE, toolchain, "")
-    with Evaluation("mlgo/Inline-v0", policies=["always"], corpus=corpus) as evaluation:
-        rows = list(evaluation.link(modes=["recorded", "gc", "thin", "full"]))
-    assert [row.error for row in rows] == [None] * 8
-    linked = {(row.policy, row.mode): row.linked for row in rows}
-    assert linked[PLAIN, "gc"] < linked[PLAIN, "recorded"]
-    # Without a plugin the policy decides in the compile alone.
-    assert {row.place for row in rows} == {COMPILE}
-    assert [row.lto for row in rows if row.policy == PLAIN] == [None, None, "thin", "full"]
-    assert [cells[1] for cells in linked_table(rows).rows[:4]] == [
-        "program", "program (gc)", "program (thin)", "program (full)",
-    ]  # fmt: skip
-
-
 def test_the_command_evaluates_by_the_linked_size_and_links_again(tmp_path: Path, toolchain: Toolchain) -> None:
     corpus = record(tmp_path, "$CC main.o libcalls.a -o program", toolchain)
     arguments = ["evaluate", "mlgo/Inline-v0", "--corpus", corpus, "--policy", "always", "--json"]
-    result = CliRunner().invoke(application, [*arguments, "--metric", "estimated-linked", "--link-as", "gc,thin"])
+    result = CliRunner().invoke(application, [*arguments, "--metric", "estimated-linked", "--link-as", "thin"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["configuration"]["metric"] == "estimated-linked"
-    assert [(row["mode"], row["error"]) for row in found["links"]] == [("gc", None), ("thin", None)] * 2
+    assert [(row["mode"], row["error"]) for row in found["links"]] == [("thin", None)] * 2
     assert "loads no plugin" in result.stderr
     with (
         Evaluation("mlgo/Inline-v0", policies=["always"], corpus=corpus) as evaluation,

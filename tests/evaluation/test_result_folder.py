@@ -1,4 +1,4 @@
-"""Results on disk."""
+"""Results on disk, and the modules of the benchmark's protocol."""
 
 from __future__ import annotations
 
@@ -17,64 +17,44 @@ from mlgo_gym.evaluation.result_folder import ResultFolder, read_configuration, 
 from tests.evaluation.conftest import MakeResult
 
 
-def test_appended_results_are_read_back_and_the_last_one_counts(
+def test_results_are_read_back_without_an_unfinished_line(
     tmp_path: Path, configuration: Configuration, make_result: MakeResult
 ) -> None:
-    failed, first, second = (
-        make_result("default", "a", status="failed", error={"kind": "exit"}),
-        make_result("default", "b"),
-        make_result("default", "a"),
-    )
+    failed = make_result("default", "a", status="failed", error={"kind": "exit"})
+    first, second = make_result("default", "b"), make_result("default", "a")
     output = tmp_path / "new" / "folder"
     with closing(ResultFolder(output, configuration)) as folder:
         folder.append(failed)
         folder.append(first)
         assert read_episodes(output) == [failed, first]
         folder.append(second)
-    assert sorted(read_episodes(output), key=lambda episode: episode.module) == [second, first]
+    assert sorted(read_episodes(output), key=lambda episode: episode.module) == [second, first], "the last one counts"
     assert read_configuration(output) == configuration
+    path = output / "episodes.jsonl"
+    for cut in (1, 60):
+        path.write_bytes(path.read_bytes()[:-cut])
+        assert sorted(read_episodes(output), key=lambda episode: episode.module) == [failed, first]
+        with closing(ResultFolder(output, configuration)) as folder:
+            folder.append(second)
+        assert read_episodes(output)[-1] in (first, second)
+        assert len(read_episodes(output)) == 2
 
 
-@pytest.mark.parametrize("cut", [1, 60])
-def test_an_unfinished_last_line_is_ignored_and_removed(
-    tmp_path: Path, configuration: Configuration, make_result: MakeResult, cut: int
-) -> None:
-    with closing(ResultFolder(tmp_path, configuration)) as folder:
-        folder.append(make_result("default", "a"))
-        folder.append(make_result("default", "b"))
-    path = tmp_path / "episodes.jsonl"
-    path.write_bytes(path.read_bytes()[:-cut])
-    assert [episode.module for episode in read_episodes(tmp_path)] == ["a"]
-    with closing(ResultFolder(tmp_path, configuration)) as folder:
-        folder.append(make_result("default", "c"))
-    assert [episode.module for episode in read_episodes(tmp_path)] == ["a", "c"]
-
-
-@pytest.mark.parametrize("line", ["", "{}", "[1]", '{"policy": "x"', '{"metrics": {"a": 3}}'])
-def test_the_error_about_a_damaged_line_names_it(tmp_path: Path, line: str) -> None:
-    (tmp_path / "episodes.jsonl").write_text(f"{line}\n")
-    with pytest.raises(MlgoError, match=r"episodes\.jsonl, line 1: expected (a result|JSON)"):
-        read_episodes(tmp_path)
-
-
-def test_a_result_is_on_disk_when_append_returns(tmp_path: Path, configuration: Configuration) -> None:
-    fields = {name: value for name, value in configuration.to_json().items() if name != "format"}
+def test_a_result_is_on_disk_when_append_returns(tmp_path: Path) -> None:
     program = f"""
 import os, pathlib, signal
-from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.evaluation.result_folder import ResultFolder
-folder = ResultFolder(pathlib.Path({str(tmp_path)!r}), Configuration(**{fields!r}))
-folder.append(EpisodeResult("default", "a", "p", "done"))
+from tests.reporting.runs import configuration
+ResultFolder(pathlib.Path({str(tmp_path)!r}), configuration()).append(EpisodeResult("default", "a", "p", "done"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGKILL
+    root = Path(__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", program], cwd=root, check=False).returncode == -signal.SIGKILL
     assert [episode.module for episode in read_episodes(tmp_path)] == ["a"]
 
 
-def test_one_process_at_a_time_adds_policies_of_the_same_configuration(
-    tmp_path: Path, configuration: Configuration
-) -> None:
+def test_one_process_at_a_time_adds_policies_of_one_configuration(tmp_path: Path, configuration: Configuration) -> None:
     with closing(ResultFolder(tmp_path, configuration)), pytest.raises(MlgoError, match="another process writes"):
         ResultFolder(tmp_path, configuration)
     # The location of the corpus and the release do not matter.
@@ -86,9 +66,7 @@ def test_one_process_at_a_time_adds_policies_of_the_same_configuration(
         ResultFolder(tmp_path, replace(configuration, policies={"mine.py:P": "5678"}))
 
 
-def test_headers_of_another_form_are_refused_and_results_without_one_are_kept(
-    tmp_path: Path, configuration: Configuration
-) -> None:
+def test_headers_and_lines_of_another_form_are_refused_and_kept(tmp_path: Path, configuration: Configuration) -> None:
     with pytest.raises(MlgoError, match=r"got no meta\.json"):
         read_configuration(tmp_path)
     (tmp_path / "episodes.jsonl").write_text("precious\n")
@@ -100,3 +78,7 @@ def test_headers_of_another_form_are_refused_and_results_without_one_are_kept(
         (tmp_path / "meta.json").write_text(content)
         with pytest.raises(MlgoError, match="choose another output"):
             read_configuration(tmp_path)
+    for line in ("", "{}", "[1]", '{"policy": "x"', '{"metrics": {"a": 3}}'):
+        (tmp_path / "episodes.jsonl").write_text(f"{line}\n")
+        with pytest.raises(MlgoError, match=r"episodes\.jsonl, line 1: expected (a result|JSON)"):
+            read_episodes(tmp_path)

@@ -1,7 +1,8 @@
-"""Summaries, pairs and the smallest of several policies."""
+"""Summaries, pairs and the smallest of several policies; the tables and notes of an evaluation."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,12 @@ from scipy import stats
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.pairs import pair_of
+from mlgo_gym.evaluation.report import as_data, notes
 from mlgo_gym.evaluation.result import EvaluationResult
 from mlgo_gym.evaluation.schedule import Schedule
 from mlgo_gym.evaluation.smallest import with_smallest
-from mlgo_gym.evaluation.summary import Change, extremes, summarize
+from mlgo_gym.evaluation.summary import Change, summarize
+from mlgo_gym.evaluation.tables import between_policies, overview, wins_and_losses
 from tests.evaluation.conftest import MakeResult
 
 MIXED = Change(((90, 100), (220, 200), (50, 50), (0, 0)))
@@ -66,52 +69,30 @@ def test_pairs_compare_modules_of_both_and_the_probability_is_the_mann_whitney_s
     assert 0.5 < low < probability.value < high < 1
 
 
-def test_the_largest_changes_come_first_and_equal_modules_never() -> None:
-    change = Change(((90, 100), (50, 100), (100, 100), (110, 100), (300, 100)))
-    best, worst = extremes(tuple("abcde"), change)
-    assert [row.module for row in best] == ["b", "a"]
-    assert [row.module for row in worst] == ["e", "d"]
-    assert [row.module for row in extremes(tuple("abcde"), change, limit=1)[1]] == ["e"]
-    assert best[0].change == pytest.approx(51 / 101 - 1)
-
-
-@pytest.fixture
-def result(configuration: Configuration, make_result: MakeResult) -> EvaluationResult:
-    policies = dict.fromkeys(("ours", "default", "broken", "absent"), "")
-    return EvaluationResult(
-        replace(configuration, metric="spill_cost", policies=policies),
+def test_the_change_of_a_policy_is_one_number(configuration: Configuration, make_result: MakeResult) -> None:
+    result = EvaluationResult(
+        replace(
+            configuration, metric="spill_cost", policies=dict.fromkeys(("ours", "default", "broken", "absent"), "")
+        ),
         (
             make_result("ours", "a", metrics={"text": (199, 399), "spill_cost": (0, 1)}),
             make_result("ours", "b", metrics={"text": (399, 399), "spill_cost": (1, 1)}, project="q"),
             make_result("broken", "a", status="failed", metrics={}),
         ),
     )
-
-
-def test_the_change_of_a_policy_is_one_number(result: EvaluationResult) -> None:
-    assert result.change("ours") == pytest.approx(0.5**0.5 - 1)
-    assert result.change("ours", metric="text") == pytest.approx(0.5**0.5 - 1)
-    assert result.change("ours", project="p") == pytest.approx(-0.5)
-    assert result.change("ours", project="q") == 0.0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+    assert result.change("ours") == result.change("ours", metric="text") == pytest.approx(0.5**0.5 - 1)
+    assert [result.change("ours", project=name) for name in "pq"] == pytest.approx([-0.5, 0.0])
+    for arguments, message in (
         ({"policy": "absent"}, r"a policy with results \(ours, broken\), got 'absent'$"),
         ({"policy": "ours", "metric": "speed"}, r"a metric with results \(spill_cost, text\), got 'speed'$"),
         ({"policy": "ours", "project": "zstd"}, r"a project with results \(None, p, q\), got 'zstd'$"),
-        ({"policy": "broken"}, "broken finished no module"),
-    ],
-)
-def test_unmeasured_changes_have_no_number(result: EvaluationResult, arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(MlgoError, match=message):
-        result.change(**arguments)
+        ({"policy": "broken"}, "expected results of broken on every module, got 1 failed"),
+    ):
+        with pytest.raises(MlgoError, match=message):
+            result.change(**arguments)
 
 
-def test_the_smallest_of_several_policies_counts_and_clang_is_one_of_them(
-    configuration: Configuration, make_result: MakeResult
-) -> None:
+def test_the_smallest_of_several_policies_counts(configuration: Configuration, make_result: MakeResult) -> None:
     episodes = (
         make_result("ours", "a", 300, 400, seconds=2.0),
         make_result("default", "a", 400, 400, seconds=1.0),
@@ -148,9 +129,7 @@ def drain(schedule: Schedule) -> list[tuple[str, str]]:
     return taken
 
 
-def test_the_first_policy_meets_all_modules_first_and_only_unfinished_work_is_scheduled(
-    make_result: MakeResult,
-) -> None:
+def test_the_first_policy_is_scheduled_first_and_unfinished_work_alone(make_result: MakeResult) -> None:
     def schedule(*results: Any) -> Schedule:
         return Schedule(["first", "second", "third"], SIZES, SIZES.__getitem__, lambda name: f"of {name}", results)
 
@@ -170,3 +149,47 @@ def test_the_first_policy_meets_all_modules_first_and_only_unfinished_work_is_sc
     plan.finish(make_result("first", "large", status="no-decisions"))
     assert (len(plan), plan.unfinished) == (6, 6)
     assert {module for _, module in drain(plan)} == {"medium", "small"}
+
+
+@pytest.fixture
+def result(configuration: Configuration, make_result: MakeResult) -> EvaluationResult:
+    episodes = (
+        make_result("default", "a", 100, 100, project="one"),
+        make_result("default", "b", 201, 200, project="one"),
+        make_result("default", "c", 50, 50, project="two"),
+        make_result("never", "a", 110, 100, project="one"),
+        make_result("never", "b", 190, 200, project="one"),
+        make_result("never", "c", status="failed", metrics={}, project="two", error={"message": "stalled\nfor 60 s"}),
+        make_result("default", "d", status="no-decisions", metrics={}),
+    )
+    return EvaluationResult(replace(configuration, policies={"default": "default", "never": "never"}), episodes)
+
+
+def test_the_tables_have_the_figures_of_each_policy(result: EvaluationResult) -> None:
+    summaries = result.summaries()
+    table = overview(result.configuration, summaries)
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert rows[0] == {
+        "policy": "default", "modules": "3", "text bytes": "351", "clang": "350", "total": "+0.29 %", "better": "0",
+        "equal": "2", "worse": "1", "failed": "0",
+    }  # fmt: skip
+    assert (rows[1]["modules"], rows[1]["total"], rows[1]["failed"]) == ("2", "0", "1")
+    pairs = between_policies(result.pairs)
+    assert pairs is not None
+    assert [(row[0], row[1][:4], row[3]) for row in pairs.rows] == [("never / default", "50 %", "1/0/1")]
+    wins, losses = wins_and_losses("text", summaries)
+    assert (wins.title, losses.title) == ("Where never wins most", "Where never loses most")
+    assert wins.rows == (("b", "200", "-10", "-4.98 %"),)
+    assert losses.rows == (("a", "100", "+10", "+9.90 %"),)
+
+
+def test_notes_and_data_name_deviations_failures_and_exclusions(result: EvaluationResult) -> None:
+    text = "\n".join(notes(result))
+    assert "Excluded for lack of decisions: 1 module: d" in text
+    assert "`default` differs from plain clang in 1 module: b (text +1)" in text
+    assert "never on c: stalled\n" in f"{text}\n"
+    data = json.loads(json.dumps(as_data(result)))
+    assert data["policies"][0]["changes"]["text"]["worse"] == 1
+    assert data["failures"][0]["policy"] == "never"
+    assert data["policies"][1]["worst"][0]["module"] == "a"
+    assert data["pairs"][0]["probability"]["value"] == 0.5

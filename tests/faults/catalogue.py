@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 ENDS = "ends"
 """The episode ends as without a fault."""
@@ -11,17 +11,9 @@ ENDS = "ends"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a fault in an environment.
+    """Outcome of a fault in an environment; `…` in the message stands for text that varies."""
 
-    Attributes:
-        where: `reset` (it raises), `step` (the episode is truncated), or `ends` (it ends as usual).
-        error: Class of the error; in `info["error"]` always `CompilerError`.
-        kind: Kind of a `CompilerError`.
-        message: Start of the message; `…` stands for text that varies.
-        stderr: Part of the compiler's standard error.
-    """
-
-    where: str
+    where: str  # `reset` (it raises), `step` (the episode is truncated), or `ends` (it ends as usual)
     error: str = "CompilerError"
     kind: str = ""
     message: str = ""
@@ -30,21 +22,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault.
-
-    Attributes:
-        title: Description of the fault.
-        spec: Behaviour of `mlgo_gym.testing.fake_clang`.
-        outcome: Outcome in an environment.
-        driver: Reason in the warning of `mlgo-clang`; empty for no warning, None where the fault cannot occur.
-        before_fork: Whether it happens before the first decision, and so in a fork only by replay.
-    """
+    """One fault: its description, and the behaviour of `mlgo_gym.testing.fake_clang`."""
 
     title: str
     spec: str
     outcome: Outcome
-    driver: str | None
-    before_fork: bool = field(default=False)
+    driver: str | None  # reason in the warning of `mlgo-clang`; empty for no warning, None where it cannot occur
+    before_fork: bool = False  # whether it happens before the first decision, and so in a fork only by replay
 
 
 def matches(message: str, text: str) -> bool:
@@ -145,12 +129,7 @@ FAULTS = [
 
 @dataclass(frozen=True, slots=True)
 class HostFault:
-    """A fault of a host or its machine.
-
-    Attributes:
-        title: Description of the fault.
-        effect: Its visible effect.
-    """
+    """A fault of a host or its machine, and its visible effect."""
 
     title: str
     effect: str

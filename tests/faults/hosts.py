@@ -27,13 +27,7 @@ FAULTY = {"module": "faulty"}
 
 @dataclass(frozen=True)
 class FaultyCompiler:
-    """A clang that fails on one module.
-
-    Attributes:
-        clang: The program and its switch.
-        corpus: Folder with the modules `faulty` and `sound`, of the same bitcode.
-        source: Their source, `faulty.c`.
-    """
+    """A clang that fails on one module, a folder with `faulty` and `sound` of the same bitcode, and their source."""
 
     clang: FaultyClang
     corpus: str
@@ -41,15 +35,13 @@ class FaultyCompiler:
 
 
 def outcome_of_error(error: MlgoError) -> Outcome:
-    """Return the outcome of an error of `reset()`."""
     if isinstance(error, CompilerError):
         return Outcome("reset", "CompilerError", error.kind, error.message, error.stderr)
     return Outcome("reset", type(error).__name__, "", str(error))
 
 
 def outcome_of_info(info: dict[str, Any]) -> Outcome:
-    """Return the outcome from the last info of an episode."""
-    if "error" not in info:
+    if not info["error"]:
         assert info["text"] > 0
         return Outcome(ENDS)
     error = info["error"]
@@ -57,7 +49,6 @@ def outcome_of_info(info: dict[str, Any]) -> Outcome:
 
 
 def take_steps(env: CompilerEnv, info: dict[str, Any]) -> tuple[Outcome, dict[str, Any]]:
-    """Take the default actions until the end."""
     while True:
         *_, terminated, truncated, info = env.step(info["default_action"])
         if terminated or truncated:
@@ -67,7 +58,6 @@ def take_steps(env: CompilerEnv, info: dict[str, Any]) -> tuple[Outcome, dict[st
 
 
 def make_single(compiler: FaultyCompiler, timeout: float = LONG) -> CompilerEnv:
-    """Return an environment with the faulty clang."""
     options = {"timeout": timeout}
     env = gym.make(INLINE, corpus=compiler.corpus, clang=compiler.clang.program, compile_options=options).unwrapped
     assert isinstance(env, CompilerEnv)
@@ -75,7 +65,6 @@ def make_single(compiler: FaultyCompiler, timeout: float = LONG) -> CompilerEnv:
 
 
 def make_vector(compiler: FaultyCompiler, timeout: float = LONG) -> CompilerVectorEnv:
-    """Return two environments with the faulty clang, without prefetching."""
     options = {"timeout": timeout}
     return as_vector(
         gym.make_vec(
@@ -85,7 +74,6 @@ def make_vector(compiler: FaultyCompiler, timeout: float = LONG) -> CompilerVect
 
 
 def run_single(env: CompilerEnv) -> Outcome:
-    """Run an episode of the faulty module."""
     try:
         _, info = env.reset(options=FAULTY)
     except MlgoError as error:
@@ -94,7 +82,6 @@ def run_single(env: CompilerEnv) -> Outcome:
 
 
 def run_fork(env: CompilerEnv, info: dict[str, Any]) -> Outcome:
-    """Fork an episode at its first decision, and run the fork; the original must have the same outcome."""
     try:
         copied = env.fork()
     except MlgoError as error:
@@ -110,7 +97,6 @@ def run_fork(env: CompilerEnv, info: dict[str, Any]) -> Outcome:
 
 
 def run_vector(envs: CompilerVectorEnv) -> Outcome:
-    """Run the sound and the faulty module; the sound one must not be affected."""
     try:
         _, info = envs.reset(options={"module": ["sound", "faulty"]})
     except MlgoError as error:
@@ -121,14 +107,13 @@ def run_vector(envs: CompilerVectorEnv) -> Outcome:
         *_, terminations, truncations, info = envs.step(info["default_action"])
         assert not truncations[0]
         if terminations[1] or truncations[1]:
-            row = {"text": info["text"][1]} if "text" in info else {}
+            row: dict[str, Any] = {"text": info["text"][1] if "text" in info else 0, "error": {}}
             if truncations[1]:
                 row["error"] = {key: info["error"][key][1] for key in ("kind", "message", "exit_status", "stderr")}
             return outcome_of_info(row)
 
 
 def run_sound_vector(envs: CompilerVectorEnv) -> None:
-    """Run an episode in both environments."""
     _, info = envs.reset(options={"module": ["sound", "faulty"]})
     over = np.zeros(2, bool)
     while not over.any():
@@ -138,7 +123,6 @@ def run_sound_vector(envs: CompilerVectorEnv) -> None:
 
 
 def run_driver(compiler: FaultyCompiler, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `mlgo-clang` on the faulty source."""
     command = [str(DRIVER), f"--mlgo-clang={compiler.clang.program}", *arguments, "-Oz", "-c", "faulty.c"]
     return subprocess.run(
         command, cwd=compiler.source.parent, capture_output=True, text=True, check=False, timeout=LONG

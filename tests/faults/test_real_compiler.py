@@ -1,11 +1,9 @@
-"""A real clang that crashes, stalls or loses its host, in every task."""
+"""A real clang that crashes or stalls, in every task."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from typing import Any
 
 import gymnasium as gym
@@ -15,11 +13,9 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.testing import running_compile
 from tests.conftest import MakeBitcode
 from tests.faults.hosts import LONG, SHORT
-from tests.traces import children, ends_within
+from tests.traces import ends_within
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
-
-slow = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +48,6 @@ def play(env: CompilerEnv, info: dict[str, Any]) -> dict[str, Any]:
         ("RegAllocPriority", signal.SIGKILL, "signal"),
         ("Joint", signal.SIGSEGV, "signal"),
         ("Inline", signal.SIGSTOP, "timeout"),
-        pytest.param("RegAllocEvict", signal.SIGSTOP, "timeout", marks=slow),
-        pytest.param("RegAllocPriority", signal.SIGSTOP, "timeout", marks=slow),
-        pytest.param("Joint", signal.SIGSTOP, "timeout", marks=slow),
     ],
 )
 def test_a_signal_ends_one_episode_alone(task: str, number: int, kind: str, mixed: str) -> None:
@@ -69,42 +62,7 @@ def test_a_signal_ends_one_episode_alone(task: str, number: int, kind: str, mixe
         _, _, terminated, truncated, failed = failing.step(info["default_action"])
         assert (terminated, truncated) == (False, True)
         assert failed["error"]["kind"] == expected
-    assert "error" not in play(again, info)
+    assert not play(again, info)["error"]
     for works in (env, copied, again):
-        assert "error" not in play(works, works.reset()[1])
+        assert not play(works, works.reset()[1])["error"]
         works.close()
-
-
-HOST = """
-import sys
-import gymnasium as gym, mlgo_gym
-env = gym.make("mlgo/{task}-v0", corpus={corpus!r}).unwrapped
-env.reset()
-copied = env.fork()
-envs = gym.make_vec("mlgo/{task}-v0", 2, corpus={corpus!r}, prefetch=0)
-envs.reset()
-print("ready", flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.mark.parametrize(
-    ("task", "number"),
-    [
-        ("Inline", signal.SIGKILL),
-        pytest.param("Inline", signal.SIGTERM, marks=slow),
-        pytest.param("Inline", signal.SIGINT, marks=slow),
-        pytest.param("RegAllocEvict", signal.SIGKILL, marks=slow),
-    ],
-)
-def test_no_clang_outlives_its_host(task: str, number: int, mixed: str) -> None:
-    command = [sys.executable, "-c", HOST.format(task=task, corpus=mixed)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as host:
-        assert host.stdout is not None
-        assert host.stdout.readline() == b"ready\n"
-        pids = children(host.pid)
-        host.send_signal(number)
-        assert host.wait(LONG) == -number
-    assert len(pids) == 4
-    for pid in pids:
-        assert ends_within(pid, 10)

@@ -1,4 +1,4 @@
-"""TorchRL by `GymEnv`, which makes environments from their ids, alone and several at once."""
+"""TorchRL by `GymEnv`, which makes environments from their ids, and by `GymWrapper` around our vectors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.vector.stepping import EVICT, INLINE, make
+
 pytest.importorskip("torchrl", reason="the extra torchrl is not installed")
 
-from torchrl.envs import GymEnv
+from torchrl.envs import ActionMask, GymEnv, GymWrapper, TransformedEnv
 from torchrl.envs.utils import check_env_specs
 
 pytestmark = pytest.mark.libraries
@@ -32,3 +34,24 @@ def test_it_makes_two_with_workers_of_its_own(name: str, short: dict[str, Any]) 
     env.close()
     assert batch.batch_size == (2, 6)
     assert batch["next", "done"].any()
+
+
+def wrapped(name: str, corpus: str) -> Any:
+    env = GymWrapper(make(name, corpus, autoreset_mode="Disabled", strict=True, max_decisions=4))
+    return TransformedEnv(env, ActionMask()) if name == EVICT else env
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+@pytest.mark.parametrize("name", [INLINE, EVICT])
+def test_random_rollouts_continue_after_the_end_of_an_episode(name: str, varied: str) -> None:
+    env = wrapped(name, varied)
+    if name == INLINE:
+        check_env_specs(env)
+    batch = env.rollout(40, break_when_any_done=False)
+    env.close()
+    done = batch["next", "done"].squeeze(-1)
+    observation = "observation" if name == INLINE else "observations"
+    assert int(done.sum()) >= 30
+    assert not batch["next", observation][done].any()
+    assert batch[observation].flatten(0, -2).any(-1).all()
+    assert not batch["next", "reward"].squeeze(-1)[~done].any()

@@ -85,11 +85,9 @@ def test_names_of_functions_are_as_in_the_source_however_yaml_quotes_them(
 
 def test_each_cost_has_its_weight_and_the_total_is_the_sum() -> None:
     assert SUM.cost(CostWeights(1, 10, 100, 1000)) == pytest.approx(3.25 + 18.75 + 50 + 839_515.6)
-    assert SUM.count == 5 + 4 + 1
     total = AllocationCosts.total([SUM, AllocationCosts(1, 2, 3, 4, 5, 6, 7, 8)])
     assert total == AllocationCosts(6, 5.25, 7, 5.875, 6, 6.5, 42, 847.5156)
-    assert AllocationCosts.total([]) == NOTHING
-    assert NOTHING.cost(CostWeights()) == NOTHING.count == 0
+    assert (SUM.count, AllocationCosts.total([]), NOTHING.cost(CostWeights())) == (5 + 4 + 1, NOTHING, 0)
 
 
 def remark(text: str, where: str = "function") -> str:
@@ -106,14 +104,11 @@ def test_of_remarks_the_summary_of_the_last_function_counts() -> None:
     assert read_allocation_remarks(LAST + remark(ALL) + LAST) == NOTHING
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
+def test_a_remark_of_another_form_is_refused() -> None:
+    for text, complaint in (
         (remark(ALL), "expected the costs of register allocation"),
         (remark("3 spells 2.250000e+00 total spells cost ") + LAST, "was to give counts and costs"),
         (remark("3 spills many total spills cost ") + LAST, "was to give numbers"),
-    ],
-)
-def test_a_remark_of_another_form_is_refused(text: str, complaint: str) -> None:
-    with pytest.raises(MlgoError, match=complaint):
-        read_allocation_remarks(text)
+    ):
+        with pytest.raises(MlgoError, match=complaint):
+            read_allocation_remarks(text)

@@ -12,7 +12,7 @@ import pytest
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import parse_bitcode, read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
-from tests.conftest import PROGRAMS, MakeBitcode
+from tests.conftest import MakeBitcode
 
 
 def facts_of_text(text: str) -> tuple[str, str, int, int, int, int]:
@@ -45,28 +45,15 @@ def test_the_facts_and_the_level_agree_with_the_textual_form(
     read = (facts.triple, facts.source_filename, facts.functions, facts.minsize, facts.optsize, facts.optnone)
     assert read == facts_of_text(listing.read_text())
     assert (facts.producer, facts.level) == (f"LLVM{any_toolchain.version_text}", level)
-    counts = {"mixed": (2, 1, 1), "Os": (2, 1, 2), "no functions": (0, 0, 0)}
-    for name, (functions, minsize, optsize) in counts.items():
-        changed = replace(facts, functions=functions, minsize=minsize, optsize=optsize, optnone=0)
-        assert changed.level == name
-
-
-def test_sections_debug_information_and_odd_names_are_no_obstacle(toolchain: Toolchain, tmp_path: Path) -> None:
-    bitcode = tmp_path / "odd.bc"
-    arguments = ["-cc1", "-emit-llvm-bc", "-disable-llvm-passes", "-x", "ir", str(PROGRAMS / "odd_names.ll")]
-    answer = toolchain.run([*arguments, "-o", str(bitcode)])
-    assert answer.returncode == 0, answer.stderr
-    text = (PROGRAMS / "odd_names.ll").read_text()
-    assert read_bitcode(bitcode).functions == len(re.findall(r"^define ", text, re.MULTILINE))
+    for name, (functions, minsize, optsize) in {"mixed": (2, 1, 1), "Os": (2, 1, 2), "no functions": (0, 0, 0)}.items():
+        assert replace(facts, functions=functions, minsize=minsize, optsize=optsize, optnone=0).level == name
 
 
 def test_the_language_is_guessed_from_the_source_or_the_names(toolchain: Toolchain, tmp_path: Path) -> None:
-    languages = {"c": "C", "cpp": "C++", "m": "Objective-C", "i": "", "ii": "C++"}
-    for suffix, language in languages.items():
+    for suffix, language in {"c": "C", "cpp": "C++", "i": "", "ii": "C++"}.items():
         source, bitcode = tmp_path / f"x.{suffix}", tmp_path / "x.bc"
         source.write_text("int twice(int x) { return 2 * x; }\n")
-        answer = toolchain.run(["-c", "-emit-llvm", str(source), "-o", str(bitcode)])
-        assert answer.returncode == 0, answer.stderr
+        assert toolchain.run(["-c", "-emit-llvm", str(source), "-o", str(bitcode)]).returncode == 0
         assert read_bitcode(bitcode).language == language
 
 

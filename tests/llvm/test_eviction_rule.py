@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from mlgo_gym.llvm.eviction_rule import default_eviction
 
 
@@ -48,12 +45,3 @@ def test_the_rule_evicts_the_lightest_that_breaks_the_fewest_hints() -> None:
     assert choose(Column(NAN), Column(0.0), Column(NAN)) == choose(Column(NAN), Column(0.0)) == 1
     assert choose(Column(0.9), Column(0.5, local=1), MASKED) == 1
     assert choose(Column(NAN), MASKED) == 0
-
-
-bits, values = st.integers(0, 1), st.floats(0, 1) | st.just(NAN)
-some_columns = st.builds(Column, values, bits, bits, bits, st.integers(0, 3).map(float), st.floats(0, 1))
-
-
-@given(st.lists(some_columns, min_size=2, max_size=33).filter(lambda columns: any(one.legal for one in columns)))
-def test_the_choice_is_always_legal(columns: list[Column]) -> None:
-    assert columns[choose(*columns)].legal

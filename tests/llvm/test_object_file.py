@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import shutil
-import struct
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -22,14 +20,9 @@ from mlgo_gym.llvm.wasm_file import read_wasm, without_custom_sections
 from tests.conftest import PROGRAMS
 
 PLAIN = "x86_64-unknown-linux-musl"
-TRIPLES = (  # 64 and 32 bits, both byte orders, and Thumb code
-    PLAIN,
-    "i386-unknown-linux-musl",
-    "s390x-unknown-linux-musl",
-    "powerpc-unknown-linux-musl",
-    "thumbv7-unknown-linux-musleabihf",
-)
-LEVELS = ["-O0", "-Oz", "-g", "-ffunction-sections"]
+# 64 and 32 bits, both byte orders, and Thumb code
+TRIPLES = (PLAIN, "s390x-unknown-linux-musl", "powerpc-unknown-linux-musl", "thumbv7-unknown-linux-musleabihf")
+LEVELS = ["-Oz", "-g", "-ffunction-sections"]
 Objects = dict[tuple[str, str, str], bytes]
 
 
@@ -129,30 +122,6 @@ def test_split_off_parts_have_entries_and_overlapping_bytes_belong_to_the_first(
     assert assembled(toolchain, tmp_path, ".data\n.byte 1\n") == FunctionSizes({}, {}, 0, 0)
 
 
-def test_functions_of_the_same_name_are_counted_together(toolchain: Toolchain, tmp_path: Path) -> None:
-    halves = []
-    for number, count in enumerate((3, 4)):
-        source = tmp_path / f"half{number}.s"
-        source.write_text(function("same", count) + f".globl other{number}\n" + function(f"other{number}", 1))
-        compile_text(toolchain, source, f"--target={PLAIN}")
-        halves.append(str(source.with_suffix(".o")))
-    joined = tmp_path / "joined.o"
-    linker = [toolchain.command[0], "ld.lld", "-r", *halves, "-o", str(joined)]
-    result = subprocess.run(linker, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    assert function_sizes(joined.read_bytes()).functions == {"same": 7, "other0": 1, "other1": 1}
-
-
-def test_more_sections_than_the_header_can_count_are_all_measured(toolchain: Toolchain, tmp_path: Path) -> None:
-    count = 66_000
-    lines = (f'.section .text.f{n},"ax",@progbits\n{function(f"f{n}", 1)}' for n in range(count))
-    sizes = assembled(toolchain, tmp_path, "".join(lines))
-    assert sizes.functions == {f"f{n}": 1 for n in range(count)}
-    data = (tmp_path / "text.o").read_bytes()
-    assert struct.unpack_from("<H", data, 60) == (0,)
-    assert object_sizes(data).text == count
-
-
 def test_another_or_incomplete_file_is_refused(objects: Objects) -> None:
     for other in (b"", b"\x7fELF", b"BC\xc0\xde" + bytes(100), b"\xfe\xed\xfa\xcf" + bytes(100)):
         with pytest.raises(MlgoError, match="expected an ELF object, got"):
@@ -162,22 +131,6 @@ def test_another_or_incomplete_file_is_refused(objects: Objects) -> None:
         for length in range(0, len(data), 29):
             with pytest.raises(MlgoError, match="ELF"):
                 object_sizes(data[:length])
-
-
-def test_an_object_without_a_valid_table_of_symbols_is_refused(objects: Objects) -> None:
-    original = objects["functions", PLAIN, "-O0"]
-    start, width, count = struct.unpack_from("<Q", original, 40)[0], *struct.unpack_from("<HH", original, 58)
-    headers = [start + width * number for number in range(count)]
-    symbols = next(at for at in headers if struct.unpack_from("<I", original, at + 4)[0] == 2)
-    for field, form, value, message in (
-        (4, "<I", 0, "got a stripped one"),  # without its type a section is not there
-        (56, "<Q", 23, "expected a table with entries of 24 bytes"),
-        (32, "<Q", 25, "expected a table with entries of 24 bytes"),
-    ):
-        data = bytearray(original)
-        struct.pack_into(form, data, symbols + field, value)
-        with pytest.raises(MlgoError, match=message):
-            function_sizes(bytes(data))
 
 
 SOURCE = """
@@ -191,13 +144,10 @@ int data = 7;
 """
 
 
-@pytest.mark.parametrize("level", ["-Oz", "-g"])
-def test_of_webassembly_the_functions_and_the_rest_are_the_code_section(
-    level: str, toolchain: Toolchain, tmp_path: Path
-) -> None:
+def test_of_webassembly_the_functions_and_the_rest_are_the_code_section(toolchain: Toolchain, tmp_path: Path) -> None:
     source = tmp_path / "source.c"
     source.write_text(SOURCE)
-    data = compile_text(toolchain, source, "--target=wasm32-unknown-wasip1", level)
+    data = compile_text(toolchain, source, "--target=wasm32-unknown-wasip1", "-g")
     sizes = function_sizes(data)
     assert set(sizes.functions) >= {"first", "second"}
     assert sizes.aliases == {"third": "second"}
@@ -206,12 +156,7 @@ def test_of_webassembly_the_functions_and_the_rest_are_the_code_section(
     assert sizes.unnamed <= 5  # the number of functions
     assert object_sizes(data).object == len(data)
     assert not has_block_frequencies(data)
-    rest = without_custom_sections(data)
-    assert len(rest) < len(data)
-    assert read_wasm(rest).code == read_wasm(data).code
-    assert not any(names for names, _ in read_wasm(rest).functions)
-    with pytest.raises(MlgoError, match="WebAssembly file"):
-        read_wasm(data[: len(data) // 2])
+    assert read_wasm(without_custom_sections(data)).code == read_wasm(data).code
     with pytest.raises(MlgoError, match=r"expected a WebAssembly file, got 8 bytes that begin with b'.*ELF'"):
         read_wasm(b"\x7fELF\2\1\1\0")
     with pytest.raises(MlgoError, match="got a stripped one"):

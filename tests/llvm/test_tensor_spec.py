@@ -6,20 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mlgo_gym.llvm.tensor_spec import SCALAR_TYPES, TensorSpec, record_dtype
 
 SIZES = {"float": 4, "double": 8, **{f"{sign}int{8 * n}_t": n for sign in ("", "u") for n in (1, 2, 4, 8)}}
-
-specs = st.builds(
-    TensorSpec,
-    name=st.text(min_size=1, max_size=20),
-    type=st.sampled_from(sorted(SCALAR_TYPES)),
-    shape=st.lists(st.integers(1, 40), min_size=1, max_size=4).map(tuple),
-    port=st.integers(0, 3),
-)
 
 
 def test_every_scalar_type_of_llvm_is_known_and_little_endian() -> None:
@@ -27,22 +17,22 @@ def test_every_scalar_type_of_llvm_is_known_and_little_endian() -> None:
     assert np.frombuffer(b"\x01\x00\x00\x00\x00\x00\x00\x80", SCALAR_TYPES["int64_t"])[0] == 1 - 2**63
 
 
-@given(specs)
-def test_a_specification_survives_json_and_has_the_bytes_of_numpy(spec: TensorSpec) -> None:
-    assert TensorSpec.from_json(spec.to_json()) == spec
-    array = np.zeros(spec.shape, spec.dtype)
-    assert (spec.size, spec.nbytes) == (array.size, array.nbytes)
+def test_a_specification_survives_json_and_has_the_bytes_of_numpy() -> None:
+    for scalar, size in SIZES.items():
+        spec = TensorSpec("a", scalar, (3, 4), port=2)
+        assert TensorSpec.from_json(spec.to_json()) == spec
+        assert (spec.size, spec.nbytes) == (12, 12 * size)
 
 
 VALID = {"name": "a", "type": "float", "shape": [1]}
-INVALID: dict[str, list[Any]] = {
-    "JSON object": [None, ["a", "float", [1]]],
-    "string name": [{"type": "float", "shape": [1]}, {**VALID, "name": 3}],
-    "string type": [{"name": "a", "shape": [1]}],
-    "known are": [{**VALID, "type": "half"}],
-    "integer port": [{**VALID, "port": port} for port in ("0", True)],
-    "list of integers": [{"name": "a", "type": "float"}, *({**VALID, "shape": shape} for shape in (1, [1.0], [True]))],
-    "at least 1": [{**VALID, "shape": shape} for shape in ([], [0], [1, -1])],
+INVALID: dict[str, Any] = {
+    "JSON object": ["a", "float", [1]],
+    "string name": {**VALID, "name": 3},
+    "string type": {"name": "a", "shape": [1]},
+    "known are": {**VALID, "type": "half"},
+    "integer port": {**VALID, "port": True},
+    "list of integers": {**VALID, "shape": [1.0]},
+    "at least 1": {**VALID, "shape": [1, -1]},
 }
 
 
@@ -50,10 +40,9 @@ def test_json_has_the_keys_of_llvm_in_its_order_and_anything_else_is_refused() -
     spec = TensorSpec("mask", "int64_t", (1, 33))
     assert list(spec.to_json().items()) == [("name", "mask"), ("type", "int64_t"), ("port", 0), ("shape", [1, 33])]
     assert TensorSpec.from_json(VALID).port == 0
-    for complaint, values in INVALID.items():
-        for value in values:
-            with pytest.raises(ValueError, match=complaint):
-                TensorSpec.from_json(value)
+    for complaint, value in INVALID.items():
+        with pytest.raises(ValueError, match=complaint):
+            TensorSpec.from_json(value)
 
 
 def test_a_record_is_packed_without_gaps_and_has_each_name_once() -> None:

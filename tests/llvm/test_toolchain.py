@@ -19,28 +19,23 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def test_without_a_choice_the_bundled_clang_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clang_is_found_by_its_path_by_its_name_and_by_the_environment(
+    counted_clang: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     toolchain = find_toolchain()
     assert (toolchain.bundled, toolchain.command) == (True, bundled_command())
     assert (toolchain.version, toolchain.version_text) == ((22, 1, 8), "22.1.8")
-    monkeypatch.setenv("MLGO_CLANG", "/no/such/clang")
-    assert find_toolchain("bundled").bundled
-
-
-def test_a_clang_is_found_by_its_path_by_its_name_and_by_the_environment(
-    counted_clang: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
     program, _ = counted_clang
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-    by_path = find_toolchain(str(program))
-    assert (by_path.command, by_path.bundled) == ((str(program),), False)
-    assert find_toolchain(program.name).command == (str(program),)
     monkeypatch.setenv("MLGO_CLANG", str(program))
-    assert find_toolchain().command == (str(program),)
+    assert find_toolchain("bundled").bundled
+    for words in ((), (str(program),), (program.name,)):
+        by_name = find_toolchain(*words)
+        assert (by_name.command, by_name.bundled) == ((str(program),), False)
     # A relative path is valid after a change of folder.
     monkeypatch.chdir(program.parent)
     relative = find_toolchain(f"./{program.name}")
-    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    monkeypatch.chdir(tmp_path)
     assert relative.run(["--version"]).returncode == 0
 
 

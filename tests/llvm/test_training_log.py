@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
 import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mlgo_gym.errors import TrainingLogError
 from mlgo_gym.llvm.advisors import ADVISORS, EVICTION, INLINING, Advisor
 from mlgo_gym.llvm.log_reader import read_events, read_log
 from mlgo_gym.llvm.log_writer import LogWriter
-from mlgo_gym.llvm.tensor_spec import SCALAR_TYPES, TensorSpec
+from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LONGEST_LINE, Context, Event, LogDecoder, LogHeader, Observation, Outcome
 from tests.conftest import PROGRAMS, MakeBitcode
@@ -117,77 +114,27 @@ def test_a_log_with_scores_is_that_of_llvm() -> None:
     )
 
 
-tensor_specs = st.builds(
-    TensorSpec,
-    st.text(max_size=12),
-    st.sampled_from(sorted(SCALAR_TYPES)),
-    st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple),
-)
-
-
-@st.composite
-def logs(draw: st.DrawFn) -> tuple[LogHeader, list[Event]]:
-    """A header, and events as a writer makes them; payloads are rich in newlines and braces. Offsets are 0."""
-    features = draw(st.lists(tensor_specs, min_size=1, max_size=5, unique_by=lambda spec: spec.name))
-    header = LogHeader(tuple(features), draw(st.none() | tensor_specs), draw(st.none() | tensor_specs))
-
-    def payload(size: int) -> bytes:
-        seed = draw(st.binary(max_size=size))
-        return (seed + b'\n{"context":"x"}\n' * (size // 16 + 1))[:size]
-
+def test_every_log_is_read_back_however_its_bytes_are_cut_and_refused_if_it_ends_within_an_event() -> None:
+    """The offset of an event is that of its line. Payloads look like lines."""
     events: list[Event] = []
-    numbers: dict[str, int] = {}
-    for name in draw(st.lists(st.sampled_from(["", "f", "g", 'h"\n\\', "\u00e9"]), max_size=5)):
+    for name, count in (("f", 2), ('h"\n\\\u00e9', 0), ("", 1)):
         events.append(Context(name, 0))
-        for _ in range(draw(st.integers(0, 3))):
-            number = numbers[name] = numbers.get(name, -1) + 1
-            events.append(Observation(number, payload(header.observation_bytes), 0))
-            if header.score is not None and draw(st.booleans()):
-                events.append(Outcome(number, payload(header.score.nbytes), 0))
-    return header, events
-
-
-@given(logs(), st.lists(st.integers(1, 60), min_size=1, max_size=20), st.data())
-def test_every_log_is_read_back_however_its_bytes_are_cut(
-    log: tuple[LogHeader, list[Event]], cuts: list[int], draw: st.DataObject
-) -> None:
-    """The offset of an event is that of its line; a log that ends within an event is refused."""
-    header, events = log
-    data = written(header, events)
-    decoder = LogDecoder()
-    read: list[Event] = []
-    position, turn = 0, 0
-    while position < len(data):
-        size = cuts[turn % len(cuts)]
-        decoder.feed(data[position : position + size])
-        read += iter(decoder.next_event, None)
-        position, turn = position + size, turn + 1
-    decoder.finish()
-    assert decoder.header == header
-    assert [event._replace(offset=0) for event in read] == events
+        for number in range(count):
+            events += [Observation(number, b'\n{"context":"x"}', 0), Outcome(number, b"\n}{\n", 0)]
+    data = written(SCORED, events)
+    for chunk in range(1, 60):
+        read = list(read_events(io.BytesIO(data), chunk=chunk))
+        assert [event._replace(offset=0) for event in read] == events
     starts = {Context: b'{"context":', Observation: b'{"observation":', Outcome: b'{"outcome":'}
     assert all(data[event.offset :].startswith(starts[type(event)]) for event in read)
-    ends = {event.offset for event in read} | {data.index(b"\n") + 1, len(data)}
-    cut = draw.draw(st.integers(0, len(data)))
-    if cut in ends:
-        assert list(read_events(io.BytesIO(data[:cut]), chunk=7)) == [event for event in read if event.offset < cut]
-    else:
+    ends = {event.offset for event in read} | {len(data)}
+    for cut in range(len(data) + 1):
+        if cut in ends:
+            assert list(read_events(io.BytesIO(data[:cut]), chunk=7)) == [event for event in read if event.offset < cut]
+            continue
         with pytest.raises(TrainingLogError) as caught:
             list(read_events(io.BytesIO(data[:cut])))
         assert caught.value.offset == max((end for end in ends if end < cut), default=0)
-
-
-def test_the_extreme_values_of_every_scalar_type_are_read_back() -> None:
-    for scalar in sorted(SCALAR_TYPES):
-        spec = TensorSpec("x", scalar, (2, 3))
-        limits = np.finfo(spec.dtype) if spec.dtype.kind == "f" else np.iinfo(spec.dtype)
-        array = np.resize(np.array([limits.min, limits.max, 10, 0], spec.dtype), spec.shape)
-        events: list[Event] = [Context("f", 0), Observation(0, array.tobytes(), 0), Outcome(0, array.tobytes(), 0)]
-        (record,) = read_log(io.BytesIO(written(LogHeader((spec,), score=spec), events)))[1]
-        assert record.features["x"].dtype == spec.dtype
-        np.testing.assert_array_equal(record.features["x"], array)
-        assert record.outcome is not None
-        np.testing.assert_array_equal(record.outcome, array)
 
 
 def test_observations_are_numbered_within_their_context_and_may_lack_an_outcome() -> None:
@@ -205,39 +152,25 @@ def test_observations_are_numbered_within_their_context_and_may_lack_an_outcome(
     assert found == [("f", 0, None), ("f", 1, 2), ("g", 0, None), ("g", 1, 4), ("f", 2, None), ("f", 3, 6)]
 
 
-def feature(kind: str) -> bytes:
-    return b'{"features":[{"name":"a","port":0,"shape":[1],"type":"%s"}]}\n' % kind.encode()
-
-
 # A log, the offset of the error, and a part of its message.
 FIRST_LINES = [
     (b"", "empty"),
     (HEADER_LINE[:-1], "cut off"),
     (b"clang: hello\n", "JSON line"),
-    (b"[]\n", "JSON object"),
     (b"{}\n", "list of features"),
     (b'{"features":[]}\n', "at least one feature"),
     (b'{"features":[1]}\n', "tensor specification"),
-    (feature("half"), "known are"),
     (HEADER_LINE.replace(b'"b"', b'"a"'), "twice"),
-    (HEADER_LINE[:-2] + b',"advice":1}\n', "tensor specification"),
-    (HEADER_LINE[:-2] + b',"score":{}}\n', "tensor specification"),
     (b"[" * 100_000 + b"\n", "nested too deeply"),
     (b" " * (LONGEST_LINE + 1), "a JSON line of at most"),
 ]
-OTHER_LINE = "expected a context, an observation or an outcome, got"
-NUMBER = "number of an observation"
 LATER_LINES = [
     (HEADER_LINE, b'{"context":"\xff"}\n', "JSON line"),
     (HEADER_LINE, OBSERVED, "expected a context"),
-    (HEADER_LINE, b"\n", "JSON line"),
-    (HEADER_LINE, b'{"hello":0}\n', OTHER_LINE),
-    (HEADER_LINE, b'{"context":"f","outcome":0}\n', OTHER_LINE),
+    (HEADER_LINE, b'{"context":"f","outcome":0}\n', "expected a context, an observation or an outcome, got"),
     (HEADER_LINE, b'{"context":3}\n', "a string as the context"),
     (BEGUN, OBSERVED.replace(b":0", b":1"), "expected observation 0 of context 'f', got 1"),
-    (BEGUN + OBSERVED, OBSERVED, "observation 1 of context"),
-    *((BEGUN, b'{"observation":%s}\n' % number, NUMBER) for number in (b'"x"', b"-1", b"0.0", b"true", b'0,"a":1')),
-    (BEGUN, b'{"observation":0\n', "JSON line"),
+    *((BEGUN, b'{"observation":%s}\n' % number, "number of an observation") for number in (b'"x"', b"-1", b"true")),
     (BEGUN + OBSERVED[:-1], b"\x00\n", "expected 16 bytes of tensors and a newline, got b'\\x00'"),
     (BEGUN, OBSERVED[:-5], "cut off"),
     (BEGUN + OBSERVED, OUTCOME, "the header has no score"),
@@ -255,8 +188,6 @@ def test_a_malformed_log_raises_one_error_that_names_the_offset() -> None:
             assert caught.value.offset == len(before), data[:99]
             assert complaint in str(caught.value)
             assert f"(at byte {len(before)})" in str(caught.value)
-    unpickled = pickle.loads(pickle.dumps(caught.value))
-    assert (str(unpickled), unpickled.offset) == (str(caught.value), caught.value.offset)
     # Events before the damage are returned first.
     events = read_events(io.BytesIO(BEGUN + OBSERVED + b"garbage\n"))
     assert [type(next(events)), type(next(events))] == [Context, Observation]
@@ -270,18 +201,13 @@ def test_the_writer_refuses_what_belongs_elsewhere() -> None:
     with pytest.raises(ValueError, match="needs a context: call context"):
         writer.observation(PAYLOAD)
     writer.context("f")
-    before = out.getvalue()
-    for payload in (b"", PAYLOAD[:-1], PAYLOAD + b"\n"):
+    for payload in (PAYLOAD[:-1], PAYLOAD + b"\n"):
         with pytest.raises(ValueError, match=r"bytes, found \d+"):
             writer.observation(payload)
     with pytest.raises(ValueError, match="write the observation first"):
         writer.outcome(1.0)
-    assert out.getvalue() == before
+    assert out.getvalue() == SCORED_BEGUN
     assert writer.observation(PAYLOAD) == 0
     writer.outcome(1.0)
     with pytest.raises(ValueError, match="once: write the observation first"):
-        writer.outcome(1.0)
-    writer = LogWriter(io.BytesIO(), HEADER)
-    writer.context("f")
-    with pytest.raises(ValueError, match="has no score"):
         writer.outcome(1.0)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from mlgo_clang import folders, recipes
 from mlgo_clang.object_size import ObjectSizeError, text_size
-from mlgo_clang.other_machines import library_target, linker_option, target_of
+from mlgo_clang.other_machines import library_target, target_of
 from mlgo_gym.attribution import recipe
 from mlgo_gym.corpus.commands.driver import NATIVE, driver_options, linker_command
 from mlgo_gym.llvm.object_file import object_sizes
@@ -21,8 +18,7 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.process.scratch import scratch_parent
 from mlgo_gym.storage.cache import cache_directory
 from mlgo_gym.storage.temporary_folders import host_id
-from tests.conftest import PROGRAMS
-from tests.mlgo_clang.conftest import DRIVERS, Run, counted, text
+from tests.mlgo_clang.conftest import Run
 
 
 def test_a_missing_linker_is_named(run: Run, project: Path) -> None:
@@ -34,16 +30,6 @@ def test_a_missing_linker_is_named(run: Run, project: Path) -> None:
     )
     assert run("-Oz", "-c", "calls.c", PATH=path).returncode == run("-Oz", "-E", "calls.c", PATH=path).returncode == 0
     assert b"no input files" in run(PATH=path).stderr
-
-
-def test_the_version_may_be_read_in_part() -> None:
-    command = [str(DRIVERS["gcc"]), "--version"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert b"clang version" in process.stdout.readline()
-        process.stdout.close()
-        assert process.stderr.read() == b""
 
 
 def test_the_cache_and_scratch_folders_are_those_of_the_package(
@@ -69,9 +55,7 @@ def test_a_native_recording_uses_the_same_command(toolchain: Toolchain, clang: d
     assert [word for word in clang["gcc"] if word.startswith("-")] == driver_options(toolchain, NATIVE)[0]
 
 
-@pytest.mark.parametrize(
-    "target", ["x86_64-linux-gnu", "i386-linux-gnu", "armeb-linux-gnueabi", "powerpc64-linux-gnu", "wasm32-wasip1"]
-)
+@pytest.mark.parametrize("target", ["x86_64-linux-gnu", "armeb-linux-gnueabi", "wasm32-wasip1"])
 def test_objects_have_the_sizes_of_the_environments(tmp_path: Path, clang: dict[str, list[str]], target: str) -> None:
     source, output = tmp_path / "two.c", tmp_path / "two.o"
     source.write_text("int one(int n) { return n * n; }\nint table[9] = {1};\nint two(int n) { return table[n]; }\n")
@@ -97,43 +81,13 @@ WASM = "--target=wasm32-wasip1"
 
 @pytest.mark.slow  # the first link for a target compiles its C library
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(
-    ("target", "runner"),
-    [
-        ("wasm32-wasip1", [sys.executable, "-m", "mlgo_gym.programs.webassembly", "report"]),
-        ("aarch64-unknown-linux-musl", ["qemu-aarch64"]),
-    ],
-)
-def test_a_program_for_another_machine_is_linked_without_an_sdk_and_runs(
-    target: str, runner: list[str], run: Run, project: Path
-) -> None:
+def test_a_program_for_webassembly_is_linked_without_an_sdk_and_runs(run: Run, project: Path) -> None:
+    pytest.importorskip("wasmtime")
     (project / "hello.c").write_text(HELLO)
-    assert run(f"--target={target}", "-Oz", "-Wall", "-Werror", "-c", "hello.c", "-o", "hello.o").returncode == 0
-    assert run(f"--target={target}", "-Oz", "-s", "hello.o", "-o", "program").returncode == 0
-    if shutil.which(runner[0]) is None or find_spec("wasmtime") is None:
-        pytest.skip("nothing runs the program")
-    assert subprocess.run([*runner, "program"], cwd=project, capture_output=True, check=True).stdout == b"hello 1\n"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_a_build_by_cmake_uses_the_policy(project: Path, own_cache: Path) -> None:
-    if shutil.which("cmake") is None or shutil.which("ninja") is None:
-        pytest.skip("cmake or ninja is not installed")
-    (project / "main.cpp").write_text(
-        '#include <cstdio>\nextern "C" int first(int);\n'
-        'int main(int n, char **) { std::printf("%d\\n", first(n + 2)); }\n'
-    )
-    (project / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.16)\nproject(p C CXX)\nadd_library(calls STATIC calls.c)\n"
-        "add_executable(program main.cpp)\ntarget_link_libraries(program calls)\n"
-    )
-    drivers = {"CC": str(DRIVERS["gcc"]), "CXX": str(DRIVERS["g++"]), "MLGO_POLICY": "always", "MLGO_STRICT": "1"}
-    for command in ("cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=MinSizeRel", "cmake --build build"):
-        subprocess.run(command.split(), cwd=project, env={**os.environ, **drivers}, check=True)
-    assert subprocess.run([project / "build" / "program"], stdout=subprocess.PIPE, check=True).stdout == b"53\n"
-    assert counted("compiled with a policy") >= 2
-    assert counted("compiled by clang alone") == 0
+    assert run(WASM, "-Oz", "-Wall", "-Werror", "-c", "hello.c", "-o", "hello.o").returncode == 0
+    assert run(WASM, "-Oz", "-s", "hello.o", "-o", "program").returncode == 0
+    runner = [sys.executable, "-m", "mlgo_gym.programs.webassembly", "report", "program"]
+    assert subprocess.run(runner, cwd=project, capture_output=True, check=True).stdout == b"hello 1\n"
 
 
 def test_headers_of_libc_and_of_libcxx_are_found_by_language(run: Run, project: Path) -> None:
@@ -144,43 +98,12 @@ def test_headers_of_libc_and_of_libcxx_are_found_by_language(run: Run, project: 
         assert (result.returncode, result.stderr) == (0, b"")
 
 
-def test_webassembly_has_no_size_limit_unless_the_command_line_names_one(run: Run, project: Path) -> None:
-    def compiled(policy: str, *words: str) -> int:
-        options = (f"--mlgo-policy={policy}", "--mlgo-strict", WASM, "-Oz", *words)
-        result = run(*options, "-c", str(PROGRAMS / "vectors.c"), "-o", "vectors.o")
-        assert (result.returncode, result.stderr) == (0, b"")
-        return text(project / "vectors.o")
-
-    limit = ("-mllvm", "-ml-advisor-size-increase-threshold=2")
-    plain = compiled("default")
-    assert compiled("default", *limit) == plain
-    assert compiled("threshold:5") == compiled("inline-oz") == plain
-    assert compiled("threshold:5", *limit) > plain
-    assert compiled("default,threshold:5", *limit) == compiled("threshold:5,default", *limit) == plain
-
-
 def test_the_last_target_counts_and_has_the_wheels_library() -> None:
     for words, target, library in (
         ("--target=wasm32-wasip1", "wasm32-wasip1", "wasm32-wasi"),
-        ("-target wasm32-unknown-wasi", "wasm32-unknown-wasi", "wasm32-wasi"),
-        ("--target=riscv64-unknown-linux-musl", "riscv64-unknown-linux-musl", "riscv64-linux-musl"),
+        ("-target riscv64-unknown-linux-musl", "riscv64-unknown-linux-musl", "riscv64-linux-musl"),
         ("--target=wasm32-wasip1 --sysroot=/opt/wasi", "wasm32-wasip1", ""),
-        ("--target=wasm32-wasip2", "wasm32-wasip2", ""),
         ("--target=wasm32-wasip1 --target=aarch64-linux-gnu", "aarch64-linux-gnu", ""),
         ("-Oz", "", ""),
     ):
         assert (target_of(words.split()), library_target(words.split())) == (target, library)
-    for words in ("-cc1 -triple wasm32-unknown-wasip1 -Oz", "--crate-name x --target wasm32-unknown-wasip1"):
-        assert target_of(words.split()) == "wasm32-unknown-wasip1"
-
-
-def test_lld_of_the_wheel_links_without_an_operating_system(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = own_cache / "mlgo-clang" / "ld.lld"
-    assert linker_option("/somewhere/zig", ["--target=thumbv7em-none-eabi"]) == [f"--ld-path={script}"]
-    assert "'/somewhere/zig' ld.lld" in script.read_text()
-    linker_option("/elsewhere/zig", ["--target=riscv32-unknown-elf"])
-    assert "'/elsewhere/zig' ld.lld" in script.read_text()
-    assert linker_option("/somewhere/zig", ["--target=thumbv7em-none-eabi", "-fuse-ld=gold"]) == []
-    assert linker_option("/somewhere/zig", ["--target=aarch64-linux-gnu"]) == []
-    monkeypatch.setenv("MLGO_CACHE", str(script))  # a file is no folder
-    assert linker_option("/somewhere/zig", ["--target=thumbv7em-none-eabi"]) == []

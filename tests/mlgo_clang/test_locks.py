@@ -48,18 +48,17 @@ def held(path: Path, *, stopped: bool) -> Iterator[subprocess.Popen[bytes]]:
         process.communicate()
 
 
-def test_a_lock_of_a_stopped_process_is_not_waited_for(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    with held(path, stopped=True) as process, path.open() as file:
-        assert holder(file.fileno()) == process.pid
-        assert is_stopped(process.pid)
-        assert not lock(file.fileno(), 3600)
-
-
-def test_a_lock_is_waited_for_until_the_deadline_or_its_release(tmp_path: Path) -> None:
+def test_a_lock_is_waited_for_until_the_deadline_or_its_release_and_not_while_its_holder_is_stopped(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "lock"
     with held(path, stopped=False) as process, path.open() as file:
+        assert holder(file.fileno()) == process.pid
         assert not lock(file.fileno(), 0.05)
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        assert is_stopped(process.pid)
+        assert not lock(file.fileno(), 3600)
         process.kill()
         assert lock(file.fileno(), 3600)
         with path.open() as again, pytest.raises(BlockingIOError):
@@ -87,29 +86,6 @@ def test_compiles_are_counted_while_the_holder_of_the_counters_is_stopped(own_ca
     assert read_counters() == {}
 
 
-def test_a_compile_ends_while_the_holder_of_the_counters_is_stopped(run: Run, project: Path, own_cache: Path) -> None:
-    with held(Path(counters_path()), stopped=True):
-        assert run("-Os", "-c", "calls.c", "--mlgo-policy=always").returncode == 0
-        assert read_counters()["compiled with a policy"] == 1
-
-
-def build_all(project: Path, network: Path, jobs: int) -> None:
-    """Compile with a network in several processes at once."""
-    words = [str(DRIVERS["gcc"]), "-Os", "-c", "calls.c", f"--mlgo-policy=mlp:{network}", "--mlgo-strict"]
-    compiles = [subprocess.Popen([*words, "-o", f"{number}.o"], cwd=project) for number in range(jobs)]
-    assert [process.wait() for process in compiles] == [0] * jobs
-    assert len({(project / f"{number}.o").read_bytes() for number in range(jobs)}) == 1
-
-
-def test_the_first_parallel_build_makes_the_native_code_once(
-    project: Path, network: Path, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLGO_CLANG", str(counting_clang(tmp_path)))
-    build_all(project, network, 6)
-    assert (tmp_path / "shared").read_text().count("\n") == 1
-    assert len(list((own_cache / "mlgo-clang").glob("*.so"))) == 1
-
-
 def counting_clang(folder: Path) -> Path:
     """A program that runs the bundled clang, and notes each library that it links."""
     words = compiler_command("bundled", "gcc")
@@ -122,22 +98,32 @@ def counting_clang(folder: Path) -> Path:
     return program
 
 
-def test_a_compile_ends_while_the_builder_of_its_native_code_is_stopped(
+def test_the_first_parallel_build_makes_the_native_code_once_and_equal_networks_share_it(
+    project: Path, network: Path, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLGO_CLANG", str(counting_clang(tmp_path)))
+    copy = tmp_path / network.name
+    shutil.copy(network, copy)
+
+    def start(path: Path, output: str) -> subprocess.Popen[bytes]:
+        words = ["-Os", "-c", "calls.c", f"--mlgo-policy=mlp:{path}", "--mlgo-strict", "-o", output]
+        return subprocess.Popen([str(DRIVERS["gcc"]), *words], cwd=project)
+
+    compiles = [start(network, f"{number}.o") for number in range(6)]
+    assert [process.wait() for process in compiles] == [0] * 6
+    assert (tmp_path / "shared").read_text().count("\n") == 1
+    assert start(copy, "6.o").wait() == 0
+    assert len({(project / f"{number}.o").read_bytes() for number in range(7)}) == 1
+    assert len(list((own_cache / "mlgo-clang").glob("*.so"))) == 1
+
+
+def test_neither_a_stopped_holder_delays_a_compile_nor_is_native_code_of_other_generators_used(
     run: Run, project: Path, network: Path, own_cache: Path
 ) -> None:
-    def compile_with(network: Path) -> int:
-        return run("-Os", "-c", "calls.c", f"--mlgo-policy=mlp:{network}", "--mlgo-strict").returncode
-
-    assert compile_with(network) == 0
-    (note,) = (own_cache / "mlgo-clang").glob("*.library")
-    note.unlink()
-    with held(note.with_name(f"{note.name}.lock"), stopped=True):
-        assert compile_with(network) == 0
-
-
-def test_native_code_of_other_generators_is_not_used(run: Run, project: Path, network: Path, own_cache: Path) -> None:
     words = ("-Os", "-c", "calls.c", f"--mlgo-policy=mlp:{network}", "--mlgo-strict")
-    assert run(*words).returncode == 0
+    with held(Path(counters_path()), stopped=True):
+        assert run(*words).returncode == 0
+        assert read_counters()["compiled with a policy"] == 1
     folder = own_cache / "mlgo-clang"
     (note,), (library,) = folder.glob("*.library"), folder.glob("*.so")
     written = note.read_bytes()
@@ -147,13 +133,6 @@ def test_native_code_of_other_generators_is_not_used(run: Run, project: Path, ne
     note.write_bytes(b"old.so\n" + facts.replace(b"channel.c ", b"channel.c 1"))
     assert run(*words).returncode == 0
     assert note.read_bytes() == written
-
-
-def test_equal_networks_share_their_native_code(
-    run: Run, project: Path, network: Path, own_cache: Path, tmp_path: Path
-) -> None:
-    copy = tmp_path / network.name
-    shutil.copy(network, copy)
-    for path in (network, copy):
-        assert run("-Os", "-c", "calls.c", f"--mlgo-policy=mlp:{path}", "--mlgo-strict").returncode == 0
-    assert len(list((own_cache / "mlgo-clang").glob("*.so"))) == 1
+    note.unlink()
+    with held(note.with_name(f"{note.name}.lock"), stopped=True):
+        assert run(*words).returncode == 0

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from mlgo_clang.programs import front_end_bitcode
-from mlgo_clang.recipes import RecipeError, parse_recipe
 from mlgo_gym.attribution.recipe import Recipe
 from mlgo_gym.deploy.program import cc1_flags
 from mlgo_gym.deploy.recipe_folder import prune_recipes, stored_recipes, verify_recipe
@@ -88,7 +87,6 @@ def test_a_recipe_of_another_module_is_not_used(run: Run, project: Path, recipes
         original.replace(path.stem, "0" * 64),
         f"{head}\n\n{body.splitlines()[0]}\n",
         f"{original}0 1 nowhere\n",
-        f"{original}nowhere\n",
         original.replace("mlgo-gym recipe 1", "another"),
         "",
     )
@@ -97,9 +95,6 @@ def test_a_recipe_of_another_module_is_not_used(run: Run, project: Path, recipes
         compile_by(run, recipes)
         assert (project / "calls.o").read_bytes() == plain, changed
         assert counted("recipe failed") == number, changed
-    for other in ("", "{}", "mlgo-gym recipe 1", "mlgo-gym recipe 1\ndigest 0\n\nnothing\n"):
-        with pytest.raises(RecipeError):
-            parse_recipe(other, "0")
 
 
 def test_a_module_without_a_decision_is_searched_once(run: Run, project: Path, own_cache: Path) -> None:
@@ -151,8 +146,7 @@ def test_a_build_replays_and_searches_evictions(run: Run, evictions: Path, proje
     assert Path("plain.o").read_bytes() != Path("recipe.o").read_bytes()
     assert text(Path("recipe.o")) == recipe.text
     # A column that is illegal is never taken.
-    content = path.read_text()
-    head, _, body = content.partition("\n\n")
+    head, _, body = path.read_text().partition("\n\n")
     lines = [line.split(" ", 2) for line in body.splitlines()]
     others = "\n".join(f"{visit} {','.join('31' for _ in columns.split(','))} {rest}" for visit, columns, rest in lines)
     path.write_text(f"{head}\n\n{others}\n")
@@ -160,36 +154,21 @@ def test_a_build_replays_and_searches_evictions(run: Run, evictions: Path, proje
     assert counted("recipe failed") == 1
     assert counted("because clang cannot take column 31 of the recipe here; search again") == 1
     assert Path("plain.o").read_bytes() == Path("recipe.o").read_bytes()
-    path.write_text(content)
-    # The search of a changed file keeps the evictions of its unchanged functions.
-    source = project / "calls.c"
-    source.write_text(source.read_text() + "int third(int n) { return n + 1; }\n")
-    policy, found = "--mlgo-eviction-policy=never_evict", []
-    for folder in ("anew", str(evictions)):
-        result = run(*LEVEL, policy, f"--mlgo-recipes={folder}", "--mlgo-search=3", "--mlgo-strict")
-        assert (result.returncode, result.stderr) == (0, b"")
-        found += [other for _, other in stored_recipes(project / folder) if other and other.digest != recipe.digest]
-    anew, with_known_functions = found
-    assert (counted("searched"), counted("compiled by a recipe")) == (2, 3)
-    assert with_known_functions.functions == recipe.functions
-    assert with_known_functions.change == pytest.approx(recipe.change, abs=1e-3)
-    assert anew.change > with_known_functions.change
-    refused = run("--mlgo-policy=never", policy, "--mlgo-search=3", "--mlgo-recipes=found", "-O2", "-c", "calls.c")
-    assert b"expected --mlgo-policy=default for a search of evictions" in refused.stderr
-    assert refused.returncode != 0
+    searching = ("--mlgo-eviction-policy=never_evict", "--mlgo-search=3", "--mlgo-recipes=anew", *LEVEL[2:])
+    assert run(*LEVEL[:2], *searching, "--mlgo-strict").stderr == b""
+    assert (counted("searched"), len(list(stored_recipes(project / "anew")))) == (1, 1)
+    refused = run("--mlgo-policy=never", "--mlgo-levels=2", *searching)
+    assert (refused.returncode, b"expected --mlgo-policy=default for a search of" in refused.stderr) == (1, True)
 
 
 def test_recipes_are_verified_and_pruned(recipes: Path, toolchain: Toolchain) -> None:
     path, recipe = only_recipe(recipes)
     assert verify_recipe(path, recipe, toolchain) == ""
-    only_shape = "expected arguments that only shape code"
     others = [
         (replace(recipe, actions=dict(list(recipe.actions.items())[:1])), "requests, got more"),
         (replace(recipe, text=1), "expected 1 bytes, got"),
         (replace(recipe, clang="1.2.3"), "expected clang 1.2.3 for this recipe, got"),
-        (replace(recipe, flags=(*recipe.flags, "-load", "evil.so")), only_shape),
-        (replace(recipe, flags=(*recipe.flags, "-o", "elsewhere")), only_shape),
-        (replace(recipe, flags=(*recipe.flags, "-mllvm", "-pass-remarks-output=elsewhere")), only_shape),
+        (replace(recipe, flags=(*recipe.flags, "-load", "evil.so")), "expected arguments that only shape code"),
     ]
     for other, message in others:
         assert message in verify_recipe(path, other, toolchain)

@@ -5,31 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies.observation_samples import record_observations
 
 
 @pytest.fixture
 def inline(corpus: Path) -> Iterator[CompilerEnv]:
     """The inlining environment."""
-    env = make_environment("mlgo/Inline-v0", {"corpus": str(corpus)})
-    yield env
-    env.close()
+    with make_environment("mlgo/Inline-v0", {"corpus": str(corpus)}) as env:
+        yield env
 
 
 @pytest.fixture
 def evict() -> Iterator[CompilerEnv]:
     """The eviction environment on programs that run out of registers."""
-    env = make_environment("mlgo/RegAllocEvict-v0", {"corpus": "builtin"})
-    yield env
-    env.close()
+    with make_environment("mlgo/RegAllocEvict-v0", {"corpus": "builtin"}) as env:
+        yield env
 
 
 @pytest.fixture
 def priority(corpus: Path) -> Iterator[CompilerEnv]:
     """The priority environment."""
-    env = make_environment("mlgo/RegAllocPriority-v0", {"corpus": str(corpus)})
-    yield env
-    env.close()
+    with make_environment("mlgo/RegAllocPriority-v0", {"corpus": str(corpus)}) as env:
+        yield env
+
+
+@pytest.fixture
+def middle(inline: CompilerEnv) -> float:
+    """A threshold that about half of the decisions of `calls` are below."""
+    costs = record_observations(inline, observations=9)[:, inline.feature_names.index("cost_estimate")]
+    return float(np.median(costs)) + 0.5

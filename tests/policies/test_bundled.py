@@ -1,4 +1,4 @@
-"""Bundled policies: found by name, refused where they do not fit, and not trained on the test split."""
+"""Bundled policies: found by name, and not trained on the test split; files of models, and their way elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.bundled import bundled_file, bundled_policies
 from mlgo_gym.policies.loading import needs_callee_features, policy_identity
-from mlgo_gym.policies.model_files import file_digest
+from mlgo_gym.policies.model_files import file_digest, pack_policies, unpack_policy
+from mlgo_gym.scheduling.file_store import FileStore
 from tests.policies.episodes import play
 
 
@@ -64,21 +65,40 @@ def test_a_name_means_one_network_whatever_the_environment_computes(corpus: Path
         assert decisions(fast, with_callees) == decisions(fast, inline)
         assert decisions(full, with_callees)
         with pytest.raises(
-            PolicyError,
-            match=f"^{full} needs callee features, which this environment does not compute; make it with "
-            f"callee_features=True, or use {fast}$",
+            PolicyError, match=f"^{full} needs callee features, .* callee_features=True, or use {fast}$"
         ):
             load_policy(full, inline)
 
 
 def test_unknown_names_and_other_environments_are_refused(inline: CompilerEnv, evict: CompilerEnv) -> None:
-    with pytest.raises(PolicyError, match=r"there is no policy 'inline-zo'; did you mean inline-oz or inline-os\?"):
-        load_policy("inline-zo", inline)
     with pytest.raises(PolicyError, match="expected a bundled policy, got 'inline-oy'; use one of evict, inline-os"):
         bundled_file("inline-oy")
-    with pytest.raises(PolicyError, match="decisions on inlining"):
-        load_policy("inline-oz-fast", evict)
-    with pytest.raises(PolicyError, match="decisions on eviction"):
-        load_policy("evict", inline)
-    with pytest.raises(PolicyError, match="CartPole"):
-        load_policy("default", gym.make("CartPole-v1"))
+    for policy, env, message in (
+        ("inline-zo", inline, r"there is no policy 'inline-zo'; did you mean inline-oz or inline-os\?"),
+        ("inline-oz-fast", evict, "decisions on inlining"),
+        ("evict", inline, "decisions on eviction"),
+        ("default", gym.make("CartPole-v1"), "CartPole"),
+    ):
+        with pytest.raises(PolicyError, match=message):
+            load_policy(policy, env)
+
+
+def test_files_are_sent_and_get_new_names(tmp_path: Path, store: FileStore) -> None:
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "model.tflite").write_bytes(b"model")
+    (tmp_path / "net.safetensors").write_bytes(b"net")
+    (tmp_path / "mine.py").write_text("class Mine: ...")
+    specs = [f"mlp:{tmp_path}/net.safetensors", f"tflite:{tmp_path}/saved", f"{tmp_path}/mine.py:Mine"]
+    others = ["default", "threshold:5", "clang:-O2,-g", "package.module:Name"]
+    packed = pack_policies([*specs, *others, "inline-oz"])
+    assert list(packed) == specs
+    for spec, files in packed.items():
+        store.put(spec, lambda files=files: files)  # type: ignore[misc]
+    mlp, tflite, mine = (unpack_policy(spec, store) for spec in specs)
+    assert Path(mlp.removeprefix("mlp:")).read_bytes() == b"net"
+    assert Path(tflite.removeprefix("tflite:"), "model.tflite").read_bytes() == b"model"
+    assert Path(mine.removesuffix(":Mine")).read_text() == "class Mine: ..."
+    assert not any(str(tmp_path / name) in found for name in ("saved", "net", "mine") for found in (mlp, tflite, mine))
+    assert [unpack_policy(spec, store) for spec in others] == others
+    with pytest.raises(PolicyError, match="the files of mlp:/nowhere/net cannot be read"):
+        pack_policies(["mlp:/nowhere/net"])

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mlgo_gym.attribution.inline_compile import run_inline_compile
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import BatchedPolicy, act_batch, load_policy
 from mlgo_gym.policies.loading import plain_clang_flags, policy_identity
 from mlgo_gym.policies.mlp import MlpPolicy
-from mlgo_gym.policies.protocol import row, rows
-from mlgo_gym.policies.rules import RULES
-from mlgo_gym.policies.session_policy import SessionPolicy
-from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
-from mlgo_gym.session.protocol.decision import Decision
+from mlgo_gym.policies.protocol import row
 from tests.policies.episodes import play, random_network
 
 EVICTIONS = "c/bigint"
@@ -50,25 +44,21 @@ def test_random_depends_on_seed_and_module_only(inline: CompilerEnv, priority: C
     assert len({action.item() for action in actions(priority, "random")}) > 1
 
 
-def test_a_ratio_of_one_is_llvms_rule_and_others_evict_more_or_less(evict: CompilerEnv) -> None:
+def test_rules_of_evictions_compare_weights_and_stay_within_the_mask(evict: CompilerEnv) -> None:
     default, at_one, above, below = (
         actions(evict, name, EVICTIONS) for name in ("default", "ratio:1", "ratio:3", "ratio:0.1")
     )
-    assert at_one == default
+    assert at_one == default, "LLVM's rule"
     # The first decision that differs is at the same place in all episodes.
     nothing = evict.action_space.n - 1  # type: ignore[attr-defined]
     assert next(one for one, other in zip(below, default, strict=False) if one != other) == nothing
     assert next(one for one, other in zip(above, default, strict=False) if one != other) != nothing
-
-
-def test_rules_of_evictions_stay_within_the_mask(evict: CompilerEnv) -> None:
-    for name in ("random", "first_legal", "never_evict", "ratio:2"):
+    for name in ("random", "first_legal", "never_evict"):
         assert len(actions(evict, name, EVICTIONS)) > 10
     first, never = load_policy("first_legal", evict), load_policy("never_evict", evict)
     assert first.act(None, {"action_mask": np.array([0, 0, 1, 0, 1], np.int8)}) == 2
-    free, forced = np.array([1, 0, 1], np.int8), np.array([1, 0, 0], np.int8)
-    assert never.act(None, {"action_mask": free, "default_action": 0}) == 2
-    assert never.act(None, {"action_mask": forced, "default_action": 0}) == 0
+    for mask, action in (([1, 0, 1], 2), ([1, 0, 0], 0)):
+        assert never.act(None, {"action_mask": np.array(mask, np.int8), "default_action": 0}) == action
 
 
 def test_size_order_gives_longer_live_ranges_more(priority: CompilerEnv) -> None:
@@ -92,16 +82,13 @@ class Seven:
         return self.number
 
 
-class OfAnEnvironment:
-    def __init__(self, env):
-        self.names = env.feature_names
-
-    def act(self, observation, info):
-        return len(self.names)
-
-
 def make():
     return Seven()
+
+
+class OfAnEnvironment(Seven):
+    def __init__(self, env):
+        self.number = len(env.feature_names)
 
 
 ready = Seven()
@@ -116,9 +103,7 @@ def code(tmp_path: Path) -> Path:
     return path
 
 
-def test_classes_functions_and_objects_of_a_file_are_policies(
-    inline: CompilerEnv, code: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_in_a_file_are_policies(inline: CompilerEnv, code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("Seven", "make", "ready"):
         assert load_policy(f"{code}:{name}", inline).act(None, {}) == 7
     assert load_policy(f"{code}:OfAnEnvironment", inline).act(None, {}) == len(inline.feature_names)
@@ -130,32 +115,25 @@ def test_classes_functions_and_objects_of_a_file_are_policies(
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "mine", raising=False)
     assert load_policy("mine:Seven", inline).act(None, {}) == 8
-    code.write_text("import no_such_library\n")
-    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
-        load_policy(f"{code}:Seven", inline)
 
 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
         ("nver", "did you mean never"),
-        ("default:3", "takes no argument"),
         ("threshold:many", "expected threshold:NUMBER, got 'threshold:many'"),
         ("clang:-mllvm,-inline-threshold=20", "only an evaluation can use it"),
         ("no_such_package.policies:Name", "there is no module 'no_such_package'"),
         ("no/such/file.py:Name", "expected a file with a policy, got no/such/file.py"),
-        ("FILE:Eight", "expected a name of Seven, OfAnEnvironment, make, ready, nothing, got 'Eight'"),
+        ("FILE:Eight", "expected a name of Seven, make, OfAnEnvironment, ready, nothing, got 'Eight'"),
         ("FILE:nothing", "expected a policy with a method act"),
-        (":Name", "or path/to/file.py:Name, got ':Name'"),
         ("first_legal", "decisions on eviction, got one with decisions on inlining"),
-        ("never_evict", "decisions on eviction, got one with decisions on inlining"),
         ("EVICT ratio:0", "expected ratio:NUMBER with a number > 0, got ratio:0"),
         ("EVICT never", "the policy 'never' needs an environment with the actions 0 and 1"),
-        ("EVICT threshold", "the policy 'threshold' needs an environment with the actions 0 and 1"),
         ("EVICT size_order", "the policy 'size_order' needs an environment with decisions on priority"),
     ],
 )
-def test_the_error_about_no_policy_gives_the_reason(
+def test_the_error_about_no_policy_is_exact(
     inline: CompilerEnv, evict: CompilerEnv, code: Path, spec: str, message: str
 ) -> None:
     env = evict if spec.startswith("EVICT") else inline
@@ -171,8 +149,6 @@ def test_flags_of_plain_clang_are_separated_by_commas_or_blanks() -> None:
     for spec in ("clang:", "clang:-a,,-b", "clang:-a 'b"):
         with pytest.raises(PolicyError):
             plain_clang_flags(spec)
-    for spec in (*RULES, "threshold:20", "clang:-mllvm,-inline-threshold=20"):
-        assert policy_identity(spec) == spec
 
 
 @pytest.mark.parametrize("observation", ["flat", "dict"])
@@ -184,10 +160,14 @@ def test_several_decisions_at_once_are_the_same_as_each_alone(environment: str, 
         names = (*names, "action_mask[3]")
     policy = MlpPolicy(env, random_network(names, 64, int(env.action_space.n)))  # type: ignore[attr-defined]
     assert isinstance(policy, BatchedPolicy)
-    observations, infos = decisions(env, "mixed")
+    observations, infos = decisions(env, "calls" if environment == "mlgo/Inline-v0" else "mixed")
     alone = [policy.act(row(observations, number), info) for number, info in enumerate(infos)]
     assert act_batch(policy, observations, infos) == alone
-    assert act_batch(policy, rows(observations, range(2)), infos[:2]) == alone[:2]
+    # A policy without a batched form sees single observations.
+    rule = load_policy("threshold:-100" if environment == "mlgo/Inline-v0" else "ratio:2", env)
+    alone = [rule.act(row(observations, number), info) for number, info in enumerate(infos)]
+    assert act_batch(rule, observations, infos) == alone
+    assert len(set(alone)) > 1
 
 
 def decisions(env: CompilerEnv, module: str) -> tuple[Any, list[dict[str, Any]]]:
@@ -203,43 +183,3 @@ def decisions(env: CompilerEnv, module: str) -> tuple[Any, list[dict[str, Any]]]
     if isinstance(observation, dict):
         return {name: np.stack([each[name] for each in observations]) for name in observation}, infos
     return np.stack(observations), infos
-
-
-class Recording:
-    """Records its calls."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[Any, Mapping[str, Any]]] = []
-
-    def act(self, observation: Any, info: Mapping[str, Any]) -> int:
-        self.seen.append((observation, info))
-        return len(self.seen)
-
-
-def test_a_policy_without_a_batched_form_sees_single_observations() -> None:
-    policy = Recording()
-    observations = {"vector": np.arange(6).reshape(3, 2), "scalar": np.arange(3)}
-    infos = [{"decision_index": number} for number in range(3)]
-    assert act_batch(policy, observations, infos) == [1, 2, 3]
-    observation, info = policy.seen[1]
-    assert (observation["vector"].tolist(), observation["scalar"].shape, info) == ([2, 3], (), {"decision_index": 1})
-
-
-def test_a_policy_decides_outside_an_environment_with_the_history_that_clang_received() -> None:
-    env = make_environment("mlgo/Inline-v0", {"callee_features": True})
-    policy = SessionPolicy(env.task, load_policy("inline-oz", env), "c/scheduler")
-    advice: list[int] = []
-
-    def choose(decision: Decision) -> int:
-        own = policy(decision)
-        advice.append(1 - own if len(advice) % 3 == 0 else own)
-        return advice[-1]
-
-    made = run_inline_compile(env.compilation(env.corpus.module("c/scheduler")), env.task, choose, 60.0)
-    tails = [decision.payload[-4 * len(CALLEE_FEATURES) :] for decision in made.decisions]
-    features = np.frombuffer(b"".join(tails), "<f4").reshape(len(tails), -1)
-    columns = [list(CALLEE_FEATURES).index(name) for name in ("caller_inlined", "caller_kept")]
-    for number, decision in enumerate(made.decisions):
-        earlier = [each.answer for each in made.decisions[:number] if each.context == decision.context]
-        assert features[number, columns].tolist() == [sum(earlier), len(earlier) - sum(earlier)]
-    assert len(set(policy.interest(made.decisions))) > 3, "the policy is not equally unsure everywhere"

@@ -16,7 +16,6 @@ import pytest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies import load_policy
-from mlgo_gym.policies.normalization import METHODS
 from mlgo_gym.policies.observation_samples import fit_normalization, record_observations
 from mlgo_gym.policies.sb3 import read_sb3, save_sb3
 from mlgo_gym.wrappers import NormalizeFeatures
@@ -32,7 +31,7 @@ def sb3() -> Any:
 
 @pytest.mark.libraries
 @pytest.mark.parametrize(("algorithm", "activation"), [("PPO", None), ("PPO", "ReLU"), ("DQN", None)])
-def test_it_decides_as_the_model_does(
+def test_it_decides_as_its_model(
     sb3: Any, algorithm: str, activation: str | None, inline: CompilerEnv, tmp_path: Path
 ) -> None:
     import torch
@@ -51,39 +50,23 @@ def test_it_decides_as_the_model_does(
 
 
 @pytest.mark.libraries
-@pytest.mark.parametrize("method", METHODS)
-def test_a_masked_model_decides_as_in_its_library(method: str, evict: CompilerEnv, tmp_path: Path) -> None:
+def test_a_masked_model_decides_as_in_its_library(evict: CompilerEnv, tmp_path: Path) -> None:
     contrib = pytest.importorskip("sb3_contrib", reason="sb3-contrib is not installed")
-    wrapped = NormalizeFeatures(evict, fit_normalization(evict, method, observations=20))
+    wrapped = NormalizeFeatures(evict, fit_normalization(evict, observations=20))
     model = contrib.MaskablePPO("MultiInputPolicy", wrapped, seed=1, device="cpu")
     save_sb3(model, tmp_path / "m.zip", wrapped.feature_names, wrapped.normalization)
     policy = load_policy(f"sb3:{tmp_path}/m.zip", evict)
     observation, info = evict.reset(options={"module": "c/bigint"})
-    chosen = set()
-    for _ in range(15):
-        expected, _ = model.predict(
-            wrapped.observation(observation), deterministic=True, action_masks=info["action_mask"]
-        )
+    chosen: set[int] = set()
+    over = False
+    while not over and len(chosen) < 15:
+        normal = wrapped.observation(observation)
+        expected, _ = model.predict(normal, deterministic=True, action_masks=info["action_mask"])
         action = policy.act(observation, info)
         assert action == int(expected)
         chosen.add(action)
-        observation, _, terminated, _, info = evict.step(action)
-        if terminated:
-            break
+        observation, _, over, _, info = evict.step(action)
     assert len(chosen) > 1
-
-
-@pytest.mark.libraries
-def test_a_model_without_names_uses_the_features_of_the_environment(
-    sb3: Any, inline: CompilerEnv, evict: CompilerEnv, tmp_path: Path
-) -> None:
-    model = sb3.PPO("MlpPolicy", inline, seed=1, device="cpu")
-    model.save(tmp_path / "m.zip")
-    observation, _ = inline.reset(options={"module": "calls"})
-    expected, _ = model.predict(observation, deterministic=True)
-    assert load_policy(f"sb3:{tmp_path}/m.zip", inline).act(observation, {}) == int(expected)
-    with pytest.raises(PolicyError, match="expected 628 inputs, or 33 more for an action mask, got 39"):
-        load_policy(f"sb3:{tmp_path}/m.zip", evict)
 
 
 class _Trap:
@@ -92,9 +75,7 @@ class _Trap:
 
 
 @pytest.mark.libraries
-def test_pickled_code_does_not_run_and_repeated_numbers_of_gigabytes_are_refused(
-    sb3: Any, inline: CompilerEnv, tmp_path: Path
-) -> None:
+def test_pickled_code_does_not_run_and_gigabytes_are_refused(sb3: Any, inline: CompilerEnv, tmp_path: Path) -> None:
     import torch
 
     trap, repeated = io.BytesIO(), io.BytesIO()
@@ -108,27 +89,8 @@ def test_pickled_code_does_not_run_and_repeated_numbers_of_gigabytes_are_refused
             load_policy(f"sb3:{tmp_path}/m.zip", inline)
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_damaged_archives_and_other_files_are_refused(method: int, inline: CompilerEnv, tmp_path: Path) -> None:
-    path = tmp_path / "m.zip"
-    with zipfile.ZipFile(path, "w", method) as archive:
-        archive.writestr("policy.pth", bytes(range(256)) * 40)
-        archive.writestr("data", "{}")
-    data = bytearray(path.read_bytes())
-    for position in range(60, 140, 5):
-        data[position] ^= 0x5A
-    for content in (data, b"", b"not an archive", b"PK\x03\x04"):
-        path.write_bytes(content)
+def test_other_files_are_refused(inline: CompilerEnv, tmp_path: Path) -> None:
+    for content in (b"", b"not an archive", b"PK\x03\x04"):
+        (tmp_path / "m.zip").write_bytes(content)
         with pytest.raises(PolicyError, match="expected a model of stable-baselines3"):
-            read_sb3(path, inline)
-
-
-@pytest.mark.slow
-def test_an_entry_that_would_fill_the_memory_is_refused(inline: CompilerEnv, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "m.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        with archive.open("policy.pth", "w", force_zip64=True) as entry:
-            for _ in range(257):
-                entry.write(bytes(1 << 20))
-        archive.writestr("data", "{}")
-    with pytest.raises(PolicyError, match=r"expected at most 268435456 bytes in 'policy\.pth' of .*, got 269484032"):
-        read_sb3(tmp_path / "m.zip", inline)
+            read_sb3(tmp_path / "m.zip", inline)

@@ -19,9 +19,7 @@ def test_the_builtin_corpus_and_the_dataset_of_programs_describe_their_programs(
     assert {program.modules for program in programs} == {(name,) for name in corpus.names if name != "kernels/switchvm"}
     assert not any(program.held_out for program in programs)
     dataset = find_dataset(PROGRAMS)
-    drivers = {path.partition("/")[0] for path in dataset.files if path.endswith(("/driver.c", "/driver.cpp"))}
-    assert drivers == {dataset.folder, *dataset.needs}
-    assert dataset.programs.count("\n[programs.") == len(drivers)
+    assert dataset.programs.count("\n[programs.") == len({dataset.folder, *dataset.needs})
     # Fifteen of them are of projects that no policy was trained on.
     assert dataset.programs.count("held_out = true") == 15
 
@@ -44,10 +42,8 @@ def test_a_missing_or_malformed_description_is_one_line(tmp_path: Path) -> None:
     for before, after, message in (
         ('modules = ["c/*"]', 'modules = ["d/*"]', "expected modules of the corpus or a link"),
         (RIGHT, "12", "expected runs, each with a sha256"),
-        ("runs =", "walks =", "KeyError"),
         ('driver = "selftest.c"', 'driver = "../selftest.c"', "leads out of the corpus folder"),
         ('driver = "selftest.c"', 'language = "rust"', r"expected a language of c, c\+\+, got 'rust'"),
-        ('driver = "selftest.c"', "driver = 3", "expected driver of type"),
         ("[programs.vfs]", "[programs.vfs", "TOMLDecodeError"),
     ):
         assert before in text

@@ -72,19 +72,7 @@ def test_callee_features_count_the_calls_of_a_compile(flags: list[str], toolchai
     copied.close()
 
 
-def test_nearly_all_callees_of_a_module_are_predicted() -> None:
-    env = gym.make("mlgo/Inline-v0", callee_features=True).unwrapped
-    assert isinstance(env, CompilerEnv)
-    compilation = env.compilation(env.corpus.module("cpp/lexer_parser"))
-    own = env.task.default_action
-    compiled = run_inline_compile(compilation, env.task, lambda decision: int(own(decision)), 60.0)
-    env.close()
-    correct = [decision.predicted_callee == decision.callee for decision in compiled.decisions]
-    assert len(correct) > 100
-    assert sum(correct) > 0.9 * len(correct)
-
-
-def test_observations_of_every_form_have_the_callee_features() -> None:
+def test_nearly_all_callees_of_a_module_are_predicted_and_every_form_has_the_features() -> None:
     for form in ("flat", "vector", "dict"):
         env = gym.make("mlgo/Inline-v0", observation=form, callee_features=True).unwrapped
         assert isinstance(env, CompilerEnv)
@@ -97,5 +85,11 @@ def test_observations_of_every_form_have_the_callee_features() -> None:
             assert names["module_decisions"] == decisions
             observation, *_ = env.step(1)
         env.close()
+    assert isinstance(env, CompilerEnv)
+    compilation, own = env.compilation(env.corpus.module("cpp/lexer_parser")), env.task.default_action
+    compiled = run_inline_compile(compilation, env.task, lambda decision: int(own(decision)), 60.0)
+    correct = [decision.predicted_callee == decision.callee for decision in compiled.decisions]
+    assert len(correct) > 100
+    assert sum(correct) > 0.9 * len(correct)
     with pytest.raises(MlgoError, match="unexpected keyword argument 'callee_features'"):
         gym.make("mlgo/RegAllocEvict-v0", callee_features=True)

@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 from mlgo_gym.corpus.commands.compilation import Compilation
 from tests.traces import alive, ends_within
 
-LONG = 60.0
-
 HOST = """
-import os, signal, sys
+import fcntl, os, signal, sys
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.session.session import Session
 
@@ -27,21 +26,8 @@ def start(decisions=0):
 
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
-"""
 
-
-def start_host(compilation: Compilation, then: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", HOST + then, *compilation.command]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def words_of(host: subprocess.Popen[str]) -> list[int]:
-    assert host.stdout is not None
-    return [int(word) for word in host.stdout.readline().split()]
-
-
-ENDS = """
-import fcntl
+# Hosts that end at any point.
 original = fcntl.fcntl
 
 def die_before_the_guard(descriptor, request, value=0):
@@ -62,35 +48,13 @@ if os.fork() == 0:
     start()
 os.wait()
 say()
-print([name for name in sys.modules if "ptrace" in name])
-"""
+say(len([name for name in sys.modules if "ptrace" in name]))
 
-
-def test_clang_ends_with_a_host_that_is_killed_or_exits_at_any_point(compile_calls: Compilation) -> None:
-    with start_host(compile_calls, ENDS) as host:
-        lines = 0
-        while pids := words_of(host):
-            assert all(ends_within(pid, 10) for pid in pids)
-            lines += 1
-        assert lines == 9
-        assert host.stdout is not None
-        assert host.stdout.read() == "[]\n"  # only copies need ptrace
-    assert host.returncode == 0
-
-
-COPIES = """
+# Forks of a host that waits for a decision.
 def close(session): session.close(); os._exit(0)
 def kill(session): session.kill(); os._exit(0)
 def leave(session): os._exit(0)
 def collect(session): raise SystemExit
-
-def use_original(session):
-    decisions = 1
-    session.advise(bytes(8))
-    while session.wait(30) is not None:
-        session.advise(bytes(8))
-        decisions += 1
-    return decisions, len(session.finish(30).object_bytes)
 
 for copy in (close, kill, leave, collect):
     session = start(1)
@@ -98,40 +62,41 @@ for copy in (close, kill, leave, collect):
     if pid == 0:
         copy(session)
     os.waitpid(pid, 0)
-    say(*use_original(session))
+    decisions = 1
+    session.advise(bytes(8))
+    while session.wait(30) is not None:
+        session.advise(bytes(8))
+        decisions += 1
+    say(decisions, len(session.finish(30).object_bytes))
 say()
-"""
-
-
-def test_a_fork_of_the_host_leaves_the_compiler_to_the_original(compile_calls: Compilation) -> None:
-    with start_host(compile_calls, COPIES) as host:
-        lines = []
-        while words := words_of(host):
-            lines.append(words)
-    assert host.returncode == 0
-    assert len(lines) == 4
-    assert lines == [lines[0]] * 4
-    assert lines[0][0] == 9
-    assert lines[0][1] > 0
-
-
-SURVIVING = """
 session = start(1)
 copy = os.fork()
 if copy == 0:
     signal.pause()
 say(session.pid, copy)
-sys.stdin.read()
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_clang_is_killed_with_its_host_while_a_fork_of_the_host_continues(compile_calls: Compilation) -> None:
-    with start_host(compile_calls, SURVIVING) as host:
-        pid, copy = words_of(host)
+def test_clang_ends_with_its_host_and_a_fork_leaves_it_to_the_original(compile_calls: Compilation) -> None:
+    words = [sys.executable, "-c", HOST, *compile_calls.command]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as host:
+        assert host.stdout is not None
+        lines: Iterator[list[int]] = ([int(word) for word in line.split()] for line in host.stdout)
+        ended = 0
+        while pids := next(lines):
+            assert all(ends_within(pid, 10) for pid in pids)
+            ended += 1
+        assert ended == 9
+        assert next(lines) == [0]  # only copies need ptrace
+        compiled = list(iter(lines.__next__, []))
+        assert compiled == [compiled[0]] * 4
+        assert compiled[0][0] == 9
+        assert compiled[0][1] > 0
+        pid, copy = next(lines)
         try:
-            assert alive(pid)
-            host.kill()
             assert ends_within(pid, 10)
             assert alive(copy)
         finally:
             os.kill(copy, signal.SIGKILL)
+    assert host.returncode == -signal.SIGKILL

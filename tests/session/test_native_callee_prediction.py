@@ -35,16 +35,7 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return library
 
 
-@pytest.mark.parametrize(
-    ("name", "share"),
-    [
-        ("cpp/variant_vm", 0.5),
-        ("c/btree", 0.2),
-        pytest.param("cpp/sorting", 0.9, marks=pytest.mark.slow),
-        pytest.param("cpp/variant_vm", 1.0, marks=pytest.mark.slow),
-        pytest.param("c/lz", 0.7, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("name", "share"), [("cpp/variant_vm", 0.5), ("c/btree", 0.2)])
 def test_features_are_equal_after_random_answers(name: str, share: float, native: ctypes.CDLL) -> None:
     env = make_environment("mlgo/Inline-v0", {"corpus": "builtin"})
     command = env.compilation(env.corpus.module(name)).command

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -10,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus.commands.compilation import Compilation
-from mlgo_gym.errors import CompilerError
+from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.session.process.limits import CPU_SECONDS
+from mlgo_gym.session.process.limits import CPU_SECONDS, raise_if_descriptor_limit
 from mlgo_gym.session.process.process import GUARD_DESCRIPTOR
 from mlgo_gym.session.session import Session
 from mlgo_gym.testing import fake_clang
@@ -49,17 +50,13 @@ def test_closing_at_any_point_leaves_nothing(compile_calls: Compilation) -> None
         session.close()
         assert not alive(pid)
         assert traces() <= before
+    assert Session(compile_calls.command, [INLINING]).wait(LONG) is not None
+    assert traces() <= before  # it is collected
     # Closing again closes nothing else.
     held = os.open(os.devnull, os.O_RDONLY)
     session.close()
     os.fstat(held)
     os.close(held)
-
-
-def test_a_collected_session_leaves_nothing(compile_calls: Compilation) -> None:
-    before = traces()
-    assert Session(compile_calls.command, [INLINING]).wait(LONG) is not None
-    assert traces() <= before
 
 
 def inheritable(descriptor: int) -> bool:
@@ -95,3 +92,33 @@ def test_other_code_may_reap_a_compiler() -> None:
         os.waitpid(session.pid, 0)
         with pytest.raises(CompilerError, match="exit status 255"):
             session.finish(LONG)
+
+
+def test_a_compile_without_free_descriptors_names_the_limit_and_leaves_nothing(compile_calls: Compilation) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Above the highest descriptor that is duplicated to a number.
+    spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(80)]
+    started = []
+    try:
+        for room in range(20):
+            limit = spare[-1] + 1 + room
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            try:
+                Session(compile_calls.command, (INLINING,)).close()
+                started.append(True)
+            except MlgoError as error:
+                message = str(error)
+                started.append(f"none of the {limit} that" not in message or "ulimit -n" not in message)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in spare:
+            os.close(descriptor)
+    assert started == sorted(started)
+    assert set(started) == {False, True}
+
+
+def test_a_machine_without_free_descriptors_has_its_own_error() -> None:
+    with pytest.raises(MlgoError, match="got none on this machine"):
+        raise_if_descriptor_limit(OSError(errno.ENFILE, "made up"))
+    raise_if_descriptor_limit(OSError(errno.EACCES, "made up"))
+    raise_if_descriptor_limit(ValueError())

@@ -10,26 +10,18 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from mlgo_gym.session.process.scratch import make_scratch, scratch_parent
 
 MAKE = "import os; from mlgo_gym.session.process.scratch import make_scratch; print(make_scratch(), flush=True)"
 
 
-def test_a_scratch_folder_is_empty_and_private() -> None:
+def test_a_scratch_folder_is_empty_and_private_and_lies_in_memory() -> None:
     folder = make_scratch()
-    try:
-        assert list(folder.iterdir()) == []
-        assert folder.stat().st_mode & 0o777 == 0o700
-        assert folder.parent.name.startswith(f"mlgo-gym-{os.getpid()}-")
-    finally:
-        shutil.rmtree(folder)
-
-
-@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="there is no /dev/shm to write to")
-def test_it_lies_in_memory() -> None:
-    assert scratch_parent() == "/dev/shm"
+    assert list(folder.iterdir()) == []
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert folder.parent.name.startswith(f"mlgo-gym-{os.getpid()}-")
+    assert (scratch_parent() == "/dev/shm") == os.access("/dev/shm", os.W_OK)
+    folder.rmdir()
 
 
 def test_a_host_removes_what_killed_hosts_left_and_nothing_else() -> None:

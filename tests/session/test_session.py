@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 import select
 import signal
@@ -12,19 +13,27 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
 
 from mlgo_gym.corpus.commands.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.errors import CompilerError
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import ActionError, CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import ADVISORS, INLINING, PRIORITY
 from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.tensor_spec import TensorSpec
 from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.llvm.training_log import LogHeader
+from mlgo_gym.search.search_space import Budget, SearchSpace
+from mlgo_gym.session.coroutine import CompilerCoroutine, CoroutineDriver, run_blocking
 from mlgo_gym.session.protocol.connection import CompileResult
 from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.session.protocol.standard_error import TAIL_BYTES
 from mlgo_gym.session.session import Session
 from mlgo_gym.testing import fake_clang
+from mlgo_gym.training.pipeline import Pipeline
+from mlgo_gym.trajectories.logs import write_log
 from tests.conftest import MakeBitcode
 from tests.traces import alive, ends_within, scratch_folders
 
@@ -102,13 +111,6 @@ def test_every_clang_reads_advice(any_toolchain: Toolchain, make_bitcode: MakeBi
     assert len(objects) == 2
 
 
-def test_a_module_without_decisions(leaf: Path, toolchain: Toolchain) -> None:
-    with Session(plan(Module("leaf", leaf), toolchain).command, [INLINING]) as session:
-        decisions, compiled = drive(session)
-    assert decisions == []
-    assert object_sizes(compiled.object_bytes).text > 0
-
-
 def test_three_advisors_in_one_compile(toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
     compilation = plan(Module("pressure", make_bitcode("many_calls.c")), toolchain)
 
@@ -135,29 +137,6 @@ def test_the_optimisation_record_comes_on_request_and_changes_nothing(
         compiled = session.finish(LONG)
     assert b"Pass:            regalloc" in compiled.optimization_record
     assert compiled.object_bytes == plain(compilation)
-
-
-def test_an_event_loop_can_serve_many_sessions_without_waiting_in_any(compile_calls: Compilation) -> None:
-    sessions = [Session(compile_calls.command, [INLINING]) for _ in range(4)]
-    answered = dict.fromkeys(sessions, 0)
-    try:
-        running = set(sessions)
-        while running:
-            waiting = {descriptor: session for session in running for descriptor in session.descriptors()}
-            readable, _, _ = select.select(list(waiting), [], [], LONG)
-            assert readable
-            for session in {waiting[descriptor] for descriptor in readable}:
-                while (decision := session.poll()) is not None:
-                    answered[session] += 1
-                    session.advise(default(decision))
-                if session.exited:
-                    running.discard(session)
-        objects = {session.finish(LONG).object_bytes for session in sessions}
-    finally:
-        for session in sessions:
-            session.close()
-    assert list(answered.values()) == [9] * 4
-    assert objects == {plain(compile_calls)}
 
 
 def test_an_interrupted_system_call_is_no_end_and_the_starting_thread_may_end(compile_calls: Compilation) -> None:
@@ -247,26 +226,7 @@ def test_a_failure_has_clangs_message_and_the_command(
     assert error.exit_status == status
 
 
-def test_a_crash_while_a_decision_is_pending_is_found_at_the_next_wait(compile_calls: Compilation) -> None:
-    with Session(compile_calls.command, [INLINING]) as session:
-        assert session.wait(LONG) is not None
-        os.kill(session.pid, signal.SIGSEGV)
-        assert ends_within(session.pid, 10)
-        session.advise(KEEP)
-        assert session.wait(LONG) is None
-        with pytest.raises(CompilerError, match="SIGSEGV") as caught:
-            session.finish(LONG)
-    assert (caught.value.kind, caught.value.exit_status) == ("signal", -signal.SIGSEGV)
-
-
 # Deadlines
-
-
-@pytest.mark.parametrize("behaviour", ["stall@start", "stall@header", "flood"])
-def test_silence_at_any_point_times_out_and_clang_is_killed(behaviour: str) -> None:
-    error = failure_of(fake_clang(behaviour), 0.2)
-    assert error.kind == "timeout"
-    assert str(error).startswith("expected a decision or the end of clang within 0.2 s")
 
 
 def test_a_pending_decision_times_out_like_any_silence_and_the_session_has_exited(compile_calls: Compilation) -> None:
@@ -279,31 +239,12 @@ def test_a_pending_decision_times_out_like_any_silence_and_the_session_has_exite
         assert session.exited
         assert session.wait(LONG) is None
         assert session.poll() is None
-    assert caught.value.kind == "timeout"
+    for error, seconds in ((caught.value, "0.05"), (failure_of(fake_clang("flood"), 0.2), "0.2")):
+        assert error.kind == "timeout"
+        assert str(error).startswith(f"expected a decision or the end of clang within {seconds} s")
 
 
-# A program that violates the protocol; `tests/faults` has all violations
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "complaint"),
-    [
-        ("garbage", "expected a JSON line, got b'"),
-        ("outcome", "the header has no score"),
-        ("no-number", "expected observation 1 of context '', got 7"),
-    ],
-)
-def test_a_violation_of_the_protocol_is_an_error(behaviour: str, complaint: str) -> None:
-    error = failure_of(fake_clang(behaviour))
-    assert error.kind == "protocol"
-    assert "clang violated the protocol of the inlining advisor" in str(error)
-    assert complaint in str(error)
-
-
-@pytest.mark.parametrize("point", ["half", "question"])
-def test_an_exit_in_the_middle_of_a_message_is_reported_as_exit(point: str) -> None:
-    error = failure_of(fake_clang(f"exit@{point}"))
-    assert (error.kind, error.exit_status, error.stderr) == ("exit", 1, f"fatal error: lost at the {point}\n")
+# A program that violates the protocol: `tests/faults` has all others
 
 
 def test_an_advisor_that_takes_another_type_is_refused(compile_calls: Compilation) -> None:
@@ -334,3 +275,98 @@ def test_a_flood_on_standard_error_neither_stalls_the_compile_nor_hides_the_last
     error = failure_of([*toolchain.command, *words])
     assert "error: at the end" in error.stderr
     assert len(error.stderr) == TAIL_BYTES
+
+
+# Calls in the wrong order
+
+
+def test_calls_of_a_session_in_the_wrong_order_are_errors(compile_calls: Compilation) -> None:
+    with Session(compile_calls.command, [INLINING]) as session:
+        for call in (lambda: session.advise(bytes(8)), lambda: session.stop_at(b"x")):
+            with pytest.raises(MlgoError, match="expected a pending decision, got none; wait"):
+                call()
+        for _ in range(2):
+            with pytest.raises(MlgoError, match="got a pending one; advise"):
+                session.finish(LONG)
+    with Session(compile_calls.command, [INLINING]) as session:
+        session.advise_ahead([bytes(8)] * 100)
+        with pytest.raises(MlgoError, match="got 1 and 100; advise"):
+            session.advise_ahead([bytes(8)])
+    with Session(compile_calls.command, ADVISORS) as session, pytest.raises(MlgoError, match="expected one advisor"):
+        session.advise_ahead([bytes(8)])
+
+
+def test_a_branch_at_its_end_has_no_choice(corpus: Path) -> None:
+    env = gym.make("mlgo/Inline-v0", corpus=str(corpus)).unwrapped
+    assert isinstance(env, CompilerEnv)
+    branch = SearchSpace(env, env.corpus.module("calls"), Budget()).root()
+    branch.roll_out()
+    for call in (lambda: branch.default, branch.candidates, lambda: branch.take(0)):
+        with pytest.raises(ActionError, match="got the end of the compile"):
+            call()
+    env.close()
+
+
+def test_a_pipeline_has_a_round_and_a_log_the_header_of_a_channel() -> None:
+    with pytest.raises(MlgoError, match="expected rounds ≥ 1, got 0"):
+        Pipeline(None, None, rounds=0)  # type: ignore[arg-type] # neither is used
+    with pytest.raises(MlgoError, match="got one without advice"):
+        write_log(io.BytesIO(), LogHeader((TensorSpec("x", "int64_t", (1,)),)), [], [])
+
+
+# Coroutines that wait for compilers, run by blocking and by an event loop
+
+ANSWER = b"answered"
+
+
+def loop(coroutine: CompilerCoroutine[bytes], timeout: float) -> bytes:
+    """Run a coroutine as an event loop does; each decision extends the deadline."""
+    driver = CoroutineDriver(coroutine, timeout)
+    deadline = 0.0
+    while not driver.poll():
+        assert driver.session is not None
+        assert driver.deadline >= deadline
+        deadline = driver.deadline
+        if not select.select(driver.session.descriptors(), [], [], timeout)[0]:
+            driver.time_out()
+    assert driver.deadline > deadline
+    return driver.result
+
+
+def answer_all(behaviour: str) -> CompilerCoroutine[bytes]:
+    with Session(fake_clang(behaviour), [INLINING]) as session:
+        while (yield session) is not None:
+            session.advise(ANSWER)
+        return session.finish(0.0).object_bytes
+
+
+def second_try(behaviour: str) -> CompilerCoroutine[bytes]:
+    try:
+        return (yield from answer_all(behaviour))
+    except CompilerError as error:
+        return error.kind.encode() + (yield from answer_all("ask:3"))
+
+
+@pytest.mark.parametrize("run", [run_blocking, loop])
+def test_a_coroutine_receives_every_decision_and_may_continue_after_a_failure(
+    run: Callable[[CompilerCoroutine[bytes], float], bytes],
+) -> None:
+    failures = [("exit@half", 30.0, b"exit"), ("garbage", 30.0, b"protocol"), ("stall@start", 1.0, b"timeout")]
+    for behaviour, timeout, kind in failures:
+        assert run(second_try(behaviour), timeout) == kind + ANSWER * 3
+    with pytest.raises(CompilerError, match="fatal error: lost at the question"):
+        run(answer_all("exit@question"), 30.0)
+
+
+def test_a_coroutine_that_is_closed_kills_its_clang_and_one_that_waits_has_no_result() -> None:
+    driver = CoroutineDriver(answer_all("stall@start"), 30.0)
+    session = driver.session
+    assert session is not None
+    with pytest.raises(MlgoError, match="expected a coroutine that has finished"):
+        _ = driver.result
+    driver.close()
+    driver.close()
+    assert session.exited
+    assert driver.session is None
+    with pytest.raises(MlgoError, match="expected a coroutine that waits"):
+        driver.time_out()

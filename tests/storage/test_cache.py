@@ -1,8 +1,12 @@
-"""Records and lines on disk are never torn, with concurrent writers, kills and a full disk."""
+"""Records, lines and folders on disk are never torn: concurrent writers, kills, a full disk."""
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,38 +17,45 @@ import pytest
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import UNWRITABLE, JsonCache, cache_directory, key_of, write_atomically
 from mlgo_gym.storage.json_lines import JsonLines
+from mlgo_gym.storage.module_folder import FolderKind, ModuleFolder
+from mlgo_gym.storage.temporary_folders import complete_folder, make_process_folder, process_prefix
 
 KEY = key_of("a key")
-
-WRITER = """
-import sys
-from mlgo_gym.storage.cache import JsonCache
-number, records = int(sys.argv[1]), JsonCache("records")
-while True:
-    records.put(sys.argv[2], {"writer": number, "payload": str(number) * 100_000})
-    print("written", flush=True)
-"""
-
+KIND = FolderKind("plums", "plums.json", ".plum", 1, "mlgo-gym pick")
 KILLER = """
 import os, select, signal, sys
 from mlgo_gym.storage.cache import JsonCache
-records = JsonCache("records")
-for number in range(40):
+records, host = JsonCache("records"), os.getpid()
+
+def start(number):
     read_end, write_end = os.pipe()
     pid = os.fork()
-    while pid == 0:
-        records.put(sys.argv[1], {"writer": number, "payload": str(number) * 100_000})
-        os.write(write_end, b"w")
-    os.read(read_end, 1)
-    # Each kill comes a little later, anywhere within a write.
-    select.select([], [], [], number * 0.00004)
+    if pid == 0:
+        while os.getppid() == host:
+            records.put(sys.argv[1], {"writer": number, "payload": str(number) * 100_000})
+            os.write(write_end, b"w")
+        os._exit(0)
+    os.close(write_end)
+    assert os.read(read_end, 1), "a writer has failed"
+    return pid, read_end
+
+def kill(pid, read_end):
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     os.close(read_end)
-    os.close(write_end)
+
+another = start("another")
+seen = set()
+for number in range(40):
+    running = start(number)
+    # Each kill comes a little later, anywhere within a write.
+    select.select([], [], [], number * 0.00004)
+    kill(*running)
     record = records.get(sys.argv[1])
     complete = record is not None and record["payload"] == str(record["writer"]) * 100_000
-    print(record["writer"] if complete else record, "complete" if complete else "torn")
+    seen.add(record["writer"] if complete else "torn")
+kill(*another)
+print("another" in seen, len(seen) > 1, "torn" in seen)
 """
 
 
@@ -56,54 +67,22 @@ def test_the_folder_is_the_chosen_one_or_the_platforms(monkeypatch: pytest.Monke
         assert cache_directory() == tmp_path / folder
 
 
-def test_a_record_comes_back_to_its_kind_alone(own_cache: Path) -> None:
-    JsonCache("records").put(KEY, {"size": 3, "name": "caf\u00e9"})
-    assert JsonCache("records").get(KEY) == {"size": 3, "name": "caf\u00e9"}
-    assert JsonCache("others").get(KEY) is None
-    assert JsonCache("records").get(key_of("another")) is None
-
-
-def test_a_damaged_record_is_none_and_is_replaced(own_cache: Path) -> None:
+def test_a_record_comes_back_to_its_kind_alone_and_a_damaged_one_is_none_and_is_replaced(own_cache: Path) -> None:
     records = JsonCache("records")
     for size, damage in enumerate([b"", b'{"size": 3', b"\xff\x00", b"[1]", b"3"]):
-        records.put(KEY, {"size": size})
+        records.put(KEY, {"size": size, "name": "caf\u00e9"})
+        assert JsonCache("records").get(KEY) == {"size": size, "name": "caf\u00e9"}
+        assert JsonCache("others").get(KEY) is records.get(key_of("another")) is None
         (file,) = own_cache.rglob("*.json")
-        assert records.get(KEY) == {"size": size}
         file.write_bytes(damage)
         assert records.get(KEY) is None
-
-
-def test_keys_of_different_parts_differ() -> None:
     parts: list[tuple[object, ...]] = [(), ("a",), ("a", "b"), ("ab",), (["a", "b"],), (1,), ("1",), (None,)]
     assert len({key_of(*part) for part in parts}) == len(parts)
 
 
-def test_readers_never_see_a_torn_record_while_many_write_it(own_cache: Path) -> None:
-    command = [sys.executable, "-c", WRITER]
-    writers = [subprocess.Popen([*command, str(number), KEY], stdout=subprocess.PIPE) for number in range(3)]
-    try:
-        for process in writers:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"written\n"
-        seen = set()
-        for _ in range(60):
-            record = JsonCache("records").get(KEY)
-            assert record is not None
-            assert record["payload"] == str(record["writer"]) * 100_000
-            seen.add(record["writer"])
-            for process in writers:
-                assert process.stdout is not None
-                process.stdout.readline()
-        assert len(seen) > 1
-    finally:
-        for process in writers:
-            process.kill()
-            process.communicate()
-
-
-def test_a_kill_at_any_moment_leaves_a_complete_record(own_cache: Path) -> None:
+def test_a_kill_at_any_moment_and_a_concurrent_writer_leave_a_complete_record(own_cache: Path) -> None:
     output = subprocess.check_output([sys.executable, "-c", KILLER, KEY], text=True)
-    assert output.splitlines() == [f"{number} complete" for number in range(40)]
+    assert output == "True True False\n"
     assert len(list(own_cache.rglob("*.json"))) == 1
 
 
@@ -140,12 +119,10 @@ def test_a_cache_that_cannot_be_written_is_read_and_warns(own_cache: Path) -> No
     with pytest.warns(UserWarning, match=r"cannot be written \(File too large\).*MLGO_CACHE"):
         cache.put(KEY, {"a": "x" * 5000})
     assert cache.get(KEY) == {"a": 1}
-
-
-def test_another_error_of_a_cache_is_raised(own_cache: Path) -> None:
+    shutil.rmtree(own_cache)
     own_cache.write_bytes(b"a file")
-    with pytest.raises(NotADirectoryError):
-        JsonCache("things").put(KEY, {"a": 1})
+    with pytest.warns(UserWarning, match=r"cannot be written \(Not a directory\)"):
+        cache.put(KEY, {"a": 1})
 
 
 def test_a_partial_last_line_is_removed_and_one_process_writes(tmp_path: Path) -> None:
@@ -158,3 +135,79 @@ def test_a_partial_last_line_is_removed_and_one_process_writes(tmp_path: Path) -
     lines.append("next")
     lines.close()
     assert path.read_text().splitlines() == ['"first"', '"next"']
+
+
+def test_results_by_module_stay_and_another_or_a_damaged_header_is_refused(tmp_path: Path) -> None:
+    store = ModuleFolder(KIND, tmp_path, {"names": ("a", "b")})
+    store.add({"module": "a/b", "plums": 3}, b"three")
+    store.add({"module": "\udcff", "plums": 0})
+    store.close()
+    with pytest.raises(MlgoError, match=r"expected plums of \{'names': \['c'\]\} in .*, got those of"):
+        ModuleFolder(KIND, tmp_path, {"names": ["c"]})
+    # The refusal has released the folder; headers are compared as JSON has them.
+    again = ModuleFolder(KIND, tmp_path, {"names": ["a", "b"]})
+    assert again.done == {"a/b": {"module": "a/b", "plums": 3}, "\udcff": {"module": "\udcff", "plums": 0}}
+    assert again.part("a/b").read_bytes() == b"three"
+    assert not again.part("\udcff").exists()
+    again.close()
+    path = tmp_path / "plums.json"
+    for header, message in (
+        (b"{", "expected a folder of plums, got"),
+        (b"[]", "expected plums of format 1 in .*, got None; reproduce them with `mlgo-gym pick`"),
+        (b'{"format": 2}', "expected plums of format 1 in .*, got 2"),
+        (None, "expected a folder of plums, got .*No such file.*; make one with `mlgo-gym pick`"),
+    ):
+        path.unlink() if header is None else path.write_bytes(header)
+        with pytest.raises(MlgoError, match=message):
+            ModuleFolder(KIND, tmp_path, {"names": ["a", "b"]})
+
+
+def test_a_folder_appears_when_it_is_filled(tmp_path: Path) -> None:
+    output = tmp_path / "new" / "folder"
+    with complete_folder(output) as staging:
+        (staging / "file").write_text("complete")
+        assert not (output / "file").exists()
+    assert (output / "file").read_text() == "complete"
+    assert output.stat().st_mode & 0o777 == 0o755
+    assert list(output.parent.iterdir()) == [output]
+
+
+def test_a_failure_leaves_nothing_and_replaces_no_file(tmp_path: Path) -> None:
+    def fill(output: Path) -> None:
+        with complete_folder(output) as staging:
+            (staging / "file").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fill(tmp_path / "folder")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(OSError, match=os.strerror(errno.ENOTEMPTY)), complete_folder(tmp_path):
+        pass
+    assert (tmp_path / "file").read_text() == "old"
+    assert not list(tmp_path.parent.glob(f".{tmp_path.name}.*"))
+
+
+def test_the_folder_of_a_killed_process_is_removed_with_the_next(tmp_path: Path) -> None:
+    program = (
+        "import os, pathlib, signal, sys; from mlgo_gym.storage.temporary_folders import complete_folder\n"
+        "with complete_folder(pathlib.Path(sys.argv[1])): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    killed = subprocess.run([sys.executable, "-c", program, tmp_path / "folder"], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 1
+    with complete_folder(tmp_path / "folder"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_folders_of_running_processes_stay(tmp_path: Path) -> None:
+    mine = make_process_folder(tmp_path, ".made.")
+    dead = tmp_path / f"{process_prefix('.made.').replace(str(os.getpid()), '4194999')}x"
+    other = tmp_path / ".made.of-something-else"
+    for folder in (dead, other):
+        folder.mkdir()
+    shutil.rmtree(make_process_folder(tmp_path, ".made."))
+    assert mine.is_dir()
+    assert other.is_dir()
+    assert not dead.exists()

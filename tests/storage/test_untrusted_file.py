@@ -1,14 +1,16 @@
-"""Untrusted files: no reader blocks on a pipe, reads a device, or fills the memory."""
+"""Untrusted files: no reader blocks on a pipe, reads a device, fills the memory, or accepts damaged tensors."""
 
 from __future__ import annotations
 
-import hashlib
-import io
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from mlgo_clang import recipes as drivers_recipes
 from mlgo_gym.attribution.recipe import read_recipe
@@ -18,15 +20,15 @@ from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import read_elf_sections
 from mlgo_gym.corpus.recording.links import LINKS_FILE, read_links
 from mlgo_gym.episode.reproducer import read_reproducer
-from mlgo_gym.errors import MlgoError
+from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.llvm.ir2vec import vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.reporting.curves import curves_in, is_search
 from mlgo_gym.storage.json_lines import read_json_lines
-from mlgo_gym.storage.tensors import read_tensors
-from mlgo_gym.storage.untrusted_file import read_untrusted, sha256_of, update_from_file
+from mlgo_gym.storage.tensors import parse_tensors, read_tensors
+from mlgo_gym.storage.untrusted_file import read_untrusted
 from mlgo_gym.trajectories.logs import read_advice
 
 READERS: dict[str, Callable[[Path], object]] = {
@@ -60,9 +62,6 @@ def make_endless(path: Path, kind: str) -> Path:
     return path
 
 
-kinds = pytest.mark.parametrize("kind", ["a pipe", "a device"])
-
-
 @pytest.mark.parametrize("name", READERS)
 def test_a_file_that_is_not_regular_is_an_error(name: str, tmp_path: Path) -> None:
     for kind in ("a pipe", "a device"):
@@ -70,17 +69,17 @@ def test_a_file_that_is_not_regular_is_an_error(name: str, tmp_path: Path) -> No
             READERS[name](make_endless(tmp_path / name, kind))
 
 
-@kinds
-def test_a_recording_a_search_or_a_recipe_that_is_not_regular_does_not_block(
-    kind: str, calls: Path, toolchain: Toolchain, tmp_path: Path
+def test_a_recording_or_recipe_that_is_no_file_does_not_block(
+    calls: Path, toolchain: Toolchain, tmp_path: Path
 ) -> None:
     (tmp_path / "m.bc").write_bytes(calls.read_bytes())
-    make_endless(tmp_path / "recording.json", kind)
-    assert open_corpus(tmp_path, toolchain=toolchain)[0].name == "m"
-    assert not is_search(tmp_path / "recording.json")
-    make_endless(tmp_path / f"{'0' * 64}.recipe", kind)
-    with pytest.raises(drivers_recipes.RecipeError, match="expected a regular file"):
-        drivers_recipes.read_recipe(str(tmp_path), "0" * 64)
+    for kind in ("a pipe", "a device"):
+        make_endless(tmp_path / "recording.json", kind)
+        assert open_corpus(tmp_path, toolchain=toolchain)[0].name == "m"
+        assert not is_search(tmp_path / "recording.json")
+        make_endless(tmp_path / f"{'0' * 64}.recipe", kind)
+        with pytest.raises(drivers_recipes.RecipeError, match="expected a regular file"):
+            drivers_recipes.read_recipe(str(tmp_path), "0" * 64)
 
 
 def test_a_file_or_a_line_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
@@ -97,10 +96,53 @@ def test_a_file_or_a_line_that_would_fill_the_memory_is_not_read(tmp_path: Path)
         read_untrusted(path, 3)
 
 
-def test_a_digest_depends_neither_on_the_chunk_size_nor_on_its_beginning() -> None:
-    for size in (0, 5, (1 << 20) - 1, (1 << 21) + 3):
-        data = (bytes(range(251)) * (size // 251 + 1))[:size]
-        assert sha256_of(io.BytesIO(data)) == hashlib.sha256(data).hexdigest()
-        digest = hashlib.sha256(b"before")
-        update_from_file(digest, io.BytesIO(data))
-        assert digest.digest() == hashlib.sha256(b"before" + data).digest()
+def container(header: Any, contents: bytes = b"") -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + contents
+
+
+def entry(start: int, stop: int, **changes: Any) -> dict[str, Any]:
+    return {"dtype": "F32", "shape": [(stop - start) // 4], "data_offsets": [start, stop], **changes}
+
+
+def test_it_reads_what_the_library_writes() -> None:
+    written = {
+        "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "integers": np.array([-1, 1 << 40]),
+        "empty": np.zeros((0, 4), np.float64),
+        "number": np.array(1.5, np.float16),
+    }
+    tensors, metadata = parse_tensors(save(written, {"a": "b"}))
+    assert metadata == {"a": "b"}
+    assert {name: (array.dtype, array.shape) for name, array in tensors.items()} == {
+        name: (array.dtype, array.shape) for name, array in written.items()
+    }
+    assert all(np.array_equal(tensors[name], array) for name, array in written.items())
+
+
+DAMAGED = [
+    (b"\x01", "expected 8 bytes or more, got 1"),
+    (b"\xff" * 20, "expected a header of"),
+    (container(b"\xff{}"), "expected a JSON header"),
+    (container(b"[" * 100_000), "expected a JSON header"),
+    (container(b'{"a": 1, "a": 2}'), "a duplicate name"),
+    (container({"__metadata__": {"a": 1}}), "metadata"),
+    (container({"a": {"dtype": "F32"}}), "expected dtype, shape and two data_offsets"),
+    (container({"a": entry(0, 4, dtype="O")}, bytes(4)), "got 'O'"),
+    (container({"a": entry(0, 4, shape=[True])}, bytes(4)), "expected a shape and offsets"),
+    (container({"a": entry(0, 4, shape=[2])}, bytes(4)), "expected 8 bytes"),
+    (container({"a": entry(0, 8)}, bytes(4)), "got bytes 0 to 8 of 4"),
+    (container({"a": entry(0, 4), "b": entry(0, 4)}, bytes(4)), "gap or an overlap"),
+    (container({"a": entry(0, 4)}, bytes(5)), "expected 4 bytes of tensors, got 5"),
+]
+
+
+def test_a_damaged_container_is_refused_with_a_reason_and_the_name_of_the_file(tmp_path: Path) -> None:
+    for data, message in DAMAGED:
+        with pytest.raises(PolicyError, match=message):
+            parse_tensors(data)
+    with pytest.raises(PolicyError, match=r"expected a safetensors file, got '.*missing\.safetensors': No such file"):
+        read_tensors(tmp_path / "missing.safetensors")
+    tmp_path.joinpath("x").write_bytes(b"x")
+    with pytest.raises(PolicyError, match=r"expected a safetensors file, got '.*/x'"):
+        read_tensors(tmp_path / "x")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,10 +49,8 @@ def test_every_observation_lies_in_its_space(observation: tuple[LogHeader, np.nd
     assert flat.dtype == np.float32
     assert flat.shape == (len(layout.names),)
     assert np.isfinite(flat).all()
-    wide = {"int64_t", "uint64_t"} & {spec.type for spec in header.features}
-    if not wide:
-        assert layout.flat_space().contains(flat)
-        assert layout.dict_space().contains(layout.tensors(payload))
+    assert layout.flat_space().contains(flat)
+    assert layout.dict_space().contains(layout.tensors(payload))
 
 
 @given(observations())
@@ -65,21 +64,36 @@ def test_a_flat_observation_is_the_finite_features_in_header_order(
     np.testing.assert_array_equal(FeatureLayout(header).flat(values.tobytes()), expected.astype(np.float32))
 
 
-def test_elements_are_named_by_feature_and_column() -> None:
-    assert FeatureLayout(MIXED).names == (
-        "mask[0]",
-        "mask[1]",
-        "mask[2]",
-        "count",
-        "weight[0]",
-        "weight[1]",
-        "progress",
-    )
+def test_bounds_are_infinite_where_nothing_bounds_a_feature() -> None:
+    layout = FeatureLayout(MIXED, bounds={"mask": (0, 1), "progress": (0, np.inf)}, caps={"weight": 100})
+    flat, raw = layout.flat_space(), layout.dict_space()
+    assert flat.low.tolist() == [0, 0, 0, -np.inf, -100, -100, 0, 0, 0]
+    assert flat.high.tolist() == [1, 1, 1, np.inf, 100, 100, np.inf, 1, 1]
+    count = raw["count"]
+    assert isinstance(count, gym.spaces.Box)
+    assert (count.low.item(), count.high.item()) == (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
+    assert not count.is_bounded("below")
+    assert not count.is_bounded("above")
+    assert raw["mask"] == gym.spaces.Box(0, 1, (1, 3), np.int64)
+    assert raw["weight_infinite"] == gym.spaces.Box(0, 1, (1, 2), np.int8)
 
 
-def test_what_is_left_out_is_neither_named_nor_seen() -> None:
+def test_an_infinite_value_becomes_its_cap_and_a_flag() -> None:
+    layout = FeatureLayout(MIXED, exclude_features=["mask"], caps={"weight": 100})
+    assert layout.names == ("count", "weight[0]", "weight[1]", "progress", "weight_infinite[0]", "weight_infinite[1]")
+    payload = record(count=2, weight=[np.inf, 200], progress=np.inf)
+    assert layout.flat(payload).tolist() == [2, 100, 100, BOUND, 1, 0]
+    tensors = layout.tensors(payload)
+    assert tensors["weight"].tolist() == [[100, 100]]
+    assert tensors["weight_infinite"].tolist() == [[1, 0]]
+    assert layout.flat(record(weight=[-np.inf, np.nan])).tolist() == [0, -100, 0, 0, 0, 0]
+
+
+def test_elements_are_named_by_feature_and_column_without_what_is_left_out() -> None:
+    rest = ("count", "weight[0]", "weight[1]", "progress")
+    assert FeatureLayout(MIXED).names == ("mask[0]", "mask[1]", "mask[2]", *rest)
     layout = FeatureLayout(MIXED, exclude_features=["mask"])
-    assert layout.names == ("count", "weight[0]", "weight[1]", "progress")
+    assert layout.names == rest
     assert layout.flat(record([1, 1, 1], 2, [3, 4], 5)).tolist() == [2, 3, 4, 5]
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from mlgo_gym.corpus.modules.training_digests import sidecar, sidecar_digests
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.policies.bundled import bundled_file
 from mlgo_gym.policies.network import Network
 from mlgo_gym.training import Evolution, Monitor
 from mlgo_gym.training.evolution import OPTIMISERS, flatten
@@ -82,13 +81,6 @@ def test_scores_are_those_of_compiles_and_an_interrupted_run_resumes(corpus: Pat
     assert resumed.read_bytes() == (tmp_path / "complete.safetensors").read_bytes()
     with pytest.raises(MlgoError, match="expected a checkpoint of this run"):
         evolution(corpus, seed=1).run(start, resumed)
-
-
-@pytest.mark.usefixtures("simple")
-def test_a_network_with_callee_features_evolves(corpus: Path, tmp_path: Path) -> None:
-    file = bundled_file("inline-oz")
-    evolved = evolution(corpus, generations=1).run(file, tmp_path / "n.safetensors")
-    assert evolved.features == Network.load(file).features
 
 
 @pytest.mark.usefixtures("simple")

@@ -1,4 +1,4 @@
-"""Labels survive the way to disk and back, and labels of different kinds do not mix."""
+"""Labels survive the way to disk; modules are labelled once, in any process, around the network of the round before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlgo_gym.corpus import open_corpus
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.scheduling import Execution
+from mlgo_gym.training import Labelling, Monitor, StoredLabels
+from mlgo_gym.training.label_collector import drawn_modules
 from mlgo_gym.training.labels import LABELS, LabelStore, flat_columns, joined, read_labels
 from tests.training.label_samples import inlining_labels
 
@@ -41,8 +46,7 @@ def write(folder: Path, header: dict[str, Any] = HEADER, *modules: str, **change
 
 
 def test_labels_are_read_back(tmp_path: Path) -> None:
-    labels = read_labels([write(tmp_path, HEADER, "m", "n")])
-    assert len(labels) == 4
+    labels = read_labels([write(tmp_path / "one", HEADER, "m", "n")])
     assert labels.features == ("cost", "histogram[0]", "histogram[1]")
     assert labels.observations[:2].tolist() == [[3, 1, 2], [4, 3, 4]]
     assert labels.answers.tolist() == [0, 1, 0, 1]
@@ -50,17 +54,13 @@ def test_labels_are_read_back(tmp_path: Path) -> None:
     assert labels.costs[:2].tolist() == [[0, -8], [-16, 0]]
     assert labels.share.tolist() == [3, 3, 3, 3]
     assert labels.groups.tolist() == [0, 0, 1, 1]
-    assert labels.modules.tolist() == ["m", "m", "n", "n"]
-    assert labels.trained_on == {"d" * 64: "m"}
-
-
-def test_costs_of_several_actions_are_read_back(tmp_path: Path) -> None:
+    assert (labels.modules.tolist(), labels.trained_on) == (["m", "m", "n", "n"], {"d" * 64: "m"})
     costs = [np.array([0, 0.25, np.inf]), np.array([np.nan, 0, -1])]
-    with closing(LabelStore(tmp_path, HEADER)) as store:
-        own = {**flat_columns(("weight[0]", "weight[1]", "progress"), np.arange(6).reshape(2, 3)), **columns()}
-        del own["bytes"]
+    own = {**flat_columns(("weight[0]", "weight[1]", "progress"), np.arange(6).reshape(2, 3)), **columns()}
+    del own["bytes"]
+    with closing(LabelStore(tmp_path / "several", HEADER)) as store:
         store.add_labels("m", "p", "", {**own, "costs": costs}, {"decisions": 2})
-    labels = read_labels([tmp_path])
+    labels = read_labels([tmp_path / "several"])
     assert labels.features[:3] == ("weight[0]", "weight[1]", "progress")
     assert labels.observations[:, :3].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert np.array_equal(labels.costs, np.stack(costs), equal_nan=True)
@@ -80,16 +80,12 @@ def test_labels_in_one_file_are_those_of_a_folder(tmp_path: Path) -> None:
         assert sorted(getattr(one, name).tolist()) == sorted(getattr(other, name).tolist()), name
     assert set(other.modules.tolist()) == {"p/m", "p/n"}
     assert len(set(other.groups.tolist())) == 2
-    parquet.write_table(table.drop_columns(["digest"]), file)
-    assert read_labels([file]).trained_on is None
     parquet.write_table(table.drop_columns(["bytes"]), file)
     with pytest.raises(MlgoError, match="expected a Parquet file of labels"):
         read_labels([file])
 
 
 def test_labels_of_other_kinds_are_not_mixed(tmp_path: Path) -> None:
-    with pytest.raises(MlgoError, match=str(tmp_path)):
-        read_labels([tmp_path])
     first, second = write(tmp_path / "first"), write(tmp_path / "second", {**HEADER, "clang": "21"})
     with closing(LabelStore(first, HEADER)) as store:
         store.add_labels("empty", "p", "e", {}, {"decisions": 0})
@@ -105,10 +101,6 @@ def test_labels_of_other_kinds_are_not_mixed(tmp_path: Path) -> None:
     third = write(tmp_path / "third", users=np.array([0, 0]))
     with pytest.raises(MlgoError, match=r"expected labels of the same features, got .* with additional users"):
         read_labels([first, third])
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "labels.json").write_text(json.dumps({"format": 1, **HEADER}))
-    with pytest.raises(MlgoError, match="got none; label more modules"):
-        read_labels([tmp_path / "empty"])
 
 
 def test_joined_rounds_keep_their_modules_apart() -> None:
@@ -116,6 +108,7 @@ def test_joined_rounds_keep_their_modules_apart() -> None:
     both = joined([labels, inlining_labels(60, first=30)])
     assert (len(both), len(np.unique(both.groups)), len(np.unique(joined([labels, labels]).groups))) == (120, 60, 60)
     assert np.array_equal(both.select(both.groups < 30).observations, labels.observations)
+    assert StoredLabels(labels).collect(0, None, Monitor()) is labels
     with pytest.raises(MlgoError, match=r"got a later round with missing cost_estimate"):
         joined([labels, replace(labels, features=labels.features[1:], observations=labels.observations[:, 1:])])
 
@@ -127,3 +120,63 @@ def test_the_cheapest_tried_action_is_the_best_and_weights_follow_bytes_and_size
     costs = np.array([[0.0, 10], [0, 20], [0, 10]])
     weights = replace(inlining_labels(3), costs=costs, text=np.array([100, 100, 400])).weights
     assert weights[1:] == pytest.approx([weights[0] * 2**0.8, weights[0] / 2])
+
+
+@pytest.fixture(scope="module")
+def labelled(varied: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Labelling, Path]:
+    """The labels of five small modules."""
+    folder = tmp_path_factory.mktemp("labels")
+    labelling = Labelling(varied, compiles=4, check=2)
+    assert len(list(labelling.run(folder))) == 5
+    return labelling, folder
+
+
+def without_times(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in line.items() if "seconds" not in name}
+
+
+def test_labels_have_a_line_per_module_and_a_run_resumes(labelled: tuple[Labelling, Path], tmp_path: Path) -> None:
+    labelling, folder = labelled
+    labels = read_labels([folder])
+    text = folder.joinpath("modules.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert len(labels) == sum(line["labels"] for line in lines) > 0
+    assert labels.observations.shape == (len(labels), len(labels.features)) == (len(labels), 39)
+    assert len(list(labelling.run(folder))) == 5
+    assert folder.joinpath("modules.jsonl").read_text() == text, "finished modules are not labelled again"
+    run = labelling.run(tmp_path)
+    next(run)
+    run.close()
+    list(labelling.run(tmp_path))
+    resumed = read_labels([tmp_path])
+    for name in ("observations", "costs", "text", "modules"):
+        assert np.array_equal(getattr(resumed, name), getattr(labels, name)), name
+    with pytest.raises(MlgoError, match=r"expected labels of \{'policy': 'never'\}"):
+        list(replace(labelling, policy="never").run(folder))
+    assert LABELS.read_header(folder)["policy"] == "default"
+
+
+def test_evictions_are_labelled_by_look_ahead_in_any_process(varied: str, tmp_path: Path) -> None:
+    labelling = Labelling(varied, environment="mlgo/RegAllocEvict-v0", compiles=2)
+    one, two = (
+        {line["module"]: without_times(line) for line in labelling.run(tmp_path / name, execution)}
+        for name, execution in (("one", Execution()), ("two", Execution(2)))
+    )
+    assert one == two
+    assert LABELS.read_header(tmp_path / "one")["arguments"] == {"scope": "function"}
+    labels, other = (read_labels([tmp_path / name]) for name in ("one", "two"))
+    assert labels.costs.shape == (len(labels), 33)
+    assert np.array_equal(labels.costs, other.costs, equal_nan=True)
+    assert len(labels.features) == labels.observations.shape[1] == 628
+    with pytest.raises(MlgoError, match="expected an environment with discrete actions, got mlgo/RegAllocPriority-v0"):
+        list(Labelling(varied, environment="mlgo/RegAllocPriority-v0").run(tmp_path))
+
+
+def test_modules_are_drawn_by_the_seed_with_limits(varied: str, toolchain: Toolchain) -> None:
+    corpus = open_corpus(varied, toolchain=toolchain)
+    everything = drawn_modules(corpus, 3)
+    assert sorted(everything) == sorted(corpus.names)
+    assert everything != drawn_modules(corpus, 4)
+    assert drawn_modules(corpus, 3, limit=2) == everything[:2]
+    largest = min(map(corpus.size, corpus.names))
+    assert {corpus.size(name) for name in drawn_modules(corpus, 3, largest)} == {largest}

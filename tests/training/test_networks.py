@@ -1,4 +1,4 @@
-"""Networks learn from labels: by classification, by distillation, and of evictions."""
+"""Networks learn from labels: by trees, by classification, and of evictions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, INPUTS
 from mlgo_gym.reporting.curves import curves_in
-from mlgo_gym.training import Classification, Labels, Monitor, NetworkSettings
-from mlgo_gym.training.classification import action_features, pooled_normalization
-from mlgo_gym.training.distillation import distil, gradient_descent, mixed_rows, network_features, perceptron
-from mlgo_gym.training.eviction_imitation import EvictionImitation, eviction_examples, rates_columns
-from mlgo_gym.training.monitor import Progress
+from mlgo_gym.training import Classification, Labels, Monitor, NetworkSettings, TreeImitation
+from mlgo_gym.training.eviction_imitation import EvictionImitation, eviction_examples
+from mlgo_gym.training.labels import joined
+from mlgo_gym.training.tree_imitation import boosted_trees, estimate
 from tests.training.label_samples import FEATURES, inlining_labels
 
+SMALL = TreeImitation(1, 40, NetworkSettings((32, 16), 400))
 ACTIONS = 5
 NAMES = (*(f"{name}[{action}]" for name in ("weight", "noise") for action in range(ACTIONS)), "progress")
 COLUMNS = 33
@@ -27,111 +27,16 @@ WEIGHT = COLUMN_FEATURES.index("use_def_density")
 
 @pytest.fixture
 def torch() -> Any:
+    pytest.importorskip("lightgbm", reason="LightGBM is not installed")
     return pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-def demonstrations(features: tuple[str, ...], rows: Any, actions: Any, illegal: tuple[int, ...] = ()) -> Labels:
-    """Return labels whose best action is the given one, of `ACTIONS` actions."""
-    costs = np.full((len(rows), ACTIONS), np.nan)
-    costs[:, illegal] = np.inf
-    costs[np.arange(len(rows)), actions] = 0
-    one, names = np.ones(len(rows)), np.full(len(rows), "m")
-    return Labels(features, rows, actions, costs, one, one, np.zeros(len(rows), np.int64), names, names, actions, one)
-
-
-def test_features_of_actions_are_found_by_name_and_normalized_alike() -> None:
-    found = action_features(NAMES, ACTIONS)
-    assert found is not None
-    own, common = found
-    assert own.tolist() == [[action, ACTIONS + action] for action in range(ACTIONS)]
-    assert common == [2 * ACTIONS]
-    assert action_features(NAMES, 3) is None
-    assert action_features(("cost", "users"), 2) is None
-    rows = np.random.default_rng(0).random((50, len(NAMES))).astype(np.float32)
-    center = pooled_normalization(rows, NAMES, own).center
-    assert (len(set(center[:ACTIONS].tolist())), len(set(center.tolist()))) == (1, 3)
-
-
-@pytest.mark.libraries
-def test_a_classification_generalises_over_actions_and_label_smoothing_makes_it_less_sure(torch: Any) -> None:
-    chance = np.random.default_rng(0)
-    rows = chance.random((600, len(NAMES))).astype(np.float32)
-    # The lightest action is correct, and the first one is never legal in training.
-    labels = demonstrations(NAMES, rows, 1 + rows[:, 1:ACTIONS].argmin(1), (0,))
-    network = Classification(NetworkSettings(steps=120)).fit([labels], Monitor())
-    tried = chance.random((500, len(NAMES))).astype(np.float32)
-    chosen, lightest = network(tried).argmax(1), tried[:, :ACTIONS].argmin(1)
-    assert (chosen == lightest)[lightest == 0].mean() > 0.8
-    assert (chosen == lightest).mean() > 0.8
-    rows = chance.normal(size=(400, 2)).astype(np.float32)
-    labels = demonstrations(("a", "b"), rows, (rows[:, 0] > 0).astype(np.int64), (2, 3, 4))
-
-    def surest(label_smoothing: float) -> float:
-        outputs = Classification(NetworkSettings((8,), 400), label_smoothing).fit([labels], Monitor())(rows)
-        return float(np.abs(outputs[:, 1] - outputs[:, 0]).max())
-
-    assert surest(0.2) < 0.7 * surest(0.0)
-
-
-def test_networks_do_not_see_the_size_of_a_module_and_mixed_rows_take_each_column_from_some_row() -> None:
-    assert network_features(FEATURES) == tuple(name for name in FEATURES if name != "node_count")
-    mixed = mixed_rows(np.arange(40).reshape(10, 4), np.random.default_rng(0))
-    assert mixed.shape == (30, 4)
-    assert (mixed % 4 == np.arange(4)).all()
-    assert (mixed // 4 != mixed[:, :1] // 4).any()
-
-
-@pytest.mark.libraries
-def test_a_network_gives_the_logits_of_its_teacher_and_the_seed_determines_it(torch: Any, tmp_path: Path) -> None:
-    pytest.importorskip("torch.utils.tensorboard", reason="TensorBoard is not installed")
-    rows = inlining_labels().observations
-    losses: list[float] = []
-    with Monitor(curves=tmp_path / "curves") as monitor, monitor.stage("network", 400) as stage:
-
-        def advance(done: int, **values: float) -> None:
-            losses.append(values["loss"])
-            stage(done, **values)
-
-        settings = NetworkSettings((32, 16), 400)
-        network = distil(FEATURES, rows, lambda observations: observations[:, 0] / 50, settings, advance=advance)
-    assert network.features == network_features(FEATURES)
-    columns = [FEATURES.index(name) for name in network.features]
-    outputs = network(rows[:, columns].astype(np.float32))[:, 0]
-    assert np.corrcoef(outputs, rows[:, 0])[0, 1] > 0.9
-    assert losses[-1] < losses[0] / 2
-    (curve,) = curves_in(tmp_path)
-    assert curve.name == "network/loss"
-    assert curve.points[-1][1] == pytest.approx(losses[-1])
-    data = torch.arange(20.0).reshape(10, 2)
-
-    def trained(seed: int) -> list[float]:
-        torch.rand(3)  # another user of the library
-        build = perceptron([2, 3, 1])
-        model = gradient_descent(build, lambda module, batch: module(data[batch]).square().mean(), 10, 5, seed=seed)
-        return [value for part in model.parameters() for value in part.detach().flatten().tolist()]
-
-    assert trained(1) == trained(1) != trained(2)
-
-
-def test_stages_report_their_steps_values_and_durations() -> None:
-    shown: list[Progress] = []
-    monitor = Monitor(shown.append)
-    with monitor.stage("labels", 2, name="labels, round 1") as advance:
-        advance(1)
-    with monitor.stage("network", 5, done=4) as advance:
-        advance(5, loss=0.5)
-    with pytest.raises(ValueError, match="broken"), monitor.stage("margin", 1):
-        raise ValueError("broken")
-    monitor.record("network", labels=3)
-    assert shown == [
-        Progress("labels, round 1", 0, 2, {}),
-        Progress("labels, round 1", 1, 2, {}),
-        Progress("network", 4, 5, {}),
-        Progress("network", 5, 5, {"loss": 0.5}),
-        Progress("margin", 0, 1, {}),
-    ]
-    assert monitor.results == {"network": [{"labels": 3}]}
-    assert set(monitor.seconds) == {"labels", "network", "margin"}
+def test_estimates_are_mean_changes_of_modules() -> None:
+    labels = inlining_labels()
+    smaller = (labels.bytes < 0).astype(int)
+    assert estimate(labels, labels.answers) == 0 > estimate(labels, smaller)
+    assert estimate(labels, 1 - smaller) > 0
+    assert estimate(labels, smaller) == pytest.approx(labels.bytes[labels.bytes < 0].sum() * 2 / 1_000_000 / 30)
 
 
 def eviction_labels(count: int = 400, seed: int = 0) -> Labels:
@@ -155,7 +60,7 @@ def eviction_labels(count: int = 400, seed: int = 0) -> Labels:
     )  # fmt: skip
 
 
-def test_examples_of_evictions_are_changes_in_percent_of_the_function_and_each_counts_once() -> None:
+def test_examples_of_evictions_are_changes_in_percent_of_the_function() -> None:
     labels = eviction_labels(20)
     examples = eviction_examples(labels)
     assert examples.inputs.shape == (60, len(INPUTS))
@@ -163,19 +68,68 @@ def test_examples_of_evictions_are_changes_in_percent_of_the_function_and_each_c
     legal = np.flatnonzero(~np.isposinf(labels.costs[0]))
     others = legal[legal != labels.defaults[0]]
     assert np.array_equal(examples.change[:3], 2 * labels.costs[0, others], equal_nan=True)
-    twice = labels.select(np.concatenate([np.arange(20), np.arange(20)]))
-    assert len(eviction_examples(twice).inputs) == 60
-    assert rates_columns(labels)
-    assert not rates_columns(replace(labels, prices=labels.text))
-    assert not rates_columns(replace(labels, features=tuple(f"x{name}" for name in labels.features)))
     untried = replace(labels, costs=np.where(np.isposinf(labels.costs), np.inf, np.nan))
     with pytest.raises(MlgoError, match="expected labels with tried columns, got 20 labels without"):
         EvictionImitation().fit([untried], Monitor())
 
 
 @pytest.mark.libraries
+def test_a_classification_generalises_over_actions(torch: Any) -> None:
+    chance = np.random.default_rng(0)
+    rows = chance.random((600, len(NAMES))).astype(np.float32)
+    # The lightest action is correct, and the first one is never legal in training.
+    actions, costs = 1 + rows[:, 1:ACTIONS].argmin(1), np.full((600, ACTIONS), np.nan)
+    costs[:, 0] = np.inf
+    costs[np.arange(600), actions] = 0
+    one, names, groups = np.ones(600), np.full(600, "m"), np.zeros(600, np.int64)
+    labels = Labels(NAMES, rows, actions, costs, one, one, groups, names, names, actions, one)
+    network = Classification(NetworkSettings(steps=120)).fit([labels], Monitor())
+    tried = chance.random((500, len(NAMES))).astype(np.float32)
+    chosen, lightest = network(tried).argmax(1), tried[:, :ACTIONS].argmin(1)
+    assert (chosen == lightest)[lightest == 0].mean() > 0.8
+    assert (chosen == lightest).mean() > 0.8
+
+
+@pytest.mark.libraries
+def test_trees_and_their_network_learn_the_labels_of_all_rounds_with_curves(torch: Any, tmp_path: Path) -> None:
+    pytest.importorskip("torch.utils.tensorboard", reason="TensorBoard is not installed")
+    labels = inlining_labels()
+    logits = boosted_trees(labels, 1, 40)
+    assert ((logits(labels.observations) > 0) == (labels.bytes < 0)).mean() > 0.95
+    with pytest.raises(MlgoError, match="expected labels other than 0, got 600 labels of 0"):
+        boosted_trees(replace(labels, costs=np.zeros_like(labels.costs)), 1, 40)
+    with Monitor(curves=tmp_path / "curves") as monitor:
+        network = SMALL.fit([labels.select(slice(300)), labels.select(slice(300, 600))], monitor)
+    columns = [FEATURES.index(name) for name in network.features]
+    answers = network(labels.observations[:, columns].astype(np.float32))[:, 0] > 0
+    assert (answers == (labels.bytes < 0)).mean() > 0.85
+    (facts,) = monitor.results["network"]
+    assert (facts["labels"], facts["modules"], facts["estimates"]["default"]) == (600, 60, 0)
+    assert facts["estimates"]["best"] <= facts["estimates"]["network"] < 0.9 * facts["estimates"]["best"]
+    (curve,) = (curve for curve in curves_in(tmp_path) if curve.name == "network/loss")
+    assert curve.points[-1][1] < curve.points[0][1] / 2
+
+
+@pytest.mark.libraries
+def test_excluded_modules_are_not_learned_from_and_networks_are_cached(torch: Any, tmp_path: Path) -> None:
+    labels, other, monitor = inlining_labels(), inlining_labels(first=30), Monitor()
+    fit = replace(SMALL, trees=5, network=NetworkSettings((8,), 20), cache=tmp_path)
+    one = fit.fit([joined([labels, other])], monitor, exclude=set(other.digests.tolist()))
+    (file,) = tmp_path.glob("*.safetensors")
+    before = file.stat().st_mtime_ns
+    two = replace(fit, threads=3).fit([labels], monitor)
+    assert np.array_equal(one.weights[0], two.weights[0])
+    assert monitor.results["network"][0] == monitor.results["network"][1]
+    assert [path.stat().st_mtime_ns for path in tmp_path.glob("*.safetensors")] == [before]
+    replace(fit, seed=1).fit([labels], monitor)
+    fit.fit([inlining_labels(601)], monitor)
+    assert len(list(tmp_path.glob("*.safetensors"))) == 3
+    file.write_bytes(b"damaged")
+    assert np.array_equal(fit.fit([labels], monitor).weights[0], one.weights[0])
+
+
+@pytest.mark.libraries
 def test_a_network_of_evictions_prefers_cheap_columns_and_a_margin_is_added(torch: Any) -> None:
-    pytest.importorskip("lightgbm", reason="LightGBM is not installed")
     settings = EvictionImitation(models=2, trees=60, network=NetworkSettings((16,), 1500))
     network = settings.fit([eviction_labels(3000)], Monitor())
     examples = eviction_examples(eviction_labels(200, seed=1))

@@ -1,101 +1,143 @@
-"""A pipeline collects, fits and chooses; a policy is trained in rounds, and an interrupted run resumes."""
+"""A pipeline collects, fits and chooses; the best checkpoint and margin are chosen on validation modules."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import gymnasium as gym
 import numpy as np
 import pytest
 
 from mlgo_gym.corpus import open_corpus
-from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules.training_digests import sidecar, sidecar_digests, training_digest
+from mlgo_gym.corpus.modules.training_digests import sidecar_digests
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.network import Network
-from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
-from mlgo_gym.training import Labelling, Labels, Monitor, NetworkSettings, Pipeline, PolicyTraining, TreeImitation
+from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.training import (
+    BestCheckpoint,
+    Labelling,
+    Labels,
+    MarginChoice,
+    Monitor,
+    PolicyTraining,
+    TreeImitation,
+    with_margin,
+)
+from mlgo_gym.training.checkpoint_choice import MarginResult, best_margin
 from mlgo_gym.training.labels import LABELS
+from mlgo_gym.training.margin import Base
 from mlgo_gym.training.monitor import Progress
-from tests.training.label_samples import inlining_labels
+from tests.training.label_samples import constant, inlining_labels
 
-SMALL = TreeImitation(1, 5, NetworkSettings((16, 8), 150))
-
-
-def network(value: float) -> Network:
-    """Return a network that is recognised by its bias."""
-    return Network(("a",), (np.zeros((1, 1), np.float32),), (np.array([value], np.float32),))
+NAMES = ("a", "cost_estimate", "inlining_default")
 
 
-def value_of(found: Network | None) -> float | None:
-    return None if found is None else float(found.biases[0][0])
-
-
-@dataclass
-class Recorded:
-    """A collector, a fit and a choice that record their calls."""
-
-    digests: Sequence[Mapping[str, str]]
-    validation: Sequence[Module] = ()
-    calls: list[tuple[str, object]] = field(default_factory=list)
-
-    def collect(self, number: int, network: Network | None, monitor: Monitor) -> Labels:
-        self.calls.append(("collect", (number, value_of(network))))
-        digests, names = (np.array(list(texts), np.str_) for texts in zip(*self.digests[number].items(), strict=True))
-        labels = inlining_labels(len(names), modules=len(names))
-        return replace(labels, features=(f"{number + 1}", *labels.features[1:]), digests=digests, modules=names)
-
-    def fit(self, rounds: Sequence[Labels], monitor: Monitor) -> Network:
-        self.calls.append(("fit", [data.features[0] for data in rounds]))
-        return network(sum(float(data.features[0]) for data in rounds))
-
-    def choose(self, last: Network, rounds: Sequence[Labels], monitor: Monitor) -> Network:
-        self.calls.append(("choose", (value_of(last), len(rounds))))
-        return network(-1)
-
-
-def test_each_round_collects_around_the_last_network_and_all_modules_are_listed(
-    calls: Path, toolchain: Toolchain, tmp_path: Path
+def test_the_better_checkpoint_is_kept_in_any_order(
+    calls: Path, broken: Path, toolchain: Toolchain, tmp_path: Path
 ) -> None:
-    (module,) = open_corpus(calls, toolchain=toolchain)
-    parts = Recorded([{"a" * 64: "one"}, {"b" * 64: "two"}], [module])
-    output = tmp_path / "network.safetensors"
-    Pipeline(parts, parts, parts, rounds=2).run(output)
-    assert parts.calls == [
-        ("collect", (0, None)),
-        ("fit", ["1"]),
-        ("collect", (1, 1.0)),
-        ("fit", ["1", "2"]),
-        ("choose", (3.0, 2)),
-    ]
-    assert value_of(Network.load(output)) == -1
-    assert sidecar_digests(output) == {"a" * 64: "one", "b" * 64: "two", training_digest(module): module.name}
-    parts = Recorded([{"a" * 64: "one"}, {"": "unknown"}])
-    assert value_of(Pipeline(parts, parts, rounds=2).run(output)) == 3.0
-    assert not sidecar(output).exists(), "one digest is unknown"
+    corpus = open_corpus(calls, toolchain=toolchain)
+    policies = {answer: f"mlp:{tmp_path}/{answer}.safetensors" for answer in (0, 1, 2)}
+    for answer, policy in policies.items():
+        constant(answer).save(policy.removeprefix("mlp:"))
+    for order in ((0, 1), (1, 0)):
+        kept = tmp_path / f"best{order[0]}.safetensors"
+        best = BestCheckpoint("mlgo/Inline-v0", corpus, kept)
+        changes = {answer: best.offer(policies[answer]) for answer in order}
+        assert changes[1] < changes[0], "inlining everything is smaller"
+        assert (best.change, best.policy) == (changes[1], f"mlp:{kept}")
+        assert best.offer(policies[2]) == changes[1], "the same decisions, by another network"
+        assert kept.read_bytes() == (tmp_path / "1.safetensors").read_bytes()
+    with pytest.raises(MlgoError, match=r"nothing\.safetensors"):
+        best.offer(f"mlp:{tmp_path / 'nothing.safetensors'}")
+    failing = BestCheckpoint("mlgo/Inline-v0", open_corpus(broken, toolchain=toolchain), tmp_path / "kept.safetensors")
+    assert (failing.offer(policies[1]), failing.policy) == (math.inf, "")
+    assert not (tmp_path / "kept.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("results", "margin"),
+    [
+        ([(0.0, -0.02, 3), (0.5, -0.01, 2)], 0.0),
+        ([(0.0, -0.02, 3), (0.5, -0.0196, 3)], 0.5),  # as good, with fewer deviations
+        ([(0.0, -0.02, 8), (0.5, -0.01, 7), (1.0, -0.001, 0)], 0.5),  # one in twelve is too many
+        ([(0.0, -0.02, 30), (0.5, -0.015, 20), (1.0, -0.01, 20)], 0.5),  # every margin is bad
+    ],
+)
+def test_the_best_margin_has_few_larger_modules(results: list[tuple[float, float, int]], margin: float) -> None:
+    assert best_margin([MarginResult(margin, mean, mean, worse, 100) for margin, mean, worse in results]) == margin
 
 
 @dataclass(frozen=True)
 class Simple(TreeImitation):
-    """A fit that needs no library; it records the numbers of labels and of excluded modules of each call."""
+    """A fit that needs no library and never inlines; it records the labels and the excluded digests of each call."""
 
-    calls: list[tuple[int, int]] = field(default_factory=list)
+    calls: list[tuple[int, set[str]]] = field(default_factory=list)
 
     def settings(self) -> dict[str, object]:
         return {}
 
     def fit(self, rounds: Sequence[Labels], monitor: Monitor, exclude: Collection[str] = ()) -> Network:
-        self.calls.append((sum(map(len, rounds)), len(exclude)))
+        self.calls.append((sum(map(len, rounds)), set(exclude)))
         monitor.record("network", labels=self.calls[-1][0])
-        weights = (np.full((2, 4), len(rounds), np.float32), np.full((4, 1), -1, np.float32))
-        biases = (np.zeros(4, np.float32), np.zeros(1, np.float32))
-        return Network(("cost_estimate", "inlining_default"), weights, biases)
+        return constant(0, hidden=len(rounds))
+
+
+def observations() -> np.ndarray:
+    generator = np.random.default_rng(0)
+    rows = np.round(generator.normal(0, 100, (4000, 3))).astype(np.float32)
+    rows[:1000, 1] = generator.integers(-8, 12, 1000)
+    rows[:, 2] = generator.random(4000) < 0.1
+    return rows
+
+
+def network_of(hidden: tuple[int, ...], *, normal: bool = True) -> Network:
+    generator = np.random.default_rng(1)
+    shapes = list(zip((3, *hidden), (*hidden, 1), strict=True))
+    return Network(
+        NAMES,
+        tuple(generator.normal(size=shape).astype(np.float32) for shape in shapes),
+        tuple(generator.normal(size=shape[1]).astype(np.float32) for shape in shapes),
+        "relu",
+        Normalization.fit(observations(), NAMES) if normal else None,
+    )
+
+
+@pytest.mark.parametrize("normal", [True, False])
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 5), (6, 5, 4)])
+def test_a_network_deviates_from_its_base_beyond_the_margin_alone(hidden: tuple[int, ...], normal: bool) -> None:
+    rows = observations()
+    plain = network_of(hidden, normal=normal)
+    logits = plain(rows)[:, 0]
+    assert np.allclose(with_margin(plain, 0.0)(rows)[:, 0], logits, atol=1e-3, rtol=1e-4)
+    bases = {"default": rows[:, 2] == 1, **{f"threshold:{cost}": rows[:, 1] < cost for cost in (-3, 0, 5)}}
+    for base, inlines in bases.items():
+        for margin in (0.3, 2.0):
+            if base == "default" or hidden:
+                shifted = with_margin(plain, margin, base)(rows)[:, 0]
+                expected = logits + np.where(inlines, margin, -margin)
+                assert np.allclose(shifted, expected, atol=1e-3, rtol=1e-4), (base, margin)
+
+
+def test_a_base_answers_as_the_policy_of_its_name_and_others_are_refused() -> None:
+    rows = np.array([[0, -3, 0], [0, 4, 1], [0, 5, 1]])
+    for name, answers in (("default", [0, 1, 1]), ("threshold:5", [1, 1, 0])):
+        base = Base.parse(name)
+        assert (base.name, base.answers(NAMES, rows).tolist()) == (name, answers)
+    for name in ("threshold:5.5", "never", "threshold:", "threshold:5 "):
+        with pytest.raises(MlgoError, match=r"expected a base, default or threshold:K with a whole number K, got"):
+            Base.parse(name)
+    blind = Network(("a",), (np.ones((1, 1), np.float32),), (np.ones(1, np.float32),))
+    with pytest.raises(MlgoError, match=r"a hidden layer and inlining_default, got 1, relu, .* and a$"):
+        with_margin(blind, 1.0)
+    with pytest.raises(MlgoError, match=r"cost_estimate, got 1, relu, 1 outputs, 0 hidden layers"):
+        with_margin(network_of(()), 1.0, "threshold:5")
+    with pytest.raises(MlgoError, match="expected a margin ≥ 0"):
+        with_margin(network_of((4,)), float("nan"))
 
 
 def test_each_round_is_labelled_around_the_last_network(varied: str, tmp_path: Path) -> None:
@@ -125,29 +167,13 @@ def test_the_margin_is_chosen_by_modules_of_the_validation_split(varied: str, ca
     assert fit.calls == []
     PolicyTraining(Labelling(varied, compiles=3), fit, 1, (0.0, 1e6), varied).run(tmp_path)
     card = json.loads((tmp_path / "policy.json").read_bytes())
-    assert [excluded for _, excluded in fit.calls] == [0, 2]
+    assert [len(excluded) for _, excluded in fit.calls] == [0, 2]
     assert [tried["modules"] for tried in card["margins"]] == [2, 2]
     assert card["margins"][1]["mean"] == 0.0  # no output reaches that margin
-    assert len(card["rounds"]) == 1
-    digests = {module.digest() for module in InlineEnv(corpus=varied).corpus}
-    assert set(sidecar_digests(tmp_path / "policy.safetensors")) <= digests
-
-
-@pytest.mark.libraries
-@pytest.mark.timeout(300)
-def test_a_policy_with_callee_features_is_trained_and_resumed(varied: str, tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    pytest.importorskip("lightgbm", reason="LightGBM is not installed")
-    labelling = Labelling(varied, arguments={"callee_features": True}, compiles=5)
-    training = PolicyTraining(labelling, SMALL, 2, (0.0, 20.0), varied)
-    final = training.run(tmp_path)
-    before = final.read_bytes()
-    card = json.loads(tmp_path.joinpath("policy.json").read_bytes())
-    assert card["callee_features"]
-    assert set(CALLEE_FEATURES) <= set(card["features"])
-    assert [facts["labels"] > 0 for facts in card["rounds"]] == [True, True]
-    env = gym.make("mlgo/Inline-v0", corpus=varied, callee_features=True)
-    assert load_policy(f"mlp:{final}", env) is not None
-    for path in (final, tmp_path / "round-0.safetensors"):
-        path.unlink()
-    assert training.run(tmp_path).read_bytes() == before
+    corpus, monitor = InlineEnv(corpus=str(calls)).corpus, Monitor()
+    network = MarginChoice(fit, (0.0, 1e9), corpus, tmp_path).choose(constant(1), [inlining_labels(10)], monitor)
+    (chosen,) = monitor.results["margin"]
+    never, same_as_clang = chosen["tried"]
+    assert never["mean"] != 0 == same_as_clang["mean"]
+    assert chosen["margin"] == min(chosen["tried"], key=lambda tried: tried["mean"])["margin"]
+    assert np.array_equal(network.biases[-1], with_margin(constant(1), chosen["margin"]).biases[-1])

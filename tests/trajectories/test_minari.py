@@ -72,5 +72,5 @@ def test_with_credit_each_decision_has_its_reward(
 
 def test_without_minari_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "minari", None)
-    with pytest.raises(MissingExtraError, match="needs the extra 'minari'"):
+    with pytest.raises(MissingExtraError, match="needs the extra 'minari'; in a clone of mlgo-gym: pip"):
         MinariDataset("x/y-v0", "mlgo/Inline-v0", "default")

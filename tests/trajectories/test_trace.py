@@ -107,16 +107,6 @@ def test_a_log_that_is_cut_off_is_an_error(traced: tuple[Path, list[EpisodeResul
         replay(folder)
 
 
-def test_decisions_after_the_budget_are_reproduced(corpus: Path, tmp_path: Path) -> None:
-    arguments = {"max_decisions": 3}
-    episodes = episodes_of(
-        trace("mlgo/Inline-v0", POLICY, corpus=str(corpus), output=tmp_path / "t", env_kwargs=arguments)
-    )
-    assert [episode.decisions for episode in episodes] == [3, 3]
-    assert all(episode.handed_over for episode in episodes)
-    assert not any(verdict.problem for verdict in replay(tmp_path / "t"))
-
-
 @pytest.fixture
 def half_broken(calls: Path, broken: Path, tmp_path: Path) -> str:
     """A folder with a module that clang compiles and one that it cannot read."""
@@ -145,10 +135,17 @@ def test_a_failure_that_is_not_reproduced_is_a_problem(half_broken: str, calls: 
     assert "expected 0 decisions, got more" in problems["broken"]
 
 
-@pytest.mark.parametrize("environment", ["mlgo/RegAllocPriority-v0", "mlgo/Joint-v0"])
-def test_every_task_is_reproduced(environment: str, corpus: Path, tmp_path: Path) -> None:
-    result = trace(environment, "random", corpus=str(corpus), output=tmp_path / "t", limit=2)
+@pytest.mark.parametrize(
+    ("environment", "policy", "budget"),
+    [("mlgo/RegAllocPriority-v0", "random", None), ("mlgo/Joint-v0", "random", None), ("mlgo/Inline-v0", POLICY, 3)],
+)
+def test_every_task_and_a_budget_are_reproduced(
+    environment: str, policy: str, budget: int | None, corpus: Path, tmp_path: Path
+) -> None:
+    arguments = {"max_decisions": budget}
+    result = trace(environment, policy, corpus=str(corpus), output=tmp_path / "t", limit=2, env_kwargs=arguments)
     assert sum(episode.decisions for episode in result.episodes) > 0
+    assert any(episode.handed_over for episode in result.episodes) == bool(budget)
     assert not any(verdict.problem for verdict in replay(tmp_path / "t"))
     assert not any(verdict.problem for verdict in validate(tmp_path / "t", corpus=str(corpus)))
 

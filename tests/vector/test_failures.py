@@ -191,12 +191,14 @@ def test_a_named_module_on_which_clang_fails_is_an_error(faulty: dict[str, Any])
     envs.close()
 
 
-def test_a_corpus_of_nothing_but_failures_is_an_error_each_time(broken: Path) -> None:
-    envs = make(INLINE, str(broken), 2)
-    for _ in range(2):
-        with pytest.raises(CompilerError, match="Invalid encoding"):
-            envs.reset()
-    envs.close()
+def test_a_corpus_of_nothing_but_failures_or_without_decisions_is_an_error_each_time(broken: Path, leaf: Path) -> None:
+    cases = ((broken, CompilerError, "Invalid encoding"), (leaf, CorpusError, "got none among the 1 modules"))
+    for corpus, error, message in cases:
+        envs = make(INLINE, str(corpus), 2)
+        for _ in range(2):
+            with pytest.raises(error, match=message):
+                envs.reset()
+        envs.close()
 
 
 def test_a_clang_that_cannot_be_started_is_an_error(varied: str, tmp_path: Path) -> None:

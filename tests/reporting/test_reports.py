@@ -1,12 +1,14 @@
-"""Comparisons of evaluations, refusals to compare, and curves of trainings and searches."""
+"""Comparisons of evaluations, curves of trainings and searches, and the report as a page and as tables for papers."""
 
 from __future__ import annotations
 
 import json
+import re
 import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -18,10 +20,12 @@ from mlgo_gym.reporting.comparability import differences
 from mlgo_gym.reporting.comparison import compare
 from mlgo_gym.reporting.curves import curves_in, is_search, read_csv, read_events, search_curve
 from mlgo_gym.reporting.inputs import read_inputs, run_names
-from tests.reporting.runs import event, keep, made_up, search_file
+from tests.reporting.runs import Page, event, keep, made_up, search_file
 
 BEFORE = made_up({"default": {}, "rule": {"a": 90, "b": 190, "c": 310}})
 AFTER = made_up({"default": {}, "rule": {"a": 90, "b": 180, "c": 320}, "new": {"a": 50}}, seed=3)
+RUN = made_up({"default": {}, "<my_rule> & co": {"a": 50, "b": 260, "d": 399}, "threshold:5": {"c": 1}})
+OTHER = made_up({"threshold:5": {"c": 250}})
 
 
 def first_difference(first: EvaluationResult, other: EvaluationResult) -> str:
@@ -41,7 +45,6 @@ def test_policies_of_one_name_are_compared_module_by_module_and_others_with_all(
     text = "\n".join(table.as_text() for table in found.tables())
     assert "Smaller now: rule" in text
     assert "Larger now: rule" in text
-    assert max(map(len, text.splitlines())) <= 80 + len(" against before")
     found = compare({"before": made_up({"one": {}}), "after": made_up({"two": {"a": 1}, "three": {}})})
     assert [(later.policy, before.policy) for later, before, _ in found.pairs] == [("two", "one"), ("three", "one")]
     other = replace(BEFORE, configuration=replace(BEFORE.configuration, policies={"rule": "rule 1234"}))
@@ -55,48 +58,31 @@ def with_module(name: str, **changes: Any) -> EvaluationResult:
     return replace(made_up({"rule": {}}, modules_digest="other"), modules=modules)
 
 
+def rule(**changes: Any) -> EvaluationResult:
+    return made_up({"rule": {}}, **changes)
+
+
 FEWER = {name: facts for name, facts in BEFORE.modules.items() if name != "a"}
 NESTED = {"compile_options": {"fork_resets": False, "extra_flags": ["-g"]}}
 
 
-@pytest.mark.parametrize(
-    ("other", "named"),
-    [
-        (made_up({"rule": {}}, clang="19.1.0"), "clang is 22.1.8 in the first and 19.1.0 in the second"),
-        (made_up({"rule": {}}, environment="mlgo/Joint-v0"), "environment is mlgo/Inline-v0"),
-        (made_up({"rule": {}}, metric="object"), "metric is text"),
-        (
-            made_up({"rule": {}}, arguments={"max_decisions": 9}),
-            "the argument max_decisions is None in the first and 9 in the second",
-        ),
-        (made_up({"rule": {}}, arguments=NESTED), "compile_options is None in the first and {'extra_flags': ['-g']}"),
-        (
-            made_up({"rule": {}}, modules_digest="other", modules=3),
-            "4 modules of folder in the first and 3 modules of folder",
-        ),
-        (made_up({"rule": {}}, modules_digest="other"), "with other contents"),
+def test_other_settings_are_refused_and_arguments_that_change_no_size_are_not() -> None:
+    for other, named in (
+        (rule(clang="19.1.0"), "clang is 22.1.8 in the first and 19.1.0 in the second"),
+        (rule(metric="object"), "metric is text"),
+        (rule(arguments={"max_decisions": 9}), "the argument max_decisions is None in the first and 9 in the second"),
+        (rule(arguments=NESTED), "compile_options is None in the first and {'extra_flags': ['-g']}"),
+        (rule(modules_digest="other"), "with other contents"),
         (with_module("b", digest="new"), "the module b has other contents"),
-        (
-            with_module("c", flags=("-cc1", "-Os")),
-            "the module c has other flags: -Oz only in the first, -Os only in the second",
-        ),
-        (with_module("c", flags=("-Oz", "-cc1")), "another order"),
+        (with_module("c", flags=("-cc1", "-Os")), "c has other flags: -Oz only in the first, -Os only in the second"),
         (replace(with_module("c", flags=("-Os",)), modules=FEWER), "the module a is only in the first"),
-        (
-            made_up({"rule": {}}, baselines={"c": 301}),
-            "plain clang's text of c is 300 in the first and 301 in the second",
-        ),
-    ],
-)
-def test_other_settings_are_refused(other: EvaluationResult, named: str) -> None:
-    assert named in first_difference(BEFORE, other)
-
-
-def test_arguments_that_change_no_size_do_not_prevent_a_comparison() -> None:
+        (rule(baselines={"c": 301}), "plain clang's text of c is 300 in the first and 301 in the second"),
+    ):
+        assert named in first_difference(BEFORE, other)
     options = {"fork_resets": False, "memory_limit": None, "preoptimize": False, "trust_flags": True, "timeout": 3}
     arguments = {"callee_features": True, "reward": "bytes", "credit": True, "module_order": "cycle"}
-    other = made_up({"rule": {}}, arguments={**arguments, "observation": "dict", "compile_options": options})
-    assert first_difference(BEFORE, other) == ""
+    same = rule(arguments={**arguments, "observation": "dict", "compile_options": options})
+    assert first_difference(BEFORE, same) == ""
 
 
 def test_the_command_prints_tables_or_json(tmp_path: Path) -> None:
@@ -117,9 +103,6 @@ def test_scalars_of_tensorboard_and_csv_files_are_read(tmp_path: Path) -> None:
     assert list(read_events(path)) == [("loss", 0, 0.5), ("loss", 3, 0.25)], "up to a truncated record"
     [curve] = curves_in(tmp_path)
     assert (curve.name, curve.origin, curve.points) == ("loss", tmp_path.name, ((0, 0.5), (3, 0.25)))
-    endless = b"\xff" * 1_000_000  # a number of seven million bits
-    path.write_bytes(struct.pack("<Q", len(endless)) + b"sum!" + endless + b"sum!")
-    assert list(read_events(path)) == []
     path.write_bytes(struct.pack("<Q", 3) + b"sum!" + b"\x09\0\0" + b"sum!")
     with pytest.raises(MlgoError, match="expected the values of a training"):
         curves_in(tmp_path)
@@ -128,22 +111,9 @@ def test_scalars_of_tensorboard_and_csv_files_are_read(tmp_path: Path) -> None:
     assert list(read_csv(path)) == [("rollout/reward", 100, 0.5), ("rollout/reward", 300, 0.75)]
 
 
-@pytest.mark.libraries
-def test_files_of_tensorboard_are_read(tmp_path: Path) -> None:
-    tensorboard = pytest.importorskip("torch.utils.tensorboard")
-    writer = tensorboard.SummaryWriter(str(tmp_path / "run"))
-    for step in range(300):
-        writer.add_scalar("evolution/reduction", step / 4, step)
-    writer.close()
-    [curve] = curves_in(tmp_path)
-    assert curve.origin == f"{tmp_path.name}/run"
-    assert curve.points == tuple((float(step), step / 4) for step in range(300))
-
-
 def test_a_search_is_the_best_compile_so_far_and_other_files_are_none(tmp_path: Path) -> None:
     (tmp_path / "notes.jsonl").write_text("[1]\n")
     assert not is_search(tmp_path / "notes.jsonl")
-    assert not is_search(tmp_path / "nothing")
     with pytest.raises(MlgoError, match="got none; name an output"):
         read_inputs([tmp_path])
     path = search_file(tmp_path / "greedy.jsonl")
@@ -155,3 +125,59 @@ def test_a_search_is_the_best_compile_so_far_and_other_files_are_none(tmp_path: 
     assert steps == (1, 2, 8)
     assert changes == pytest.approx([0, (96 / 100) ** 0.5 - 1, (91 / 100) ** 0.5 - 1])
     assert [curve.origin for curve in read_inputs([tmp_path]).curves] == ["greedy"]
+
+
+def report(*words: object) -> str:
+    answer = CliRunner().invoke(application, ["report", *map(str, words)])
+    assert answer.exit_code == 0, answer.output
+    return answer.stdout
+
+
+@pytest.mark.slow
+def test_the_page_is_complete_in_itself_and_every_figure_lies_beside_it(tmp_path: Path) -> None:
+    runs = [keep(RUN, tmp_path / "one"), keep(OTHER, tmp_path / "two"), search_file(tmp_path / "greedy.jsonl")]
+    figures = tmp_path / "figures"
+    assert "== one ==" in report(*runs, "--html", tmp_path / "page.html", "--figures", figures)
+    check_page((tmp_path / "page.html").read_text())
+    text = (tmp_path / "page.html").read_text()
+    assert "<title>a (C): 100 → 50, -49.50 %</title>" in text
+    assert "greedy (2 modules)" in text
+    names = {path.relative_to(figures).as_posix() for path in figures.rglob("*.*")}
+    for name in ("one/distribution", "one/profiles", "one/modules-1", "one/modules-2", "one/projects", "search-1"):
+        assert {f"{name}.svg", f"{name}.png"} <= names
+    assert all(ElementTree.parse(path).getroot().tag.endswith("svg") for path in figures.rglob("*.svg"))
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in figures.rglob("*.png"))
+
+
+def check_page(text: str) -> None:
+    page = Page(text)
+    assert page.open == []
+    assert "script" not in page.tags
+    assert all(link.startswith("#") or link == "data:," for link in page.links)
+    assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+    addresses = set(re.findall(r"https?://[^\s\"'<)]+", text))
+    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_curves_alone_are_drawn_on_a_page_and_json_is_one_value_however_many_runs_there_are(tmp_path: Path) -> None:
+    path = search_file(tmp_path / "greedy.jsonl")
+    assert isinstance(CliRunner().invoke(application, ["report", str(path)]).exception, MlgoError)
+    report(path, "--html", tmp_path / "x.html")
+    text = (tmp_path / "x.html").read_text()
+    check_page(text)
+    assert "greedy (2 modules)" in text
+    runs = [keep(RUN, tmp_path / "one"), keep(OTHER, tmp_path / "two")]
+    alone, both = json.loads(report(runs[0], "--json")), json.loads(report(*runs, "--json"))
+    assert list(both) == ["one", "two"]
+    assert both["one"] == alone
+    assert both["two"]["configuration"]["policies"] == {"threshold:5": "threshold:5"}
+
+
+def test_tables_for_papers_escape_special_characters(tmp_path: Path) -> None:
+    run = keep(RUN, tmp_path / "run")
+    for form, escaped, tables in (("markdown", "\\<my\\_rule\\> & co", 0), ("latex", "<my\\_rule> \\& co", 8)):
+        text = report(run, "--format", form)
+        assert escaped in text
+        assert text.count("\\begin{tabular}") == text.count("\\end{tabular}") == tables

@@ -1,0 +1,110 @@
+"""Work on a Ray cluster of two nodes gives the results of this process, with workers that exit or have no files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.evaluation import evaluate
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.scheduling import Execution
+from mlgo_gym.scheduling.ray_cluster import ray_library
+from mlgo_gym.training import Evolution, Labelling, NetworkSettings, PolicyTraining, TreeImitation, imitate
+from tests.conftest import MakeBitcode
+from tests.evaluation.test_episode_runner import everything
+
+pytest.importorskip("ray")
+
+pytestmark = [
+    pytest.mark.libraries,
+    # Ray leaves sockets and files open until the process exits, and warns about future changes.
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.timeout(600),
+    # One cluster for all tests, never two at the same time.
+    pytest.mark.xdist_group("ray"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The address of a cluster of two nodes with one CPU each."""
+    # Its settings are for the nodes too: with Ray's default niceness other tests would starve their workers.
+    ray_library()
+    from ray.cluster_utils import Cluster
+
+    folder = tempfile.mkdtemp(prefix="mlgo-ray-test-", dir="/tmp")
+    store = {"object_store_memory": 80 << 20, "include_dashboard": False}
+    Path("/tmp/ray").mkdir(exist_ok=True)
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "temp_dir": folder, **store})
+    try:
+        nodes.add_node(num_cpus=1, object_store_memory=80 << 20)
+        yield nodes.address
+    finally:
+        nodes.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.slow
+def test_a_worker_of_a_local_cluster_makes_the_same_object(make_bitcode: MakeBitcode) -> None:
+    corpus = make_bitcode("families.c")
+    program = f"""
+from tests.ways_to_answer import INLINE, Ways, over_ray
+ways = Ways(INLINE, {str(corpus)!r}, {corpus.stem!r})
+assert ways.single() == over_ray(ways)
+"""
+    # In a process of its own: a process that has started Ray's nodes cannot use others at the same time.
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_an_evaluation_equals_that_of_this_machine_without_its_folders(
+    cluster: str, corpus: Path, tmp_path: Path
+) -> None:
+    seen, policy = tmp_path / "seen", tmp_path / "policy.py"
+    policy.write_text(f"""
+from pathlib import Path
+
+class Never:
+    def __init__(self, env):
+        self.corpus = env.corpus
+
+    def act(self, observation, info):
+        with Path({str(seen)!r}).open("a") as file:
+            print(self.corpus.path, self.corpus.module(info["module"]).bitcode, __file__, file=file)
+        return 0
+""")
+    policies = ["default", "random", f"{policy}:Never", "clang:-mllvm,-inline-threshold=-1000"]
+    here = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=policies)
+    assert str(corpus) in seen.read_text()
+    seen.unlink()
+    there = evaluate("mlgo/Inline-v0", corpus=str(corpus), policies=policies, execution=Execution(ray=cluster))
+    assert everything(there) == everything(here)
+    assert there.configuration == here.configuration
+    assert str(corpus) not in seen.read_text()
+    assert str(policy) not in seen.read_text()
+
+
+def test_every_training(cluster: str, varied: str, corpus: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    env, small = make_environment("mlgo/Inline-v0", {"corpus": str(corpus)}), NetworkSettings((4,), 20)
+    labelling = Labelling(varied, arguments={"callee_features": True}, compiles=2)
+    training = PolicyTraining(labelling, TreeImitation(1, 5, small), 2, (0.0, 20.0), varied)
+    arguments = {"corpus": str(corpus)}
+    evolution = Evolution("mlgo/Inline-v0", arguments, generations=1, directions=2, best=1, modules=2, deviation=0.5)
+    files = []
+    for name, address in (("here", None), ("there", cluster)):
+        execution, folder = Execution(ray=address), tmp_path / name
+        trained = training.run(folder, execution)
+        imitate(env, rounds=2, episodes=2, settings=small, output=folder / "imitated", execution=execution)
+        evolution.run(folder / "imitated", folder / "evolved", execution=execution)
+        margins = json.loads((folder / "policy.json").read_bytes())["margins"]
+        files.append(
+            (trained.read_bytes(), margins, *((folder / part).read_bytes() for part in ("imitated", "evolved")))
+        )
+    assert files[0] == files[1]

@@ -1,0 +1,214 @@
+"""Searches find verified actions that cost no more than clang's own choices; they resume, and their recipes replay."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgo_gym.attribution.inline_compile import InlineDecision
+from mlgo_gym.attribution.recipe import read_recipe
+from mlgo_gym.deploy.recipe_folder import replay_recipe
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
+from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
+from mlgo_gym.llvm.toolchain import bundled_command
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies import load_policy
+from mlgo_gym.scheduling import Execution
+from mlgo_gym.search import ALGORITHMS, Budget, CorpusSearch, SearchResult, search_module
+from mlgo_gym.search.move_ranking import MoveRanking
+from mlgo_gym.search.moves import Move, make_move
+from mlgo_gym.search.portfolio import PORTFOLIO
+from mlgo_gym.session.protocol.decision import DecisionSite
+from tests.conftest import MakeBitcode
+from tests.policies.episodes import play
+
+INLINE = "mlgo/Inline-v0"
+OF_INLINING = [name for name in ALGORITHMS if name != "functions"]
+"""The algorithms that search inlining decisions."""
+
+
+def search(env: CompilerEnv, algorithm: str, module: str | None = None, **settings: Any) -> SearchResult:
+    return search_module(env, env.corpus[0] if module is None else env.corpus.module(module), algorithm, **settings)
+
+
+@pytest.fixture(scope="module")
+def inline(make_bitcode: MakeBitcode) -> InlineEnv:
+    return InlineEnv(corpus=str(make_bitcode("calls.c")))
+
+
+@pytest.fixture(scope="module")
+def families(make_bitcode: MakeBitcode) -> Callable[..., InlineEnv]:
+    bitcode = str(make_bitcode("families.c"))
+    return lambda **arguments: InlineEnv(corpus=bitcode, **arguments)
+
+
+@pytest.mark.parametrize("algorithm", OF_INLINING)
+def test_equal_seeds_find_equal_verified_decisions_within_the_budget(inline: CompilerEnv, algorithm: str) -> None:
+    result, again = (search(inline, algorithm, compiles=6, seed=3) for _ in range(2))
+    assert result.verified
+    assert result.compiles <= 6
+    assert result.cost <= result.baseline
+    assert (result.actions, result.improvements) == (again.actions, again.improvements)
+
+
+def test_nothing_is_left_of_a_search(make_bitcode: MakeBitcode, nothing_is_left: None) -> None:
+    with InlineEnv(corpus=str(make_bitcode("calls.c"))) as env:
+        for algorithm in ("mcts", "bundles"):
+            search(env, algorithm, compiles=3)
+
+
+def test_other_spaces_and_algorithms_are_refused(inline: CompilerEnv, leaf: Path, calls: Path, varied: str) -> None:
+    sizes = make_environment("mlgo/RegAllocEvict-v0", {"corpus": varied, "metric": "text"})
+    cases: list[tuple[CompilerEnv, str, dict[str, str], str]] = [
+        (RegAllocPriorityEnv(corpus=str(calls)), "greedy", {}, "Discrete"),
+        (inline, "magic", {}, "greedy, random"),
+        (InlineEnv(corpus=str(leaf)), "greedy", {}, "expected a decision on inlining"),
+        (inline, "greedy", {"start": "never"}, "starts from a policy, got 'greedy'"),
+        (InlineEnv(corpus=str(calls), metric="object"), "bundles", {}, "expected metrics that functions share, text"),
+        (sizes, "bundles", {}, "use mlgo/Inline-v0"),
+        (sizes, "functions", {}, "expected evictions of whole modules"),
+    ]
+    for env, algorithm, settings, message in cases:
+        with pytest.raises((MlgoError, CorpusError), match=message):
+            search(env, algorithm, compiles=2, **settings)
+    for compiles, seconds in ((0, None), (None, 0.0), (None, -1.0)):
+        with pytest.raises(MlgoError, match="use None for no limit"):
+            Budget(compiles, seconds)
+
+
+def test_evictions_of_one_function_improve_as_within_a_smaller_budget(make_bitcode: MakeBitcode) -> None:
+    env = RegAllocEvictEnv(corpus=str(make_bitcode("pressure.c")), scope="function", max_decisions=3)
+    full = search(env, "greedy", compiles=24)
+    assert full.verified
+    assert full.cost < full.baseline
+    assert len(full.improvements) > 1
+    assert full.cost_after(5) == search(env, "greedy", compiles=5, function="many").cost
+    assert (full.cost_after(0), full.cost_after(40)) == (full.baseline, full.cost)
+    assert SearchResult.from_json(json.loads(json.dumps(full.to_json()))) == full
+
+
+def test_bundles_are_no_worse_than_their_start_and_portfolio(families: Callable[..., InlineEnv]) -> None:
+    env = families(callee_features=True)
+    actions, _ = play(env, load_policy("inline-oz", env), env.corpus[0].name)
+    first = search(env, "bundles", compiles=1, start="inline-oz")
+    assert (first.actions, first.verified) == (tuple(actions), True)
+    more = search(env, "bundles", compiles=4, start="inline-oz")
+    assert more.verified
+    assert more.cost <= first.cost
+    alone = [search(env, "bundles", compiles=1, start=name).cost for name in PORTFOLIO]
+    result = search(families(), "bundles", compiles=len(PORTFOLIO) + 6)
+    assert result.verified
+    assert result.cost <= min(alone)
+    assert result.cost < result.baseline
+    assert result.compiles <= len(PORTFOLIO) + 6
+
+
+def test_evictions_of_all_functions_are_searched_at_once(varied: str) -> None:
+    env = make_environment("mlgo/RegAllocEvict-v0", {"corpus": varied})
+    result, again = (search(env, "functions", "mixed", compiles=8, seed=3) for _ in range(2))
+    assert (result.verified, result.compiles, result.actions) == (True, 8, again.actions)
+    assert result.cost < result.baseline
+    costs = [cost for _, cost in result.improvements]
+    assert costs == sorted(costs, reverse=True)
+    assert result.cost == pytest.approx(costs[-1]), "the prediction"
+    # Each function keeps the better of clang and a policy.
+    guarded = search(env, "functions", "mixed", compiles=3, start="never_evict")
+    assert guarded.cost <= search(env, "functions", "mixed", compiles=2).cost + 1e-9
+    with pytest.raises(CorpusError, match="expected a decision on eviction"):
+        search(env, "functions", "leaf", compiles=2)
+
+
+def test_failed_compiles_count_and_a_failed_first_is_an_error(
+    make_bitcode: MakeBitcode, tmp_path: Path, own_cache: Path
+) -> None:
+    zig, mode = bundled_command()
+    program, starts = tmp_path / "failing-clang", tmp_path / "starts"
+
+    def found(failing: str, compiles: int) -> SearchResult:
+        """Search with a clang that fails at some of its starts with a channel; the first reads features."""
+        starts.write_text("")
+        count = f'echo started >> "{starts}"; case $(grep -c . "{starts}") in {failing}) exit 9;; esac'
+        program.write_text(f'#!/bin/sh\ncase "$*" in *interactive-channel*) {count};; esac\nexec "{zig}" {mode} "$@"\n')
+        program.chmod(0o755)
+        env = InlineEnv(corpus=str(make_bitcode("families.c")), clang=str(program))
+        return search(env, "bundles", compiles=compiles)
+
+    result = found("3|6", 10)
+    assert (result.failed, result.compiles, result.verified) == (2, 10, True)
+    assert result.cost <= result.baseline
+    with pytest.raises(CompilerError, match="exit status 9"):
+        found("2", 3)
+
+
+def test_an_interrupted_search_resumes(corpus: Path, tmp_path: Path) -> None:
+    arguments, output = {"corpus": str(corpus)}, tmp_path / "found.jsonl"
+    search = CorpusSearch(INLINE, arguments, "greedy", compiles=3)
+    full = list(search.run(output))
+    assert sorted(result.module for result in full) == ["calls", "more/calls"]
+    assert all(result.verified for result in full)
+    lines = output.read_bytes().splitlines(keepends=True)
+    output.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])
+    again = list(search.run(output, execution=Execution(2)))
+    assert sorted(result.module for result in again) == ["calls", "more/calls"]
+    kept = [SearchResult.from_json(json.loads(line)) for line in output.read_bytes().splitlines()[1:]]
+    assert sorted((result.module, result.cost) for result in kept) == sorted((each.module, each.cost) for each in full)
+    with pytest.raises(MlgoError, match="choose another output"):
+        list(CorpusSearch(INLINE, arguments, "beam", compiles=3).run(output))
+    with pytest.raises(CorpusError, match="has no module 'no_such'"):
+        CorpusSearch(INLINE, arguments, "greedy", names=("no_such",)).modules()
+
+
+def test_a_start_policy_with_callee_features_switches_them_on(varied: str) -> None:
+    search = CorpusSearch(INLINE, {"corpus": varied}, "bundles", 2, names=("many_calls",), start="inline-oz")
+    (found,) = search.run()
+    assert (found.error, found.verified) == (None, True)
+
+
+def test_a_recipe_of_a_search_replays_and_refuses_other_bitcode(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
+    corpus, recipes = str(make_bitcode("families.c")), tmp_path / "recipes"
+    (result,) = CorpusSearch(INLINE, {"corpus": corpus}, "bundles", compiles=12, recipes=recipes).run()
+    (path,) = recipes.glob("*.recipe")
+    recipe = read_recipe(path)
+    assert (path.stem, recipe.module, recipe.compiles) == (recipe.digest, result.module, result.compiles)
+    assert (recipe.answers, recipe.text, recipe.baseline_text) == (result.actions, result.cost, result.baseline)
+    env = InlineEnv(corpus=corpus)
+    module, toolchain = env.corpus[0], env.toolchain
+    assert replay_recipe(recipe, module, toolchain) == ""
+    assert "search again" in replay_recipe(dataclasses.replace(recipe, digest="00"), module, toolchain)
+    text = recipe.text + 1
+    assert f"expected {text} bytes, got" in replay_recipe(dataclasses.replace(recipe, text=text), module, toolchain)
+    fewer = dataclasses.replace(recipe, actions=dict(list(recipe.actions.items())[:1]))
+    assert replay_recipe(fewer, module, toolchain) == "expected 1 requests, got more"
+
+
+def flip(callee: str, answer: int, estimate: float) -> Move:
+    decision = InlineDecision(DecisionSite("f", 0, 0), callee, answer, answer, b"", estimate)
+    return make_move("keep" if answer else "inline", [(decision.site, decision)])
+
+
+def mean_scores(moves: list[Move], ranking: MoveRanking) -> list[float]:
+    """Return the mean of many noisy scores."""
+    generator = np.random.default_rng(0)
+    scores = np.mean([ranking.scores(moves, {}, {}, generator) for _ in range(500)], axis=0)
+    return [float(value) for value in scores]
+
+
+def test_scores_follow_estimates_and_results_of_this_search() -> None:
+    ranking = MoveRanking()
+    scores = mean_scores([flip("a", 1, cost) for cost in (-30.0, 10.0, 50.0, 200.0)], ranking)
+    assert scores == sorted(scores)
+    keep, inline = flip("a", 1, -30.0), flip("b", 0, 50.0)
+    before = mean_scores([keep, inline], ranking)
+    for _ in range(40):
+        ranking.record(keep, 12.0, {}, {})
+        ranking.record(inline, -9.0, {}, {})
+    after = mean_scores([keep, inline], ranking)
+    assert after[0] < before[0] / 2
+    assert after[1] > before[1]
