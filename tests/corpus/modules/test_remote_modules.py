@@ -50,8 +50,8 @@ def test_a_module_only_changes_its_paths_and_a_broken_one_raises_its_error(
     assert after.thinlto_index.read_bytes() == b"index"
     assert after.bitcode.stat().st_size == remote.size(name)
     assert after.metadata == before.metadata == {"language": "c"}
-    own = {"bitcode": before.bitcode, "flags": before.flags, "inputs": before.inputs}
-    assert replace(after, **own, thinlto_index=before.thinlto_index) == before
+    same = replace(after, bitcode=before.bitcode, flags=before.flags, inputs=before.inputs)
+    assert replace(same, thinlto_index=before.thinlto_index) == before
     assert remote.origin(name) == corpus.origin(name)
     assert (remote.name, list(remote.names), remote.prefix) == (corpus.name, list(corpus.names), corpus.prefix)
     with pytest.raises(CorpusError, match=r"missing\.o\.bc: expected the bitcode of a module"):

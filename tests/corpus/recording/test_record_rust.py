@@ -31,7 +31,7 @@ def test_crates_are_modules_but_build_scripts_and_procedural_macros(tmp_path: Pa
     facts = {"project": "shapes", "version": "0.3.0", "lines": SHAPES.count("\n")}
     assert {name: metadata[name] for name in facts} == facts
     assert "rust" in str(metadata["compiler"])
-    program = [workspace / "target/release/draw", "circle 2"]
+    program = [str(workspace / "target/release/draw"), "circle 2"]
     assert subprocess.run(program, capture_output=True, check=True).stdout == b"12.56 Circle(2.0)\nmade\n"
 
     broken = write_workspace(tmp_path / "broken/workspace")
