@@ -30,7 +30,7 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.coroutine import run_blocking
 from mlgo_gym.session.process.interrupts import uninterrupted
 from mlgo_gym.session.protocol.decision import DecisionSite
-from mlgo_gym.step_limit import warn_of_step_limit
+from mlgo_gym.step_limit import AbandonedEpisodes
 from mlgo_gym.storage.cache import key_of
 from mlgo_gym.tasks.render import render_end, render_text
 from mlgo_gym.tasks.render_picture import EpisodePicture
@@ -90,7 +90,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         self.fork_reason = ""
         self._stepper: Stepper | None = None
         self._cursor = OrderCursor()
-        self._was_reset = False
+        self._abandoned = AbandonedEpisodes()
 
     @property
     def corpus(self) -> Corpus:
@@ -123,12 +123,11 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             MlgoError: an option is unknown.
         """
         super().reset(seed=None if seed is None else whole_number("seed", seed, 0))
+        if self._waiting is not None:
+            self._abandoned.add(len(self.actions))
         self._end_episode()
-        if not self._was_reset:
-            warn_of_step_limit()
-        self._was_reset = True
         if seed is not None:
-            self._cursor = OrderCursor()
+            self._cursor = self._cursor.restarted()
         chosen = read_options(options)
         if unknown := sorted(map(str, set(chosen) - set(_RESET_OPTIONS))):
             hint = did_you_mean(unknown[0], _RESET_OPTIONS) or "; omit it"
@@ -144,6 +143,17 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
             self._stepper = Stepper(self.setup, started)
         self._show()
         return self._stepper.observe(), self._stepper.info()
+
+    def set_module_order(self, order: str | Mapping[str, float]) -> None:
+        """Change the order of the modules from the next episode on, for a curriculum; forks and copies keep it.
+
+        Args:
+            order: As the argument `module_order`.
+
+        Raises:
+            MlgoError: there is no such order, or the corpus does not support it.
+        """
+        self._cursor.follow(self.setup.make_order(order))
 
     def compilation(self, module: Module) -> Compilation:
         """Return the command and the limits with which this environment compiles a module."""
@@ -200,7 +210,7 @@ class CompilerEnv(gym.Env[Any, Any], EzPickle):
         copied.__dict__.update(self.__dict__)
         copied._stepper = None
         copied._np_random = copy.deepcopy(self._np_random)
-        copied._cursor = self._cursor.copy()
+        copied._cursor, copied._abandoned = self._cursor.copy(), AbandonedEpisodes()
         copied.observation_space = copy.deepcopy(self.observation_space)
         copied.action_space = copy.deepcopy(self.action_space)
         copied._stepper = stepper.fork()

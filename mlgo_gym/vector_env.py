@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -122,6 +122,22 @@ class CompilerVectorEnv(InProcessVectorEnv):
         infos = {number: self._sub_envs[number].step_result().info for number in numbers}
         self._delivered = self._everyone
         return self._observe(self._sub_envs), batch_infos(infos, self.num_envs)
+
+    def set_module_order(self, order: str | Mapping[str, float]) -> None:
+        """Change the order of the modules from the next episode of each environment on, for a curriculum.
+
+        Prefetched episodes are started again. `call_some()` changes the order of some environments.
+
+        Args:
+            order: As the argument `module_order`.
+
+        Raises:
+            MlgoError: there is no such order, or the corpus does not support it.
+        """
+        self._refuse_if_closed()
+        changed = self._template.setup.make_order(order)
+        for sub_env in self._sub_envs:
+            sub_env.cursor.follow(changed)
 
     def async_reset(
         self,

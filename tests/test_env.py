@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import ActionError, CompilerError, CorpusError, MlgoError
 from mlgo_gym.tasks.info_reference import END, info_keys
 from mlgo_gym.testing import running_compile
-from tests.fakes.drive import play
+from tests.fakes.drive import failed_end, play
 from tests.traces import alive, traces
 from tests.vector.stepping import clang_of, end_clang
 
@@ -108,6 +109,31 @@ def test_orders_and_weights_of_modules(varied: str) -> None:
         env.close()
 
 
+def test_a_curriculum_changes_the_order_between_episodes(varied: str) -> None:
+    easy = {"calls": 1.0, "*": 0.0}
+    with InlineEnv(corpus=varied) as env:
+        before = modules(env, 8, seed=2)
+        env.set_module_order(easy)
+        assert {*modules(env, 8, seed=2)} == {"calls"}
+        with env.fork() as fork:
+            fork.set_module_order("cycle")
+            copied = copy.deepcopy(fork)
+            fork_order = modules(fork, 5, seed=None)
+            assert fork_order == modules(copied, 5, seed=None) == ["again", "calls", "many_calls", "mixed", "again"]
+            copied.close()
+        assert {*modules(env, 4, seed=None)} == {"calls"}
+        for order, message in (
+            ("shufle", "expected module_order as one of .*, got 'shufle'; did you mean 'shuffle'"),
+            ({"calls": -1}, "expected weights ≥ 0"),
+            (["calls"], "expected module_order as a string or a dict"),
+            ({"cals": 1}, "got cals, which match no other module"),
+        ):
+            with pytest.raises(MlgoError, match=message):
+                env.set_module_order(order)  # type: ignore[arg-type] # one is a list
+        env.set_module_order("random")
+        assert modules(env, 8, seed=2) == before
+
+
 def test_the_modules_with_a_number_of_decisions_are_a_corpus(varied: str) -> None:
     with InlineEnv(corpus=varied) as env:
         assert list(env.with_decisions().names) == ["again", "calls", "many_calls", "mixed"]
@@ -172,14 +198,39 @@ def test_a_budget_of_decisions_hands_the_rest_to_clang(env: InlineEnv, corpus: P
         assert (steps[-1].info["text"], steps[-1].reward) == (by_hand.info["text"], by_hand.reward)
 
 
-def test_a_limit_of_steps_is_warned_of_with_what_to_do_instead(varied: str) -> None:
-    made = gym.make("mlgo/Inline-v0", corpus=varied, max_episode_steps=5)
-    with pytest.warns(UserWarning, match="max_episode_steps=5 ends long episodes without a reward.*max_decisions=5"):
-        made.reset(seed=1)
+class Limit(gym.wrappers.TimeLimit):
+    """A limit of steps under another name."""
+
+
+def start_and_step(env: gym.Env[Any, Any], decisions: int) -> None:
+    env.reset(options={"module": "calls"})
+    for _ in range(decisions):
+        env.step(0)
+
+
+@pytest.mark.parametrize("limit", [gym.wrappers.TimeLimit, Limit])
+def test_a_limit_of_steps_is_warned_of_once_with_what_to_do_instead(
+    limit: type[gym.wrappers.TimeLimit], corpus: Path
+) -> None:
+    made = limit(InlineEnv(corpus=str(corpus)), 3)
+    for _ in range(3):
+        start_and_step(made, 3)
+    with pytest.warns(UserWarning, match="3 episodes were ended after 3 decisions, without a reward.*max_decisions=3"):
+        made.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        made.reset()
+        for _ in range(3):
+            start_and_step(made, 3)
     made.close()
+
+
+@pytest.mark.parametrize("limit", [None, 9])
+def test_a_limit_that_ends_no_episode_and_resets_at_will_get_no_warning(limit: int | None, corpus: Path) -> None:
+    made = InlineEnv(corpus=str(corpus))
+    env: gym.Env[Any, Any] = made if limit is None else Limit(made, limit)
+    for decisions in (9, 9, 9, 3, 4, 3, 1, 1, 1, 0, 0, 0):
+        start_and_step(env, decisions)
+    env.close()
 
 
 # Failures
@@ -202,6 +253,33 @@ def test_a_crash_in_mid_episode_truncates_and_says_why(corpus: Path, capsys: pyt
     assert "failed after 2 decisions" in capsys.readouterr().out
     assert play(env)[-1].terminated
     assert "is compiled, after 9 decisions" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "failure"),
+    [
+        ({"reward": "relative"}, lambda text: -10.0),
+        ({"reward": "bytes"}, lambda text: -10.0 * text),
+        ({"reward": "log"}, lambda text: math.log((1 + text) / (1 + 11 * text))),
+        ({"metric": {"text": 300.0, "object": 1.0}}, lambda text: -10.0),
+        ({"reward": "bytes", "error_reward": -1.5}, lambda text: -1.5),
+        ({"reward": "log", "error_reward": -1e-3}, lambda text: -1e-3),
+        ({"metric": {"text": 2.0}, "error_reward": -1e-3}, lambda text: -1e-3),
+    ],
+)
+def test_a_failure_gets_the_lowest_reward_and_no_finished_episode_gets_less(
+    arguments: dict[str, Any], failure: Callable[[int], float], varied: str
+) -> None:
+    env = InlineEnv(corpus=varied, **arguments)
+    failed = failed_end(env, "calls")
+    worst = min((play(env, action, module="calls")[-1] for action in (0, 1)), key=lambda step: step.reward)
+    lowest = failure(worst.info["baseline_text"])
+    assert failed.reward == pytest.approx(lowest)
+    if {"error_reward", "metric"} & {*arguments}:  # where the reward itself would be lower
+        assert (worst.reward, worst.truncated) == (lowest, False)
+        assert worst.info["reduction"] < 0
+    else:
+        assert lowest < worst.reward < 0
 
 
 def test_a_clang_that_falls_silent_truncates_at_the_deadline(corpus: Path) -> None:

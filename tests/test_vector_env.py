@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
+from mlgo_gym.testing import running_compile
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
 from tests.traces import children, traces
 from tests.vector.stepping import EVICT, INLINE, clang_of, end_clang, make
@@ -126,6 +127,21 @@ def test_a_step_needs_a_pending_decision_and_an_action_for_each(envs: CompilerVe
     assert envs.step([0, 0, 0])[4]["decision_index"].tolist() == [1, 1, 1]
 
 
+@pytest.mark.parametrize("name", [INLINE, EVICT, "mlgo/RegAllocPriority-v0"])
+def test_of_actions_with_nan_none_is_sent(name: str, varied: str) -> None:
+    for strict in (True, False):
+        envs = make(name, varied, 2, strict=strict)
+        _, info = envs.reset(options={"module": "mixed"})
+        actions = info["default_action"].astype(np.float64)
+        actions[1] = np.nan
+        for send in (envs.step, envs.send):
+            with pytest.raises(ActionError, match=r"^environment 1: expected a.*(nan|NaN)"):
+                send(actions)
+        assert [running_compile(envs, number).advice for number in range(2)] == [(), ()]
+        assert envs.step(info["default_action"])[4]["decision_index"].tolist() == [1, 1]
+        envs.close()
+
+
 def test_without_autoreset_an_ended_episode_takes_no_action(varied: str) -> None:
     envs = make(INLINE, varied, 2, autoreset_mode="Disabled", max_decisions=1)
     envs.reset(seed=1)
@@ -180,6 +196,35 @@ def test_modules_come_in_turn_once_each_among_all_environments(varied: str) -> N
         seen += [*infos["module"]]
     assert set(seen) == {"again", "calls", "many_calls", "mixed"}
     envs.close()
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_a_curriculum_drops_episodes_that_started_early(mode: str, varied: str) -> None:
+    seen = []
+    for prefetch in (0, 3):
+        envs = make(INLINE, varied, 2, prefetch=prefetch, max_decisions=1, autoreset_mode=mode)
+        names = [envs.reset(seed=3)[1]["module"].tolist()]
+        for order in ("shuffle", {"calls": 1.0, "mixed": 2.0, "*": 0.0}, "cycle", {"again": 1.0, "*": 0.0}):
+            envs.set_module_order(order)
+            names += [envs.step([1, 1])[4]["module"].tolist() for _ in range(4)]
+        seen.append(names)
+        envs.close()
+    assert seen[0] == seen[1]
+    assert {name for row in seen[0][-3:] for name in row} == {"again"}
+
+
+def test_a_curriculum_may_change_while_environments_run_and_for_some_of_them(varied: str) -> None:
+    envs = make(INLINE, varied, 2, max_decisions=1, autoreset_mode="SameStep", module_order="cycle")
+    envs.async_reset(seed=1)
+    envs.set_module_order({"mixed": 1.0, "*": 0.0})
+    assert envs.recv()[4]["module"].tolist() == ["again", "calls"]
+    assert envs.step([1, 1])[4]["module"].tolist() == ["mixed", "mixed"]
+    envs.call_some([1], "set_module_order", {"calls": 1.0, "*": 0.0})
+    assert envs.step([1, 1])[4]["module"].tolist() == ["mixed", "calls"]
+    assert envs.reset(seed=1)[1]["module"].tolist() == ["mixed", "calls"]
+    envs.close()
+    with pytest.raises(MlgoError, match="got a closed one"):
+        envs.set_module_order("cycle")
 
 
 # Those that are ready first

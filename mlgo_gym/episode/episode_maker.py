@@ -101,7 +101,8 @@ class EpisodeMaker:
         setup, corpus = self.setup, self.setup.corpus
         drawn: set[int] = set()
         skipped: dict[str, str] = {}
-        while (position := setup.order.draw(np_random, cursor, drawn)) is not None:
+        order = cursor.order or setup.order
+        while (position := order.draw(np_random, cursor, drawn)) is not None:
             drawn.add(position)
             module = corpus[position]
             try:

@@ -19,7 +19,7 @@ from mlgo_gym.corpus.commands.targets import find_target
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.module_order import ORDERS
 from mlgo_gym.corpus.opening import check_corpus, records_flags
-from mlgo_gym.episode.argument_types import check_types, option
+from mlgo_gym.episode.argument_types import check_type, check_types, option
 from mlgo_gym.episode.compile_options import COMPILE_OPTIONS, CompileOptions
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.llvm.allocation_record import CostWeights
@@ -67,6 +67,7 @@ def check_order(order: str | Mapping[str, float]) -> None:
     Raises:
         MlgoError: there is no such order, or a weight is negative.
     """
+    check_type("module_order", order, str | Mapping[str, float])
     if isinstance(order, str):
         _check_choice("module_order", order, ORDERS)
     elif any(weight < 0 for weight in order.values()):
@@ -141,7 +142,8 @@ class EnvironmentOptions:
         """Order of modules that `reset()` does not name: `"random"` draws uniformly each time; a dict draws with
         weights ≥ 0 by glob of module names (`*` matches slashes, the first match counts, default 1); `"shuffle"` takes
         each once and shuffles again; `"cycle"` keeps the order of the corpus. The last two skip modules without
-        decisions, restart with `reset(seed=…)`, and share the modules among vectorised environments.""",
+        decisions, restart with `reset(seed=…)`, and share the modules among vectorised environments.
+        `set_module_order()` changes it between episodes.""",
     )
     info: str = option(
         "full",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from mlgo_gym.corpus.modules.module_order import ModuleOrder
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.episode.decision_count import count, count_components
 from mlgo_gym.episode.numeric_infos import NumericInfos
-from mlgo_gym.episode.options import EnvironmentOptions
+from mlgo_gym.episode.options import EnvironmentOptions, check_order
 from mlgo_gym.episode.preoptimization import preoptimize, verify
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.episode.project_costs import ProjectCost, project_costs
@@ -139,7 +140,17 @@ class Setup:
         Raises:
             CorpusError: the corpus does not support the order.
         """
-        return ModuleOrder(self.corpus.names, self.options.module_order)
+        return self.make_order(self.options.module_order)
+
+    def make_order(self, order: str | Mapping[str, float]) -> ModuleOrder:
+        """Return another order of the modules.
+
+        Raises:
+            MlgoError: there is no such order, or a weight is negative.
+            CorpusError: the corpus does not support the order.
+        """
+        check_order(order)
+        return ModuleOrder(self.corpus.names, order)
 
     def info(self, info: dict[str, Any]) -> dict[str, Any]:
         """Return an info in the form that the arguments choose."""

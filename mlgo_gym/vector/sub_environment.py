@@ -116,7 +116,7 @@ class SubEnvironment:
     def seed(self, seed: int) -> None:
         """Seed the random generator, and restart the order of the modules."""
         self.np_random, self.np_random_seed = seeding.np_random(seed)
-        self.cursor = OrderCursor(self.cursor.first, self.cursor.step)
+        self.cursor = self.cursor.restarted()
 
     def begin(self, module: Module | None = None, function: str | None = None) -> None:
         """Begin an episode of a module, or of a sampled one; a result that was not taken is dropped."""
@@ -204,11 +204,17 @@ class SubEnvironment:
 
     def _start(self, pending: PendingEpisode) -> None:
         self.stepper = self.last_stepper = Stepper(self._maker.setup, pending.result)
-        self.np_random, self.cursor = pending.np_random, pending.cursor
+        self._follow(pending)
         self._pending = None
         if self._sampled:
             self._start_prefetch()
         self.ready = True
+
+    def _follow(self, pending: PendingEpisode) -> None:
+        """Continue from where an episode started, unless the order has changed since."""
+        self.np_random = pending.np_random
+        if pending.cursor.order is self.cursor.order:
+            self.cursor = pending.cursor
 
     def _start_prefetch(self) -> None:
         self._drop_outdated_prefetch()
@@ -234,7 +240,7 @@ class SubEnvironment:
     def _fail(self, error: MlgoError) -> None:
         """Keep an error for `take_error()`; it ends the episode, so that the next one may begin."""
         if self._pending is not None:
-            self.np_random, self.cursor = self._pending.np_random, self._pending.cursor
+            self._follow(self._pending)
         self._end()
         self._error, self.outcome, self.ready = error, EpisodeOutcome(0.0, True, {}), True
 

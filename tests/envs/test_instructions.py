@@ -13,6 +13,7 @@ from mlgo_gym import open_corpus
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
 from mlgo_gym.programs import ModulePrograms
+from tests.fakes.drive import failed_end
 from tests.programs.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
@@ -48,6 +49,7 @@ def test_the_reward_is_the_relative_change_of_the_count(name: str, right: Path) 
     assert info["text"] != info["baseline_text"]
     own, info = play(env, None)
     assert own == 0 == info["reduction"]
+    assert {*failed_end(env, MODULE).info} == {*info}
     env.close()
 
 

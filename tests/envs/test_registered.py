@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import json
 import pickle
 from itertools import pairwise
@@ -17,8 +18,9 @@ from gymnasium.utils.env_checker import data_equivalence
 from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.make_env import compiler_environments
 from mlgo_gym.tasks.info_reference import DECISION, END, FIRST, info_keys
+from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS
 from mlgo_gym.testing import check_environment
-from tests.fakes.drive import Step, play
+from tests.fakes.drive import Step, failed_end, play
 
 every = pytest.mark.parametrize("name", compiler_environments())
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -71,6 +73,28 @@ def test_an_episode_has_the_documented_info_keys_and_no_others(name: str, varied
     assert certain[END] <= {*info} <= possible[END]
     assert {"stderr", "text"} <= {*info}
     env.close()
+
+
+@every
+@pytest.mark.parametrize("scope", ["module", "function"])
+def test_the_last_info_has_the_same_keys_and_types_after_a_failure(name: str, scope: str, varied: str) -> None:
+    task = make(name, varied).task
+    if scope == "function" and not task.has_contexts:
+        return
+    of_project = {"estimated-linked"} if scope == "module" else set()  # others need links or programs
+    metrics = [*({*task.metrics} - {*PROJECT_METRICS} | of_project), dict.fromkeys(task.metrics[:2], 1.0)]
+    if importlib.util.find_spec("capstone") is None:
+        metrics.remove(ESTIMATED_INSTRUCTIONS)
+    further = [{"callee_features": True, "credit": True}] if name.startswith("mlgo/Inline-") else []
+    arguments = [{"metric": metric} for metric in metrics] + further
+    for options in arguments:
+        env = make(name, varied, scope=scope, compile_options={"echo_reply": True}, **options)
+        env.reset(seed=1, options={"module": "mixed"})
+        infos = [finish(env, 1)[-1].info, failed_end(env, "mixed").info]
+        finished, failed = ({key: type(value) for key, value in info.items()} for info in infos)
+        assert failed == finished, options
+        assert bool(infos[1]["error"]) > bool(infos[0]["error"])
+        env.close()
 
 
 @every

@@ -59,6 +59,22 @@ def test_a_waiting_clang_that_was_killed_is_replaced(pressure: Path) -> None:
     env.close()
 
 
+@pytest.mark.parametrize("first", ["fork", "original"])
+def test_waiting_clangs_stay_until_the_original_and_each_fork_are_closed(first: str, pressure: Path) -> None:
+    others = children()
+    env = RegAllocEvictEnv(corpus=str(pressure), compile_options={"fork_resets": True})
+    env.reset()
+    [waiting] = children() - others - {running_compile(env).pid}
+    fork = env.fork()
+    closed, left = (fork, env) if first == "fork" else (env, fork)
+    closed.close()
+    assert children() - others == {waiting, running_compile(left).pid}
+    left.reset()
+    assert running_compile(left).fork_method == "snapshot"
+    left.close()
+    assert children() == others
+
+
 def test_at_most_eight_clangs_wait(make_bitcode: MakeBitcode, tmp_path: Path) -> None:
     text = (PROGRAMS / "pressure.c").read_text()
     for number in range(10):

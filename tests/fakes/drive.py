@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from mlgo_gym.testing import running_compile
+
 
 class Step(NamedTuple):
     """Result of a step."""
@@ -45,3 +47,12 @@ def play(
     finally:
         env.close()
     return steps
+
+
+def failed_end(env: gym.Env[Any, Any], module: str | None = None) -> Step:
+    """Start an episode whose compile is killed at its first decision, and return its only step."""
+    _, info = env.reset(seed=1, options=None if module is None else {"module": module})
+    running_compile(env).kill()
+    step = Step(*env.step(info["default_action"]))  # type: ignore[arg-type] # a float, of any kind
+    assert step.truncated
+    return step

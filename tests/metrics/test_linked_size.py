@@ -18,6 +18,7 @@ from mlgo_gym.llvm.function_sizes import function_sizes
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.search import search_module
+from tests.fakes.drive import failed_end
 
 HEADER = """
 inline int shared(int n) { int s = 0; for (int i = 0; i < n; ++i) s += i * n * 77 + (s >> 3); return s; }
@@ -83,6 +84,8 @@ def test_the_linked_metric_is_the_size_of_the_files_linked_again(build: str) -> 
     assert never["reduction"] == 1 - never["linked"] / never["baseline_linked"]
     # `shared` is twice in `a`, and `b` still has its copy: two files grow by more than the object.
     assert inlined["linked"] - never["linked"] > inlined["text"] - never["text"] > 0
+    with InlineEnv(corpus=build, metric="linked") as env:
+        assert {*failed_end(env, "a.o").info} == {*never}
 
 
 def test_a_shared_function_counts_by_the_share_of_its_copies(unlinked: str) -> None:

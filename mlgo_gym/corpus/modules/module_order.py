@@ -25,15 +25,25 @@ class OrderCursor:
         first: index of the first module of the environment's share.
         step: distance of the modules of its share: the number of environments of a vector environment.
         left: indices of the remaining modules of the round, the next one last.
+        order: order of this environment; None for that of its arguments.
     """
 
     first: int = 0
     step: int = 1
     left: list[int] = field(default_factory=list)
+    order: ModuleOrder | None = None
 
     def copy(self) -> OrderCursor:
         """Return an independent copy."""
-        return OrderCursor(self.first, self.step, self.left.copy())
+        return OrderCursor(self.first, self.step, self.left.copy(), self.order)
+
+    def restarted(self) -> OrderCursor:
+        """Return a cursor at the start of the same order."""
+        return OrderCursor(self.first, self.step, order=self.order)
+
+    def follow(self, order: ModuleOrder) -> None:
+        """Restart at the start of another order."""
+        self.left, self.order = [], order
 
 
 class ModuleOrder:
