@@ -223,6 +223,13 @@ def test_a_source_without_decisions_keeps_its_warnings(run: Run, project: Path, 
     assert result.stderr.count(b"warning: ") == 2
 
 
+@pytest.mark.parametrize("policies", ["default,always", "always,default"])
+def test_the_smallest_of_several_objects_has_its_warnings_once(policies: str, run: Run, project: Path) -> None:
+    (project / "calls.c").write_text("void f(void) { int unused; }\n" + (project / "calls.c").read_text())
+    result = run(f"--mlgo-policy={policies}", "--mlgo-strict", "-Wall", *COMPILE)
+    assert (result.returncode, result.stderr.count(b"warning: ")) == (0, 1)
+
+
 def test_options_that_print_code_are_refused(run: Run, project: Path, always: str) -> None:
     words = ("-mllvm", "-filter-print-funcs=first", *COMPILE)
     result = run(f"--mlgo-policy={always}", "--mlgo-strict", *words)

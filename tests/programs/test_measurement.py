@@ -102,9 +102,15 @@ class TestPrograms:
         (folder / "name.txt").write_text("mine")
         digest = hashlib.sha256(b"mine 49\n").hexdigest()
         entry = f'{{arguments = ["one", "two"], files = ["name.txt"], sha256 = "{digest}"}}'
-        (folder / "programs.toml").write_text(f'[programs.app]\nlink = "app"\nruns = [{entry}]\n')
+        programs = [
+            f'[programs.{name}]\nlink = "app"\nruns = [{runs}]\n'
+            for name, runs in (("once", entry), ("twice", f"{entry}, {entry}"))
+        ]
+        (folder / "programs.toml").write_text("".join(programs))
         with Evaluation("mlgo/Inline-v0", policies=("never",), corpus=str(folder)) as evaluation:
-            plain, never = evaluation.run_programs(trust_flags=True)
-        assert (plain.error, never.error) == (None, None)
+            plain, twice, never, _ = evaluation.run_programs(trust_flags=True)
+        assert (plain.error, twice.error, never.error) == (None, None, None)
+        assert twice.instructions > 1.9 * plain.instructions
+        assert twice.memory < 1.5 * plain.memory
         assert plain.modules == never.modules == 2
         assert never.instructions > plain.instructions

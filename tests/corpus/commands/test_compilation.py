@@ -122,8 +122,9 @@ def test_a_summary_index_goes_with_the_input(calls: Path, toolchain: Toolchain, 
 def test_everything_that_decides_the_result_decides_the_key(
     calls: Path, leaf: Path, toolchain: Toolchain, counted_clang: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    index = tmp_path / "index"
+    index, other_index = tmp_path / "index", tmp_path / "other"
     index.write_bytes(b"index")
+    other_index.write_bytes(b"other")
     recorded = ("-cc1", "-emit-obj")
     other = find_toolchain(str(counted_clang[0]))
     keys = [
@@ -132,6 +133,7 @@ def test_everything_that_decides_the_result_decides_the_key(
         plan(Module("calls", calls, (*recorded, "-O1")), toolchain).key(),
         plan(Module("calls", calls, recorded), toolchain, ["-O1"]).key(),
         plan(Module("calls", calls, recorded, thinlto_index=index), toolchain).key(),
+        plan(Module("calls", calls, recorded, thinlto_index=other_index), toolchain).key(),
         plan(Module("calls", calls, recorded), other).key(),
         plan(Module("calls", calls, recorded), toolchain).key("more"),
     ]
