@@ -213,7 +213,7 @@ def test_after_a_module_that_fails_the_next_one_is_drawn(calls: Path, broken: Pa
             return "broken"
 
     arguments: dict[str, Any] = {"corpus": str(tmp_path), "error_reward": None}
-    made = make(INLINE, num_envs=1, **arguments), InlineEnv(**arguments)
+    made: tuple[Any, ...] = make(INLINE, num_envs=1, **arguments), InlineEnv(**arguments)
     ours, single = ([drawn(env, seed) for seed in (0, *[None] * 23)] for env in made)
     assert ours == single
     assert {*ours} == {"broken", "calls"}
