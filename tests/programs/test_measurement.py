@@ -45,7 +45,7 @@ class TestPrograms:
         assert result.exit_code == 1
         assert json.loads((tmp_path / "output" / "programs.json").read_bytes()) == rows
         assert [(row["policy"], row["program"]) for row in rows] == [
-            (policy, program) for policy in (PLAIN, "default", "always") for program in ("right", "wrong", "twice")
+            (policy, program) for policy in (PLAIN, "default", "always") for program in ("right", "twice", "wrong")
         ]
         plain, default, always = (row for row in rows if row["program"] == "right")
         assert (default["size"], default["instructions"]) == (plain["size"], plain["instructions"])
