@@ -15,7 +15,7 @@ from mlgo_gym.episode.baseline import keep_baseline, known_baseline, measure_bas
 from mlgo_gym.episode.decision_count import keep_decisions
 from mlgo_gym.episode.project_costs import ProjectCost
 from mlgo_gym.episode.reproducer import keep_crash
-from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError, ToolchainError
+from mlgo_gym.errors import ActionError, CompilerError, MlgoError, SnapshotError, ToolchainError
 from mlgo_gym.llvm.allocation_remarks import LAST_REMARK, REMARK_FLAGS
 from mlgo_gym.session.coroutine import CompilerCoroutine
 from mlgo_gym.session.protocol.connection import CompileResult
@@ -118,8 +118,13 @@ class Episode:
         return list(zip(self._answered, self._answers, strict=True))
 
     def answer(self, advice: bytes) -> None:
-        """Answer the pending decision with the bytes of an advice tensor."""
-        assert self.decision is not None, "answer() answers a decision"
+        """Answer the pending decision with the bytes of an advice tensor.
+
+        Raises:
+            ActionError: no decision is pending.
+        """
+        if self.decision is None:
+            raise ActionError("expected a pending decision for answer(), got none; start another episode")
         self.decision = None
         self.decisions += 1
         self._advise(advice)
@@ -146,10 +151,12 @@ class Episode:
         for `timeout` seconds.
 
         Raises:
+            ActionError: no decision is pending.
             CompilerError: a fresh clang failed or was silent for too long.
             SnapshotError: a fresh clang came to another decision.
         """
-        assert self.decision is not None, "fork() needs a pending decision"
+        if self.decision is None:
+            raise ActionError("expected a pending decision for fork(), got none; start another episode")
         copied = copy.copy(self)
         copied._answers, copied._unchecked = self._answers.copy(), self._unchecked.copy()
         copied._answered, copied.agent_indices = copy.copy(self._answered), self.agent_indices.copy()

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector.utils import create_empty_array
 
+from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
@@ -174,7 +175,8 @@ class Task(ABC):
             return measurement.estimated_instructions()
         if metric in PROJECT_METRICS:
             return measurement.project[metric]
-        assert measurement.sizes is not None, "a size is the cost of a compile that went to its end"
+        if measurement.sizes is None:
+            raise MlgoError(f"expected a compile that went to its end for {metric!r}, got one that was ended early")
         return float(getattr(measurement.sizes, metric))
 
     def report(self, measurement: Measurement, baseline: Measurement, function: str | None = None) -> dict[str, Any]:

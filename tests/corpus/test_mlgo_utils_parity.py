@@ -14,12 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
-from mlgo_gym.corpus.modules.make import combine_corpora, make_corpus
+from mlgo_gym.corpus.modules.make import combine_corpora
 from mlgo_gym.corpus.recording.extract import extract_corpus
 from mlgo_gym.corpus.recording.object_list import (
     BuildObject,
     from_compile_commands,
-    from_directory,
     from_linker_parameters,
     from_local_thinlto,
 )
@@ -65,13 +64,18 @@ def objects(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> P
     return folder
 
 
-@pytest.fixture
-def bitcode(tmp_path: Path, calls: Path) -> Path:
-    """A folder of nested bitcode."""
+def test_13_14_15_and_21_bitcode_is_copied_nested_as_it_is_and_described(tmp_path: Path, calls: Path) -> None:
+    modules = ["nested/test1", "nested/test2"]
     (tmp_path / "from/nested").mkdir(parents=True)
-    for number in (1, 2):
-        shutil.copy(calls, tmp_path / f"from/nested/test{number}.bc")
-    return tmp_path / "from"
+    for name in modules:
+        shutil.copy(calls, tmp_path / f"from/{name}.bc")
+    run("make", f"--input_dir={tmp_path / 'from'}", f"--output_dir={tmp_path / 'to'}", "--default_args=-O3 -c")
+    assert description(tmp_path / "to") == {
+        "global_command_override": ["-O3", "-c"],
+        "has_thinlto": False,
+        "modules": modules,
+    }
+    assert files_below(tmp_path / "to") == [f"{name}.bc" for name in modules]
 
 
 def test_1_2_and_3_compile_commands_in_either_form_are_objects_below_their_folder_in_order() -> None:
@@ -100,11 +104,6 @@ def test_6_linker_parameters_are_the_objects_among_them_without_the_output() -> 
     assert [(item.name, item.path) for item in found.objects] == [
         (name, BUILD / name) for name in ("lib/one.o", "lib/other/two.o")
     ]
-
-
-def test_7_a_folder_is_all_objects_below_it(objects: Path) -> None:
-    found = from_directory(objects).objects
-    assert sorted((item.name, item.base) for item in found) == [("lib/test2.o", objects), ("test1.o", objects)]
 
 
 def test_8_9_and_10_what_lld_saved_is_found_and_extracted_nested_as_it_is(tmp_path: Path) -> None:
@@ -142,59 +141,21 @@ def test_12_the_thinlto_index_is_that_of_the_flags_below_the_base(
     assert (tmp_path / "corpus/f.o.thinlto.bc").read_bytes() == b"index"
 
 
-def test_13_14_and_15_bitcode_is_copied_nested_as_it_is_and_described_with_the_default_arguments(
-    tmp_path: Path, bitcode: Path
-) -> None:
-    report = make_corpus(bitcode, tmp_path / "to", default_args=["-O3", "-c"])
-    names = ["nested/test1", "nested/test2"]
-    assert report.modules == names
-    assert files_below(tmp_path / "to") == [f"{name}.bc" for name in names]
-    assert description(tmp_path / "to") == {
-        "global_command_override": ["-O3", "-c"],
-        "has_thinlto": False,
-        "modules": names,
-    }
-
-
-def test_16_17_and_18_combined_modules_are_called_after_their_folders_and_other_files_are_no_corpora(
-    tmp_path: Path,
-) -> None:
-    describe(tmp_path / "one", has_thinlto=False, modules=["test1.o", "test2.o"])
-    describe(tmp_path / "two", has_thinlto=False, modules=["test3.o", "test4.o"])
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty.log").touch()
-    assert len(combine_corpora(tmp_path)) == 4
-    modules = ["one/test1.o", "one/test2.o", "two/test3.o", "two/test4.o"]
-    assert description(tmp_path) == {"has_thinlto": False, "modules": modules}
-
-
-def test_19_corpora_that_differ_in_anything_else_are_not_combined(tmp_path: Path) -> None:
-    describe(tmp_path / "one", has_thinlto=False, modules=["test1.o"])
-    describe(tmp_path / "two", has_thinlto=True, modules=["test2.o"])
-    with pytest.raises(CorpusError, match="differ in has_thinlto"):
-        combine_corpora(tmp_path)
-
-
-def test_20_the_command_extract_writes_each_module_with_its_flags(objects: Path, tmp_path: Path) -> None:
+def test_7_and_20_a_folder_is_all_objects_below_it_each_with_its_flags(objects: Path, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus"
     run("extract", f"--input={objects}", "--input_type=directory", f"--output_dir={corpus}")
     assert description(corpus) == {"has_thinlto": False, "modules": ["lib/test2.o", "test1.o"]}
     assert files_below(corpus) == [f"{name}.o{suffix}" for name in ("lib/test2", "test1") for suffix in (".bc", ".cmd")]
 
 
-def test_21_the_command_make_describes_what_it_copies(tmp_path: Path, bitcode: Path) -> None:
-    run("make", f"--input_dir={bitcode}", f"--output_dir={tmp_path / 'to'}", "--default_args=-test")
-    modules = ["nested/test1", "nested/test2"]
-    assert description(tmp_path / "to") == {
-        "global_command_override": ["-test"],
-        "has_thinlto": False,
-        "modules": modules,
-    }
-    assert files_below(tmp_path / "to") == [f"{name}.bc" for name in modules]
-
-
-def test_22_the_command_combine_describes_all_modules(tmp_path: Path) -> None:
-    describe(tmp_path / "one", has_thinlto=False, modules=["test1.o"])
-    describe(tmp_path / "two", has_thinlto=False, modules=["test2.o"])
+def test_16_17_18_19_and_22_combined_modules_are_called_after_their_folders(tmp_path: Path) -> None:
+    describe(tmp_path / "one", has_thinlto=False, modules=["test1.o", "test2.o"])
+    describe(tmp_path / "two", has_thinlto=False, modules=["test3.o"])
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty.log").touch()
     run("combine", f"--root_dir={tmp_path}")
-    assert description(tmp_path) == {"has_thinlto": False, "modules": ["one/test1.o", "two/test2.o"]}
+    modules = ["one/test1.o", "one/test2.o", "two/test3.o"]
+    assert description(tmp_path) == {"has_thinlto": False, "modules": modules}
+    describe(tmp_path / "two", has_thinlto=True, modules=["test3.o"])
+    with pytest.raises(CorpusError, match="differ in has_thinlto"):
+        combine_corpora(tmp_path)

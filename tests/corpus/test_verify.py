@@ -1,4 +1,4 @@
-"""Verification of a corpus."""
+"""Verification and statistics of a corpus."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.corpus.information import describe, histogram, read_error
 from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.corpus.modules.description import write_command, write_description, write_metadata
 from mlgo_gym.corpus.opening import open_corpus
@@ -19,72 +20,65 @@ from tests.corpus.untrusted import BENIGN
 
 
 @pytest.fixture
-def valid(tmp_path: Path, calls: Path, toolchain: Toolchain) -> Corpus:
+def folder(tmp_path: Path, calls: Path) -> Path:
     """A corpus of two valid modules."""
     for name in ("a", "b"):
         shutil.copy(calls, tmp_path / f"{name}.bc")
-    write_command(tmp_path / "a.cmd", ["-cc1", "-emit-obj", "-Oz", "-mllvm", "-inline-threshold=5"])
-    write_command(tmp_path / "b.cmd", ["-cc1", "-emit-obj", "-Oz"])
+        write_command(tmp_path / f"{name}.cmd", ["-cc1", "-emit-obj", "-Oz", "-mllvm", "-inline-threshold=5"])
     write_description(tmp_path, ["a", "b"])
-    return open_corpus(tmp_path, toolchain=toolchain)
+    return tmp_path
 
 
-def test_a_valid_corpus_has_no_problem(valid: Corpus, any_toolchain: Toolchain) -> None:
+def overwrite_types(path: Path) -> None:
+    """Overwrite the type table, which our reader skips and clang reads."""
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 3
+    data[middle : middle + 64] = bytes(64)
+    path.write_bytes(data)
+
+
+def problems(folder: Path, toolchain: Toolchain) -> list[tuple[str, str]]:
+    """Return the modules with problems and their texts."""
+    return [(problem.module, problem.text) for problem in verify(open_corpus(folder, toolchain=toolchain), toolchain)]
+
+
+def test_a_valid_corpus_has_no_problem(folder: Path, any_toolchain: Toolchain) -> None:
     if any_toolchain.version < (22,):
         pytest.skip("older clangs may not read newer bitcode")
     calls: list[None] = []
-    assert verify(valid, any_toolchain, progress=lambda: calls.append(None)) == []
+    corpus = open_corpus(folder, toolchain=any_toolchain)
+    assert verify(corpus, any_toolchain, progress=lambda: calls.append(None)) == []
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (["-cc1", "-Oz", "-no-such-flag"], "only shape code, got '-no-such-flag'"),
-        (["-cc1", "-mllvm", "-no-such-option"], "got '-mllvm -no-such-option'"),
-        (["-cc1", "-triple", "nowhere-unknown-linux"], "target triple"),
-        (["-cc1", "-triple"], "target triple"),
-    ],
-)
-def test_flags_that_clang_does_not_understand_are_a_problem(
-    valid: Corpus, toolchain: Toolchain, flags: list[str], words: str
-) -> None:
-    assert valid.path
-    write_command(valid.path / "a.cmd", flags)
-    problems = verify(valid, toolchain)
-    assert [problem.module for problem in problems] == ["a"]
-    assert words in problems[0].text
-    assert "\n" not in problems[0].text
+def test_flags_that_clang_does_not_understand_are_a_problem(folder: Path, toolchain: Toolchain) -> None:
+    for flags, words in (
+        ("-cc1 -Oz -no-such-flag", "only shape code, got '-no-such-flag'"),
+        ("-cc1 -mllvm -no-such-option", "got '-mllvm -no-such-option'"),
+        ("-cc1 -triple nowhere-unknown-linux", "target triple"),
+        ("-cc1 -triple", "target triple"),
+    ):
+        write_command(folder / "a.cmd", flags.split())
+        ((module, text),) = problems(folder, toolchain)
+        assert (module, words in text, "\n" in text) == ("a", True, False)
 
 
-def test_bitcode_with_another_digest_is_a_problem(valid: Corpus, toolchain: Toolchain) -> None:
-    assert valid.path
-    write_metadata(valid.path, "a", {"bitcode_sha256": valid[0].digest()})
-    write_metadata(valid.path, "b", {"bitcode_sha256": "0" * 64})
-    problems = verify(valid, toolchain)
-    assert [problem.module for problem in problems] == ["b"]
-    assert "SHA-256" in problems[0].text
-
-
-def test_missing_broken_and_truncated_bitcode_are_problems(valid: Corpus, toolchain: Toolchain, broken: Path) -> None:
-    assert valid.path
-    data = (valid.path / "b.bc").read_bytes()
-    (valid.path / "a.bc").unlink()
-    (valid.path / "b.bc").write_bytes(data[:-400])
-    shutil.copy(broken, valid.path / "c.bc")
-    write_description(valid.path, ["a", "b", "c"])
-    problems = verify(open_corpus(valid.path, toolchain=toolchain), toolchain)
-    assert [problem.module for problem in problems] == ["a", "b", "c"]
-
-
-def test_bitcode_that_only_clang_finds_broken_is_a_problem(valid: Corpus, toolchain: Toolchain) -> None:
-    """The type table, which our reader skips, is overwritten."""
-    assert valid.path
-    data = bytearray((valid.path / "b.bc").read_bytes())
-    middle = len(data) // 3
-    data[middle : middle + 64] = bytes(64)
-    (valid.path / "b.bc").write_bytes(data)
-    assert [problem.module for problem in verify(valid, toolchain)] == ["b"]
+def test_missing_broken_and_changed_bitcode_are_problems(folder: Path, toolchain: Toolchain, broken: Path) -> None:
+    corpus = open_corpus(folder, toolchain=toolchain)
+    write_metadata(folder, "a", {"bitcode_sha256": corpus[0].digest()})
+    write_metadata(folder, "b", {"bitcode_sha256": "0" * 64})
+    ((module, text),) = problems(folder, toolchain)
+    assert (module, "SHA-256" in text) == ("b", True)
+    (folder / "b.json").unlink()
+    for name in "cd":
+        shutil.copy(folder / "b.bc", folder / f"{name}.bc")
+        shutil.copy(folder / "b.cmd", folder / f"{name}.cmd")
+    (folder / "a.bc").unlink()
+    (folder / "b.bc").write_bytes((folder / "b.bc").read_bytes()[:-400])
+    shutil.copy(broken, folder / "c.bc")
+    overwrite_types(folder / "d.bc")
+    write_description(folder, list("abcd"))
+    assert [module for module, _ in problems(folder, toolchain)] == list("abcd")
 
 
 def test_missing_flags_are_reported_by_opening_and_by_verify(
@@ -99,3 +93,51 @@ def test_missing_flags_are_reported_by_opening_and_by_verify(
     (problem,) = verify(corpus, toolchain)
     assert (problem.module, "compiled with -Os -fPIC" in problem.text) == ("b", True)
     assert "-Os" in plan(corpus.module("b"), toolchain).flags
+
+
+@pytest.fixture
+def mixed(tmp_path: Path, make_bitcode: MakeBitcode, toolchain: Toolchain) -> Corpus:
+    """A corpus of a module at -Oz, one at -O2 and one whose bitcode is missing."""
+    shutil.copy(make_bitcode("calls.c", optimize="-Oz"), tmp_path / "small.bc")
+    shutil.copy(make_bitcode("calls.c", optimize="-O2"), tmp_path / "fast.bc")
+    write_metadata(tmp_path, "small", {"lines": 12, "licence": "MIT", "optimize": "O2"})
+    write_description(tmp_path, ["small", "fast", "missing"])
+    return open_corpus(tmp_path, toolchain=toolchain)
+
+
+def test_modules_and_decisions_are_counted_by_kind_and_by_the_levels_of_the_attributes(
+    mixed: Corpus, toolchain: Toolchain
+) -> None:
+    tasks = ["inlining", "eviction"]
+    statistics = describe(
+        mixed, toolchain, count=lambda module, task: len(module.name) * (task in tasks[0]), tasks=tasks
+    )
+    assert (statistics.modules, statistics.lines, statistics.languages) == (2, (12, 1), {"C": 2})
+    assert statistics.bitcode_bytes == mixed.size("small") + mixed.size("fast")
+    assert statistics.licences == {"MIT": 1, "unknown": 1}
+    assert statistics.producers == {f"LLVM{toolchain.version_text}": 2}
+    assert statistics.targets == {"x86_64-unknown-linux-musl": 2}
+    assert statistics.levels == {"Oz": 1, "O1-O3": 1}
+    half = statistics.functions["functions"] // 2
+    assert statistics.functions["minsize"] == statistics.functions["optsize"] == half > 0
+    assert statistics.decisions == {"inlining": [5, 4], "eviction": [0, 0]}
+    (problem,) = statistics.problems
+    assert "missing.bc" in problem
+    plain = describe(mixed, toolchain)
+    assert (plain.decisions, plain.unreadable) == ({}, {})
+
+
+def test_bitcode_that_this_clang_cannot_read_is_named_with_its_producer(
+    mixed: Corpus, toolchain: Toolchain, broken: Path, tmp_path: Path
+) -> None:
+    words = ["-cc1", "-w", "-x", "ir"]
+    assert read_error(toolchain, [*words, str(mixed[0].bitcode)]) is None
+    assert "error" in str(read_error(toolchain, [*words, str(broken)]))
+    for name in ("small", "fast"):
+        overwrite_types(tmp_path / f"{name}.bc")
+    assert list(describe(mixed, toolchain).unreadable) == [f"LLVM{toolchain.version_text}"]
+
+
+def test_a_histogram_has_a_bin_for_each_power_of_ten() -> None:
+    bins = histogram([0, 0, 1, 9, 10, 99, 100, 5_000, 10_000, 123_456])
+    assert bins == [("0", 2), ("1-9", 2), ("10-99", 2), ("100-999", 1), ("1000-9999", 1), ("10000+", 2)]

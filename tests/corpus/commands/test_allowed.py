@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import gymnasium as gym
@@ -16,12 +15,13 @@ from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import extract_corpus
 from mlgo_gym.corpus.recording.object_list import from_directory
 from mlgo_gym.corpus.verify import verify
-from mlgo_gym.errors import CorpusError, UntrustedError
+from mlgo_gym.errors import UntrustedError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.session.process.confinement import confinement_support
 from mlgo_gym.session.session import Session
 from tests.conftest import MakeBitcode
+from tests.corpus.conftest import write_files
 from tests.corpus.untrusted import BENIGN, hostile_arguments, make_untrusted_corpus
 
 confined = pytest.mark.skipif(not confinement_support()[0], reason=confinement_support()[1])
@@ -41,38 +41,41 @@ def test_arguments_that_may_write_a_file_or_load_a_program_are_refused(
         assert len(list((tmp_path / "corpus").iterdir())) == 3
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("-dependency-file", "TARGET", "-MT", "x", "-MP", "-sys-header-deps"),
-        ("-working-directory", "FOLDER", "-dependency-file", "target", "-MT", "x"),
-        ("-include", "TARGET"),
-        ("-include-pch", "TARGET"),
-        ("-isysroot", "TARGET"),
-        ("-main-file-name", "TARGET"),
-        ("-fprofile-instrument-path=TARGET",),
-    ],
-    ids=lambda arguments: arguments[0],
+NAMING_FILES = (
+    "-dependency-file TARGET -MT x -MP -sys-header-deps",
+    "-working-directory FOLDER -dependency-file target -MT x",
+    "-include TARGET",
+    "-include-pch TARGET",
+    "-isysroot TARGET",
+    "-main-file-name TARGET",
+    "-fprofile-instrument-path=TARGET",
 )
+
+
 def test_allowed_arguments_that_name_files_do_not_touch_them_for_bitcode(
-    arguments: tuple[str, ...], calls: Path, any_toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path: Path
+    any_toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path: Path
 ) -> None:
     bitcode = make_bitcode("calls.c", compiler=any_toolchain)
-    target = tmp_path / "target"
-    words = tuple(word.replace("TARGET", str(target)).replace("FOLDER", str(tmp_path)) for word in arguments)
-    assert refused_argument((*BENIGN, *words)) is None
-    for more in ((), words):
-        command = (*any_toolchain.command, *BENIGN, *more, "-x", "ir", str(bitcode))
-        with Session(command) as session:
+    for line in NAMING_FILES:
+        words = line.replace("TARGET", str(tmp_path / "target")).replace("FOLDER", str(tmp_path)).split()
+        assert refused_argument((*BENIGN, *words)) is None
+        with Session((*any_toolchain.command, *BENIGN, *words, "-x", "ir", str(bitcode))) as session:
             assert session.finish(30).object_bytes
-    assert list(tmp_path.iterdir()) == []
+        assert list(tmp_path.iterdir()) == [], line
 
 
-def test_an_episode_refuses_them_too(calls: Path, tmp_path: Path) -> None:
+def test_an_episode_refuses_them_and_of_a_trusted_corpus_runs_them(
+    calls: Path, toolchain: Toolchain, tmp_path: Path
+) -> None:
     folder = make_untrusted_corpus(tmp_path / "corpus", calls, (f"-stats-file={tmp_path / 'target'}",))
     with gym.make("mlgo/Inline-v0", corpus=str(folder)) as env, pytest.raises(UntrustedError, match="-stats-file="):
         env.reset(seed=0)
     assert not (tmp_path / "target").exists()
+    with gym.make("mlgo/Inline-v0", corpus=str(folder), compile_options={"trust_flags": True}) as env:
+        env.reset(seed=0)
+    trusted = open_corpus(folder, toolchain=toolchain, trust_flags=True)
+    assert verify(trusted, toolchain) == []
+    assert not plan(trusted[0], toolchain).confined
 
 
 def test_the_override_of_a_description_is_checked_too(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
@@ -94,59 +97,44 @@ def test_a_module_whose_name_is_an_option_is_a_file_all_the_same(
 
 
 def test_extraction_skips_an_object_with_such_flags(
-    calls: Path, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = tmp_path / "build"
-    build.mkdir()
-    source = tmp_path / "f.c"
-    source.write_text("int f(int x) { return x + 1; }\n")
-    embed = ["-c", "-Xclang", "-fembed-bitcode=all", str(source)]
+    build = write_files(tmp_path / "build", {"f.c": "int f(int x) { return x + 1; }\n"})
     monkeypatch.chdir(build)
-    assert toolchain.run(["--target=x86_64-linux-musl", *embed, "-o", "good.o"]).returncode == 0
-    assert toolchain.run(["--target=x86_64-linux-musl", *embed, "-fstack-usage", "-o", "usage.o"]).returncode == 0
+    words = "--target=x86_64-linux-musl -c -Xclang -fembed-bitcode=all f.c -o".split()  # noqa: SIM905
+    for more in (["good.o"], ["usage.o", "-fstack-usage"]):
+        assert toolchain.run([*words, *more]).returncode == 0
     report = extract_corpus(from_directory(build), tmp_path / "corpus")
-    assert report.modules == ["good.o"]
-    assert [name for name, _ in report.skipped] == ["usage.o"]
-    assert "-stack-usage-file" in report.skipped[0][1]
+    ((skipped, reason),) = report.skipped
+    assert (report.modules, skipped, "-stack-usage-file" in reason) == (["good.o"], "usage.o", True)
     assert extract_corpus(from_directory(build), tmp_path / "all", trust_flags=True).modules == ["good.o", "usage.o"]
 
 
-def test_a_trusted_corpus_runs_unchecked(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
-    target = tmp_path / "target"
-    folder = make_untrusted_corpus(tmp_path / "corpus", calls, (f"-stats-file={target}",))
-    assert verify(open_corpus(folder, toolchain=toolchain, trust_flags=True), toolchain) == []
-    with gym.make("mlgo/Inline-v0", corpus=str(folder), compile_options={"trust_flags": True}) as env:
-        env.reset(seed=0)
-    assert not plan(open_corpus(folder, toolchain=toolchain, trust_flags=True)[0], toolchain).confined
-
-
-USUAL = (
-    "-D X=1 -I /usr/include -dependency-file x.d -MT x.o -sys-header-deps",
-    "-mllvm -inline-threshold=5 -mllvm --enable-gvn-hoist -mllvm -vectorize-loops=false",
-    "-mllvm -inline-threshold -mllvm 5 -fembed-bitcode=all -flto=thin -fsplit-lto-unit",
-    "-target-feature +avx2 -target-cpu x86-64-v3 -fsanitize=address -debug-info-kind=limited",
-)
-
-
 def test_usual_flags_of_builds_are_allowed() -> None:
+    for words in (
+        "",
+        "-D X=1 -I /usr/include -dependency-file x.d -MT x.o -sys-header-deps",
+        "-mllvm -inline-threshold=5 -mllvm --enable-gvn-hoist -mllvm -vectorize-loops=false",
+        "-mllvm -inline-threshold -mllvm 5 -fembed-bitcode=all -flto=thin -fsplit-lto-unit",
+        "-target-feature +avx2 -target-cpu x86-64-v3 -fsanitize=address -debug-info-kind=limited",
+    ):
+        assert refused_argument((*BENIGN, *words.split())) is None
     driver = "-O2 -march=x86-64-v3 -fPIC -ffunction-sections --target=aarch64-linux-gnu -m64"
-    for flags in (BENIGN, *((*BENIGN, *words.split()) for words in USUAL), tuple(driver.split())):
-        assert refused_argument(flags) is None
+    assert refused_argument(tuple(driver.split())) is None
 
 
 @confined
 def test_a_confined_clang_cannot_write_other_files(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
-    old = tmp_path / "old"
+    old, new = tmp_path / "old", tmp_path / "new"
     old.write_text("precious")
-    for target in (old, tmp_path / "new"):
+    for target in (old, new):
         command = (*toolchain.command, *BENIGN, "-stack-usage-file", str(target), "-x", "ir", str(calls))
-        with Session(command, [INLINING], confined=True) as session:
-            while session.wait(30) is not None:
-                session.advise(bytes(8))
-            with pytest.raises(Exception, match="Permission denied"):
-                session.finish(30)
-    assert old.read_text() == "precious"
-    assert not (tmp_path / "new").exists()
+        with (
+            Session(command, confined=True) as session,
+            pytest.raises(Exception, match="Permission denied"),
+        ):
+            session.finish(30)
+    assert (old.read_text(), new.exists()) == ("precious", False)
 
 
 @confined
@@ -176,17 +164,13 @@ def test_only_compiles_with_allowed_flags_are_confined(calls: Path, toolchain: T
 
 
 def test_a_profile_is_only_read_from_the_corpus(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
-    folder = make_untrusted_corpus(tmp_path / "corpus", calls, ("-fbasic-block-sections=list=inputs/list.txt",))
-    with pytest.raises(UntrustedError):
-        plan(open_corpus(folder, toolchain=toolchain)[0], toolchain)
-    (folder / "inputs").mkdir()
-    (folder / "inputs" / "list.txt").write_text("!f\n")
+    option = "-fbasic-block-sections=list="
+    folder = write_files(tmp_path / "corpus", {"inputs/list.txt": "!f\n", "../outside": ""})
+    (folder / "inputs/link").symlink_to(tmp_path / "outside")
+    make_untrusted_corpus(folder, calls, (f"{option}inputs/list.txt",))
     flags = plan(open_corpus(folder, toolchain=toolchain)[0], toolchain).flags
-    assert f"-fbasic-block-sections=list={folder / 'inputs' / 'list.txt'}" in flags
-    for name in ("../outside", "inputs/../../outside", "/etc/passwd", "inputs/link"):
-        (tmp_path / "outside").touch()
-        if not os.path.lexists(folder / "inputs" / "link"):
-            (folder / "inputs" / "link").symlink_to(tmp_path / "outside")
-        make_untrusted_corpus(folder, calls, (f"-fbasic-block-sections=list={name}",))
-        with pytest.raises(CorpusError, match="only shape code"):
+    assert f"{option}{folder / 'inputs/list.txt'}" in flags
+    for name in ("inputs/none", "../outside", "inputs/../../outside", "/etc/passwd", "inputs/link"):
+        make_untrusted_corpus(folder, calls, (f"{option}{name}",))
+        with pytest.raises(UntrustedError, match="only shape code"):
             plan(open_corpus(folder, toolchain=toolchain)[0], toolchain)

@@ -9,13 +9,19 @@ import pytest
 
 from mlgo_gym.corpus.commands.compilation import Compilation, default_flags, plan
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.errors import CompilerError, CorpusError, ToolchainError
+from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.session.process.limits import Limits
 from tests.conftest import MakeBitcode
 from tests.corpus.untrusted import BENIGN
 
-ELF_MACHINE = {"x86_64": 62, "aarch64": 183}
+
+def test_a_module_is_compiled_for_its_own_triple(toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
+    for machine, number in (("x86_64", 62), ("aarch64", 183)):
+        triple = f"{machine}-unknown-linux-musl"
+        compilation = plan(Module("calls", make_bitcode("calls.c", triple=triple)), toolchain)
+        assert following(compilation.flags, "-triple") == triple
+        assert int.from_bytes(compiled(compilation)[18:20], "little") == number
 
 
 def following(words: tuple[str, ...], word: str) -> str:
@@ -33,17 +39,15 @@ def test_a_session_keeps_the_limits_of_its_compilation(calls: Path, toolchain: T
         session.finish(30)
 
 
-@pytest.mark.parametrize(("recorded", "level"), [("-Oz", "-Oz"), ("-Os", "-Os"), ("-O3", "-O2")])
 def test_a_module_without_flags_is_compiled_as_its_attributes_show_and_position_independent(
-    recorded: str, level: str, toolchain: Toolchain, make_bitcode: MakeBitcode
+    toolchain: Toolchain, make_bitcode: MakeBitcode
 ) -> None:
-    module = Module("calls", make_bitcode("calls.c", optimize=recorded))
-    flags = plan(module, toolchain).flags
-    assert default_flags(module) == (level, "-fPIC")
-    assert flags[0] == "-cc1"
-    assert level in flags
-    assert following(flags, "-mrelocation-model") == "pic"
-    assert following(flags, "-pic-level") == "2"
+    for recorded, level in (("-Oz", "-Oz"), ("-Os", "-Os"), ("-O3", "-O2")):
+        module = Module("calls", make_bitcode("calls.c", optimize=recorded))
+        flags = plan(module, toolchain).flags
+        assert default_flags(module) == (level, "-fPIC")
+        assert (flags[0], level in flags) == ("-cc1", True)
+        assert (following(flags, "-mrelocation-model"), following(flags, "-pic-level")) == ("pic", "2")
 
 
 def test_driver_flags_are_expanded_as_the_driver_does(calls: Path, toolchain: Toolchain, tmp_path: Path) -> None:
@@ -56,18 +60,13 @@ def test_driver_flags_are_expanded_as_the_driver_does(calls: Path, toolchain: To
     assert compiled(plan(Module("calls", calls, flags), toolchain)) == path.read_bytes()
 
 
-def test_special_characters_in_flags_survive_the_driver(calls: Path, toolchain: Toolchain) -> None:
+def test_special_characters_in_flags_survive_the_driver_and_flags_that_embed_bitcode_are_dropped(
+    calls: Path, toolchain: Toolchain
+) -> None:
     odd = """-fdebug-prefix-map=$(SRC)/a "b" \\c 'd'=e"""
     assert odd in plan(Module("calls", calls, ("-Oz", "-Xclang", odd)), toolchain).flags
-
-
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_a_module_is_compiled_for_its_own_triple(machine: str, toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
-    triple = f"{machine}-unknown-linux-musl"
-    compilation = plan(Module("calls", make_bitcode("calls.c", triple=triple)), toolchain)
-    assert following(compilation.flags, "-triple") == triple
-    code = compiled(compilation)
-    assert int.from_bytes(code[18:20], "little") == ELF_MACHINE[machine]
+    flags = (*BENIGN, "-mllvm", "-lto-embed-bitcode=post-merge-pre-opt", "-fembed-bitcode=all")
+    assert plan(Module("m", calls, flags), toolchain).flags == (*BENIGN, "-w")
 
 
 def test_recorded_flags_are_kept_word_by_word(calls: Path, toolchain: Toolchain) -> None:
@@ -83,19 +82,17 @@ def test_additions_before_the_input_win_as_behind_it_in_ml_compiler_opt(calls: P
     assert compiled(plan(module, toolchain)) != compiled(upstream)
 
 
-def test_placeholder_flags_are_refused(calls: Path, toolchain: Toolchain) -> None:
-    with pytest.raises(CorpusError, match="global_command_override"):
-        plan(Module("calls", calls, ("<UNSPECIFIED>",)), toolchain)
-
-
-def test_missing_bitcode_is_a_clear_error(toolchain: Toolchain, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"missing\.bc: expected the bitcode of a module"):
-        plan(Module("missing", tmp_path / "missing.bc"), toolchain)
-
-
-def test_flags_that_the_driver_refuses_are_reported_in_its_words(calls: Path, toolchain: Toolchain) -> None:
-    with pytest.raises(ToolchainError, match="unknown argument: '-no-such-flag'"):
-        plan(Module("calls", calls, ("-Oz", "-no-such-flag"), trusted=True), toolchain)
+def test_placeholders_missing_bitcode_and_flags_that_the_driver_refuses_are_errors(
+    calls: Path, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    cases: list[tuple[Module, type[MlgoError], str]] = [
+        (Module("calls", calls, ("<UNSPECIFIED>",)), CorpusError, "global_command_override"),
+        (Module("m", tmp_path / "m.bc"), CorpusError, r"m\.bc: expected the bitcode of a module"),
+        (Module("m", calls, ("-Oz", "-no-such"), trusted=True), ToolchainError, "unknown argument: '-no-such'"),
+    ]
+    for module, error, message in cases:
+        with pytest.raises(error, match=message):
+            plan(module, toolchain)
 
 
 def test_the_driver_is_asked_once_per_flags_and_compiler(
@@ -119,33 +116,21 @@ def test_a_summary_index_goes_with_the_input(calls: Path, toolchain: Toolchain, 
     assert "-thinlto-assume-merged" in compilation.inputs
 
 
-def test_everything_that_decides_the_result_decides_the_key(
+def test_all_that_decides_the_result_decides_the_key_and_name_and_path_do_not(
     calls: Path, leaf: Path, toolchain: Toolchain, counted_clang: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    index = tmp_path / "index"
+    index, moved = tmp_path / "index", tmp_path / "moved.bc"
     index.write_bytes(b"index")
-    recorded = ("-cc1", "-emit-obj")
-    other = find_toolchain(str(counted_clang[0]))
+    moved.write_bytes(calls.read_bytes())
+    module = Module("calls", calls, ("-cc1", "-emit-obj"))
     keys = [
-        plan(Module("calls", calls, recorded), toolchain).key(),
-        plan(Module("calls", leaf, recorded), toolchain).key(),
-        plan(Module("calls", calls, (*recorded, "-O1")), toolchain).key(),
-        plan(Module("calls", calls, recorded), toolchain, ["-O1"]).key(),
-        plan(Module("calls", calls, recorded, thinlto_index=index), toolchain).key(),
-        plan(Module("calls", calls, recorded), other).key(),
-        plan(Module("calls", calls, recorded), toolchain).key("more"),
+        plan(module, toolchain).key(),
+        plan(replace(module, bitcode=leaf), toolchain).key(),
+        plan(replace(module, flags=("-cc1", "-emit-obj", "-O1")), toolchain).key(),
+        plan(module, toolchain, ["-O1"]).key(),
+        plan(replace(module, thinlto_index=index), toolchain).key(),
+        plan(module, find_toolchain(str(counted_clang[0]))).key(),
+        plan(module, toolchain).key("more"),
     ]
     assert len(set(keys)) == len(keys)
-
-
-def test_neither_the_name_nor_the_path_of_a_module_decides_the_key(
-    calls: Path, toolchain: Toolchain, tmp_path: Path
-) -> None:
-    moved = tmp_path / "moved.bc"
-    moved.write_bytes(calls.read_bytes())
-    assert plan(Module("moved", moved), toolchain).key() == plan(Module("calls", calls), toolchain).key()
-
-
-def test_flags_that_embed_bitcode_are_dropped(calls: Path, toolchain: Toolchain) -> None:
-    flags = (*BENIGN, "-mllvm", "-lto-embed-bitcode=post-merge-pre-opt", "-fembed-bitcode=all")
-    assert plan(Module("m", calls, flags), toolchain).flags == (*BENIGN, "-w")
+    assert plan(replace(module, name="moved", bitcode=moved), toolchain).key() == keys[0]

@@ -18,7 +18,6 @@ from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, TARGETS, target_of_
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.modules.builtin import builtin_corpus, builtin_folder
 from mlgo_gym.corpus.recording.links import read_links
-from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.relink import relink
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.bitcode import read_bitcode
@@ -26,6 +25,7 @@ from mlgo_gym.llvm.object_file import object_sizes, read_elf
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.wasm_file import MAGIC
 from tests.conftest import MakeBitcode
+from tests.corpus.conftest import record, write_files
 from tests.ways_to_answer import INLINE, make
 
 OTHERS = [name for name in TARGETS if name != DEFAULT_TARGET]
@@ -50,37 +50,33 @@ def test_an_episode_with_the_default_choices_has_the_object_of_plain_clang(name:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OTHERS)
-def test_bitcode_flags_and_triples_belong_together(name: str, toolchain: Toolchain) -> None:
-    target = TARGETS[name]
-    module = next(iter(builtin_corpus(toolchain, target=name)))
-    assert read_bitcode(module.bitcode).triple == target.triple
-    assert module.flags is not None
-    assert module.flags[module.flags.index("-triple") + 1] == target.triple
-    assert target_of_triple(target.triple) == target
-    assert (module.flags[module.flags.index("-mrelocation-model") + 1] == "pic") == ("-fPIC" in target.flags)
+def test_bitcode_flags_and_triples_belong_together(toolchain: Toolchain) -> None:
+    for name in OTHERS:
+        target = TARGETS[name]
+        module = next(iter(builtin_corpus(toolchain, target=name)))
+        flags = module.flags or ()
+        assert read_bitcode(module.bitcode).triple == target.triple
+        assert flags[flags.index("-triple") + 1] == target.triple
+        assert target_of_triple(target.triple) == target
+        assert (flags[flags.index("-mrelocation-model") + 1] == "pic") == ("-fPIC" in target.flags)
 
 
-def test_the_default_target_keeps_its_name_and_folder(toolchain: Toolchain) -> None:
+def test_the_default_target_keeps_its_name_and_an_unknown_one_is_refused(toolchain: Toolchain) -> None:
     assert open_corpus(f"builtin@Oz@{DEFAULT_TARGET}", toolchain=toolchain).name == "builtin"
     assert builtin_folder(toolchain, "Oz") == builtin_folder(toolchain, "Oz", DEFAULT_TARGET)
-
-
-def test_an_unknown_target_is_refused_with_the_known_ones() -> None:
     with pytest.raises(CorpusError, match=r"expected a target of x86_64-linux, .*, wasm32-wasi, got 'thumbv9'"):
         open_corpus("builtin@Oz@thumbv9")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["thumbv6m", "riscv32imc"])
-def test_bare_bitcode_is_compiled_for_the_chosen_target(name: str, toolchain: Toolchain, tmp_path: Path) -> None:
-    module = open_corpus(f"builtin@Os@{name}", toolchain=toolchain).module("c/btree")
-    shutil.copyfile(module.bitcode, tmp_path / "module.bc")
+def test_bare_bitcode_is_compiled_for_the_chosen_target(toolchain: Toolchain, tmp_path: Path) -> None:
+    module = open_corpus("builtin@Os@riscv32imc", toolchain=toolchain).module("c/btree")
+    shutil.copyfile(module.bitcode, tmp_path / "btree.bc")
     sizes = []
-    for corpus in (f"builtin@Os@{name}", str(tmp_path)):
-        with gym.make("mlgo/Inline-v0", corpus=corpus, target=name, max_decisions=1) as env:
-            _, info = env.reset(options={"module": "c/btree" if "@" in corpus else "module"})
-            _, _, _, _, info = env.step(info["default_action"])
+    for corpus, name in (("builtin@Os@riscv32imc", "c/btree"), (str(tmp_path), "btree")):
+        with gym.make("mlgo/Inline-v0", corpus=corpus, target="riscv32imc", max_decisions=1) as env:
+            _, info = env.reset(options={"module": name})
+            *_, info = env.step(info["default_action"])
         sizes.append((info["text"], info["baseline_text"]))
     assert sizes[0] == sizes[1]
     other = gym.make("mlgo/Inline-v0", corpus=str(tmp_path), target="wasm32-wasi")
@@ -127,32 +123,28 @@ def test_register_allocation_decides_for_machines_with_registers(task: str) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*ELF, "wasm32-wasi"])
 def test_a_cross_build_is_recorded_and_linked_for_its_target(name: str, toolchain: Toolchain, tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "f.c").write_text("int f(int x) { return x * 3; }\nint g(int x) { return f(x) + f(x + 1); }\n")
-    (project / "start.c").write_text("int g(int); void _start(void) { g(1); }\n")
+    sources = {
+        "f.c": "int f(int x) { return x * 3; }\nint g(int x) { return f(x) + f(x + 1); }\n",
+        "start.c": "int g(int); void _start(void) { g(1); }\n",
+    }
+    project = write_files(tmp_path / "project", sources)
     own = "--target=thumbv7em-none-eabi -mcpu=cortex-m4" if name == "thumbv7em" else ""
     script = f"$CC {own} -Os -c f.c && $CC -Os -c start.c && $CC {own} -nostdlib -static f.o start.o -o program"
-    build = record_build(
-        ["sh", "-ec", script], tmp_path / "corpus", optimize="Oz", toolchain=toolchain, folder=project, target=name
-    )
+    build = record(project, script, toolchain, optimize="Oz", target=name)
     assert (build.status, build.failures, build.modules) == (0, (), ("f.o", "start.o"))
     assert read_bitcode(build.corpus / "start.o.bc").triple == TARGETS[name].triple
     (link,) = read_links(build.corpus)
     assert link.target == name
     objects = {}
-    for module in open_corpus(build.corpus):
-        with gym.make("mlgo/Inline-v0", corpus=str(build.corpus)) as env:
-            compiler: Any = env.unwrapped
-            with compiler.compilation(module).session() as session:
-                objects[module.name] = tmp_path / module.name
-                objects[module.name].write_bytes(session.finish(60).object_bytes)
+    for module in open_corpus(build.corpus, toolchain=toolchain):
+        objects[module.name] = tmp_path / module.name
+        with plan(module, toolchain).session() as session:
+            objects[module.name].write_bytes(session.finish(60).object_bytes)
     relink(link, build.corpus, objects, tmp_path / "linked", toolchain)
     for file in (project / "f.o", tmp_path / "linked"):
         data = file.read_bytes()
         if name in ELF:
-            elf = read_elf(data)
-            assert (elf.machine, elf.wide) == ELF[name]
+            assert (read_elf(data).machine, read_elf(data).wide) == ELF[name]
         else:
             assert data[:4] == MAGIC
         assert object_sizes(data).text > 0

@@ -14,7 +14,7 @@ from mlgo_gym.corpus.information import describe
 from mlgo_gym.corpus.modules.description import read_description, write_description
 from mlgo_gym.corpus.opening import named_corpora, open_corpus
 from mlgo_gym.corpus.verify import verify
-from mlgo_gym.errors import CorpusError, CorpusWarning, UnreachableError
+from mlgo_gym.errors import CorpusError, CorpusWarning
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command, find_toolchain
 from tests.corpus.conftest import write_files
@@ -211,21 +211,3 @@ def test_a_digest_is_of_names_bitcode_and_flags(tmp_path: Path) -> None:
     (tmp_path / "b.cmd").unlink()
     with pytest.raises(CorpusError, match="the module b is incomplete"):
         corpus_digest(tmp_path, ["a", "b"])
-
-
-@pytest.mark.slow
-def test_each_level_of_a_dataset_of_the_catalogue_is_a_separate_corpus(toolchain: Toolchain) -> None:
-    try:
-        folder = fetch_dataset("lz4", toolchain=toolchain)
-    except UnreachableError as error:
-        pytest.skip(f"no network: {error}")
-    corpora = {level: open_corpus(f"lz4@{level}", toolchain=toolchain) for level in ("Oz", "Os", "O2")}
-    assert len({corpus.path for corpus in corpora.values()}) == 3
-    for level, corpus in corpora.items():
-        facts = [read_bitcode(module.bitcode) for module in corpus]
-        functions = sum(fact.functions for fact in facts)
-        assert functions > 200
-        assert sum(fact.minsize for fact in facts) == (functions if level == "Oz" else 0)
-        assert sum(fact.optsize for fact in facts) == (functions if level in ("Oz", "Os") else 0)
-        assert sum(fact.optnone for fact in facts) == 0
-    assert corpora["Oz"].path == open_corpus("lz4", toolchain=toolchain).path == folder

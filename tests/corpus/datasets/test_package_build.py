@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
@@ -15,54 +13,30 @@ from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.package_index import PackageIndex, source_distribution
 
-
-def distribution(backend: str) -> bytes:
-    """Return the source distribution `tiny-2.0` with a build back end."""
-    files = {
-        "backend.py": dedent(backend),
-        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
-        "PKG-INFO": "Metadata-Version: 2.1\nName: tiny\nVersion: 2.0\n",
-        "src/part.c": "int part(int x) { return x + 1; }\n",
-    }
-    return source_distribution(files, top="tiny-2.0")
-
-
-@pytest.mark.slow
-def test_an_interrupted_build_is_no_dataset(
-    index: PackageIndex, toolchain: Toolchain, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = """
-        import os, signal, subprocess, time
-        def build_wheel(folder, config_settings=None, metadata_directory=None):
-            subprocess.run([os.environ["CC"], "-O2", "-c", "src/part.c", "-o", "part.o"], check=True)
-            os.kill(int(os.environ["HOST"]), signal.SIGINT)
-            time.sleep(60)
-    """
-    index.add("tiny-2.0.tar.gz", distribution(backend))
-    monkeypatch.setenv("HOST", str(os.getpid()))
-    with pytest.raises(KeyboardInterrupt):
-        fetch_dataset("pypi:tiny==2.0", toolchain=toolchain)
-    assert not list(own_cache.rglob("corpus_description.json"))
+BACK_END = """\
+import os, subprocess, zipfile
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    subprocess.run([os.environ["CC"], "-O2", "-c", "src/part.c", "-o", "part.o"], check=True)
+    name = "tiny-2.0-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
+        wheel.write("part.o")
+        information = "tiny-2.0.dist-info"
+        wheel.writestr(f"{information}/METADATA", "Metadata-Version: 2.1\\nName: tiny\\nVersion: 2.0\\n")
+        wheel.writestr(f"{information}/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{information}/RECORD", "")
+    return name
+"""
+FILES = {
+    "backend.py": BACK_END,
+    "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
+    "PKG-INFO": "Metadata-Version: 2.1\nName: tiny\nVersion: 2.0\n",
+    "src/part.c": "int part(int x) { return x + 1; }\n",
+}
 
 
 @pytest.mark.slow
-def test_any_source_distribution_is_built_as_pip_builds_it(
-    index: PackageIndex, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = """
-        import os, subprocess, zipfile
-        def build_wheel(folder, config_settings=None, metadata_directory=None):
-            subprocess.run([os.environ["CC"], "-O2", "-c", "src/part.c", "-o", "part.o"], check=True)
-            name = "tiny-2.0-py3-none-any.whl"
-            with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
-                wheel.write("part.o")
-                information = "tiny-2.0.dist-info"
-                wheel.writestr(f"{information}/METADATA", "Metadata-Version: 2.1\\nName: tiny\\nVersion: 2.0\\n")
-                wheel.writestr(f"{information}/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
-                wheel.writestr(f"{information}/RECORD", "")
-            return name
-    """
-    digest = index.add("tiny-2.0.tar.gz", distribution(backend))
+def test_any_source_distribution_is_built_as_pip_builds_it(index: PackageIndex, toolchain: Toolchain) -> None:
+    digest = index.add("tiny-2.0.tar.gz", source_distribution(FILES, top="tiny-2.0"))
     folder = fetch_dataset("pypi:tiny==2.0", toolchain=toolchain)
     (module,) = open_corpus(folder, toolchain=toolchain)
     assert module.name == "part.o"

@@ -19,28 +19,22 @@ from mlgo_gym.corpus.modules.description import (
 from mlgo_gym.errors import CorpusError
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+def test_what_is_written_is_read_back_and_has_the_keys_of_llvm_s_tools(tmp_path: Path) -> None:
     write_description(tmp_path, ["lib/x.o", "b"], has_thinlto=True, global_command_override=["-cc1"], project="p")
-    description = read_description(tmp_path)
-    assert description.modules == ("lib/x.o", "b")
-    assert description.has_thinlto
-    assert description.global_command_override == ("-cc1",)
-    assert description.extra == {"project": "p"}
-
-
-def test_the_keys_are_those_of_llvm_s_tools(tmp_path: Path) -> None:
+    read = read_description(tmp_path)
+    assert (read.modules, read.has_thinlto, read.global_command_override, read.extra) == (
+        *(("lib/x.o", "b"), True, ("-cc1",)),
+        {"project": "p"},
+    )
     write_description(tmp_path, ["a"])
     assert json.loads((tmp_path / "corpus_description.json").read_text()) == {"modules": ["a"], "has_thinlto": False}
 
 
-def test_a_broken_description_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+def test_a_broken_description_or_a_name_that_leads_out_is_an_error(tmp_path: Path) -> None:
     for content in ("", "[]", "{}", '{"modules": "a"}', '{"modules": [1]}', '{"modules": ["a"'):
         (tmp_path / "corpus_description.json").write_text(content)
         with pytest.raises(CorpusError, match=r"corpus_description\.json"):
             read_description(tmp_path)
-
-
-def test_a_module_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     for name in ("/etc/passwd", "../x", "a/../../x", ""):
         (tmp_path / "corpus_description.json").write_text(json.dumps({"modules": [name]}))
         with pytest.raises(CorpusError, match="leads out of the corpus folder"):

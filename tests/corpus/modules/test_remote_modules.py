@@ -31,42 +31,28 @@ def folder(calls: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_module_only_changes_its_paths(folder: Path, store: FileStore, toolchain: Toolchain) -> None:
-    corpus = open_corpus(folder, toolchain=toolchain)
-    before = corpus.module("lib/calls.o")
+def test_a_module_only_changes_its_paths_and_a_broken_one_raises_its_error(
+    folder: Path, store: FileStore, toolchain: Toolchain, leaf: Path
+) -> None:
+    corpus = open_corpus(f"{folder},{leaf}", toolchain=toolchain)
+    name, missing, _ = corpus.names
+    before = corpus.module(name)
     assert before.inputs == (str(folder / "inputs/some.profdata"),)
-    packed = pack_module(corpus, "lib/calls.o")
     remote = CorpusOutline.of(corpus).open(store)
-    store.put("lib/calls.o", lambda: packed)
+    for module_name in (name, missing):
+        packed = pack_module(corpus, module_name)
+        store.put(module_name, lambda packed=packed: packed)  # type: ignore[misc]
     shutil.rmtree(folder)
-    after = remote.module("lib/calls.o")
+    after = remote.module(name)
     assert Path(after.inputs[0]).read_bytes() == b"profile"
     assert after.flags == (*(before.flags or ())[:-1], f"-fprofile-instrument-use-path={after.inputs[0]}")
     assert after.thinlto_index is not None
     assert after.thinlto_index.read_bytes() == b"index"
-    assert after.bitcode.stat().st_size == remote.size("lib/calls.o")
-    assert replace(after, bitcode=before.bitcode, flags=before.flags, inputs=before.inputs, thinlto_index=None) == (
-        replace(before, thinlto_index=None)
-    )
-    assert after.metadata == before.metadata
-    assert remote.origin("lib/calls.o") == corpus.origin("lib/calls.o")
+    assert after.bitcode.stat().st_size == remote.size(name)
+    assert after.metadata == before.metadata == {"language": "c"}
+    own = {"bitcode": before.bitcode, "flags": before.flags, "inputs": before.inputs}
+    assert replace(after, **own, thinlto_index=before.thinlto_index) == before
+    assert remote.origin(name) == corpus.origin(name)
     assert (remote.name, list(remote.names), remote.prefix) == (corpus.name, list(corpus.names), corpus.prefix)
-
-
-def test_a_broken_module_raises_its_error_when_loaded(folder: Path, store: FileStore, toolchain: Toolchain) -> None:
-    corpus = open_corpus(folder, toolchain=toolchain)
-    packed = pack_module(corpus, "lib/missing.o")
-    store.put("lib/missing.o", lambda: packed)
     with pytest.raises(CorpusError, match=r"missing\.o\.bc: expected the bitcode of a module"):
-        CorpusOutline.of(corpus).open(store).module("lib/missing.o")
-
-
-def test_a_joined_corpus_keeps_projects_and_names(
-    folder: Path, store: FileStore, toolchain: Toolchain, leaf: Path
-) -> None:
-    corpus = open_corpus(f"{folder},{leaf}", toolchain=toolchain)
-    remote = CorpusOutline.of(corpus).open(store)
-    for name in corpus.names:
-        packed = pack_module(corpus, name)
-        store.put(name, lambda packed=packed: packed)  # type: ignore[misc]
-    assert remote.origin(corpus.names[0]) == corpus.origin(corpus.names[0])
+        remote.module(missing)

@@ -63,16 +63,6 @@ def distributed(prelinked: Path, toolchain: Toolchain, tmp_path_factory: pytest.
 
 
 @pytest.mark.slow
-def test_every_module_has_its_index_and_flags_without_one(distributed: tuple[Path, Corpus]) -> None:
-    _, corpus = distributed
-    for module in corpus:
-        assert module.thinlto_index is not None
-        assert module.thinlto_index.stat().st_size > 0
-        assert module.flags is not None
-        assert not any(flag.startswith("-fthinlto-index") for flag in module.flags)
-
-
-@pytest.mark.slow
 def test_the_default_policy_gives_the_text_of_the_build(distributed: tuple[Path, Corpus]) -> None:
     folder, corpus = distributed
     environment = InlineEnv(corpus=corpus, clang="bundled")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import gymnasium as gym
 import pytest
 
 from mlgo_gym.corpus.commands.compilation import plan
@@ -17,35 +16,28 @@ from mlgo_gym.llvm.toolchain import Toolchain
 from tests.corpus.conftest import executable_sections, record
 from tests.rust import SHAPES, needs_rust, write_workspace
 
-ENVIRONMENTS = ("mlgo/Inline-v0", "mlgo/RegAllocEvict-v0", "mlgo/RegAllocPriority-v0")
-
 CARGO = ["cargo", "build", "--release", "--offline", "--quiet"]
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    """A cargo workspace."""
-    return write_workspace(tmp_path / "workspace")
 
 
 @pytest.mark.slow
 @needs_rust
-def test_crates_are_modules_but_build_scripts_and_procedural_macros(workspace: Path, toolchain: Toolchain) -> None:
+def test_crates_are_modules_but_build_scripts_and_procedural_macros(tmp_path: Path, toolchain: Toolchain) -> None:
+    workspace = write_workspace(tmp_path / "workspace")
     build = record(workspace, CARGO, toolchain)
-    assert build.status == 0
-    assert build.modules == ("draw/bin/draw.o", "shapes/shapes.o")
+    assert (build.status, build.modules) == (0, ("draw/bin/draw.o", "shapes/shapes.o"))
     assert list(build.skipped) == ["a build script or a procedural macro"]
-    assert build.languages == {"Rust": 2}
-    assert not build.failures
+    assert (build.languages, build.failures) == ({"Rust": 2}, ())
     metadata = read_metadata(build.corpus, "shapes/shapes.o")
-    assert metadata["project"] == "shapes"
-    assert metadata["version"] == "0.3.0"
-    assert metadata["lines"] == SHAPES.count("\n")
+    facts = {"project": "shapes", "version": "0.3.0", "lines": SHAPES.count("\n")}
+    assert {name: metadata[name] for name in facts} == facts
     assert "rust" in str(metadata["compiler"])
-    program = subprocess.run(
-        [workspace / "target/release/draw", "circle 2"], capture_output=True, text=True, check=True
-    )
-    assert program.stdout == "12.56 Circle(2.0)\nmade\n"
+    program = [workspace / "target/release/draw", "circle 2"]
+    assert subprocess.run(program, capture_output=True, check=True).stdout == b"12.56 Circle(2.0)\nmade\n"
+
+    broken = write_workspace(tmp_path / "broken/workspace")
+    (broken / "draw/src/main.rs").write_text("fn main() { nonsense }")
+    build = record(broken, CARGO, toolchain)
+    assert (build.status, build.modules) == (101, ("shapes/shapes.o",))
 
 
 @pytest.mark.slow
@@ -66,32 +58,6 @@ def test_a_module_has_the_instructions_of_rustc(tmp_path: Path, toolchain: Toolc
     compiled = tmp_path / "clang.o"
     subprocess.run([*plan(module, toolchain).command, "-o", compiled], check=True)
     assert executable_sections(compiled) == executable_sections(folder / "shapes.o")
-
-
-@pytest.mark.slow
-@needs_rust
-def test_the_environments_take_a_recorded_crate(workspace: Path, toolchain: Toolchain) -> None:
-    build = record(workspace, CARGO, toolchain)
-    for name in ENVIRONMENTS:
-        env = gym.make(name, corpus=build.corpus)
-        _, info = env.reset(seed=1)
-        assert info["module"] in build.modules
-        ended = False
-        while not ended:
-            mask = info.get("action_mask")
-            *_, terminated, truncated, info = env.step(env.action_space.sample(mask))
-            ended = terminated or truncated
-        assert not info["error"]
-        env.close()
-
-
-@pytest.mark.slow
-@needs_rust
-def test_a_crate_that_does_not_compile_ends_the_build_with_its_status(workspace: Path, toolchain: Toolchain) -> None:
-    (workspace / "draw/src/main.rs").write_text("fn main() { nonsense }")
-    build = record(workspace, CARGO, toolchain)
-    assert build.status == 101
-    assert build.modules == ("shapes/shapes.o",)
 
 
 def test_options_of_rustc_are_split_in_all_spellings(tmp_path: Path) -> None:
