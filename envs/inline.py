@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
+from typing_extensions import Unpack
 
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.arguments import InliningArguments, InliningVectorArguments
 from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT, Advisor
@@ -214,8 +216,14 @@ class InlineEnv(CompilerEnv):
     task_type = InlineTask
     options_type = InliningOptions
 
+    def __init__(self, **arguments: Unpack[InliningArguments]) -> None:
+        super().__init__(**arguments)
+
 
 class InlineVectorEnv(CompilerVectorEnv):
     """`InlineEnv` many times over: see `CompilerVectorEnv`."""
 
     env_type = InlineEnv
+
+    def __init__(self, num_envs: int = 1, **arguments: Unpack[InliningVectorArguments]) -> None:
+        super().__init__(num_envs, **arguments)

@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Unpack
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs.inline import InlineTask
 from mlgo_gym.envs.regalloc_evict import EvictTask
 from mlgo_gym.envs.regalloc_priority import SCALE, PriorityTask, priority_layout, size_order
+from mlgo_gym.episode.arguments import InliningArguments, InliningVectorArguments
 from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.llvm.advisors import ADVISORS, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
@@ -261,8 +263,14 @@ class JointEnv(CompilerEnv):
     task_type = JointTask
     options_type = InliningOptions
 
+    def __init__(self, **arguments: Unpack[InliningArguments]) -> None:
+        super().__init__(**arguments)
+
 
 class JointVectorEnv(CompilerVectorEnv):
     """`JointEnv` many times over: see `CompilerVectorEnv`."""
 
     env_type = JointEnv
+
+    def __init__(self, num_envs: int = 1, **arguments: Unpack[InliningVectorArguments]) -> None:
+        super().__init__(num_envs, **arguments)

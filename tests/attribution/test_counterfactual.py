@@ -51,6 +51,17 @@ def test_it_is_the_cost_of_the_episode_with_one_decision_flipped(bitcode: Path) 
     env.close()
 
 
+def test_any_number_of_decisions_is_flipped(bitcode: Path) -> None:
+    env = InlineEnv(corpus=str(bitcode), max_decisions=1)
+    _, info = env.reset()
+    _, _, _, _, info = env.step(info["default_action"])
+    number = 1 + info["handed_over"]
+    assert number > 16
+    found = env.counterfactual(*range(number))
+    assert [each.decision_index for each in found] == list(range(number))
+    env.close()
+
+
 def test_an_episode_may_still_run(bitcode: Path) -> None:
     env = InlineEnv(corpus=str(bitcode), credit=True)
     by_default = run(env, {})[1]["text"]

@@ -8,6 +8,7 @@ import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -198,7 +199,7 @@ def play(env: InlineEnv, flip: bool = True) -> tuple[float, dict[str, object]]:
 
 @pytest.mark.parametrize("options", [{"callee_features": True}, {"credit": True}, {"scope": "function"}], ids=str)
 def test_a_clang_that_prints_no_contexts(
-    options: dict[str, object], make_bitcode: MakeBitcode, toolchain: Toolchain, tmp_path: Path
+    options: dict[str, Any], make_bitcode: MakeBitcode, toolchain: Toolchain, tmp_path: Path
 ) -> None:
     silent = wrapped(
         tmp_path, toolchain, 'case "$*" in *print-before*) exec CLANG "$@" 2>/dev/null;; esac; exec CLANG "$@"'

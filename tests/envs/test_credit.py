@@ -106,7 +106,7 @@ def check_rewards(name: str, corpus: str, arguments: dict[str, Any]) -> None:
     if "instructions" in metric and shutil.which("valgrind") is None:
         pytest.skip("valgrind is not installed")
     key = metric if isinstance(metric, str) else "weighted"
-    env = gym.make(name, corpus=corpus, credit=True, compile_options={"trust_flags": True}, **arguments).unwrapped
+    env: Any = gym.make(name, corpus=corpus, credit=True, compile_options={"trust_flags": True}, **arguments).unwrapped
     differing = 0
     for seed in range(4):
         reward, info = play(env, seed, env.corpus.names[0])

@@ -225,7 +225,7 @@ def test_the_costs_are_those_of_clangs_record_by_their_weights(
 ) -> None:
     names = ("spill", "reload", "folded_reload", "copy")
     given_weights = {name: 2.0 * (name == weights) for name in names} if weights else {}
-    arguments = {"cost_weights": given_weights} if weights else {}
+    arguments: dict[str, Any] = {"cost_weights": given_weights} if weights else {}
     with finished_compiles() as compiles, RegAllocEvictEnv(corpus=spills, **arguments) as env:
         last = play_legal(env, 3)[-1]
     info = last.info

@@ -14,9 +14,10 @@ from mlgo_gym.episode.decision_count import count, known_decisions
 from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.estimated_instructions import FunctionInstructions
 from mlgo_gym.llvm.object_file import ObjectSizes
-from mlgo_gym.llvm.toolchain import find_toolchain
+from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.session.coroutine import run_blocking
 from mlgo_gym.tasks.measurement import Measurement
+from tests.conftest import MakeBitcode
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -43,6 +44,14 @@ def test_a_module_is_measured_once_and_again_for_a_record_of_another_release(
     record.write_text('{"size": 3}')
     assert known_baseline(compilation) is None
     assert measure_baseline(compilation, 30) == first
+
+
+def test_a_baseline_without_the_record_is_none_with_it(
+    make_bitcode: MakeBitcode, toolchain: Toolchain, own_cache: Path
+) -> None:
+    compilation = plan(Module("spills", make_bitcode("spills.c"), FLAGS), toolchain)
+    assert measure_baseline(compilation, 30).allocation == {}
+    assert measure_baseline(compilation, 30, optimization_record=True).allocation
 
 
 @pytest.mark.parametrize("estimated", [False, True])

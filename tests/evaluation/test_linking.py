@@ -77,6 +77,13 @@ def test_the_command_evaluates_by_the_linked_size_and_links_again(tmp_path: Path
     assert found["configuration"]["metric"] == "estimated-linked"
     assert [(row["mode"], row["error"]) for row in found["links"]] == [("thin", None)] * 2
     assert "loads no plugin" in result.stderr
+    links = Path(corpus) / "links.json"
+    recorded = json.loads(links.read_text())
+    recorded["links"][0]["arguments"].append("-lnowhere")
+    links.write_text(json.dumps(recorded))
+    result = CliRunner().invoke(application, [*arguments, "--link"])
+    assert result.exit_code == 1, result.output
+    assert all(row["error"] for row in json.loads(result.stdout)["links"])
     with (
         Evaluation("mlgo/Inline-v0", policies=["always"], corpus=corpus) as evaluation,
         pytest.raises(MlgoError, match="expected link modes of recorded, gc, icf, thin, full, got 'lto'"),

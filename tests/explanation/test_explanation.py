@@ -110,9 +110,10 @@ def test_a_rule_depends_on_its_feature_alone(varied: str) -> None:
     assert {(feature.changed, feature.cost) for feature in others} == {(0.0, None)}
     assert len(episodes) == 2 * found.modules + 1 <= study.steps(study.make())  # one module has no decisions
     found = Importance(varied, "default").run()
-    assert [(feature.name, bool(feature.cost)) for feature in found.features if feature.changed] == [
-        ("inlining_default", True)
-    ]
+    (changed,) = (feature for feature in found.features if feature.changed)
+    assert changed.name == "inlining_default"
+    assert changed.cost is not None
+    assert changed.cost > 0
     with pytest.raises(MlgoError, match="in two ways"):
         Importance(varied, "random").run()
 

@@ -71,19 +71,13 @@ def test_a_policy_that_cannot_be_read_leaves_the_compile_to_clang(
     assert files(project) == ["calls.c", "calls.o"]
 
 
-@pytest.mark.parametrize(
-    ("statement", "reason"),
-    [
-        ("echo Unknown argument >&2; exit 1", b"compiled by clang alone"),
-        ("kill -9 $$", b"clang exited with status -9 while a policy decided"),
-        (STALL, b"compiled by clang alone"),
-    ],
-)
+@pytest.mark.parametrize("statement", ["exit 1", "kill -9 $$", STALL], ids=["fails", "is killed", "stalls"])
 def test_where_clang_fails_for_the_policy_it_compiles_alone(
-    statement: str, reason: bytes, run: Run, project: Path, plain: bytes, fake_clang: FakeClang
+    statement: str, run: Run, project: Path, plain: bytes, fake_clang: FakeClang
 ) -> None:
     timeout = "--mlgo-timeout=0.2" if statement == STALL else "--mlgo-timeout=60"
     result = run("--mlgo-policy=never", timeout, fake_clang(statement), *COMPILE)
+    reason = b"clang exited with status -9 while a policy decided" if "-9" in statement else b"compiled by clang alone"
     assert (result.returncode, reason in result.stderr, result.stderr.count(b"\n")) == (0, True, 1)
     assert (project / "calls.o").read_bytes() == plain
     if statement == STALL:

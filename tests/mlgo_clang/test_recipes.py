@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -180,7 +182,8 @@ def test_recipes_are_verified_and_pruned(recipes: Path, toolchain: Toolchain) ->
     assert verify_recipe(path, recipe, toolchain).startswith(f"expected bitcode with SHA-256 {recipe.digest}")
     path.with_suffix(".bc").unlink()
     assert verify_recipe(path, recipe, toolchain) == "its module is missing"
-    assert prune_recipes(recipes, days=0) == 1
+    os.utime(path, (time.time() - 2 * 24 * 3600,) * 2)
+    assert [prune_recipes(recipes, days) for days in (3, 1)] == [0, 1]
     assert list(recipes.iterdir()) == []
     with pytest.raises(MlgoError, match="number of days ≥ 0, got -1"):
         prune_recipes(recipes, days=-1)

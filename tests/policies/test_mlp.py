@@ -194,6 +194,15 @@ def test_masked_actions_are_never_taken_and_priorities_differ(evict: CompilerEnv
     assert len({action.item() for action in actions}) > 1
 
 
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_a_positive_logit_is_a_call_that_is_inlined(outputs: int, inline: CompilerEnv) -> None:
+    policy = MlpPolicy(inline, random_network(inline.feature_names, outputs))
+    observations = np.stack([inline.observation_space.sample() for _ in range(20)])
+    actions = policy.act_batch(observations, [{}] * 20)
+    assert (policy.logits(observations) > 0).tolist() == [action == 1 for action in actions]
+    assert {0, 1} == set(actions)
+
+
 def test_networks_that_do_not_fit_the_environment_are_refused(inline: CompilerEnv, tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="'mlp' needs 2 features that are missing: magic, more"):
         MlpPolicy(inline, random_network(("cost_estimate", "magic", "more"), 2))

@@ -34,6 +34,8 @@ class TestPrograms:
 
     def test_a_wrong_output_fails_alone_and_in_the_exit_status(self, tmp_path: Path) -> None:
         text = ENTRY.format(name="right", sha256=RIGHT) + ENTRY.format(name="wrong", sha256=WRONG)
+        both = f'runs = [{{arguments = ["2"], sha256 = "{RIGHT}"}}, '
+        text += ENTRY.format(name="twice", sha256=RIGHT).replace("runs = [", both)
         small_corpus(tmp_path / "corpus", text)
         command = ("evaluate", "mlgo/Inline-v0", "--policy", "default,always", "--run", "--corpus", tmp_path / "corpus")
         with pytest.raises(MlgoError, match="--trust-flags"):
@@ -43,12 +45,15 @@ class TestPrograms:
         assert result.exit_code == 1
         assert json.loads((tmp_path / "output" / "programs.json").read_bytes()) == rows
         assert [(row["policy"], row["program"]) for row in rows] == [
-            (policy, program) for policy in (PLAIN, "default", "always") for program in ("right", "wrong")
+            (policy, program) for policy in (PLAIN, "default", "always") for program in ("right", "twice", "wrong")
         ]
         plain, default, always = (row for row in rows if row["program"] == "right")
         assert (default["size"], default["instructions"]) == (plain["size"], plain["instructions"])
         assert always["size"] > plain["size"]
         assert 10_000 < always["instructions"] < plain["instructions"]
+        twice = next(row for row in rows if row["program"] == "twice")
+        assert twice["instructions"] > 1.9 * plain["instructions"]
+        assert twice["memory"] < 1.5 * plain["memory"]
         for row in rows:
             if row["program"] == "wrong":
                 assert "expected output with the SHA-256 0000000000000000…, got" in row["error"]

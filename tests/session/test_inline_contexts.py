@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +101,19 @@ def test_sites_depend_on_no_other_decision_and_are_equal_in_a_copy(command: list
         tops = {decision.site for decision in ends[0][0][0] if decision.site.context == "top"}
         assert len(tops) > 3
         assert tops <= {decision.site for decision in finish(other)[0]}
+
+
+def test_contexts_go_on_after_megabytes_of_code(
+    toolchain: Toolchain, make_bitcode: MakeBitcode, tmp_path: Path
+) -> None:
+    source, name = tmp_path / "long.c", "x" * (1 << 20)
+    functions = [f"int f{number}(int x) {{ return one(x) + far(x); }}" for number in range(7)]
+    declared = f'static int one(int x) {{ return x * 3 + 1; }}\nint far(int x) __asm__("{name}");'
+    source.write_text("\n".join([declared, *functions]))
+    command = plan(Module("long", make_bitcode(source)), toolchain).command
+    with Session(command, [INLINING], contexts=True) as session:
+        decisions, _ = finish(session)
+    assert [decision.site for decision in decisions] == [DecisionSite(f"f{number}", 0, 0) for number in range(7)]
 
 
 def test_the_error_of_a_failing_clang_has_no_code(command: list[str]) -> None:

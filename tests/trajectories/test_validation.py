@@ -54,6 +54,10 @@ def test_every_result_is_reproduced_unless_its_size_is_wrong_or_its_actions_are_
     edit(results, change)
     wrong = {key for key, problem in problems(results, corpus).items() if problem}
     assert wrong == {(policy, "calls") for policy in policies}
+    edit(results, lambda line: line["metrics"].pop("llvm_size", None))
+    assert {problem.partition(",")[0] for key, problem in problems(results, corpus).items()} == {
+        "llvm_size was not measured"
+    }
     edit(results, lambda line: line.pop("actions"))
     without = {key: problem for key, problem in problems(results, corpus).items() if key[0] != PLAIN and problem}
     assert {policy for policy, _ in without} == {"random", "never"}

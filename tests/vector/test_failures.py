@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CompilerError, CorpusError
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.testing import running_compile
@@ -199,6 +200,25 @@ def test_a_corpus_of_nothing_but_failures_or_without_decisions_is_an_error_each_
             with pytest.raises(error, match=message):
                 envs.reset()
         envs.close()
+
+
+def test_after_a_module_that_fails_the_next_one_is_drawn(calls: Path, broken: Path, tmp_path: Path) -> None:
+    shutil.copy(calls, tmp_path / "calls.bc")
+    shutil.copy(broken, tmp_path / "broken.bc")
+
+    def drawn(env: Any, seed: int | None) -> str:
+        try:
+            return str(np.squeeze(env.reset(seed=seed)[1]["module"]))
+        except CompilerError:
+            return "broken"
+
+    arguments: dict[str, Any] = {"corpus": str(tmp_path), "error_reward": None}
+    made: tuple[Any, ...] = make(INLINE, num_envs=1, **arguments), InlineEnv(**arguments)
+    ours, single = ([drawn(env, seed) for seed in (0, *[None] * 23)] for env in made)
+    assert ours == single
+    assert {*ours} == {"broken", "calls"}
+    for env in made:
+        env.close()
 
 
 def test_a_clang_that_cannot_be_started_is_an_error(varied: str, tmp_path: Path) -> None:

@@ -129,6 +129,7 @@ def test_all_that_decides_the_result_decides_the_key_and_name_and_path_do_not(
         plan(replace(module, flags=("-cc1", "-emit-obj", "-O1")), toolchain).key(),
         plan(module, toolchain, ["-O1"]).key(),
         plan(replace(module, thinlto_index=index), toolchain).key(),
+        plan(replace(module, thinlto_index=moved), toolchain).key(),
         plan(module, find_toolchain(str(counted_clang[0]))).key(),
         plan(module, toolchain).key("more"),
     ]
