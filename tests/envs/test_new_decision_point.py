@@ -8,13 +8,13 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
 import mlgo_gym
 from mlgo_gym.cli.manual_pages import page
 from mlgo_gym.episode.probe import probe
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.policies.loading import policy_identity
+from mlgo_gym.testing import check_environment
 from tests.envs import toy
 
 NAME = "mlgo/Toy-v0"
@@ -32,9 +32,7 @@ def registered(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> Iterator[Non
 
 
 def test_it_is_an_environment_like_the_others(calls: Path) -> None:
-    env = gym.make(NAME, corpus=str(calls))
-    check_env(env.unwrapped)
-    env.close()
+    check_environment(NAME, corpus=str(calls))
 
 
 def test_clang_is_tried_with_its_own_module_and_answer(calls: Path) -> None:
