@@ -163,9 +163,10 @@ def check_corpus(spec: str) -> None:
         if _is_path(text):
             continue
         divided = _PART.fullmatch(text)
-        name, _, optimize, target = _divide(text if divided is None else divided[1])
+        base = text if divided is None else divided[1]
+        name, _, optimize, target = _divide(base)
         if not _is_named(name):
-            if divided is None and Path(text).expanduser().exists():
+            if Path(base).expanduser().exists():
                 continue
             raise _unknown(text)
         levels = LEVELS if name == "builtin" else DATASET_LEVELS

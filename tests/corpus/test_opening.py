@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
 
 from mlgo_gym.corpus import opening
@@ -57,6 +58,7 @@ def test_a_part_of_a_corpus_has_a_name(tmp_path: Path, toolchain: Toolchain) -> 
         assert corpus.name == f"{full.name}:{part}"
         assert list(corpus.names) == list(full.split(part).names)
         assert corpus.path == path
+        gym.make("mlgo/Inline-v0", corpus=f"{path}:{part}").close()
 
 
 def test_modules_of_joined_parts_are_called_as_those_of_the_whole(tmp_path: Path, toolchain: Toolchain) -> None:

@@ -57,7 +57,7 @@ def test_ppo_learns_in_make_vec_env_and_is_evaluated_meanwhile(
 
 
 def test_maskable_ppo_learns_from_what_gymnasium_makes(name: str, short: dict[str, Any]) -> None:
-    env = gym.make(name, strict=True, **short)
+    env = gym.make(name, **{**short, "strict": True})
     if isinstance(env.action_space, gym.spaces.Box):
         env.close()
         pytest.skip("MaskablePPO takes no continuous actions")

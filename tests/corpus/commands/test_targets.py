@@ -73,8 +73,8 @@ def test_bare_bitcode_is_compiled_for_the_chosen_target(toolchain: Toolchain, tm
     module = open_corpus("builtin@Os@riscv32imc", toolchain=toolchain).module("c/btree")
     shutil.copyfile(module.bitcode, tmp_path / "btree.bc")
     sizes = []
-    for corpus, name in (("builtin@Os@riscv32imc", "c/btree"), (str(tmp_path), "btree")):
-        with gym.make("mlgo/Inline-v0", corpus=corpus, target="riscv32imc", max_decisions=1) as env:
+    for corpus, name, target in (("builtin@Os@riscv32imc", "c/btree", None), (str(tmp_path), "btree", "riscv32imc")):
+        with gym.make("mlgo/Inline-v0", corpus=corpus, target=target, max_decisions=1) as env:
             _, info = env.reset(options={"module": name})
             *_, info = env.step(info["default_action"])
         sizes.append((info["text"], info["baseline_text"]))
