@@ -120,7 +120,7 @@ def test_numeric_infos_have_the_same_keys_and_types_at_every_step(name: str, var
 @every
 def test_gymnasium_refuses_to_rescale_unbounded_features(name: str, varied: str) -> None:
     env = make(name, varied, observation="vector")
-    with pytest.raises(ValueError, match="unbounded components"):
+    with pytest.raises((AssertionError, ValueError)):  # by version of Gymnasium
         gym.wrappers.RescaleObservation(env, np.float32(-1), np.float32(1))
     env.close()
 
