@@ -8,8 +8,8 @@ from functools import lru_cache
 from mlgo_gym.extras import library
 from mlgo_gym.session.protocol.decision import functions_of
 
-# ABI tags, and the inline namespaces of standard libraries.
-_NOISE = re.compile(r"\[abi:\w+\]|(?<=std::)__\w+::")
+# ABI tags, the inline namespaces of standard libraries, and the hash of a Rust function.
+_NOISE = re.compile(r"\[abi:\w+\]|(?<=std::)__\w+::|::h[0-9a-f]{16}$")
 
 _PARTS = re.compile(r"operator(?:\(\)|<=>|<<=?|>>=?|->\*?|<=?|>=?)|\(anonymous namespace\)|[<>()]")
 
