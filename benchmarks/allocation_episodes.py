@@ -22,9 +22,9 @@ from typing import Any
 import gymnasium as gym
 
 from benchmarks.measuring import Table, command_line, cpu_seconds, play_default, write_json
+from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
-from mlgo_gym.session.session import Session
 
 EVICTION, PRIORITY = "mlgo/RegAllocEvict-v0", "mlgo/RegAllocPriority-v0"
 TIMEOUT = 300.0

@@ -22,7 +22,7 @@ from scipy.stats import spearmanr
 from benchmarks.learning import CORPUS, ROOT
 from benchmarks.measuring import Table, command_line, write_json
 from mlgo_gym import evaluate, open_corpus
-from mlgo_gym.corpus.modules.training_digests import training_digest
+from mlgo_gym.corpus.training_digests import training_digest
 from mlgo_gym.policies.bundled import bundled_file
 from mlgo_gym.policies.network import Network
 from mlgo_gym.training.bandit import InlineBanditVectorEnv
@@ -46,7 +46,7 @@ def checkpoints(level: str, seconds: float, folder: Path) -> dict[str, str]:
     sys.path.insert(0, str(ROOT / "examples"))
     from bandit import make_agent, preference
 
-    from mlgo_gym.adapters.pytorch import read_sequential
+    from mlgo_gym.integrations.pytorch import read_sequential
 
     folder.mkdir(parents=True, exist_ok=True)
     files = {f"PPO, {share * seconds:g} s": folder / f"{level}-{share}.safetensors" for share in CHECKPOINTS}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import command_line
-from mlgo_gym.corpus.modules.training_digests import SHORT_DIGEST
+from mlgo_gym.corpus.training_digests import SHORT_DIGEST
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.training.labels import FACTS, LABELS

@@ -29,10 +29,10 @@ from torch import nn
 from benchmarks.measuring import command_line
 from benchmarks.training_runs import Run, complete_runs
 from mlgo_gym.corpus import Corpus, open_corpus
+from mlgo_gym.integrations import fit_normalization
 from mlgo_gym.policies.normalization import Normalization
 from mlgo_gym.scheduling import SequentialRunner
 from mlgo_gym.tasks.reward import worst_cost
-from mlgo_gym.wrappers import fit_normalization
 
 ENVIRONMENT = "mlgo/Inline-v0"
 SIGNALS = ("module", "credit")

@@ -30,6 +30,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from benchmarks.measuring import command_line, write_json
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import AllocationCompile, run_allocation_compile
@@ -41,10 +42,9 @@ from mlgo_gym.evaluation.intervals import mean_with_interval
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.session_policy import decision_info
-from mlgo_gym.programs import Program, link_program, measure_program, read_programs
-from mlgo_gym.programs.measurement import modules_of
 from mlgo_gym.search import search_module
-from mlgo_gym.session.protocol.decision import Decision
+from mlgo_gym.tasks.metrics import Program, link_program, measure_program, read_programs
+from mlgo_gym.tasks.metrics.program_run import modules_of
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "evictions.json"
 

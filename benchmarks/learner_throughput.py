@@ -21,8 +21,8 @@ from stable_baselines3 import PPO
 from benchmarks.learning import ROOT
 from benchmarks.measuring import Table, command_line, write_json
 from mlgo_gym import open_corpus
-from mlgo_gym.adapters.sb3 import CreditAdvantages, VecEnvAdapter
-from mlgo_gym.wrappers import Normalization, fit_normalization, vector
+from mlgo_gym.integrations import Normalization, fit_normalization, vector
+from mlgo_gym.integrations.sb3 import CreditAdvantages, VecEnvAdapter
 
 CORPUS = "builtin@Os,lz4@Os,brotli@Os,box2d-py@Os"
 KINDS = {"lock step, 8 environments": (8, 8), "the first 4 of 12 environments": (12, 4)}

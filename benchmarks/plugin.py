@@ -29,6 +29,7 @@ import numpy as np
 
 from benchmarks.measuring import command_line
 from benchmarks.plugin_trace import Agreement, agreement, in_traced_environment, in_traced_plugin, traced
+from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES, uses_callee_features
 from mlgo_gym.corpus.datasets.dataset import fetch_dataset
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.decision_code import DecisionCode, decision_code
@@ -39,7 +40,6 @@ from mlgo_gym.llvm.toolchain import find_toolchain
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.policies.loading import policy_identity, with_callee_features
-from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES, uses_callee_features
 from mlgo_gym.storage.cache import write_atomically
 
 Code = Counter[bytes]

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgo_gym.attribution.inline_compile import InlineCompile, InlineDecision
+from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.decision_code import DecisionCode
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.attribution.inline_compile import InlineCompile, InlineDecision
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.normalization import Floats
 from mlgo_gym.policies.session_policy import SessionPolicy
-from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
-from mlgo_gym.session.protocol.decision import Decision
 
 _LINE = re.compile(r"^mlgo: ([01])((?: \S+)+)$", re.MULTILINE)
 

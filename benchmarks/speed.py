@@ -30,8 +30,8 @@ from typing import Any
 
 from benchmarks.measuring import command_line, write_json
 from benchmarks.run_time import wall_time
-from mlgo_gym.attribution.inline_compile import run_inline_compile
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.evaluation.intervals import estimates
 from mlgo_gym.evaluation.summary import Change
@@ -39,14 +39,14 @@ from mlgo_gym.llvm.function_sizes import FunctionSizes, function_sizes
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.session_policy import SessionPolicy
-from mlgo_gym.programs import (
+from mlgo_gym.search import search_module
+from mlgo_gym.tasks.metrics import (
     Program,
     ProgramMeasurement,
     link_program,
     measure_program,
     read_programs,
 )
-from mlgo_gym.search import search_module
 from mlgo_gym.training.flip_labels import cpu_seconds
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results" / "speed.json"

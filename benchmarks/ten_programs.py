@@ -34,8 +34,8 @@ from mlgo_clang.counters import parse
 from mlgo_gym.deploy.decision_code import decision_code
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.llvm.object_file import object_sizes
-from mlgo_gym.programs import find_counter
-from mlgo_gym.programs.counters import count_program
+from mlgo_gym.tasks.metrics import find_counter
+from mlgo_gym.tasks.metrics.counters import count_program
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "ten_programs.json"

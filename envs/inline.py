@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 from typing_extensions import Unpack
 
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.arguments import InliningArguments, InliningVectorArguments
 from mlgo_gym.episode.options import InliningOptions
@@ -17,7 +18,6 @@ from mlgo_gym.episode.probe import probe
 from mlgo_gym.llvm.advisors import INLINING, INLINING_DEFAULT, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.feature_table import BOUNDS, INLINING_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.tasks.measurement import Measurement

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Unpack
 
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs.inline import InlineTask
 from mlgo_gym.envs.regalloc_evict import EvictTask
@@ -18,7 +19,6 @@ from mlgo_gym.episode.arguments import InliningArguments, InliningVectorArgument
 from mlgo_gym.episode.options import InliningOptions
 from mlgo_gym.llvm.advisors import ADVISORS, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.feature_table import BOUNDS, EVICTION_TABLE, INLINING_TABLE, PRIORITY_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.tasks.task import Task

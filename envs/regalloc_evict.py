@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Unpack
 
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.arguments import AllocationArguments, AllocationVectorArguments
 from mlgo_gym.episode.options import AllocationOptions
 from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import EVICTION, Advisor
 from mlgo_gym.llvm.eviction_rule import default_eviction
-from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.allocation import AllocationTask
 from mlgo_gym.tasks.feature_table import BOUNDS, EVICTION_TABLE, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout

@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 from typing_extensions import Unpack
 
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.arguments import AllocationArguments, AllocationVectorArguments
 from mlgo_gym.episode.options import AllocationOptions
@@ -16,7 +17,6 @@ from mlgo_gym.errors import ToolchainError
 from mlgo_gym.llvm.advisors import PRIORITY, Advisor
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.allocation import AllocationTask
 from mlgo_gym.tasks.feature_table import PRIORITY_TABLE, STAGES, WEIGHT_CAP, FeatureTable, stage_names
 from mlgo_gym.tasks.features import FeatureLayout

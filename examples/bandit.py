@@ -24,9 +24,9 @@ from stable_baselines3 import DQN, PPO
 from torch import nn
 
 from mlgo_gym import evaluate, with_margin
-from mlgo_gym.adapters.pytorch import read_sequential
-from mlgo_gym.adapters.sb3 import VecEnvAdapter
-from mlgo_gym.wrappers import Normalization
+from mlgo_gym.integrations import Normalization
+from mlgo_gym.integrations.pytorch import read_sequential
+from mlgo_gym.integrations.sb3 import VecEnvAdapter
 
 ALGORITHMS = {"PPO": PPO, "DQN": DQN}
 

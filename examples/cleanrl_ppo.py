@@ -23,8 +23,8 @@ from hyperparameters import CHECKPOINTS, CORPUS, HIDDEN_FEATURES, hyperparams
 from torch import distributions, nn
 
 from mlgo_gym import BestCheckpoint, evaluate, open_corpus
-from mlgo_gym.adapters.pytorch import read_sequential
-from mlgo_gym.wrappers import fit_normalization, vector
+from mlgo_gym.integrations import fit_normalization, vector
+from mlgo_gym.integrations.pytorch import read_sequential
 
 SETTINGS = hyperparams["mlgo/Inline-v0"]
 NUM_ENVS, ROLLOUT_STEPS = SETTINGS["n_envs"], SETTINGS["n_steps"]

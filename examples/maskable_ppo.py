@@ -20,8 +20,8 @@ import gymnasium as gym
 from sb3_contrib import MaskablePPO
 
 from mlgo_gym import BestCheckpoint, evaluate, imitate, open_corpus
-from mlgo_gym.adapters.sb3 import save_sb3, start_sb3
-from mlgo_gym.wrappers import NormalizeFeatures
+from mlgo_gym.integrations import NormalizeFeatures
+from mlgo_gym.integrations.sb3 import save_sb3, start_sb3
 
 CHECK = 4
 """Updates between two checkpoints."""

@@ -31,8 +31,8 @@ from hyperparameters import CORPUS, HIDDEN_FEATURES, hyperparams
 from torch import nn
 
 from mlgo_gym import BestCheckpoint, Execution, Labelling, evaluate, open_corpus, read_labels, with_margin
-from mlgo_gym.adapters.pytorch import read_sequential
-from mlgo_gym.wrappers import Normalization, fit_normalization
+from mlgo_gym.integrations import Normalization, fit_normalization
+from mlgo_gym.integrations.pytorch import read_sequential
 
 SETTINGS = hyperparams["policy iteration"]
 

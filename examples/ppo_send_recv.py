@@ -26,8 +26,8 @@ from hyperparameters import CHECKPOINTS, CLANGS, CORPUS, HIDDEN_FEATURES, READY,
 from torch import distributions
 
 from mlgo_gym import BestCheckpoint, evaluate, open_corpus
-from mlgo_gym.adapters.pytorch import read_sequential
-from mlgo_gym.wrappers import fit_normalization, vector
+from mlgo_gym.integrations import fit_normalization, vector
+from mlgo_gym.integrations.pytorch import read_sequential
 
 SETTINGS = hyperparams["mlgo/Inline-v0"]
 UPDATE_STEPS = SETTINGS["n_steps"] * SETTINGS["n_envs"]

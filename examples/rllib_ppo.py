@@ -26,9 +26,9 @@ from ray.tune.registry import register_env
 from torch import nn
 
 from mlgo_gym import BestCheckpoint, evaluate, open_corpus
-from mlgo_gym.adapters.pytorch import read_sequential
-from mlgo_gym.adapters.rllib import read_rllib, rllib_model, start_rllib
-from mlgo_gym.wrappers import NormalizeFeatures, fit_normalization
+from mlgo_gym.integrations import NormalizeFeatures, fit_normalization
+from mlgo_gym.integrations.pytorch import read_sequential
+from mlgo_gym.integrations.rllib import read_rllib, rllib_model, start_rllib
 
 SETTINGS = hyperparams["mlgo/Inline-v0"]
 WORKERS = 2

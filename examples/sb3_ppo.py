@@ -22,8 +22,8 @@ from hyperparameters import CHECKPOINTS, CLANGS, CORPUS, HIDDEN_FEATURES, MODULE
 from stable_baselines3 import PPO
 
 from mlgo_gym import BestCheckpoint, evaluate, open_corpus
-from mlgo_gym.adapters.sb3 import CreditAdvantages, VecEnvAdapter, save_sb3
-from mlgo_gym.wrappers import fit_normalization, vector
+from mlgo_gym.integrations import fit_normalization, vector
+from mlgo_gym.integrations.sb3 import CreditAdvantages, VecEnvAdapter, save_sb3
 
 SETTINGS = dict(hyperparams["mlgo/Inline-v0"])
 STEPS, ROLLOUT = int(SETTINGS.pop("n_timesteps")), int(SETTINGS.pop("n_envs")) * int(SETTINGS.pop("n_steps"))

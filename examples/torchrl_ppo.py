@@ -26,8 +26,8 @@ from torchrl.modules import MLP, OneHotCategorical, ProbabilisticActor, ValueOpe
 from torchrl.objectives import ClipPPOLoss
 
 from mlgo_gym import BestCheckpoint, evaluate, open_corpus
-from mlgo_gym.adapters.pytorch import read_sequential
-from mlgo_gym.wrappers import NormalizeFeatures, fit_normalization
+from mlgo_gym.integrations import NormalizeFeatures, fit_normalization
+from mlgo_gym.integrations.pytorch import read_sequential
 
 SETTINGS = hyperparams["mlgo/Inline-v0"]
 FRAMES = SETTINGS["n_envs"] * SETTINGS["n_steps"]

@@ -1,7 +1,7 @@
 """Recipes: the decisions that a search found for a module, by the digest of the module.
 
-`mlgo_gym.attribution.recipe` documents and writes the file `DIGEST.recipe`. A build reads only its decisions: the same
-module and the same clang give the same requests in the same order.
+`mlgo_gym.episode.attribution.recipe` documents and writes the file `DIGEST.recipe`. A build reads only its decisions:
+the same module and the same clang give the same requests in the same order.
 """
 
 from __future__ import annotations

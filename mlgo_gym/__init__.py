@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as _gymnasium
 
 if TYPE_CHECKING:
+    from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES as CALLEE_FEATURES
+    from mlgo_gym.compiler.protocol.decision import DecisionSite as DecisionSite
     from mlgo_gym.corpus import Corpus as Corpus
     from mlgo_gym.corpus import open_corpus as open_corpus
     from mlgo_gym.env import CompilerEnv as CompilerEnv
@@ -28,13 +30,12 @@ if TYPE_CHECKING:
         load_result as load_result,
     )
     from mlgo_gym.explanation import explain_module as explain_module
+    from mlgo_gym.integrations import NormalizeFeatures as NormalizeFeatures
     from mlgo_gym.policies import Policy as Policy
     from mlgo_gym.policies import load_policy as load_policy
     from mlgo_gym.policies.network import Network as Network
     from mlgo_gym.scheduling import Execution as Execution
     from mlgo_gym.search import search_module as search_module
-    from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES as CALLEE_FEATURES
-    from mlgo_gym.session.protocol.decision import DecisionSite as DecisionSite
     from mlgo_gym.training import BestCheckpoint as BestCheckpoint
     from mlgo_gym.training import Labelling as Labelling
     from mlgo_gym.training import imitate as imitate
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from mlgo_gym.training import with_margin as with_margin
     from mlgo_gym.vector_env import CompilerVectorEnv as CompilerVectorEnv
     from mlgo_gym.vector_env import as_vector as as_vector
-    from mlgo_gym.wrappers import NormalizeFeatures as NormalizeFeatures
 
 __version__ = "0.1.0"
 
@@ -62,19 +62,19 @@ APPROXIMATIONS = {"mlgo/InlineBandit-v0": "mlgo/Inline-v0"}
 _MODULES = {
     "ActionError": "errors",
     "BestCheckpoint": "training",
-    "CALLEE_FEATURES": "session.protocol.callee_features",
+    "CALLEE_FEATURES": "compiler.protocol.callee_features",
     "CompilerEnv": "env",
     "CompilerError": "errors",
     "CompilerVectorEnv": "vector_env",
     "Corpus": "corpus",
     "CorpusError": "errors",
-    "DecisionSite": "session.protocol.decision",
+    "DecisionSite": "compiler.protocol.decision",
     "EvaluationResult": "evaluation",
     "Execution": "scheduling",
     "Labelling": "training",
     "MlgoError": "errors",
     "Network": "policies.network",
-    "NormalizeFeatures": "wrappers",
+    "NormalizeFeatures": "integrations",
     "Policy": "policies",
     "as_vector": "vector_env",
     "evaluate": "evaluation",

@@ -13,12 +13,15 @@ import numpy.typing as npt
 from gymnasium.utils import EzPickle
 from typing_extensions import Self
 
-from mlgo_gym.attribution.counterfactual import Counterfactual, counterfactuals
+from mlgo_gym.compiler.coroutine import run_blocking
+from mlgo_gym.compiler.process.interrupts import uninterrupted
+from mlgo_gym.compiler.protocol.decision import DecisionSite
 from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules.corpus import Corpus
-from mlgo_gym.corpus.modules.module_order import OrderCursor
+from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.argument_types import read_options, whole_number
+from mlgo_gym.episode.attribution.counterfactual import Counterfactual, counterfactuals
 from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions, document_arguments
 from mlgo_gym.episode.outcome import costs
@@ -27,9 +30,6 @@ from mlgo_gym.episode.state import EpisodeState
 from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.errors import ActionError, MlgoError, did_you_mean
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.coroutine import run_blocking
-from mlgo_gym.session.process.interrupts import uninterrupted
-from mlgo_gym.session.protocol.decision import DecisionSite
 from mlgo_gym.step_limit import AbandonedEpisodes
 from mlgo_gym.storage.cache import key_of
 from mlgo_gym.tasks.render import render_end, render_text

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic
 
-from mlgo_gym.corpus.modules.remote_modules import CorpusOutline, pack_module
+from mlgo_gym.corpus.remote_modules import CorpusOutline, pack_module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, ToolchainError
 from mlgo_gym.llvm.toolchain import find_toolchain

@@ -12,16 +12,16 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space, iterate
 
-from mlgo_gym.corpus.modules.corpus import Corpus
-from mlgo_gym.corpus.modules.module_order import OrderCursor
+from mlgo_gym.compiler.process.interrupts import uninterrupted
+from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.argument_types import read_options, whole_number
+from mlgo_gym.episode.vector.event_loop import EventLoop
+from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, spread_seeds
+from mlgo_gym.episode.vector.info_batch import add_absent, batch_infos, decision_infos
+from mlgo_gym.episode.vector.sub_environment import SubEnvironment
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.session.process.interrupts import uninterrupted
-from mlgo_gym.vector.event_loop import EventLoop
-from mlgo_gym.vector.in_process import InProcessVectorEnv, spread_seeds
-from mlgo_gym.vector.info_batch import add_absent, batch_infos, decision_infos
-from mlgo_gym.vector.sub_environment import SubEnvironment
 
 Observations = Any
 Step = tuple[Observations, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]
@@ -42,8 +42,8 @@ class CompilerVectorEnv(InProcessVectorEnv):
         num_envs: Number of environments (≥ 1).
         autoreset_mode: Behaviour after the end of an episode; an `AutoresetMode` or its value. `NEXT_STEP`: the next
             action is ignored and starts an episode. `SAME_STEP`: the step returns the first observation of the next
-            episode, with `final_obs` and `final_info` in the info (for `mlgo_gym.adapters.sb3`). `DISABLED`: the caller
-            resets with `options={"reset_mask": …}`, as TorchRL's `GymWrapper` does.
+            episode, with `final_obs` and `final_info` in the info (for `mlgo_gym.integrations.sb3`). `DISABLED`: the
+            caller resets with `options={"reset_mask": …}`, as TorchRL's `GymWrapper` does.
         batch_size: Number of environments that `recv()` returns (1 to `num_envs`); `step()` and `reset()` return all.
             Default: all.
         prefetch: Number of episodes that each environment starts early (≥ 0): their compilers reach the first decision

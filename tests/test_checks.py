@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import mlgo_gym
+from mlgo_gym.integrations import NormalizeFeatures, fit_normalization
 from mlgo_gym.testing import check_environment, check_vector_environment
-from mlgo_gym.wrappers import NormalizeFeatures, fit_normalization
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

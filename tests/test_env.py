@@ -22,8 +22,8 @@ from mlgo_gym.errors import ActionError, CompilerError, CorpusError, MlgoError
 from mlgo_gym.tasks.info_reference import END, info_keys
 from mlgo_gym.testing import running_compile
 from tests.fakes.drive import failed_end, play
+from tests.fakes.stepping import clang_of, end_clang
 from tests.traces import alive, traces
-from tests.vector.stepping import clang_of, end_clang
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

@@ -14,16 +14,16 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from mlgo_gym.compiler.session import Session
+from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.errors import ActionError, SnapshotError
-from mlgo_gym.session.session import Session
-from mlgo_gym.session.snapshot_support import snapshot_support
 from mlgo_gym.testing import running_compile
 from tests.conftest import MakeBitcode
 from tests.fakes.no_ptrace import NO_PTRACE
+from tests.fakes.stepping import clang_of
 from tests.traces import alive
-from tests.vector.stepping import clang_of
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.modules.builtin import PROGRAMS
+from mlgo_gym.compiler.snapshot_support import snapshot_support
+from mlgo_gym.corpus.builtin import PROGRAMS
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
-from mlgo_gym.session.snapshot_support import snapshot_support
 from tests.conftest import MakeBitcode
 from tests.ways_to_answer import EVICT, INLINE, PRIORITY, Ways, answering_plugin, in_wrapper, policy_objects
 

@@ -13,7 +13,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.vector_env import CompilerVectorEnv
-from tests.vector.stepping import EVICT, INLINE, make, make_sync
+from tests.fakes.stepping import EVICT, INLINE, make, make_sync
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

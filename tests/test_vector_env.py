@@ -12,8 +12,8 @@ import pytest
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
 from mlgo_gym.testing import running_compile
 from mlgo_gym.vector_env import CompilerVectorEnv, as_vector
+from tests.fakes.stepping import EVICT, INLINE, clang_of, end_clang, make
 from tests.traces import children, traces
-from tests.vector.stepping import EVICT, INLINE, clang_of, end_clang, make
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

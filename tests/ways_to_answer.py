@@ -22,21 +22,21 @@ import numpy as np
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.programs import front_end_bitcode
 from mlgo_clang.recipes import digest_of
-from mlgo_gym.attribution.recipe import Recipe, write_recipe
+from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.compiler.session import Session
 from mlgo_gym.deploy.decision_code import DecisionCode
 from mlgo_gym.deploy.plugin import build_plugin, installed_llvm
 from mlgo_gym.deploy.program import cc1_flags
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.attribution.recipe import Recipe, write_recipe
 from mlgo_gym.evaluation import evaluate
+from mlgo_gym.integrations.trace import trace
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.scheduling import FileStore, ItemQueue, RayCluster, RemoteWork, SequentialRunner, WorkerFailure
 from mlgo_gym.scheduling.ray_cluster import LOCAL
-from mlgo_gym.session.protocol.decision import DecisionSite
-from mlgo_gym.session.session import Session
 from mlgo_gym.testing import finished_compiles, running_compile
-from mlgo_gym.trajectories import trace
 from mlgo_gym.vector_env import as_vector
 
 INLINE, EVICT, PRIORITY = "mlgo/Inline-v0", "mlgo/RegAllocEvict-v0", "mlgo/RegAllocPriority-v0"

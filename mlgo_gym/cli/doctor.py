@@ -48,8 +48,8 @@ def doctor(
 
 def examine(clang: str | None = None) -> dict[str, Any]:
     """Return the findings as JSON-able data; `problems` lists each problem with its remedy."""
-    from mlgo_gym.session.process.confinement import confinement_support
-    from mlgo_gym.session.snapshot_support import snapshot_support
+    from mlgo_gym.compiler.process.confinement import confinement_support
+    from mlgo_gym.compiler.snapshot_support import snapshot_support
 
     problems: Problems = list(flag_problems())
     clang_findings = _clang(clang, problems)
@@ -73,7 +73,7 @@ def examine(clang: str | None = None) -> dict[str, Any]:
 
 
 def _counter() -> dict[str, Any]:
-    from mlgo_gym.programs import find_counter
+    from mlgo_gym.tasks.metrics import find_counter
 
     try:
         return {"possible": True, "reason": find_counter()}
@@ -179,7 +179,7 @@ def _cache(problems: Problems) -> dict[str, Any]:
 
 
 def _scratch(problems: Problems) -> dict[str, Any]:
-    from mlgo_gym.session.process.scratch import make_scratch
+    from mlgo_gym.compiler.process.scratch import make_scratch
 
     try:
         folder = make_scratch()

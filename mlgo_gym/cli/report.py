@@ -14,8 +14,8 @@ from mlgo_gym.cli.output import JsonOption, SafeConsole, echo, print_json
 from mlgo_gym.errors import MlgoError
 
 if TYPE_CHECKING:
+    from mlgo_gym.evaluation.reporting.inputs import Inputs
     from mlgo_gym.evaluation.table import Table
-    from mlgo_gym.reporting.inputs import Inputs
 
 
 FormatOption = Annotated[Literal["text", "markdown", "latex"], typer.Option("--format", help="Format of the tables.")]
@@ -40,8 +40,8 @@ def report(
     """
     from mlgo_gym.cli.tables import draw_result
     from mlgo_gym.evaluation.report import all_tables, as_data, notes
+    from mlgo_gym.evaluation.reporting.inputs import read_inputs
     from mlgo_gym.evaluation.smallest import with_smallest
-    from mlgo_gym.reporting.inputs import read_inputs
 
     inputs = read_inputs(runs)
     if smallest:
@@ -68,7 +68,7 @@ def report(
 def print_tables(tables: Sequence[Table], notes: Sequence[str], form: str = "text") -> None:
     """Print tables and the notes below them; LaTeX has no notes."""
     from mlgo_gym.cli.tables import print_text
-    from mlgo_gym.reporting.paper import as_latex, as_markdown
+    from mlgo_gym.evaluation.reporting.paper import as_latex, as_markdown
 
     if form == "text":
         print_text(SafeConsole(highlight=False, markup=False), tables, notes)
@@ -77,9 +77,9 @@ def print_tables(tables: Sequence[Table], notes: Sequence[str], form: str = "tex
 
 
 def _write(inputs: Inputs, html: Path | None, folder: Path | None) -> None:
-    from mlgo_gym.reporting.page import Drawn, page
-    from mlgo_gym.reporting.pictures import write_figures
-    from mlgo_gym.reporting.plots import curve_figures, figures_of
+    from mlgo_gym.evaluation.reporting.page import Drawn, page
+    from mlgo_gym.evaluation.reporting.pictures import write_figures
+    from mlgo_gym.evaluation.reporting.plots import curve_figures, figures_of
     from mlgo_gym.storage.cache import write_atomically
 
     drawn = Drawn(
@@ -108,9 +108,9 @@ def compare(
     compared with each. Evaluations with other modules, flags or compilers are
     refused; the message has the first difference.
     """
+    from mlgo_gym.evaluation.reporting.comparison import compare as compare_runs
+    from mlgo_gym.evaluation.reporting.inputs import run_names
     from mlgo_gym.evaluation.result import load_result
-    from mlgo_gym.reporting.comparison import compare as compare_runs
-    from mlgo_gym.reporting.inputs import run_names
 
     comparison = compare_runs({name: load_result(path) for name, path in run_names(runs).items()})
     if as_json:

@@ -14,7 +14,7 @@ from mlgo_gym.cli.options import ClangOption, TrustFlagsOption
 from mlgo_gym.cli.output import FAILED, JsonOption, echo, show
 
 if TYPE_CHECKING:
-    from mlgo_gym.trajectories.replay import Verdict
+    from mlgo_gym.integrations.replay import Verdict
 
 CorpusOption = Annotated[
     str | None, typer.Option(help="Present place of the corpus.", show_default="the recorded corpus")
@@ -39,7 +39,7 @@ def validate(
     Exit status 1: an episode was not reproduced.
     """
     from mlgo_gym.evaluation.episode_result import DONE
-    from mlgo_gym.trajectories import validate as reproduce_results
+    from mlgo_gym.integrations.replay import validate as reproduce_results
 
     given = partial(reproduce_results, folder, corpus=corpus, clang=clang, trust_flags=trust_flags)
     _reproduce_episodes(given, folder, {DONE}, as_json)
@@ -62,7 +62,7 @@ def replay(
     """
     from mlgo_gym.evaluation.episode_result import DONE
     from mlgo_gym.evaluation.episode_result import FAILED as EPISODE_FAILED
-    from mlgo_gym.trajectories import replay as reproduce_trace
+    from mlgo_gym.integrations.replay import replay as reproduce_trace
 
     if folder.is_file():
         _replay_recipe(folder, corpus, clang, trust_flags, as_json)
@@ -92,9 +92,9 @@ def _reproduce_episodes(
 
 
 def _replay_recipe(path: Path, corpus: str | None, clang: str | None, trust_flags: bool, as_json: bool) -> None:
-    from mlgo_gym.attribution.recipe import read_recipe
     from mlgo_gym.corpus import open_corpus
     from mlgo_gym.deploy.recipe_folder import replay_recipe, verify_recipe
+    from mlgo_gym.episode.attribution.recipe import read_recipe
     from mlgo_gym.errors import MlgoError
     from mlgo_gym.llvm.toolchain import find_toolchain
 

@@ -12,7 +12,7 @@ from mlgo_gym.cli.options import CompilerOptions, LimitOption, with_options
 from mlgo_gym.cli.output import JsonOption, echo, show
 
 if TYPE_CHECKING:
-    from mlgo_gym.trajectories.trajectory import Trajectory
+    from mlgo_gym.integrations.trajectory import Trajectory
 
 
 @with_options("compiler", CompilerOptions)
@@ -38,10 +38,10 @@ def trace(
     """
     from mlgo_gym.cli.progress import progress_over
     from mlgo_gym.evaluation.episode_result import NO_DECISIONS
+    from mlgo_gym.integrations.minari import MinariDataset
+    from mlgo_gym.integrations.trace import trace as write_trace
     from mlgo_gym.make_env import make_environment
     from mlgo_gym.policies.loading import with_callee_features
-    from mlgo_gym.trajectories import trace as write_trace
-    from mlgo_gym.trajectories.minari import MinariDataset
 
     arguments = with_callee_features(compiler.arguments(), [policy])
     dataset = None if minari is None else MinariDataset(minari, environment, policy)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, fields
 from operator import itemgetter
 from typing import Any
 
+from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.datasets.dataset import missing_in_folder
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.process.bounded_run import run_bounded
 
 DecisionCounter = Callable[[Module, str], int]
 """Returns the number of decisions of a module for the named task."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from mlgo_gym.corpus.commands.compilation import default_flags, plan
 from mlgo_gym.corpus.commands.flags import split_flags
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.datasets.dataset import missing_in_folder
 from mlgo_gym.corpus.information import read_error
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules.corpus import Corpus
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.bitcode import read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain

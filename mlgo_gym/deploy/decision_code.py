@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlgo_gym.compiler.protocol.callee_features import uses_callee_features
 from mlgo_gym.deploy.network_code import fill_template, forward_pass
 from mlgo_gym.deploy.network_graph import check_outputs
 from mlgo_gym.errors import MlgoError, PolicyError
@@ -15,7 +16,6 @@ from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies.bundled import bundled_file, or_use_fast
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
-from mlgo_gym.session.protocol.callee_features import uses_callee_features
 from mlgo_gym.storage.cache import write_atomically
 
 EVICTION_COLUMNS = 33

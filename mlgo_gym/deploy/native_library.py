@@ -21,13 +21,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES, uses_callee_features
+from mlgo_gym.compiler.protocol.callee_prediction import callee_prediction_code
 from mlgo_gym.deploy.decision_code import EVICTION_COLUMNS, eviction_code, network_decision_code
 from mlgo_gym.deploy.network_code import FLAGS, fill_template, forward_pass
 from mlgo_gym.deploy.program import exit_status_of, output_of
 from mlgo_gym.policies.eviction import COLUMN_FEATURES, decides_evictions
 from mlgo_gym.policies.network import Network
-from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES, uses_callee_features
-from mlgo_gym.session.protocol.callee_prediction import callee_prediction_code
 from mlgo_gym.storage.cache import key_of
 from mlgo_gym.storage.temporary_folders import process_folder
 

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlgo_gym.attribution.recipe import SUFFIX, Recipe, read_recipe
 from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.program import SECONDS
+from mlgo_gym.episode.attribution.recipe import SUFFIX, Recipe, read_recipe
 from mlgo_gym.errors import CorpusError, MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.llvm.object_file import object_sizes

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mlgo_gym.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.deploy.program import exit_status_of, module_environment
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import can_split
+from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.search import search_module
 from mlgo_gym.search.recipes import known_evictions, make_recipe

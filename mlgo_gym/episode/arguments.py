@@ -12,7 +12,7 @@ from typing import Any, Literal
 from gymnasium.vector import AutoresetMode
 from typing_extensions import TypedDict
 
-from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.episode.compile_options import CompileOptions
 
 

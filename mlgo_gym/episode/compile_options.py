@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mlgo_gym.compiler.process.limits import CPU_SECONDS, MEMORY_GIB, Limits
 from mlgo_gym.episode.argument_types import check_types, option
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.session.process.limits import CPU_SECONDS, MEMORY_GIB, Limits
 
 COMPILE_OPTIONS = "compile_options"
 

@@ -7,8 +7,9 @@ from weakref import WeakSet
 
 import numpy as np
 
+from mlgo_gym.compiler.coroutine import CompilerCoroutine
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules.module_order import OrderCursor
+from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.argument_types import check_type
 from mlgo_gym.episode.decision_count import count, count_components, known_decisions
 from mlgo_gym.episode.episode import Episode
@@ -16,7 +17,6 @@ from mlgo_gym.episode.fork_pool import MAX_FUNCTIONS, MAX_MODULES, ForkPool
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, NoDecisionError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.session.coroutine import CompilerCoroutine
 
 _MAX_FAILURES = 10
 """Number of failed modules after which sampling raises."""

@@ -11,10 +11,10 @@ import warnings
 from collections import OrderedDict
 from pathlib import Path
 
+from mlgo_gym.compiler.process.interrupts import uninterrupted
+from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.errors import MlgoError, MlgoWarning
-from mlgo_gym.session.process.interrupts import uninterrupted
-from mlgo_gym.session.snapshot_support import snapshot_support
 
 MAX_MODULES = 8
 """Largest number of clangs that wait at modules."""

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import NamedTuple
 
-from mlgo_gym.attribution.credit import CostChanges
-from mlgo_gym.attribution.inline_compile import InlineCompile
 from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.episode.attribution.credit import CostChanges
+from mlgo_gym.episode.attribution.inline_compile import InlineCompile
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import MlgoError

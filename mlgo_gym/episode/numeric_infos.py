@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.tasks.measurement import SIZE_METRICS
 from mlgo_gym.tasks.task import Task
 

@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple
 from typing_extensions import Self
 
 from mlgo_gym.corpus.commands.targets import find_target
-from mlgo_gym.corpus.modules.corpus import Corpus
-from mlgo_gym.corpus.modules.module_order import ORDERS
+from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.module_order import ORDERS
 from mlgo_gym.corpus.opening import check_corpus, records_flags
 from mlgo_gym.episode.argument_types import check_type, check_types, option
 from mlgo_gym.episode.compile_options import COMPILE_OPTIONS, CompileOptions
@@ -266,7 +266,7 @@ class EnvironmentOptions:
 
     @property
     def callee_features(self) -> bool:
-        """Whether observations have the features of `mlgo_gym.session.protocol.callee_features`."""
+        """Whether observations have the features of `mlgo_gym.compiler.protocol.callee_features`."""
         return False
 
     @property

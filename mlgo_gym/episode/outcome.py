@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.attribution.credit import credit
-from mlgo_gym.attribution.inline_compile import InlineCompile
-from mlgo_gym.attribution.joint_credit import joint_credit, sizes_of_inlining
+from mlgo_gym.compiler.coroutine import run_blocking
+from mlgo_gym.episode.attribution.credit import credit
+from mlgo_gym.episode.attribution.inline_compile import InlineCompile
+from mlgo_gym.episode.attribution.joint_credit import joint_credit, sizes_of_inlining
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.function_sizes import FunctionSizes
-from mlgo_gym.session.coroutine import run_blocking
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, WEIGHTED, Measurement
 from mlgo_gym.tasks.reward import REWARDS, decision_rewards, relative, worst_cost
 

@@ -6,10 +6,10 @@ import copy
 
 import numpy as np
 
+from mlgo_gym.compiler.coroutine import CoroutineDriver
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules.module_order import OrderCursor
+from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.episode_maker import EpisodeMaker, StartedEpisode
-from mlgo_gym.session.coroutine import CoroutineDriver
 
 
 class PendingEpisode(CoroutineDriver[StartedEpisode]):

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.compiler.process.limits import Limits
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.llvm.function_sizes import FunctionSizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.metrics import EstimatedLinkedSize, LinkedSize, PlainObjects
-from mlgo_gym.programs import ModulePrograms, find_counter
-from mlgo_gym.session.process.limits import Limits
 from mlgo_gym.tasks.measurement import ESTIMATED_LINKED, INSTRUCTIONS, LINKED
+from mlgo_gym.tasks.metrics import EstimatedLinkedSize, LinkedSize, ModulePrograms, PlainObjects, find_counter
 
 
 class ProjectCost(Protocol):

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
+from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.commands.compilation import Compilation
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import ADVISORS, Advisor
-from mlgo_gym.session.protocol.decision import Decision
-from mlgo_gym.session.session import Session
 from mlgo_gym.storage.cache import cache_directory, write_atomically
 from mlgo_gym.storage.json_text import check_fields, parse_json
 from mlgo_gym.storage.temporary_folders import make_process_folder

@@ -8,12 +8,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from mlgo_gym.attribution.inline_compile import InlineCompile, inline_compile_coroutine
+from mlgo_gym.compiler.coroutine import CompilerCoroutine, run_blocking
+from mlgo_gym.compiler.protocol.callee_features import with_callee_features
 from mlgo_gym.corpus.commands.compilation import Compilation, plan
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules.corpus import Corpus
-from mlgo_gym.corpus.modules.module_order import ModuleOrder
+from mlgo_gym.corpus.module_order import ModuleOrder
 from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.episode.attribution.inline_compile import InlineCompile, inline_compile_coroutine
 from mlgo_gym.episode.decision_count import count, count_components
 from mlgo_gym.episode.numeric_infos import NumericInfos
 from mlgo_gym.episode.options import EnvironmentOptions, check_order
@@ -25,10 +27,8 @@ from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS, OLDEST_CLANG
 from mlgo_gym.llvm.disassembly import load_capstone
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
-from mlgo_gym.metrics import PlainObjects
-from mlgo_gym.session.coroutine import CompilerCoroutine, run_blocking
-from mlgo_gym.session.protocol.callee_features import with_callee_features
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, PROJECT_METRICS, WEIGHTED
+from mlgo_gym.tasks.metrics import PlainObjects
 from mlgo_gym.tasks.task import Task
 
 _ECHO = ("-mllvm", "-interactive-model-runner-echo-reply")

@@ -7,12 +7,12 @@ import math
 import time
 from typing import Any, NamedTuple
 
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.episode_maker import StartedEpisode
 from mlgo_gym.episode.outcome import EpisodeOutcome, conclude, fail
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import ActionError, CompilerError
-from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.action import read_action
 from mlgo_gym.tasks.render_picture import EpisodePicture
 

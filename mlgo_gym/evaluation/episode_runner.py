@@ -14,8 +14,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from mlgo_gym.corpus.modules.remote_modules import pack_module
+from mlgo_gym.corpus.remote_modules import pack_module
 from mlgo_gym.environment_work import RemoteEnvironment
+from mlgo_gym.episode.vector.info_batch import unbatch_infos
 from mlgo_gym.errors import MlgoError, NoDecisionError
 from mlgo_gym.evaluation.episode_record import Assignment, EpisodeRecord, failure
 from mlgo_gym.evaluation.episode_result import FAILED, NO_DECISIONS, EpisodeResult
@@ -24,7 +25,6 @@ from mlgo_gym.policies import act_batch
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.policies.protocol import is_batched, rows
 from mlgo_gym.scheduling import FileStore, RemoteWork, WorkerFailure
-from mlgo_gym.vector.info_batch import unbatch_infos
 from mlgo_gym.vector_env import as_vector
 
 Finished = tuple[Assignment, EpisodeResult]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
-from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.options import with_compile_options

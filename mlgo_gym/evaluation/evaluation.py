@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Any
 
 import mlgo_gym
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules.corpus import Corpus
-from mlgo_gym.corpus.modules.sampling import Part
+from mlgo_gym.corpus.sampling import Part
 from mlgo_gym.episode.argument_types import check_type
 from mlgo_gym.episode.options import with_compile_options
 from mlgo_gym.errors import MlgoError, PolicyError
@@ -31,10 +31,10 @@ from mlgo_gym.evaluation.running import ProgramResult, run_programs
 from mlgo_gym.evaluation.schedule import Schedule
 from mlgo_gym.policies import Policy
 from mlgo_gym.policies.loading import policy_identity
-from mlgo_gym.programs import ModulePrograms
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.storage.cache import key_of
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
+from mlgo_gym.tasks.metrics import ModulePrograms
 
 Policies = str | Sequence[str] | Mapping[str, str | Policy]
 """A specification, or several; or by name, specifications and policies."""

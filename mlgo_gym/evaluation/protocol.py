@@ -6,8 +6,8 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable
 
-from mlgo_gym.corpus.modules.corpus import Corpus
-from mlgo_gym.corpus.modules.sampling import Part
+from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.sampling import Part
 
 VERSION = 1
 """Version of the protocol; any change of the constants below raises it."""

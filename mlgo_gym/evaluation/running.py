@@ -12,9 +12,9 @@ from mlgo_gym.evaluation.intervals import Estimate, estimates
 from mlgo_gym.evaluation.number_format import change, percent
 from mlgo_gym.evaluation.summary import Change
 from mlgo_gym.evaluation.table import Table
-from mlgo_gym.programs import Counter, link_program, measure_program, program_counter, read_programs
-from mlgo_gym.programs.measurement import modules_of
 from mlgo_gym.storage.temporary_folders import temporary_folder
+from mlgo_gym.tasks.metrics import Counter, link_program, measure_program, program_counter, read_programs
+from mlgo_gym.tasks.metrics.program_run import modules_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mlgo_gym.attribution.inline_compile import answers_by_call_site
+from mlgo_gym.compiler.protocol.decision import context_of, functions_of
+from mlgo_gym.episode.attribution.inline_compile import answers_by_call_site
 from mlgo_gym.explanation.explanation import Explanation
-from mlgo_gym.session.protocol.decision import context_of, functions_of
 
 MAX_NODES = 30
 """Maximum number of nodes in a readable picture."""

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from mlgo_gym.attribution.credit import credit, merge_split_parts
-from mlgo_gym.attribution.inline_compile import (
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.attribution.credit import credit, merge_split_parts
+from mlgo_gym.episode.attribution.inline_compile import (
     InlineCompile,
     InlineDecision,
     answers_by_call_site,
     differing,
     run_inline_compile,
 )
-from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.explanation.feature_effects import FeatureEffect, FeatureEffects

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlgo_gym.attribution.inline_compile import InlineDecision
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.attribution.inline_compile import InlineDecision
 from mlgo_gym.explanation.recorded_decisions import (
     RecordedDecision,
     Rows,
@@ -19,7 +20,6 @@ from mlgo_gym.explanation.recorded_decisions import (
 )
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies import Policy
-from mlgo_gym.session.protocol.decision import Decision
 
 ALWAYS_SHOWN = ("cost_estimate", "threshold", "callee_users", "last_call_to_static_bonus", "callee_basic_block_count")
 """Features that are shown for every call."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from mlgo_gym.compiler.protocol.decision import functions_of
 from mlgo_gym.extras import library
-from mlgo_gym.session.protocol.decision import functions_of
 
 # ABI tags, the inline namespaces of standard libraries, and the hash of a Rust function.
 _NOISE = re.compile(r"\[abi:\w+\]|(?<=std::)__\w+::|::h[0-9a-f]{16}$")

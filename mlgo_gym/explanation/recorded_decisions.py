@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies import Policy, act_batch
 from mlgo_gym.policies.features import flat_part
 from mlgo_gym.policies.mlp import MlpPolicy
-from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 
 Rows = npt.NDArray[np.float32]
 """Flat observations, float32 of shape (decisions, features)."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mlgo_gym.compiler.protocol.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import INLINING
@@ -22,7 +23,6 @@ from mlgo_gym.policies.features import check_advisor, check_binary
 from mlgo_gym.policies.mlp import network_policy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.session.protocol.callee_features import uses_callee_features
 
 NETWORKS = Path(__file__).with_name("networks")
 """Folder of the bundled networks."""

@@ -12,11 +12,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from mlgo_gym.compiler.protocol.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.policies.normalization import Floats, feature_columns
-from mlgo_gym.session.protocol.callee_features import uses_callee_features
 
 MASK = "action_mask"
 

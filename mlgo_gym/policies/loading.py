@@ -12,6 +12,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from mlgo_gym.compiler.protocol.callee_features import uses_callee_features
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.policies.bundled import bundled_file, bundled_policies, bundled_policy
@@ -21,7 +22,6 @@ from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.policies.rules import RULES, ratio_policy, threshold_policy
 from mlgo_gym.policies.sb3 import saved_features
 from mlgo_gym.policies.user_code import find_object, source_digest
-from mlgo_gym.session.protocol.callee_features import uses_callee_features
 
 _WITH_NUMBER: dict[str, tuple[Callable[[CompilerEnv, float], Policy], str]] = {
     "threshold": (threshold_policy, "20"),

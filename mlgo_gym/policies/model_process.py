@@ -18,13 +18,13 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
+from mlgo_gym.compiler.process.affinity import SharedAffinity
+from mlgo_gym.compiler.process.host_lifetime import cancel_close_after_fork, close_after_fork
+from mlgo_gym.compiler.process.interrupts import interruptible, uninterrupted
+from mlgo_gym.compiler.process.limits import Limits, is_out_of_memory, raise_if_descriptor_limit
+from mlgo_gym.compiler.process.process import FIRST_EXTRA_DESCRIPTOR, CompilerProcess
+from mlgo_gym.compiler.process.starvation import Starvation
 from mlgo_gym.errors import CompilerError, PolicyError
-from mlgo_gym.session.process.affinity import SharedAffinity
-from mlgo_gym.session.process.host_lifetime import cancel_close_after_fork, close_after_fork
-from mlgo_gym.session.process.interrupts import interruptible, uninterrupted
-from mlgo_gym.session.process.limits import Limits, is_out_of_memory, raise_if_descriptor_limit
-from mlgo_gym.session.process.process import FIRST_EXTRA_DESCRIPTOR, CompilerProcess
-from mlgo_gym.session.process.starvation import Starvation
 
 SECONDS = 60.0
 """Seconds for one request; the first includes the start of the process."""

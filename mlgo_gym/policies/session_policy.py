@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_gym.attribution.inline_compile import InlineDecision
+from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.episode.attribution.inline_compile import InlineDecision
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.task import Task
 
 

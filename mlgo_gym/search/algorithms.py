@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.search_result import SearchResult
 from mlgo_gym.policies.loading import load_policy
 from mlgo_gym.search.bundles import bundles
 from mlgo_gym.search.functions import functions
@@ -14,7 +15,6 @@ from mlgo_gym.search.local_search import hill_climb, random_search
 from mlgo_gym.search.look_ahead import beam, greedy
 from mlgo_gym.search.mcts import mcts
 from mlgo_gym.search.portfolio import load_portfolio
-from mlgo_gym.search.search_result import SearchResult
 from mlgo_gym.search.search_space import Budget, Leaf, SearchSpace
 
 ALGORITHMS: dict[str, Callable[[SearchSpace, int], Leaf]] = {

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from mlgo_gym.attribution.affected_functions import AffectedFunctions, causes_of_changes
-from mlgo_gym.attribution.flips import group_causes, independent
-from mlgo_gym.attribution.inline_compile import run_inline_compile
+from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite, functions_of
+from mlgo_gym.episode.attribution.affected_functions import AffectedFunctions, causes_of_changes
+from mlgo_gym.episode.attribution.flips import group_causes, independent
+from mlgo_gym.episode.attribution.inline_compile import run_inline_compile
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.policies.protocol import Policy
@@ -26,7 +27,6 @@ from mlgo_gym.search.move_ranking import MoveRanking, code_copies
 from mlgo_gym.search.moves import Flip, Move, MoveKey, all_moves, make_move, single_moves
 from mlgo_gym.search.portfolio import PortfolioAnswers, ReplayPolicy
 from mlgo_gym.search.search_space import Leaf, SearchSpace
-from mlgo_gym.session.protocol.decision import Decision, DecisionSite, functions_of
 
 VERIFY_EVERY = 8
 """Number of compiles with new moves before one without, if a move helped."""

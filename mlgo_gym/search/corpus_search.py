@@ -9,18 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.environment_work import EnvironmentWork
 from mlgo_gym.episode.allocation_compile import can_split
+from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.search_result import SearchResult
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.loading import with_callee_features
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.scheduling import Execution, FileStore, ItemQueue, WorkerFailure
 from mlgo_gym.search.algorithms import check_algorithm, search_module
 from mlgo_gym.search.recipes import known_evictions, make_recipe, recipe_flags
-from mlgo_gym.search.search_result import SearchResult
 from mlgo_gym.storage.json_lines import JsonLines, read_json_lines
 
 

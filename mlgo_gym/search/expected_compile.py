@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mlgo_gym.attribution.affected_functions import causes_of_changes
-from mlgo_gym.attribution.flips import group_causes
-from mlgo_gym.attribution.inline_compile import InlineDecision, differing, with_counterpart
+from mlgo_gym.compiler.protocol.decision import functions_of
+from mlgo_gym.episode.attribution.affected_functions import causes_of_changes
+from mlgo_gym.episode.attribution.flips import group_causes
+from mlgo_gym.episode.attribution.inline_compile import InlineDecision, differing, with_counterpart
 from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
 from mlgo_gym.search.flip_plan import Trial
-from mlgo_gym.session.protocol.decision import functions_of
 
 
 class ExpectedCompile:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlgo_gym.attribution.inline_compile import InlineCompile, Visits
+from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite
+from mlgo_gym.episode.attribution.inline_compile import InlineCompile, Visits
 from mlgo_gym.llvm.function_sizes import FunctionSizes
-from mlgo_gym.session.protocol.decision import Decision, DecisionSite
 
 # Number of recorded decisions to search for a call; those in between come from bodies that are not inlined now.
 _LOOK_AHEAD = 24

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.episode.allocation_compile import (
     AllocationCompile,
     Eviction,
@@ -23,7 +24,6 @@ from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.search.search_space import Leaf, SearchSpace
-from mlgo_gym.session.protocol.decision import Decision
 
 NOTHING = 0.3
 """Share of the trials that evict nothing, where that is legal."""

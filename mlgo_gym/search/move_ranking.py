@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.attribution.credit import cost_of_call, expected_growth, is_last_call
-from mlgo_gym.attribution.inline_compile import InlineDecision
+from mlgo_gym.episode.attribution.credit import cost_of_call, expected_growth, is_last_call
+from mlgo_gym.episode.attribution.inline_compile import InlineDecision
 from mlgo_gym.search.moves import Move
 
 _COST_EDGES = (-20.0, 0.0, 25.0, 100.0, 300.0, 1000.0)  # of the classes of cost_of_call()

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mlgo_gym.attribution.inline_compile import CallSite, InlineDecision, Visits
-from mlgo_gym.session.protocol.decision import DecisionSite
+from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.episode.attribution.inline_compile import CallSite, InlineDecision, Visits
 
 FEW_CALLS = 24
 """Moves with more calls are a kind of their own: they affect many functions, and few of them fit into one compile."""

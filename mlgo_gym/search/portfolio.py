@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from mlgo_gym.attribution.inline_compile import CallSite, InlineCompile, InlineDecision
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.attribution.inline_compile import CallSite, InlineCompile, InlineDecision
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.policies import Policy, load_policy
 from mlgo_gym.search.search_space import SearchSpace
-from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
 PORTFOLIO = ("default", "threshold:0", "inline-oz-fast", "inline-os-fast", "never")

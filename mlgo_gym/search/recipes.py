@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-from mlgo_gym.attribution.inline_compile import InlineCompile, run_inline_compile
-from mlgo_gym.attribution.recipe import SUFFIX, Recipe, read_recipe
+from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite
 from mlgo_gym.corpus.commands.flags import edit_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import AllocationCompile, run_allocation_compile
+from mlgo_gym.episode.attribution.inline_compile import InlineCompile, run_inline_compile
+from mlgo_gym.episode.attribution.recipe import SUFFIX, Recipe, read_recipe
 from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.llvm.block_frequencies import FREQUENCY_FLAGS
-from mlgo_gym.session.protocol.decision import Decision, DecisionSite
 
 
 def make_recipe(env: CompilerEnv, module: Module, actions: tuple[int, ...] | None, compiles: int = 0) -> Recipe:

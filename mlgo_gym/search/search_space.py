@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import gymnasium as gym
 import numpy as np
 
+from mlgo_gym.compiler.coroutine import run_blocking
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.outcome import costs
@@ -21,8 +23,6 @@ from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.policies.session_policy import decision_info
-from mlgo_gym.session.coroutine import run_blocking
-from mlgo_gym.session.protocol.decision import Decision
 
 
 class Budget:

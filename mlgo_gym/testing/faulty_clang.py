@@ -6,11 +6,11 @@ import json
 import shlex
 from pathlib import Path
 
+from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
-from mlgo_gym.session.session import Session
 from mlgo_gym.testing.fake_clang import fake_clang
 
 _SECONDS = 60.0

@@ -7,11 +7,11 @@ from typing import Any
 
 import gymnasium as gym
 
+from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.session import Session
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.stepper import Answer, Stepper
 from mlgo_gym.errors import ActionError, MlgoError
-from mlgo_gym.session.protocol.decision import Decision
-from mlgo_gym.session.session import Session
 from mlgo_gym.vector_env import CompilerVectorEnv
 
 

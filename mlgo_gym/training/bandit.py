@@ -13,9 +13,9 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from typing_extensions import Unpack
 
+from mlgo_gym.episode.vector.in_process import InProcessVectorEnv, spread_seeds
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.training.bandit_labels import BanditArguments, LabelTable, label_table
-from mlgo_gym.vector.in_process import InProcessVectorEnv, spread_seeds
 
 _BLOCK = 256
 """Labels that an environment draws at once, since a draw from a generator is slow."""

@@ -14,10 +14,10 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.corpus.modules.sampling import is_part
+from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES
+from mlgo_gym.corpus.sampling import is_part
 from mlgo_gym.errors import MlgoError, UnknownArgumentError
 from mlgo_gym.policies.normalization import Normalization
-from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 from mlgo_gym.tasks.feature_table import BOUNDS
 from mlgo_gym.training.distillation import network_features
 from mlgo_gym.training.labels import Labels, read_labels

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules.corpus import Corpus
-from mlgo_gym.corpus.modules.training_digests import training_digest
+from mlgo_gym.corpus.training_digests import training_digest
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation.evaluation import Evaluation

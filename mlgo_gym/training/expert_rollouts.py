@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from mlgo_gym.corpus.modules.module_order import OrderCursor
-from mlgo_gym.corpus.modules.training_digests import training_digest
+from mlgo_gym.corpus.module_order import OrderCursor
+from mlgo_gym.corpus.training_digests import training_digest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.environment_work import EnvironmentWork
 from mlgo_gym.errors import MlgoError, NoDecisionError

@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlgo_gym.attribution.affected_functions import AffectedFunctions
-from mlgo_gym.attribution.flips import flip_effects, independent
-from mlgo_gym.attribution.inline_compile import InlineCompile, InlineDecision, run_inline_compile
+from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES, MODULE_SHARE
+from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite
 from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.episode.attribution.affected_functions import AffectedFunctions
+from mlgo_gym.episode.attribution.flips import flip_effects, independent
+from mlgo_gym.episode.attribution.inline_compile import InlineCompile, InlineDecision, run_inline_compile
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.errors import CompilerError, MlgoError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.llvm.function_sizes import FunctionSizes, size_changes
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.policies.session_policy import SessionPolicy
-from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES, MODULE_SHARE
-from mlgo_gym.session.protocol.decision import Decision, DecisionSite
 from mlgo_gym.tasks.task import Task
 
 MAX_FLIPS = 400

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from mlgo_gym.corpus.modules.corpus import Corpus
-from mlgo_gym.corpus.modules.training_digests import training_digest
+from mlgo_gym.corpus.corpus import Corpus
+from mlgo_gym.corpus.training_digests import training_digest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.environment_work import EnvironmentWork
 from mlgo_gym.episode.function_costs import FunctionCosts

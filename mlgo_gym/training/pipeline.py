@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules.training_digests import sidecar, write_sidecar_digests
+from mlgo_gym.corpus.training_digests import sidecar, write_sidecar_digests
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.network import Network
 from mlgo_gym.training.labels import Labels

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from mlgo_gym import __version__
-from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies.model_files import file_digest

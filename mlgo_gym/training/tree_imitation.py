@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.corpus.modules.training_digests import SHORT_DIGEST
+from mlgo_gym.corpus.training_digests import SHORT_DIGEST
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.extras import library
 from mlgo_gym.policies.model_files import file_digest

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.attribution.recipe import write_recipe
 from mlgo_gym.envs import InlineEnv
+from mlgo_gym.episode.attribution.recipe import write_recipe
 from mlgo_gym.errors import MlgoError
+from mlgo_gym.integrations.trace import trace
 from mlgo_gym.search.recipes import make_recipe
 from mlgo_gym.training import read_labels
-from mlgo_gym.trajectories import trace
 from tests.cli.command import run, run_json
 
 EVALUATE = ("evaluate", "mlgo/Inline-v0")

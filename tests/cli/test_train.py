@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.modules.training_digests import sidecar_digests
+from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES
+from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.errors import MissingExtraError, MlgoError
 from mlgo_gym.policies.network import Network
-from mlgo_gym.session.protocol.callee_features import CALLEE_FEATURES
 from mlgo_gym.training import read_labels
 from mlgo_gym.training.checkpoint_choice import MARGINS
 from tests.cli.command import run, run_json

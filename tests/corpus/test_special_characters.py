@@ -11,12 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
-from mlgo_gym.corpus.modules.description import write_command, write_description
+from mlgo_gym.corpus.description import write_command, write_description
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation.result_folder import read_episodes
+from mlgo_gym.integrations.replay import replay
+from mlgo_gym.integrations.trace import trace
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.trajectories import replay, trace
 from tests.conftest import PROGRAMS
 from tests.corpus.untrusted import BENIGN
 from tests.sampling import one_of_each

@@ -12,9 +12,9 @@ import pytest
 from mlgo_gym import open_corpus
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
-from mlgo_gym.programs import ModulePrograms
+from mlgo_gym.tasks.metrics import ModulePrograms
 from tests.fakes.drive import failed_end
-from tests.programs.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus
+from tests.tasks.small_corpus import ENTRY, MODULE, RIGHT, WRONG, small_corpus
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 

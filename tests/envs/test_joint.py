@@ -12,12 +12,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.envs import InlineEnv, JointEnv, RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.envs.joint import EVICTION, INLINING, PRIORITY, PRIORITY_CHOICES
 from mlgo_gym.envs.regalloc_priority import SCALE, size_order
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.coroutine import run_blocking
 from mlgo_gym.testing import running_compile
 from tests.conftest import MakeBitcode, clang_argument
 

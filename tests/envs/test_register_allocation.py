@@ -15,13 +15,13 @@ from gymnasium.utils.env_checker import data_equivalence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import RegAllocEvictEnv, RegAllocPriorityEnv
 from mlgo_gym.envs.regalloc_priority import SCALE, size_order
 from mlgo_gym.errors import ActionError, CorpusError, MlgoError
 from mlgo_gym.llvm.allocation_record import CostWeights
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.snapshot_support import snapshot_support
 from mlgo_gym.testing import finished_compiles, running_compile
 from tests.allocation import costs, counts, totals
 from tests.conftest import MakeBitcode, clang_argument

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.argument_types import option
 from mlgo_gym.episode.options import EnvironmentOptions
 from mlgo_gym.llvm.advisors import Advisor
 from mlgo_gym.llvm.training_log import LogHeader
-from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.tasks.feature_table import Feature, FeatureTable
 from mlgo_gym.tasks.features import FeatureLayout
 from mlgo_gym.tasks.task import Task

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.corpus.commands.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.envs import InlineEnv
@@ -15,7 +16,6 @@ from mlgo_gym.errors import CompilerError
 from mlgo_gym.llvm.estimated_instructions import FunctionInstructions
 from mlgo_gym.llvm.object_file import ObjectSizes
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
-from mlgo_gym.session.coroutine import run_blocking
 from mlgo_gym.tasks.measurement import Measurement
 from tests.conftest import MakeBitcode
 

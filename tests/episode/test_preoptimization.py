@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.compiler.coroutine import run_blocking
+from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.commands.compilation import Compilation, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.episode.preoptimization import preoptimize, verify
 from mlgo_gym.errors import CompilerError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
-from mlgo_gym.session.coroutine import run_blocking
-from mlgo_gym.session.session import Session
 from tests.conftest import MakeBitcode
 
 TIMEOUT = 60.0

@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mlgo_gym.cli.application import application
+from mlgo_gym.compiler.process.limits import Limits
 from mlgo_gym.corpus.commands.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
@@ -33,7 +34,6 @@ from mlgo_gym.episode.reproduction import reduce_module, reproduce
 from mlgo_gym.errors import CompilerError, MlgoError, UntrustedError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from mlgo_gym.session.process.limits import Limits
 from mlgo_gym.testing import running_compile
 from tests.conftest import MakeBitcode
 

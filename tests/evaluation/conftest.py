@@ -10,7 +10,7 @@ import pytest
 
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import EpisodeResult
-from tests.reporting import runs
+from tests.evaluation import runs
 
 MakeResult = Callable[..., EpisodeResult]
 

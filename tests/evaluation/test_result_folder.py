@@ -45,7 +45,7 @@ def test_a_result_is_on_disk_when_append_returns(tmp_path: Path) -> None:
 import os, pathlib, signal
 from mlgo_gym.evaluation.episode_result import EpisodeResult
 from mlgo_gym.evaluation.result_folder import ResultFolder
-from tests.reporting.runs import configuration
+from tests.evaluation.runs import configuration
 ResultFolder(pathlib.Path({str(tmp_path)!r}), configuration()).append(EpisodeResult("default", "a", "p", "done"))
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -18,7 +18,7 @@ from mlgo_gym.explanation.names import readable
 from mlgo_gym.explanation.page import as_page
 from mlgo_gym.explanation.text import as_text
 from tests.conftest import MakeBitcode
-from tests.reporting.runs import Page
+from tests.evaluation.runs import Page
 
 MODULE = "c/markdown"
 

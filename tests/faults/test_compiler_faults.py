@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.session.snapshot_support import snapshot_support
 from mlgo_gym.testing import FaultyClang
 from tests.fakes.no_ptrace import without_ptrace
 from tests.faults.catalogue import ENDS, FAULTS, Fault, Outcome, matches

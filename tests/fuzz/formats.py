@@ -20,16 +20,17 @@ import numpy as np
 
 from mlgo_clang.header import ProtocolError, read_header
 from mlgo_clang.recipes import RecipeError, parse_recipe
-from mlgo_gym.attribution.recipe import read_recipe
 from mlgo_gym.corpus.commands.allowed import refused_argument
-from mlgo_gym.corpus.modules.description import DESCRIPTION_FILE, parse_command, read_description, read_metadata
-from mlgo_gym.corpus.modules.parquet import import_parquet
+from mlgo_gym.corpus.description import DESCRIPTION_FILE, parse_command, read_description, read_metadata
+from mlgo_gym.corpus.parquet import import_parquet
 from mlgo_gym.corpus.recording.extract import read_elf_sections
 from mlgo_gym.corpus.recording.links import read_links
 from mlgo_gym.corpus.recording.object_list import read_object_list
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import MlgoError, TrainingLogError
 from mlgo_gym.evaluation.module_facts import MODULES
+from mlgo_gym.evaluation.reporting.curves import curves_in
 from mlgo_gym.evaluation.result import load_result
 from mlgo_gym.evaluation.result_folder import EPISODES, HEADER
 from mlgo_gym.llvm.allocation_record import CostWeights, read_allocation_record
@@ -46,7 +47,6 @@ from mlgo_gym.policies.onnx import OnnxPolicy
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.policies.sb3 import load_sb3
 from mlgo_gym.policies.tflite import TflitePolicy
-from mlgo_gym.reporting.curves import curves_in
 from mlgo_gym.storage.tensors import parse_tensors
 from tests.fuzz import seeds
 from tests.fuzz.seeds import split

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgo_gym.attribution.recipe import Recipe, write_recipe
+from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.episode.attribution.recipe import Recipe, write_recipe
 from mlgo_gym.evaluation.configuration import Configuration
 from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, EpisodeResult
 from mlgo_gym.extras import library
@@ -25,10 +26,9 @@ from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 from mlgo_gym.llvm.training_log import LogHeader
 from mlgo_gym.policies.network import Network
 from mlgo_gym.policies.normalization import METHODS, Normalization
-from mlgo_gym.session.protocol.decision import DecisionSite
 from mlgo_gym.storage.tensors import format_tensors
 from tests.corpus.compressed_object import compressed_object
-from tests.reporting.runs import event
+from tests.evaluation.runs import event
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 FEATURES = ("cost_estimate", "callee_users")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.vector.stepping import EVICT, INLINE, make
+from tests.fakes.stepping import EVICT, INLINE, make
 
 pytest.importorskip("torchrl", reason="the extra torchrl is not installed")
 

@@ -11,11 +11,11 @@ import pytest
 from mlgo_clang import folders, recipes
 from mlgo_clang.object_size import ObjectSizeError, text_size
 from mlgo_clang.other_machines import library_target, target_of
-from mlgo_gym.attribution import recipe
+from mlgo_gym.compiler.process.scratch import scratch_parent
 from mlgo_gym.corpus.commands.driver import NATIVE, driver_options, linker_command
+from mlgo_gym.episode.attribution import recipe
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.process.scratch import scratch_parent
 from mlgo_gym.storage.cache import cache_directory
 from mlgo_gym.storage.temporary_folders import host_id
 from tests.mlgo_clang.conftest import Run
@@ -86,7 +86,7 @@ def test_a_program_for_webassembly_is_linked_without_an_sdk_and_runs(run: Run, p
     (project / "hello.c").write_text(HELLO)
     assert run(WASM, "-Oz", "-Wall", "-Werror", "-c", "hello.c", "-o", "hello.o").returncode == 0
     assert run(WASM, "-Oz", "-s", "hello.o", "-o", "program").returncode == 0
-    runner = [sys.executable, "-m", "mlgo_gym.programs.webassembly", "report", "program"]
+    runner = [sys.executable, "-m", "mlgo_gym.tasks.metrics.webassembly", "report", "program"]
     assert subprocess.run(runner, cwd=project, capture_output=True, check=True).stdout == b"hello 1\n"
 
 

@@ -8,9 +8,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus.modules.sampling import Part
-from mlgo_gym.corpus.modules.training_digests import SHORT_DIGEST, read_digests, sidecar_digests, training_digest
 from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.corpus.sampling import Part
+from mlgo_gym.corpus.training_digests import SHORT_DIGEST, read_digests, sidecar_digests, training_digest
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import CorpusError, PolicyError
 from mlgo_gym.llvm.toolchain import Toolchain

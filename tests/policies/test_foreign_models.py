@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.compiler.process.confinement import confinement_support
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import BatchedPolicy, act_batch, load_policy
 from mlgo_gym.policies.foreign_model import ForeignModel
 from mlgo_gym.policies.model_process import ModelProcess, ModelProcessError
-from mlgo_gym.session.process.confinement import confinement_support
 from tests.policies.episodes import play
 from tests.policies.linear_models import write_onnx, write_tflite
 from tests.policies.test_rules import decisions

@@ -15,10 +15,10 @@ import pytest
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import PolicyError
+from mlgo_gym.integrations import NormalizeFeatures
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.observation_samples import fit_normalization, record_observations
 from mlgo_gym.policies.sb3 import read_sb3, save_sb3
-from mlgo_gym.wrappers import NormalizeFeatures
 from tests.policies.episodes import play
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

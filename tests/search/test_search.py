@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.attribution.inline_compile import InlineDecision
-from mlgo_gym.attribution.recipe import read_recipe
+from mlgo_gym.compiler.protocol.decision import DecisionSite
 from mlgo_gym.deploy.recipe_folder import replay_recipe
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv, RegAllocPriorityEnv
+from mlgo_gym.episode.attribution.inline_compile import InlineDecision
+from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError
 from mlgo_gym.llvm.toolchain import bundled_command
 from mlgo_gym.make_env import make_environment
@@ -25,7 +26,6 @@ from mlgo_gym.search import ALGORITHMS, Budget, CorpusSearch, SearchResult, sear
 from mlgo_gym.search.move_ranking import MoveRanking
 from mlgo_gym.search.moves import Move, make_move
 from mlgo_gym.search.portfolio import PORTFOLIO
-from mlgo_gym.session.protocol.decision import DecisionSite
 from tests.conftest import MakeBitcode
 from tests.policies.episodes import play
 

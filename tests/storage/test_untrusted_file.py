@@ -13,23 +13,23 @@ import pytest
 from safetensors.numpy import save
 
 from mlgo_clang import recipes as drivers_recipes
-from mlgo_gym.attribution.recipe import read_recipe
-from mlgo_gym.corpus.modules.description import DESCRIPTION_FILE, read_command, read_description, read_metadata
-from mlgo_gym.corpus.modules.training_digests import read_digests
+from mlgo_gym.corpus.description import DESCRIPTION_FILE, read_command, read_description, read_metadata
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import read_elf_sections
 from mlgo_gym.corpus.recording.links import LINKS_FILE, read_links
+from mlgo_gym.corpus.training_digests import read_digests
+from mlgo_gym.episode.attribution.recipe import read_recipe
 from mlgo_gym.episode.reproducer import read_reproducer
 from mlgo_gym.errors import MlgoError, PolicyError
+from mlgo_gym.evaluation.reporting.curves import curves_in, is_search
 from mlgo_gym.evaluation.result import load_result
+from mlgo_gym.integrations.logs import read_advice
 from mlgo_gym.llvm.ir2vec import vocabulary_file
 from mlgo_gym.llvm.toolchain import Toolchain
 from mlgo_gym.policies.normalization import Normalization
-from mlgo_gym.reporting.curves import curves_in, is_search
 from mlgo_gym.storage.json_lines import read_json_lines
 from mlgo_gym.storage.tensors import parse_tensors, read_tensors
 from mlgo_gym.storage.untrusted_file import read_untrusted
-from mlgo_gym.trajectories.logs import read_advice
 
 READERS: dict[str, Callable[[Path], object]] = {
     DESCRIPTION_FILE: lambda path: read_description(path.parent),

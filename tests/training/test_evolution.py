@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mlgo_gym.corpus.modules.training_digests import sidecar, sidecar_digests
+from mlgo_gym.corpus.training_digests import sidecar, sidecar_digests
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.network import Network
 from mlgo_gym.training import Evolution, Monitor

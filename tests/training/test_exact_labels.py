@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import run_allocation_compile
 from mlgo_gym.errors import MlgoError
@@ -16,7 +17,6 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.policies.network import Network
 from mlgo_gym.scheduling import Execution
-from mlgo_gym.session.protocol.decision import Decision
 from mlgo_gym.training import Labels, Monitor, NetworkSettings, imitate
 from mlgo_gym.training.eviction_flips import label_evictions
 from mlgo_gym.training.evolution import flatten

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus import open_corpus
-from mlgo_gym.corpus.modules.training_digests import sidecar_digests
+from mlgo_gym.corpus.training_digests import sidecar_digests
 from mlgo_gym.envs import InlineEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.toolchain import Toolchain

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlgo_gym.compiler.process.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.corpus.commands.allowed import check_arguments, refused_argument
 from mlgo_gym.corpus.commands.driver import cc1_line
 from mlgo_gym.corpus.commands.flags import edit_flags
@@ -19,12 +20,11 @@ from mlgo_gym.corpus.module import Module, missing_bitcode
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.bitcode import BitcodeFacts, read_bitcode
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.process.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.storage.cache import JsonCache, key_of
 
 if TYPE_CHECKING:
+    from mlgo_gym.compiler.session import Session
     from mlgo_gym.llvm.advisors import Advisor
-    from mlgo_gym.session.session import Session
 
 _LEVELS = {"Oz": "-Oz", "Os": "-Os", "O0": "-O0", "O1-O3": "-O2"}
 
@@ -79,7 +79,7 @@ class Compilation:
     def session(self, advisors: Sequence[Advisor] = (), **options: bool) -> Session:
         """Start the compile under its confinement and limits, as `Session`; raise `CompilerError` if it cannot."""
         # Commands that compile nothing start faster without NumPy.
-        from mlgo_gym.session.session import Session
+        from mlgo_gym.compiler.session import Session
 
         return Session(self.command, advisors, confined=self.confined, limits=self.limits, **options)
 

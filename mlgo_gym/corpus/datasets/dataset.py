@@ -24,7 +24,7 @@ from mlgo_gym.corpus.datasets.fetch import SourceArchive
 from mlgo_gym.corpus.datasets.package_build import record_package
 from mlgo_gym.corpus.datasets.pins import missing_files, wrong_digest
 from mlgo_gym.corpus.datasets.sources import compile_commands, fetch_archives, unpack_sources
-from mlgo_gym.corpus.modules.description import read_command, read_description
+from mlgo_gym.corpus.description import read_command, read_description
 from mlgo_gym.corpus.recording.recorder import LEVELS, Recorder, RecordFailure, Recording
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain

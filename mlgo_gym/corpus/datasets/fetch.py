@@ -11,9 +11,9 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING
 
+from mlgo_gym.compiler.process.bounded_run import run_bounded
 from mlgo_gym.errors import CorpusError, UnreachableError
 from mlgo_gym.extras import library
-from mlgo_gym.session.process.bounded_run import run_bounded
 from mlgo_gym.storage.cache import cache_directory
 from mlgo_gym.storage.temporary_folders import process_folder
 from mlgo_gym.storage.untrusted_file import sha256_of

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from mlgo_gym.compiler.process.bounded_run import run_bounded
 from mlgo_gym.corpus.datasets.catalogue import Dataset
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording
 from mlgo_gym.errors import CorpusError, NothingCompiledError
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.process.bounded_run import run_bounded
 from mlgo_gym.storage.cache import cache_directory
 
 _LOG_TAIL = 2000

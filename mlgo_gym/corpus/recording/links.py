@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.corpus.modules.description import is_outside, read_json_object
+from mlgo_gym.corpus.description import is_outside, read_json_object
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.storage.cache import write_atomically
 from mlgo_gym.storage.json_text import check_values

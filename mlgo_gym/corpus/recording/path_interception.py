@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from mlgo_gym.compiler.process.bounded_run import run_bounded
 from mlgo_gym.corpus.recording.shim_links import file_kind
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import bundled_command
-from mlgo_gym.session.process.bounded_run import run_bounded
 from mlgo_gym.storage.cache import cache_directory, key_of, write_atomically
 from mlgo_gym.storage.temporary_folders import temporary_folder
 

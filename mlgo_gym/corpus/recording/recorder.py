@@ -21,7 +21,7 @@ from typing import Any
 from mlgo_gym.corpus.commands.allowed import file_arguments, refused_argument
 from mlgo_gym.corpus.commands.driver import NATIVE, code_generation_flags, driver_options, rust_flags
 from mlgo_gym.corpus.commands.inputs import copy_inputs
-from mlgo_gym.corpus.modules.description import write_command, write_description, write_metadata
+from mlgo_gym.corpus.description import write_command, write_description, write_metadata
 from mlgo_gym.corpus.recording.links import LinkWriter
 from mlgo_gym.corpus.recording.path_interception import is_gcc, objects_written_since
 from mlgo_gym.errors import CorpusError, NothingCompiledError

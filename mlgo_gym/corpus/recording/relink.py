@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.process.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.corpus.commands.driver import linker_command, linker_overrides
 from mlgo_gym.corpus.commands.shim_compiles import drop_options
 from mlgo_gym.corpus.recording.links import Link, LinkInput, LinkPart
 from mlgo_gym.errors import CorpusError, UntrustedError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
-from mlgo_gym.session.process.bounded_run import run_bounded
-from mlgo_gym.session.process.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.storage.temporary_folders import temporary_folder
 
 _ALLOWED = Path(__file__).parent / "allowed_link_arguments.json"

@@ -7,10 +7,12 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
+from mlgo_gym.compiler.process.confinement import confinement_support
+from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.commands.allowed import refused_argument
 from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.corpus.description import write_description
 from mlgo_gym.corpus.module import Module
-from mlgo_gym.corpus.modules.description import write_description
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import extract_corpus
 from mlgo_gym.corpus.recording.object_list import from_directory
@@ -18,8 +20,6 @@ from mlgo_gym.corpus.verify import verify
 from mlgo_gym.errors import UntrustedError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain
-from mlgo_gym.session.process.confinement import confinement_support
-from mlgo_gym.session.session import Session
 from tests.conftest import MakeBitcode
 from tests.corpus.conftest import write_files
 from tests.corpus.untrusted import BENIGN, hostile_arguments, make_untrusted_corpus

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.compiler.process.limits import Limits
 from mlgo_gym.corpus.commands.compilation import Compilation, default_flags, plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.errors import CompilerError, CorpusError, MlgoError, ToolchainError
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
-from mlgo_gym.session.process.limits import Limits
 from tests.conftest import MakeBitcode
 from tests.corpus.untrusted import BENIGN
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.modules.corpus import Corpus
+from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import extract_corpus, read_elf_sections
 from mlgo_gym.corpus.recording.object_list import from_local_thinlto, read_object_list

@@ -1,1 +1,0 @@
-"""Adapters to other libraries; each module needs the library that it is named after."""

@@ -1,0 +1,124 @@
+"""Coroutines that wait for compilers: written once as generators, run by blocking or by an event loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from mlgo_gym.compiler.process.interrupts import uninterrupted
+from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.session import Session
+from mlgo_gym.errors import CompilerError, MlgoError
+
+T = TypeVar("T")
+
+CompilerCoroutine: TypeAlias = Generator[Session, Decision | None, T]
+"""A generator that yields the session it waits for, and receives its next decision, or None when clang has exited.
+
+Errors of `Session.wait()` are raised at the yield.
+"""
+
+
+@uninterrupted()
+def run_blocking(coroutine: CompilerCoroutine[T], timeout: float) -> T:
+    """Run a coroutine to its end, blocking, and return its result; a clang may be silent for `timeout` seconds.
+
+    Raises:
+        CompilerError: A compile failed or timed out, and the coroutine does not handle it.
+    """
+    try:
+        session = next(coroutine)
+        while True:
+            session = _wait(coroutine, session, timeout)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        coroutine.close()
+
+
+def _wait(coroutine: CompilerCoroutine[T], session: Session, timeout: float) -> Session:
+    try:
+        decision = session.wait(timeout)
+    except CompilerError as error:
+        return coroutine.throw(error)
+    return coroutine.send(decision)
+
+
+class CoroutineDriver(Generic[T]):
+    """Runs a coroutine for an event loop.
+
+    Args:
+        coroutine: The coroutine; it starts at once.
+        timeout: Maximum silence of a clang, in seconds.
+
+    Attributes:
+        session: The session to watch; None when the coroutine has finished.
+        deadline: Time of the timeout, on the monotonic clock.
+
+    Raises:
+        MlgoError: The coroutine raised it before its first wait.
+    """
+
+    def __init__(self, coroutine: CompilerCoroutine[T], timeout: float) -> None:
+        self._coroutine = coroutine
+        self._timeout = timeout
+        self._result: list[T] = []
+        self.session: Session | None = None
+        self.deadline = 0.0
+        self._resume(coroutine.send, None)
+
+    @property
+    def result(self) -> T:
+        """Result of a finished coroutine; `MlgoError` for another one."""
+        if not self._result:
+            raise MlgoError("expected a coroutine that has finished, got one that waits or failed; poll() it")
+        return self._result[0]
+
+    def restart_deadline(self) -> None:
+        """Measure the silence from now."""
+        self.deadline = time.monotonic() + self._timeout
+
+    def poll(self) -> bool:
+        """Continue without waiting; return whether the coroutine has finished.
+
+        Raises:
+            MlgoError: The coroutine raised it.
+        """
+        while (session := self.session) is not None:
+            try:
+                decision = session.poll()
+            except CompilerError as error:
+                self._resume(self._coroutine.throw, error)
+                continue
+            if decision is None and not session.exited:
+                return False
+            self._resume(self._coroutine.send, decision)
+        return True
+
+    def time_out(self) -> None:
+        """Kill a clang that was silent for too long; extend the deadline instead if it had no CPU.
+
+        Raises:
+            MlgoError: The coroutine raised it, or waits for no clang.
+        """
+        if self.session is None:
+            raise MlgoError("expected a coroutine that waits for a clang, got one that does not; poll() tells")
+        if grace := self.session.grace(self._timeout):
+            self.deadline = time.monotonic() + grace
+            return
+        self._resume(self._coroutine.throw, self.session.timeout_error(self._timeout))
+
+    def _resume(self, step: Callable[[Any], Session], value: Decision | CompilerError | None) -> None:
+        self.session = None
+        try:
+            self.session = step(value)
+        except StopIteration as end:
+            self._result.append(end.value)
+        self.restart_deadline()
+
+    def close(self) -> None:
+        """Cancel the coroutine, and kill its clang. Idempotent."""
+        self.session = None
+        self._coroutine.close()

@@ -1,0 +1,211 @@
+"""One compiler process; it never outlives this process."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+from mlgo_gym.compiler.process.confinement import run_confined
+from mlgo_gym.compiler.process.host_lifetime import HostPipe, kill_group_with
+from mlgo_gym.compiler.process.interrupts import uninterrupted
+from mlgo_gym.compiler.process.limits import DEFAULT_LIMITS, Limits, raise_if_descriptor_limit
+from mlgo_gym.errors import CompilerError, MlgoError
+
+GUARD_DESCRIPTOR = 3
+"""Descriptor of the read end of the guard pipe in the compiler."""
+
+FIRST_EXTRA_DESCRIPTOR = 4
+"""Descriptor of the first extra file in the compiler."""
+
+CLANG_ACTION = "-emit-obj"
+"""An argument without which `clang -cc1` exits with an error."""
+
+
+class CompilerProcess:
+    """A child process that leads its own process group, guarded as by `mlgo_gym.compiler.process.host_lifetime.Guard`.
+
+    This process may be killed before the guard is set. One argument is withheld from the child until then: without it
+    the child exits.
+
+    Attributes:
+        pid: Process id, and id of its process group.
+        pidfd: Descriptor that becomes readable when the process exits.
+        exit_status: Exit status, negative for a signal; None while the process runs.
+        guard: Write end of the guard pipe.
+    """
+
+    def __init__(self, pid: int, pidfd: int, guard: int) -> None:
+        self.pid = pid
+        self.pidfd = pidfd
+        self.exit_status: int | None = None
+        self.guard = guard
+
+    @classmethod
+    @uninterrupted()
+    def start(
+        cls,
+        command: Sequence[str],
+        *,
+        stdout: int,
+        stderr: int,
+        extras: Sequence[int] = (),
+        writable: Sequence[str | os.PathLike[str]] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        withheld: str = "",
+    ) -> CompilerProcess:
+        """Start a program.
+
+        Args:
+            command: Program and arguments.
+            stdout: Descriptor that becomes its standard output.
+            stderr: Descriptor that becomes its standard error.
+            extras: Descriptors that it receives from `FIRST_EXTRA_DESCRIPTOR` on.
+            writable: Folders in which it may write, where the kernel has Landlock; None allows all.
+            limits: Limits of the process.
+            withheld: Argument without which the program exits by itself. It reads the argument from a response file
+                (a pipe) once it is guarded and limited; the pipe stays empty if this process was killed.
+
+        Raises:
+            CompilerError: The program cannot be started (kind `start`).
+            MlgoError: The platform is not Linux, or this process ignores SIGCHLD.
+        """
+        if sys.platform != "linux":
+            raise MlgoError(f"expected Linux, with pidfd and owned pipes, got {sys.platform}; use Linux")
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            # The kernel discards exit statuses then, and a successful compile would count as failed.
+            raise MlgoError(
+                "expected the default handling of SIGCHLD, got a process that ignores it, perhaps by inheritance; call "
+                "signal.signal(signal.SIGCHLD, signal.SIG_DFL) first"
+            )
+        read_end, write_end = os.pipe()
+        copies: list[int] = []
+        pid, pidfd = 0, -1
+        words = list(command)
+        response: _Response | None = None
+        try:
+            # dup2 onto a low descriptor must not overwrite a source that is copied later.
+            sources = [stdout, stderr, read_end, *extras]
+            if withheld in words:
+                response = _Response()
+                words.remove(withheld)
+                words.append(f"@/proc/self/fd/{FIRST_EXTRA_DESCRIPTOR + len(extras)}")
+                sources.append(response.read_end)
+            copies.extend(fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, 64) for source in sources)
+            actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+            ]
+            actions.extend((os.POSIX_SPAWN_DUP2, copy, target) for target, copy in enumerate(copies, start=1))
+            spawn = partial(
+                os.posix_spawn,
+                words[0],
+                words,
+                os.environ,
+                file_actions=actions,
+                setsid=True,
+                setsigmask=[],
+                setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGXFSZ],
+            )
+            pid = spawn() if writable is None else run_confined(spawn, writable)
+            kill_group_with(read_end, pid)
+            pidfd = os.pidfd_open(pid)
+            limits.apply(pid)
+            if response is not None:
+                response.send(withheld)
+        except BaseException as error:
+            os.close(write_end)
+            if pidfd >= 0:
+                os.close(pidfd)
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            raise_if_descriptor_limit(error)
+            if not isinstance(error, OSError):
+                raise
+            raise CompilerError(
+                f"cannot start {command[0]!r}: {error}",
+                kind="start",
+                exit_status=None,
+                stderr="",
+                command=tuple(command),
+            ) from error
+        finally:
+            os.close(read_end)
+            for copy in copies:
+                os.close(copy)
+            if response is not None:
+                response.close()
+        return cls(pid, pidfd, write_end)
+
+    def poll(self) -> int | None:
+        """Reap the process if it has exited; return its exit status, or None."""
+        if self.exit_status is None and self.pidfd >= 0:
+            try:
+                if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                    self._reap()
+            except ChildProcessError:
+                # Other code in this process has reaped it: the exit status is lost.
+                self.exit_status = 255
+        return self.exit_status
+
+    @uninterrupted()
+    def _reap(self) -> None:
+        _, status = os.waitpid(self.pid, 0)
+        self.exit_status = os.waitstatus_to_exitcode(status)
+
+    @uninterrupted()
+    def kill(self) -> None:
+        """Kill the process group, and reap the process. Idempotent."""
+        if self.pidfd < 0 or self.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        try:
+            self._reap()
+        except ChildProcessError:
+            self.exit_status = -signal.SIGKILL
+
+    @uninterrupted()
+    def close(self) -> None:
+        """Kill the process if it still runs, and close its descriptors. Idempotent."""
+        self.kill()
+        self.abandon()
+
+    @uninterrupted()
+    def abandon(self) -> None:
+        """Close the descriptors and leave the process alone: for a fork of this process."""
+        for descriptor in (self.pidfd, self.guard):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.pidfd = self.guard = -1
+
+
+class _Response(HostPipe):
+    """A response file: a pipe with one more argument for the program."""
+
+    def send(self, word: str) -> None:
+        """Send the argument; the program may have exited."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._write_end, os.fsencode(word))
+
+
+def describe_exit(status: int | None) -> tuple[str, str]:
+    """Return the kind of `CompilerError`, and the message, of an exit status, which is negative for a signal."""
+    if status is not None and status < 0:
+        return "signal", f"clang crashed with signal {-status} ({signal.Signals(-status).name})"
+    return "exit", f"clang failed with exit status {status}"
+
+
+FileId = tuple[int, int]
+"""Identity of a file: device and inode."""
+
+
+def file_id(status: os.stat_result) -> FileId:
+    """Return the identity of the file of a status."""
+    return status.st_dev, status.st_ino

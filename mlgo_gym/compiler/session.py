@@ -1,0 +1,395 @@
+"""One compile by one clang: start, decisions, advice, result; every wait has a deadline.
+
+`Session.poll()` never blocks, so that one event loop can serve many sessions; `wait()` blocks. The protocol is
+described in llvm/Analysis/InteractiveModelRunner.h.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+
+from mlgo_gym.compiler.failures import SessionErrors
+from mlgo_gym.compiler.process.affinity import SharedAffinity
+from mlgo_gym.compiler.process.host_lifetime import cancel_close_after_fork, close_after_fork
+from mlgo_gym.compiler.process.interrupts import interruptible, uninterrupted
+from mlgo_gym.compiler.process.limits import DEFAULT_LIMITS, Limits, raise_if_descriptor_limit
+from mlgo_gym.compiler.process.process import CompilerProcess, FileId
+from mlgo_gym.compiler.process.scratch import scratch_error
+from mlgo_gym.compiler.process.starvation import Starvation
+from mlgo_gym.compiler.protocol.callee_features import with_callee_features
+from mlgo_gym.compiler.protocol.callee_prediction import CalleePrediction
+from mlgo_gym.compiler.protocol.channel import Channel
+from mlgo_gym.compiler.protocol.connection import CompileResult, Connection
+from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.protocol.inline_contexts import CALLEE_FLAGS, CONTEXT_FLAGS, InlineContexts, check_command
+from mlgo_gym.compiler.protocol.standard_error import StandardError
+from mlgo_gym.errors import CompilerError, MlgoError, SnapshotError, TrainingLogError
+from mlgo_gym.llvm.advisors import INLINING, Advisor
+from mlgo_gym.llvm.training_log import LogHeader
+
+
+class Session(SessionErrors, AbstractContextManager["Session"]):
+    """One compile by one clang.
+
+    Args:
+        command: Command line without channels and output: program, `-cc1`, flags, input.
+        advisors: Advisors that request decisions; none for a plain compile.
+        optimization_record: Whether to keep the optimisation record of the register allocator.
+        contexts: Whether inlining decisions have contexts.
+        callees: Whether the remarks name the callees of inlining decisions; requires `contexts`.
+        callee_features: Whether to predict the callee of each decision and to extend headers and payloads by callee
+            features; requires `contexts` and `callees`.
+        confined: Whether clang may write only into the scratch folder, where the kernel has Landlock.
+        limits: Limits of the compile.
+
+    Raises:
+        CompilerError: The program cannot be started, or its files cannot be made (kind `start`).
+        MlgoError: No file descriptor is left, or a flag hides the contexts.
+    """
+
+    @uninterrupted()
+    def __init__(
+        self,
+        command: Sequence[str],
+        advisors: Sequence[Advisor] = (),
+        *,
+        optimization_record: bool = False,
+        contexts: bool = False,
+        callees: bool = True,
+        callee_features: bool = False,
+        confined: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        if contexts:
+            check_command(command)
+        stderr = StandardError(InlineContexts() if contexts else None, CalleePrediction() if callee_features else None)
+        self._begin(advisors, (), stderr, limits)
+        try:
+            self._connection = Connection.make(
+                self.advisors, optimization_record=optimization_record, stderr_file=contexts
+            )
+            printing = CALLEE_FLAGS if callees else CONTEXT_FLAGS
+            self.command = (*command, *(printing if contexts else ()), *self._connection.arguments(self.advisors))
+            self._process: CompilerProcess | None = self._connection.start(self.command, confined, limits)
+            self._watch()
+        except BaseException as error:
+            self.close()
+            raise_if_descriptor_limit(error)
+            if isinstance(error, OSError):
+                raise scratch_error(command, error) from error
+            raise
+
+    def _begin(
+        self, advisors: Sequence[Advisor], command: tuple[str, ...], stderr: StandardError, limits: Limits
+    ) -> None:
+        self.advisors, self.command, self.limits = tuple(advisors), command, limits
+        self.exited = False
+        self._pending: int | None = None
+        self._ready: deque[Decision] = deque()
+        self._stderr = stderr
+        self._host = os.getpid()
+        self._process = None
+        self._connection = Connection()
+        self._poll = select.poll()
+        self._affinity: SharedAffinity | None = None
+        self._unread: Channel | None = None
+        self._starvation = Starvation()
+
+    def _watch(self) -> None:
+        for descriptor in self.descriptors():
+            self._poll.register(descriptor, select.POLLIN)
+        close_after_fork(self)
+
+    @property
+    def pid(self) -> int:
+        """Process id of clang."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def contexts(self) -> InlineContexts | None:
+        """Contexts and remarks of the decisions so far; None without contexts."""
+        return self._stderr.contexts
+
+    def stop_at(self, marker: bytes) -> None:
+        """Kill clang once it prints a marker; `captured` starts here. An empty marker cancels that.
+
+        Raises:
+            MlgoError: No decision is pending; standard error is complete only then.
+        """
+        self._answerable()
+        self._read_stderr()
+        self._stderr.capture(marker)
+
+    @property
+    def captured(self) -> str:
+        """Standard error since `stop_at()`."""
+        return self._stderr.captured
+
+    def header(self, advisor: int = 0) -> LogHeader | None:
+        """Return the header of an advisor; None before its first decision."""
+        header = self._connection.channels[advisor].decoder.header
+        if header is not None and self._stderr.prediction is not None and self.advisors[advisor] is INLINING:
+            return with_callee_features(header)
+        return header
+
+    def descriptors(self) -> list[int]:
+        """Return the descriptors to watch; `poll()` when one is readable."""
+        assert self._process is not None
+        return [*self._connection.descriptors(), *([self._process.pidfd] if self._process.pidfd >= 0 else ())]
+
+    def advise(self, answer: bytes) -> None:
+        """Answer the decision that `poll()` or `wait()` returned last with the bytes of an advice tensor.
+
+        Raises:
+            MlgoError: No decision is pending, or this process is a fork of the process that started the compile.
+        """
+        channel = self._answerable()
+        self._stderr.answer(answer)
+        self._pending = None
+        try:
+            # An answer is shorter than PIPE_BUF and clang waits for it: the write is atomic and never blocks.
+            os.write(channel.advice, answer)
+        except BlockingIOError:
+            self._unread = channel
+            self.kill()
+            return
+        except OSError as error:
+            if self._host == os.getpid():
+                raise
+            raise MlgoError(
+                "expected the process that started the compile, got a fork of it; call reset() here"
+            ) from error
+        if self._affinity is None:
+            # Only now: before the first decision clang computes for long.
+            self._affinity = SharedAffinity(self.pid)
+
+    def _answerable(self) -> Channel:
+        if self._pending is None:
+            raise MlgoError("expected a pending decision, got none; wait() for one first")
+        return self._connection.channels[self._pending]
+
+    def advise_ahead(self, answers: Sequence[bytes]) -> None:
+        """Answer the next decisions before clang requests them, so that clang never waits; `wait()` skips them.
+
+        A pending decision is answered first.
+
+        Raises:
+            MlgoError: The session has several advisors, whose order is not known, or earlier answers are unused.
+        """
+        if len(self.advisors) != 1 or self.advice_ahead:
+            unused = self.advice_ahead if self.advisors else 0
+            raise MlgoError(
+                f"expected one advisor and no unused answer, got {len(self.advisors)} and {unused}; advise() instead"
+            )
+        if not answers:
+            return
+        requested = (self._pending is not None) + len(self._ready)
+        self._pending = None
+        self._ready.clear()
+        self._connection.channels[0].send_ahead(answers, requested)
+
+    @property
+    def advice_ahead(self) -> int:
+        """Number of answers sent by `advise_ahead()` that clang has not used."""
+        return self._connection.channels[0].ahead
+
+    def poll(self) -> Decision | None:
+        """Return the next decision without waiting, or None; with `exited` there are no more decisions.
+
+        Raises:
+            CompilerError: clang violated the protocol (kind `protocol`).
+            ToolchainError: This clang does not print contexts.
+        """
+        if self._ready:
+            return self._take()
+        if self.exited:
+            return None
+        if self._stderr.marker:
+            self._read_stderr()
+            if self._stderr.marker_seen:
+                self.kill()
+                return None
+        # Usually clang has requested a decision, and then it does nothing else before the answer.
+        for number, channel in enumerate(self._connection.channels):
+            if channel.log >= 0 and (decision := self._read(channel)) is not None:
+                self._pending = number
+                return self._with_site(decision)
+        if self._ready:
+            return self._take()
+        assert self._process is not None
+        # In this order, so that everything is read that clang wrote before it exited.
+        exited = self._process.poll() is not None
+        self._read_all()
+        if self._ready:
+            return self._take()
+        if exited:
+            self.exited = True
+            if self._stderr.contexts is not None:
+                self._stderr.contexts.end()
+            self._connection.remove_files()
+        return None
+
+    def _read_all(self) -> None:
+        for channel in self._connection.channels:
+            if channel.log >= 0 and (decision := self._read(channel)) is not None:
+                self._ready.append(decision)
+        self._read_stderr()
+
+    def _take(self) -> Decision:
+        decision = self._ready.popleft()
+        self._pending = decision.advisor
+        return self._with_site(decision)
+
+    def _with_site(self, decision: Decision) -> Decision:
+        """Return a pending decision with its site and its predicted callee."""
+        if self._stderr.contexts is None or self.advisors[decision.advisor] is not INLINING:
+            return decision
+        self._read_stderr()
+        return self._stderr.locate(decision, self._connection)
+
+    def _read(self, channel: Channel) -> Decision | None:
+        try:
+            decision = channel.read(self._ready)
+        except TrainingLogError as error:
+            self.kill()
+            raise self._protocol_error(channel, str(error)) from error
+        if decision is None:
+            if channel.ended:
+                # A closed FIFO stays readable and would wake every wait.
+                self._unwatch(channel.log, channel.close_log)
+            if self._connection.all_channels_open():
+                self._connection.remove_files()
+        return decision
+
+    def _read_stderr(self) -> None:
+        descriptor = self._connection.stderr
+        if descriptor >= 0 and self._stderr.read(self._connection):
+            self._unwatch(descriptor, self._connection.close_stderr)
+
+    @uninterrupted()
+    def _unwatch(self, descriptor: int, close: Callable[[], None]) -> None:
+        # A session that failed to start may not watch it yet.
+        with suppress(KeyError):
+            self._poll.unregister(descriptor)
+        close()
+
+    def wait(self, timeout: float) -> Decision | None:
+        """Return the next decision, or None when clang has exited; wait for `timeout` seconds, plus `grace()`.
+
+        Raises:
+            CompilerError: clang did nothing within the timeout and was killed (kind `timeout`), or violated the
+                protocol (kind `protocol`).
+        """
+        if self._ready or self.exited:
+            return self.poll()
+        deadline = time.monotonic() + timeout
+        while (remaining := deadline - time.monotonic()) > 0 or (remaining := self.grace(timeout)) > 0:
+            deadline = time.monotonic() + remaining
+            if self._affinity is None:
+                interruptible(self._poll.poll, remaining * 1000)
+            else:
+                self._affinity.wait(self._poll, remaining)
+            if (decision := self.poll()) is not None or self.exited:
+                return decision
+        raise self.timeout_error(timeout)
+
+    def grace(self, timeout: float) -> float:
+        """Return the additional time for a clang that was silent for `timeout` seconds; see `Starvation`."""
+        return self._starvation.grace(self.pid, timeout)
+
+    def timeout_error(self, timeout: float) -> CompilerError:
+        """Kill clang, and return the error of a timeout."""
+        self.kill()
+        message = f"expected a decision or the end of clang within {timeout:g} s, got neither; clang was killed"
+        return self._error("timeout", message)
+
+    @uninterrupted()
+    def fork(self, timeout: float = 10.0) -> Session:
+        """Return an independent copy of the session and its clang, with the same pending decision.
+
+        Copies may be made in any thread, also of copies, and closed in any order. A copy of 50 MB takes a millisecond.
+
+        Raises:
+            SnapshotError: No decision is pending, or clang cannot be copied; this session continues.
+        """
+        # A session that is never forked loads no ptrace.
+        from mlgo_gym.compiler.snapshots.snapshot import fork_process
+
+        if self._pending is None or self._process is None or self.exited:
+            raise SnapshotError("expected a pending decision to fork at, got none; wait() for one first")
+        if self._process.poll() is not None:
+            raise SnapshotError(f"expected a clang that waits for an answer, got one that exited: {self.failure()}")
+        # The copy gets new files, so the unread output of clang must be read before.
+        self._read_all()
+        if self._affinity is not None:
+            self._affinity.release()
+        copied = object.__new__(type(self))
+        copied._begin(self.advisors, self.command, self._stderr.copy(), self.limits)
+        copied._pending = self._pending
+
+        def make_files() -> tuple[dict[FileId, str], str]:
+            copied._connection, files = self._connection.copy()
+            return files, copied._connection.name("guard")
+
+        try:
+            reading = self._connection.channels[self._pending].advice
+            copied._process = fork_process(self._process, reading, make_files, timeout)
+            if copied._connection.all_channels_open():
+                copied._connection.remove_files()
+            copied._watch()
+        except BaseException as error:
+            copied.close()
+            if isinstance(error, OSError):
+                raise SnapshotError(f"cannot watch the copy of clang: {error}") from error
+            raise
+        return copied
+
+    def finish(self, timeout: float) -> CompileResult:
+        """Wait until clang exits, and return its result.
+
+        Raises:
+            CompilerError: clang failed (kind `exit`, `signal` or `limit`), or did not exit in time (kind `timeout`).
+            MlgoError: A decision is pending.
+        """
+        if not self.exited and (self._pending is not None or self.wait(timeout) is not None):
+            raise MlgoError("expected answers to all decisions, got a pending one; advise() before finish()")
+        assert self._process is not None
+        if self._process.exit_status != 0:
+            raise self.failure()
+        return self._connection.result(self.stderr)
+
+    @uninterrupted()
+    def kill(self) -> None:
+        """Kill clang, and read its output so far. Idempotent."""
+        if self._process is not None and not self.exited:
+            self._process.kill()
+            self._read_stderr()
+            self._ready.clear()
+            self.exited = True
+            self._connection.remove_files()
+
+    @uninterrupted()
+    def close(self) -> None:
+        """Kill clang if it runs, and close everything. Idempotent."""
+        if self._host == os.getpid():
+            self.kill()
+        cancel_close_after_fork(self)
+        if self._process is not None:
+            self._process.abandon()
+        self.exited = True
+        self._connection.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # An interrupt in a finaliser is lost, so a closed session does nothing here.
+        connection = getattr(self, "_connection", None)
+        if connection is not None and not connection.closed:
+            self.close()

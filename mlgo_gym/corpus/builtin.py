@@ -1,0 +1,122 @@
+"""The builtin corpus: programs of this package, compiled by the chosen clang on first use and cached."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from mlgo_gym.corpus.commands.driver import compile_to_bitcode, libc_include_flags, portable_flags, recorded_flags
+from mlgo_gym.corpus.commands.targets import DEFAULT_TARGET, Target, find_target
+from mlgo_gym.corpus.corpus import DEFAULT_LEVEL, Corpus
+from mlgo_gym.corpus.description import DESCRIPTION_FILE, write_command, write_description, write_metadata
+from mlgo_gym.corpus.folder import FolderModules
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.llvm.bitcode import read_bitcode
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.storage.cache import cache_directory, key_of
+from mlgo_gym.storage.temporary_folders import complete_folder, locked
+
+PROGRAMS = Path(__file__).parent / "programs"
+LEVELS = ("Oz", "Os", "O2")
+_REVISION = 2
+_LOCK_SECONDS = 600.0  # the compile takes two seconds, on a busy machine a minute
+_LANGUAGES = {".c": "C", ".cpp": "C++"}
+_BY_LANGUAGE = {"C": ("-std=c11",), "C++": ("-std=c++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti")}
+
+
+def builtin_corpus(toolchain: Toolchain, *, optimize: str = DEFAULT_LEVEL, target: str = DEFAULT_TARGET) -> Corpus:
+    """Return the builtin corpus at a level of `LEVELS` for a target; compiled on first use in about two seconds.
+
+    Modules are named after their sources, such as `c/json`; the folder is the project.
+    """
+    folder = builtin_folder(toolchain, optimize, target)
+    if not (folder / DESCRIPTION_FILE).exists():
+        with locked(folder, _LOCK_SECONDS):
+            if not (folder / DESCRIPTION_FILE).exists():
+                with complete_folder(folder) as staging:
+                    _compile_all(staging, toolchain, optimize, find_target(target))
+    return Corpus(corpus_name("builtin", optimize, target), FolderModules(folder), path=folder)
+
+
+def corpus_name(name: str, optimize: str, target: str) -> str:
+    """Return the name of a corpus with its level and its target, where these are not the default ones."""
+    parts = [optimize] if target == DEFAULT_TARGET else [optimize, target]
+    return name if parts == [DEFAULT_LEVEL] else "@".join([name, *parts])
+
+
+def builtin_folder(toolchain: Toolchain, optimize: str, target: str = DEFAULT_TARGET) -> Path:
+    """Return the folder of the builtin corpus in the cache; raise `CorpusError` for an unknown level or target."""
+    if optimize not in LEVELS:
+        raise CorpusError(f"expected a level of {', '.join(LEVELS)} for the builtin corpus, got {optimize!r}")
+    digests = [(_name(source), _digest(source)) for source in (*_sources(), *_program_files())]
+    flags = portable_flags(find_target(target))
+    key = key_of(_REVISION, toolchain.identity, optimize, digests, flags, sorted(_BY_LANGUAGE.items()))
+    return cache_directory() / "builtin" / f"{toolchain.version_text}-{optimize}-{key[:16]}"
+
+
+def _compile_all(folder: Path, toolchain: Toolchain, optimize: str, target: Target) -> None:
+    sources = _sources()
+    # The sources are the same for each target, since their digests tell which policies were trained on them.
+    types = [] if target.has_int128 else ["-D__int128=_BitInt(128)"]
+    driver_flags = {
+        language: [*portable_flags(target), f"-{optimize}", *flags, *types, *libc_include_flags(toolchain, target)]
+        for language, flags in _BY_LANGUAGE.items()
+    }
+    flags = {language: recorded_flags(language.lower(), driver_flags[language], toolchain) for language in _BY_LANGUAGE}
+
+    def compile_one(source: Path) -> None:
+        name, language = _name(source), _LANGUAGES[source.suffix]
+        bitcode = folder / f"{name}.bc"
+        bitcode.parent.mkdir(exist_ok=True)
+        relative = source.relative_to(PROGRAMS).as_posix()
+        compile_to_bitcode(relative, bitcode, driver_flags[language], toolchain, folder=PROGRAMS)
+        _check_level(bitcode, name, optimize)
+        write_command(folder / f"{name}.cmd", flags[language])
+        metadata = {
+            "source": f"{name}{source.suffix}",
+            "source_sha256": _digest(source),
+            "bitcode_sha256": _digest(bitcode),
+            "lines": source.read_bytes().count(b"\n"),
+            "language": language,
+            "optimize": optimize,
+            "project": source.parent.name,
+            "licence": "Apache-2.0",
+            "compiler": f"clang {toolchain.version_text}",
+        }
+        write_metadata(folder, name, metadata)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        # The largest sources first, so that no core waits long for the last one.
+        list(pool.map(compile_one, sorted(sources, key=lambda source: -source.stat().st_size)))
+    for file in _program_files():
+        shutil.copyfile(file, folder / file.name)
+    write_description(folder, [_name(source) for source in sources])
+
+
+def _check_level(bitcode: Path, name: str, optimize: str) -> None:
+    facts = read_bitcode(bitcode)
+    if facts.level != (optimize if optimize in ("Oz", "Os") else "O1-O3"):
+        raise CorpusError(
+            f"{name}: expected functions at -{optimize}, got {facts.minsize} minsize, {facts.optsize} optsize and "
+            f"{facts.optnone} optnone of {facts.functions}; remove the attribute in the source, or choose another clang"
+        )
+
+
+def _sources() -> list[Path]:
+    return sorted(path for path in PROGRAMS.glob("*/*") if path.suffix in _LANGUAGES)
+
+
+def _program_files() -> list[Path]:
+    """Return the description of the runnable programs, and the source of their `main()`."""
+    return sorted(path for path in PROGRAMS.iterdir() if path.is_file())
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _name(source: Path) -> str:
+    return f"{source.parent.name}/{source.stem}"

@@ -1,0 +1,328 @@
+"""A corpus: named modules that can be looked up, filtered, split, sampled and joined."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace as with_fields
+from difflib import get_close_matches
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import Literal, overload
+
+from mlgo_gym.corpus.commands.flags import check_edits
+from mlgo_gym.corpus.module import Module, missing_bitcode
+from mlgo_gym.corpus.module_source import INFINITE, Modules, edit_module
+from mlgo_gym.corpus.sampling import PARTS, Part, draw, draw_stratified, is_part
+from mlgo_gym.corpus.split_groups import first_of_groups, read_facts
+from mlgo_gym.errors import CorpusError, did_you_mean
+
+DEFAULT_LEVEL = "Oz"
+
+
+class Corpus:
+    """A sequence of modules, each created on request.
+
+    Args:
+        name: name in messages.
+        modules: source of the modules.
+        path: folder or file that it was opened from.
+        names: unique names of the modules to take, in order; by default all.
+        origin: project of all modules, or a function that returns the project of a module and its name there. By
+            default the project is the first part of a name with slashes, else the name of the corpus.
+        prefix: prefix of its module names in a joined corpus; by default its name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        modules: Modules,
+        *,
+        path: Path | None = None,
+        names: Sequence[str] | None = None,
+        origin: str | Callable[[str], tuple[str, str]] | None = None,
+        prefix: str | None = None,
+    ) -> None:
+        self.name = name
+        self.prefix = name if prefix is None else prefix
+        self.path = path
+        self.names: Sequence[str] = modules.names if names is None else names
+        self._modules = modules
+        self._origin = origin
+        self._changes: tuple[Callable[[Module], Module], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Corpus({self.name!r}, {len(self)} modules)"
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Module]:
+        return map(self._load, self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._name_set
+
+    @overload
+    def __getitem__(self, index: int) -> Module: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Corpus: ...
+
+    def __getitem__(self, index: int | slice) -> Module | Corpus:
+        if isinstance(index, slice):
+            return self._select([self.names[position] for position in range(*index.indices(len(self)))])
+        return self._load(self.names[index])
+
+    @property
+    def infinite(self) -> bool:
+        """Whether modules are generated without end, so that the corpus cannot be iterated to its end."""
+        return len(self.names) >= INFINITE
+
+    def module(self, name: str) -> Module:
+        """Return the module of that name.
+
+        Raises:
+            CorpusError: there is none, or its files are missing or broken.
+        """
+        if name not in self._name_set:
+            close = get_close_matches(name, islice(self.names, 20_000), n=3, cutoff=0.5)
+            hint = f"did you mean {' or '.join(close)}?" if close else "`mlgo-gym corpus info` lists its modules"
+            raise CorpusError(f"the corpus {self.name} has no module {name!r}; {hint}")
+        return self._load(name)
+
+    def position(self, name: str) -> int:
+        """Return the index of a module name in `names`; raise `CorpusError` if there is no such module."""
+        try:
+            return self.names.index(name) if self.infinite else self._positions[name]
+        except (KeyError, ValueError):
+            raise CorpusError(f"the corpus {self.name} has no module {name!r}; `names` lists them") from None
+
+    def size(self, name: str) -> int:
+        """Return the bitcode size of the named module in bytes; raise `CorpusError` without bitcode."""
+        bitcode = self._modules.files(name)[0]
+        try:
+            return bitcode.stat().st_size
+        except OSError as error:
+            raise missing_bitcode(bitcode) from error
+
+    def project(self, name: str) -> str:
+        """Return the project of the named module."""
+        return self.origin(name)[0]
+
+    def origin(self, name: str) -> tuple[str, str]:
+        """Return the project of a module and its name there, the same alone and in a joined corpus."""
+        if isinstance(self._origin, str):
+            return self._origin, name
+        if self._origin is not None:
+            return self._origin(name)
+        first, slash, _ = name.partition("/")
+        return (first if slash else self.name), name
+
+    def filter(
+        self,
+        *,
+        names: str | Iterable[str] | None = None,
+        regex: str | None = None,
+        bytes: tuple[int, int | None] | None = None,  # noqa: A002 - the unit
+        where: Callable[[Module], bool] | None = None,
+    ) -> Corpus:
+        """Return the modules that satisfy every given condition, in the same order.
+
+        Args:
+            names: glob, or globs of which one must match the whole name; `*` also matches slashes.
+            regex: regular expression to find in the name.
+            bytes: minimum and maximum bitcode size in bytes; a maximum of None is no limit.
+            where: any condition on the module.
+
+        Raises:
+            CorpusError: the regular expression is invalid.
+        """
+        chosen: Iterable[str] = self.finite_names()
+        if names is not None:
+            patterns = [names] if isinstance(names, str) else list(names)
+            matches = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns) or r"(?!)").match
+            chosen = filter(matches, chosen)
+        if regex is not None:
+            try:
+                chosen = filter(re.compile(regex).search, chosen)
+            except re.error as error:
+                raise CorpusError(f"expected a regular expression, got {regex!r}: {error}") from error
+        if bytes is not None:
+            minimum, maximum = bytes[0], math.inf if bytes[1] is None else bytes[1]
+            chosen = [name for name in chosen if minimum <= self.size(name) <= maximum]
+        if where is not None:
+            chosen = [name for name in chosen if where(self._load(name))]
+        return self._select(list(chosen))
+
+    def split(
+        self,
+        part: Part,
+        *,
+        by: Literal["module", "project"] = "module",
+        test_fraction: float = 0.2,
+        valid_fraction: float = 0.2,
+    ) -> Corpus:
+        """Return a part of the corpus for training, validation or testing.
+
+        A hash of a module's name in its own corpus, or of its project, decides. A module is in the same part alone and
+        in a joined corpus, at every optimisation level, and whatever modules are added. Modules with the same source
+        or the same content are in one part, which the hash of the first one's name decides.
+
+        Args:
+            part: `"train"` or `"test"`; or `"fit"` or `"valid"`, the two parts of `"train"`.
+            by: unit that stays in one part: a module with its duplicates, or a project.
+            test_fraction: fraction of all modules in `"test"`, 0 to 1.
+            valid_fraction: fraction of `"train"` in `"valid"`, 0 to 1.
+
+        Raises:
+            CorpusError: an argument has another value.
+        """
+        fractions = (test_fraction, valid_fraction)
+        if part not in PARTS or by not in ("module", "project") or not all(0 <= each <= 1 for each in fractions):
+            raise CorpusError(
+                f"expected a part of {', '.join(PARTS)} by 'module' or 'project' with fractions of 0 to 1, got "
+                f"{part!r}, {by!r}, {test_fraction!r}, {valid_fraction!r}{did_you_mean(str(part), PARTS)}"
+            )
+        names = self.finite_names()
+        keys = {name: self.project(name) for name in names} if by == "project" else self._split_keys(names)
+        return self._select([name for name in names if is_part(keys[name], part, *fractions)])
+
+    def _split_keys(self, names: Sequence[str]) -> dict[str, str]:
+        """Return the name that decides the part of each module: the first of its group, in its own corpus."""
+        by_corpus: dict[str, dict[str, str]] = {}
+        for name in names:
+            local = self.origin(name)[1]
+            by_corpus.setdefault(name.removesuffix(local), {})[local] = name
+        facts = read_facts(names, self._modules, f"{self.name} {self.path}")
+        keys: dict[str, str] = {}
+        for members in by_corpus.values():
+            groups = first_of_groups((local, facts[name]) for local, name in members.items())
+            keys |= {members[local]: first for local, first in groups.items()}
+        return keys
+
+    def whole(self) -> Corpus:
+        """Return all modules of the corpus that this one is a part of."""
+        return self._select(self._modules.names)
+
+    def named(self, name: str) -> Corpus:
+        """Return the same modules under another corpus name; the prefix in joined corpora stays."""
+        return self._select(self.names, name)
+
+    def sorted_by_size(self, *, descending: bool = False) -> Corpus:
+        """Return the modules sorted by bitcode size, then by name."""
+        sign = -1 if descending else 1
+        return self._select(sorted(self.finite_names(), key=lambda name: (sign * self.size(name), name)))
+
+    def sample(self, count: int, *, seed: int, replacement: bool = False, strata: int | None = None) -> list[Module]:
+        """Return modules drawn at random; the same seed gives the same modules.
+
+        Args:
+            count: number of modules.
+            seed: random seed.
+            replacement: whether a module can be drawn more than once.
+            strata: number of groups, sorted by size, to draw from in turn; None draws uniformly.
+
+        Raises:
+            CorpusError: there are too few modules.
+        """
+        if strata is None:
+            drawn = draw(self.names, count, seed=seed, replacement=replacement)
+        else:
+            names = self.finite_names()
+            drawn = draw_stratified(names, self.size, count, strata=strata, seed=seed, replacement=replacement)
+        return [self._load(name) for name in drawn]
+
+    def with_flags(
+        self, *, add: Sequence[str] = (), delete: Sequence[str] = (), replace: Mapping[str, str] | None = None
+    ) -> Corpus:
+        """Return the same modules with flags edited as by `edit_flags()`.
+
+        Raises:
+            CorpusError: the edits contradict each other. Edits that do not fit a module raise when it is loaded.
+        """
+        replacements = dict(replace or {})
+        check_edits(add=add, delete=delete, replace=replacements)
+        return self._changed(partial(edit_module, add=add, delete=delete, replacements=replacements))
+
+    def trusted(self) -> Corpus:
+        """Return the same modules with flags that are run unchecked; only for a corpus whose author you know.
+
+        Flags can make clang write any file and load any program; see SECURITY.md.
+        """
+        return self._changed(partial(with_fields, trusted=True))
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: position for position, name in enumerate(self.names)}
+
+    @cached_property
+    def _name_set(self) -> Container[str]:
+        return frozenset(self.names) if isinstance(self.names, list | tuple) else self.names
+
+    def finite_names(self) -> Sequence[str]:
+        """Return `names`; raise `CorpusError` for an infinite corpus."""
+        if self.infinite:
+            raise CorpusError(f"{self.name} is infinite; give a number of modules, as in {self.name}:100")
+        return self.names
+
+    def _load(self, name: str) -> Module:
+        module = self._modules.load(name)
+        for change in self._changes:
+            module = change(module)
+        return module
+
+    def _select(self, names: Sequence[str], name: str | None = None) -> Corpus:
+        origin = self._origin if name is None else self.origin
+        corpus = Corpus(
+            name or self.name, self._modules, path=self.path, names=names, origin=origin, prefix=self.prefix
+        )
+        corpus._changes = self._changes
+        return corpus
+
+    def _changed(self, change: Callable[[Module], Module]) -> Corpus:
+        corpus = self._select(self.names)
+        corpus._changes = (*self._changes, change)
+        return corpus
+
+
+def join_corpora(corpora: Sequence[Corpus]) -> Corpus:
+    """Return the modules of several corpora with `CORPUS/` before their names; raise `CorpusError` for equal names."""
+    by_name = {corpus.prefix.replace("/", ":"): corpus for corpus in corpora}
+    if len(by_name) != len(corpora):
+        names = ", ".join(corpus.name for corpus in corpora)
+        raise CorpusError(f"expected corpora with different names, got {names}; rename a folder")
+    joined = _JoinedModules(by_name)
+    chosen = [f"{prefix}/{name}" for prefix, corpus in by_name.items() for name in corpus.finite_names()]
+    return Corpus(",".join(corpus.name for corpus in corpora), joined, names=chosen, origin=joined.origin)
+
+
+class _JoinedModules:
+    """The modules of several corpora, with `PREFIX/` before the names of each; of a part, those of all its corpus."""
+
+    def __init__(self, corpora: Mapping[str, Corpus]) -> None:
+        self._corpora = corpora
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        whole = {prefix: corpus.whole().finite_names() for prefix, corpus in self._corpora.items()}
+        return [f"{prefix}/{name}" for prefix, names in whole.items() for name in names]
+
+    def load(self, name: str) -> Module:
+        corpus, local = self._find(name)
+        return with_fields(corpus._load(local), name=name)
+
+    def files(self, name: str) -> tuple[Path, ...]:
+        corpus, local = self._find(name)
+        return corpus._modules.files(local)
+
+    def origin(self, name: str) -> tuple[str, str]:
+        corpus, local = self._find(name)
+        return corpus.origin(local)
+
+    def _find(self, name: str) -> tuple[Corpus, str]:
+        prefix, _, local = name.partition("/")
+        return self._corpora[prefix], local

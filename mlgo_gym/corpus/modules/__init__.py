@@ -1,1 +1,0 @@
-"""Corpora of modules: open, sample, split, check, describe."""

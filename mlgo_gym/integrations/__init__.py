@@ -1,0 +1,11 @@
+"""Ties to other libraries: wrappers, adapters to RL libraries, training logs and datasets of trajectories.
+
+Wrappers around many environments at once are in `mlgo_gym.integrations.vector`. A module that is named after a library
+needs that library.
+"""
+
+from mlgo_gym.integrations.normalize_features import NormalizeFeatures
+from mlgo_gym.policies.normalization import Normalization
+from mlgo_gym.policies.observation_samples import fit_normalization
+
+__all__ = ["Normalization", "NormalizeFeatures", "fit_normalization"]

@@ -1,0 +1,125 @@
+"""Limits of a compile: it fails alone, with clang's message, and others continue."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+
+from mlgo_gym.compiler.process.limits import Limits
+from mlgo_gym.compiler.process.process import CompilerProcess
+from mlgo_gym.compiler.session import Session
+from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.evaluation import evaluate
+from mlgo_gym.llvm.toolchain import Toolchain, bundled_command
+from tests.conftest import MakeBitcode
+
+HUGE = """
+char huge[30UL << 30] = {1};
+static int callee(int x) { return x * 3; }
+int caller(int x) { return callee(x) + callee(x + 1); }
+"""
+"""A module with an object of 30 GB."""
+
+LARGE = "long large[40L << 20] = {[0 ... (40L << 20) - 1] = 1};"
+"""A source whose 320 MB clang holds in memory."""
+
+
+@pytest.fixture(scope="module")
+def huge(make_bitcode: MakeBitcode, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = tmp_path_factory.mktemp("huge") / "huge.c"
+    source.write_text(HUGE)
+    return make_bitcode(source)
+
+
+def test_memory_beyond_the_limit_is_an_error_with_clangs_message(toolchain: Toolchain, tmp_path: Path) -> None:
+    source = tmp_path / "large.c"
+    source.write_text(LARGE)
+    words = ["-cc1", "-triple", "x86_64-linux-musl", "-emit-obj", str(source)]
+    session = Session([*toolchain.command, *words], limits=Limits(memory=0.24))
+    with session, pytest.raises(CompilerError) as caught:
+        session.finish(60)
+    error = caught.value
+    assert error.kind == "limit"
+    assert error.message == "expected clang to need at most 0.24 GiB of memory, got more; raise memory_limit"
+    assert "bad_alloc" in error.stderr or "out of memory" in error.stderr
+
+
+@pytest.mark.parametrize(
+    ("remedy", "stderr"),
+    [
+        ("memory_limit", "LLVM ERROR: out of memory\nAllocation failed\nPLEASE submit a bug report"),
+        ("memory_limit", "libc++abi: terminating due to uncaught exception of type std::bad_alloc: std::bad_alloc"),
+        ("memory_limit", "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc"),
+        ("memory_limit", "memory allocation of 1048576 bytes failed"),
+        ("memory_limit", "cc1plus: out of memory allocating 65536 bytes after a total of 1 bytes"),
+        ("memory_limit", "/usr/bin/ld: final link failed: memory exhausted"),
+        (
+            "memory_limit",
+            "error while loading shared libraries: libc.so.6: failed to map segment from shared object",
+        ),
+        ("memory_limit", 'Traceback (most recent call last):\n  File "a.py", line 1\nMemoryError'),
+        ("memory_limit", "error: OutOfMemory"),
+        ("memory_limit", "collect2: fatal error: ld terminated with signal 25 [File size limit exceeded]"),
+        ("cpu_limit", "clang: error: unable to execute command: CPU time limit exceeded"),
+        ("cpu_limit", "make: *** [Makefile:3: all] CPU time limit exceeded"),
+        # Words of a source.
+        (None, "a.cpp:3:9: error: use of undeclared identifier 'bad_alloc'\n    3 |   throw bad_alloc();"),
+        (None, "a.cpp:1:2: error: Allocation failed\n    1 | #error Allocation failed"),
+        (None, 'a.c:1:2: error: out of memory\n    1 | #error "x: out of memory"'),
+        (None, "test 3 of 9: Allocation failed is handled\nFAILED: 1 test"),
+        (None, "a.c:2:1: error: CPU time limit exceeded\n"),
+        (None, '    4 | case SIGXCPU: return "File size limit exceeded";'),
+        (None, "a.py:1: MemoryError is caught"),
+    ],
+)
+def test_a_message_names_a_limit(remedy: str | None, stderr: str) -> None:
+    exceeded = Limits(memory=1, cpu=1).exceeded(1, stderr)
+    assert exceeded is None if remedy is None else (exceeded or "").endswith(f"got more; raise {remedy}")
+    assert Limits(memory=1, cpu=1).exceeded(0, stderr) is None
+
+
+def test_none_is_no_limit_and_a_lower_limit_is_kept() -> None:
+    with open("/dev/null", "wb") as null:  # noqa: PTH123 - posix_spawn takes a descriptor
+        output = null.fileno()
+        process = CompilerProcess.start(["/bin/sleep", "60"], stdout=output, stderr=output, limits=Limits(None, None))
+    try:
+        assert resource.prlimit(process.pid, resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+        Limits(0.5, 10).apply(process.pid)
+        Limits(8, 20).apply(process.pid)
+        assert resource.prlimit(process.pid, resource.RLIMIT_AS) == (1 << 29, 1 << 29)
+        assert resource.prlimit(process.pid, resource.RLIMIT_CPU) == (10, 15)
+    finally:
+        process.close()
+
+
+def test_modules_beyond_a_limit_fail_alone(huge: Path, calls: Path, tmp_path: Path) -> None:
+    zig, mode = bundled_command()
+    program = tmp_path / "clang"
+    program.write_text(f'#!/bin/sh\ncase "$*" in */endless.bc*) while :; do :; done;; esac\nexec "{zig}" {mode} "$@"\n')
+    program.chmod(0o755)
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for name, bitcode in (("calls", calls), ("endless", calls), ("huge", huge)):
+        (corpus / f"{name}.bc").write_bytes(bitcode.read_bytes())
+    result = evaluate(
+        "mlgo/Inline-v0",
+        corpus=str(corpus),
+        policies=["never"],
+        env_kwargs={"clang": str(program), "compile_options": {"cpu_limit": 5, "memory_limit": 0.5}},
+    )
+    assert [episode.module for episode in result.episodes if episode.status == "done"] == ["calls"]
+    errors = {failure.module: failure.error for failure in result.failures}
+    assert {module: error and (error["kind"], error["message"]) for module, error in errors.items()} == {
+        "endless": ("limit", "expected clang to need at most 5 s of CPU time, got more; raise cpu_limit"),
+        "huge": ("limit", "expected clang to write at most 0.5 GiB, got more; raise memory_limit"),
+    }
+
+
+@pytest.mark.parametrize("arguments", [{"memory_limit": 0}, {"cpu_limit": -1}])
+def test_limits_are_positive(corpus: Path, arguments: dict[str, Any]) -> None:
+    with pytest.raises(MlgoError, match=r"expected (memory_limit|cpu_limit) > 0 or None, got"):
+        gym.make("mlgo/Inline-v0", corpus=corpus, compile_options=arguments)

@@ -1,0 +1,124 @@
+"""The process of a session: its start, its surroundings and its end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.compiler.process.limits import CPU_SECONDS, raise_if_descriptor_limit
+from mlgo_gym.compiler.process.process import GUARD_DESCRIPTOR
+from mlgo_gym.compiler.session import Session
+from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.errors import CompilerError, MlgoError
+from mlgo_gym.llvm.advisors import INLINING
+from mlgo_gym.testing import fake_clang
+from tests.traces import alive, ends_within, traces
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+LONG = 30.0
+
+
+@pytest.mark.parametrize("program", ["/no/such/clang", "/etc/passwd", "/"])
+def test_a_program_that_cannot_be_started_leaves_nothing_behind(program: str) -> None:
+    before = traces()
+    with pytest.raises(CompilerError, match=f"cannot start '{program}'") as caught:
+        Session([program, "-cc1"], [INLINING])
+    assert caught.value.kind == "start"
+    assert traces() <= before
+
+
+def test_a_child_that_holds_standard_error_open_delays_nothing() -> None:
+    with Session(fake_clang("heir@start"), [INLINING]) as session, pytest.raises(CompilerError) as caught:
+        session.finish(LONG)
+    assert caught.value.kind == "exit"
+    assert ends_within(int(caught.value.stderr.split()[-1]), 10)
+
+
+def test_closing_at_any_point_leaves_nothing(compile_calls: Compilation) -> None:
+    before = traces()
+    for waits in (0, 1):
+        session = Session(compile_calls.command, [INLINING])
+        for _ in range(waits):
+            assert session.wait(LONG) is not None
+        pid = session.pid
+        session.close()
+        assert not alive(pid)
+        assert traces() <= before
+    assert Session(compile_calls.command, [INLINING]).wait(LONG) is not None
+    assert traces() <= before  # it is collected
+    # Closing again closes nothing else.
+    held = os.open(os.devnull, os.O_RDONLY)
+    session.close()
+    os.fstat(held)
+    os.close(held)
+
+
+def inheritable(descriptor: int) -> bool:
+    try:
+        return descriptor > GUARD_DESCRIPTOR and os.get_inheritable(descriptor)
+    except OSError:
+        return False
+
+
+def test_a_compiler_has_its_streams_and_inherits_nothing_else() -> None:
+    # Descriptors that this program inherited are passed on; its own are not.
+    inherited = {int(link.name) for link in Path("/proc/self/fd").iterdir() if inheritable(int(link.name))}
+    with Session(["/bin/sh", "-c", "ls /proc/$$/fd; wc -c; echo err >&2"]) as session:
+        compiled = session.finish(LONG)
+    *descriptors, standard_input = compiled.object_bytes.split()
+    assert (standard_input, compiled.stderr) == (b"0", "err\n")
+    assert {int(number) for number in descriptors} - inherited == {0, 1, 2, GUARD_DESCRIPTOR} - inherited
+
+
+def test_a_compiler_leads_a_process_group_with_default_signals_and_limits() -> None:
+    with Session(["/bin/sleep", "60"]) as session:
+        status = Path(f"/proc/{session.pid}/status").read_text()
+        group, cpu = os.getpgid(session.pid), resource.prlimit(session.pid, resource.RLIMIT_CPU)
+        assert group == session.pid
+    ignored, blocked = (int(status.split(f"{field}:")[1].split()[0], 16) for field in ("SigIgn", "SigBlk"))
+    assert ignored & 1 << (signal.SIGPIPE - 1) == 0
+    assert blocked == 0
+    assert cpu == (CPU_SECONDS, CPU_SECONDS + 5)
+
+
+def test_other_code_may_reap_a_compiler() -> None:
+    with Session(["/bin/true"]) as session:
+        os.waitpid(session.pid, 0)
+        with pytest.raises(CompilerError, match="exit status 255"):
+            session.finish(LONG)
+
+
+def test_a_compile_without_free_descriptors_names_the_limit_and_leaves_nothing(compile_calls: Compilation) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Above the highest descriptor that is duplicated to a number.
+    spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(80)]
+    started = []
+    try:
+        for room in range(20):
+            limit = spare[-1] + 1 + room
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            try:
+                Session(compile_calls.command, (INLINING,)).close()
+                started.append(True)
+            except MlgoError as error:
+                message = str(error)
+                started.append(f"none of the {limit} that" not in message or "ulimit -n" not in message)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in spare:
+            os.close(descriptor)
+    assert started == sorted(started)
+    assert set(started) == {False, True}
+
+
+def test_a_machine_without_free_descriptors_has_its_own_error() -> None:
+    with pytest.raises(MlgoError, match="got none on this machine"):
+        raise_if_descriptor_limit(OSError(errno.ENFILE, "made up"))
+    raise_if_descriptor_limit(OSError(errno.EACCES, "made up"))
+    raise_if_descriptor_limit(ValueError())

@@ -1,0 +1,371 @@
+"""One running clang: its decisions, its result, and its failures."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import select
+import signal
+import struct
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+
+from mlgo_gym.compiler.coroutine import CompilerCoroutine, CoroutineDriver, run_blocking
+from mlgo_gym.compiler.protocol.connection import CompileResult
+from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.protocol.standard_error import TAIL_BYTES
+from mlgo_gym.compiler.session import Session
+from mlgo_gym.corpus.commands.compilation import Compilation, plan
+from mlgo_gym.corpus.module import Module
+from mlgo_gym.env import CompilerEnv
+from mlgo_gym.errors import ActionError, CompilerError, MlgoError
+from mlgo_gym.integrations.logs import write_log
+from mlgo_gym.llvm.advisors import ADVISORS, INLINING, PRIORITY
+from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.tensor_spec import TensorSpec
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.llvm.training_log import LogHeader
+from mlgo_gym.search.search_space import Budget, SearchSpace
+from mlgo_gym.testing import fake_clang
+from mlgo_gym.training.pipeline import Pipeline
+from tests.conftest import MakeBitcode
+from tests.traces import alive, ends_within, scratch_folders
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+LONG = 30.0
+KEEP, INLINE = struct.pack("<q", 0), struct.pack("<q", 1)
+
+
+def default(decision: Decision) -> bytes:
+    return decision.payload[-8:]
+
+
+def alternate(decision: Decision) -> bytes:
+    return (KEEP, INLINE)[decision.site.index % 2]
+
+
+def drive(
+    session: Session, choose: Callable[[Decision], bytes] = default, timeout: float = LONG
+) -> tuple[list[Decision], CompileResult]:
+    decisions = []
+    while (decision := session.wait(timeout)) is not None:
+        decisions.append(decision)
+        session.advise(choose(decision))
+    return decisions, session.finish(timeout)
+
+
+def plain(compilation: Compilation) -> bytes:
+    with Session(compilation.command) as session:
+        return session.finish(LONG).object_bytes
+
+
+def failure_of(command: Sequence[str], timeout: float = LONG) -> CompilerError:
+    with Session(command, [INLINING]) as session:
+        with pytest.raises(CompilerError) as caught:
+            drive(session, timeout=timeout)
+        assert not alive(session.pid)
+    return caught.value
+
+
+# A successful compile
+
+
+def test_clang_requests_its_decisions_in_order_and_default_actions_give_the_object_of_a_plain_compile(
+    compile_calls: Compilation, tmp_path: Path
+) -> None:
+    with Session(compile_calls.command, [INLINING]) as session:
+        assert session.header() is None
+        assert len(scratch_folders()) == 1
+        first = session.wait(LONG)
+        assert first is not None
+        assert not scratch_folders()  # the channel is open
+        session.advise(default(first))
+        decisions, compiled = drive(session)
+        header = session.header()
+    decisions = [first, *decisions]
+    assert header is not None
+    assert [decision.site.index for decision in decisions] == list(range(9))
+    assert {(decision.advisor, decision.context) for decision in decisions} == {(0, "")}
+    assert {len(decision.payload) for decision in decisions} == {header.observation_bytes}
+    alone = tmp_path / "alone.o"
+    compile_calls.toolchain.run([*compile_calls.flags, *compile_calls.inputs, "-o", str(alone)])
+    assert compiled.object_bytes == plain(compile_calls) == alone.read_bytes()
+    assert object_sizes(compiled.object_bytes).text > 0
+
+
+def test_every_clang_reads_advice(any_toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
+    compilation = plan(Module("calls", make_bitcode("calls.c", compiler=any_toolchain)), any_toolchain)
+    objects = set()
+    for answer in (KEEP, INLINE):
+        with Session(compilation.command, [INLINING]) as session:
+            decisions, compiled = drive(session, lambda _, answer=answer: answer)  # type: ignore[misc]
+        assert len(decisions) == 9
+        objects.add(compiled.object_bytes)
+    assert len(objects) == 2
+
+
+def test_three_advisors_in_one_compile(toolchain: Toolchain, make_bitcode: MakeBitcode) -> None:
+    compilation = plan(Module("pressure", make_bitcode("many_calls.c")), toolchain)
+
+    def answer(decision: Decision) -> bytes:
+        if ADVISORS[decision.advisor] is INLINING:
+            return default(decision)
+        if ADVISORS[decision.advisor] is PRIORITY:
+            return struct.pack("<f", 1.0)
+        mask = struct.unpack_from("<33q", decision.payload)
+        return struct.pack("<q", max(column for column in range(33) if mask[column]))
+
+    with Session(compilation.command, ADVISORS) as session:
+        decisions, compiled = drive(session, answer)
+    assert {decision.advisor for decision in decisions} == {0, 1, 2}
+    assert {decision.context for decision in decisions} == {"", "many"}
+    assert object_sizes(compiled.object_bytes).text > 0
+
+
+def test_the_optimisation_record_comes_on_request_and_changes_nothing(
+    toolchain: Toolchain, make_bitcode: MakeBitcode
+) -> None:
+    compilation = plan(Module("pressure", make_bitcode("pressure.c")), toolchain)
+    with Session(compilation.command, optimization_record=True) as session:
+        compiled = session.finish(LONG)
+    assert b"Pass:            regalloc" in compiled.optimization_record
+    assert compiled.object_bytes == plain(compilation)
+
+
+def test_an_interrupted_system_call_is_no_end_and_the_starting_thread_may_end(compile_calls: Compilation) -> None:
+    captured: list[int] = []
+    started: list[Session] = []
+    before = signal.signal(signal.SIGALRM, lambda number, _: captured.append(number))
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        thread = threading.Thread(target=lambda: started.append(Session(compile_calls.command, [INLINING])))
+        thread.start()
+        thread.join()
+        with started[0] as session:
+            decisions, _ = drive(session)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert captured
+    assert len(decisions) == 9
+
+
+# Advice sent ahead
+
+
+@pytest.mark.parametrize(("wait", "count"), [(False, 13), (False, 4), (True, 4), (False, 0)])
+def test_decisions_follow_the_advice_sent_ahead(compile_calls: Compilation, wait: bool, count: int) -> None:
+    with Session(compile_calls.command, [INLINING]) as session:
+        _, one_by_one = drive(session, alternate)
+    with Session(compile_calls.command, [INLINING]) as session:
+        if wait:
+            assert session.wait(LONG) is not None
+        session.advise_ahead([(KEEP, INLINE)[number % 2] for number in range(count)])
+        decisions, compiled = drive(session, alternate)
+        assert session.advice_ahead == 0
+    assert [decision.site.index for decision in decisions] == list(range(count, 13))
+    assert compiled.object_bytes == one_by_one.object_bytes
+
+
+def test_more_advice_than_a_pipe_holds_can_be_sent_ahead() -> None:
+    answers = [struct.pack("<q", number) for number in range(20_000)]
+    with Session(fake_clang("ask:20000"), [INLINING]) as session:
+        session.advise_ahead(answers)
+        assert session.wait(LONG) is None
+        assert session.finish(LONG).object_bytes == b"".join(answers)
+
+
+# Failures, with clang's message
+
+
+@pytest.mark.parametrize(
+    ("word", "kind", "status", "message"),
+    [
+        ("-no-such-flag", "exit", 1, "error: unknown argument: '-no-such-flag'"),
+        ("-mllvm=-no-such-option", "exit", 1, "Unknown command line argument '-no-such-option'"),
+        ("broken", "exit", 1, "error: "),
+        ("/no/such/module.bc", "exit", 1, "error: error reading '/no/such/module.bc'"),
+        ("#pragma clang __debug llvm_fatal_error", "exit", 70, "fatal error: error in backend"),
+        ("#pragma clang __debug crash", "signal", None, "SIG"),
+        ("#error \udcff\udcfe", "exit", 1, "error: "),
+    ],
+    ids=["flag", "option", "module", "file", "fatal", "crash", "bytes"],
+)
+def test_a_failure_has_clangs_message_and_the_command(
+    word: str, kind: str, status: int | None, message: str, compile_calls: Compilation, broken: Path, tmp_path: Path
+) -> None:
+    if word.startswith("#"):
+        source = tmp_path / "source.c"
+        source.write_bytes(word.encode(errors="surrogateescape") + b"\n")
+        command = [*compile_calls.toolchain.command, "-cc1", "-triple", "x86_64-linux-musl", "-emit-obj", str(source)]
+    elif word.startswith("-"):
+        command = [*compile_calls.command, *word.split("=")]
+    else:
+        module = word.replace("broken", str(broken))
+        command = [*compile_calls.toolchain.command, *compile_calls.flags, "-x", "ir", module]
+    with Session(command, [INLINING]) as session:
+        assert ends_within(session.pid, 10)
+        with pytest.raises(CompilerError) as caught:
+            session.finish(LONG)
+    error = caught.value
+    assert error.kind == kind
+    assert message in str(error)
+    if status is None:
+        assert error.exit_status is not None
+        assert signal.Signals(-error.exit_status).name in str(error)
+        return
+    again = subprocess.run(error.command, capture_output=True, check=False)
+    assert (again.returncode, again.stderr.decode(errors="replace")) == (error.exit_status, error.stderr)
+    assert error.exit_status == status
+
+
+# Deadlines
+
+
+def test_a_pending_decision_times_out_like_any_silence_and_the_session_has_exited(compile_calls: Compilation) -> None:
+    with Session(compile_calls.command, [INLINING]) as session:
+        assert not session.exited
+        assert session.wait(LONG) is not None
+        with pytest.raises(CompilerError) as caught:
+            session.wait(0.05)
+        assert session.exited
+        assert session.wait(LONG) is None
+        assert session.poll() is None
+    for error, seconds in ((caught.value, "0.05"), (failure_of(fake_clang("flood"), 0.2), "0.2")):
+        assert error.kind == "timeout"
+        assert str(error).startswith(f"expected a decision or the end of clang within {seconds} s")
+
+
+# A program that violates the protocol: `tests/faults` has all others
+
+
+def test_an_advisor_that_takes_another_type_is_refused(compile_calls: Compilation) -> None:
+    advisor = dataclasses.replace(INLINING, scalar_type="float")
+    with Session(compile_calls.command, [advisor]) as session, pytest.raises(CompilerError) as caught:
+        session.wait(LONG)
+    assert caught.value.kind == "protocol"
+    assert "protocol of the inlining advisor: expected advice of one float in the header, got" in str(caught.value)
+
+
+# Standard error
+
+
+def test_a_flood_on_standard_error_neither_stalls_the_compile_nor_hides_the_last_message(
+    toolchain: Toolchain, tmp_path: Path
+) -> None:
+    source = tmp_path / "noisy.c"
+    words = ["-cc1", "-triple", "x86_64-linux-musl", "-emit-obj", str(source)]
+    source.write_text("".join(f"#warning {'many words here ' * 4} {number}\n" for number in range(1000)))
+    alone = toolchain.run([*words, "-o", os.devnull])
+    assert len(alone.stderr) > 2 * TAIL_BYTES
+    with Session([*toolchain.command, *words]) as session:
+        compiled = session.finish(LONG)
+    assert len(compiled.stderr) == TAIL_BYTES
+    assert alone.stderr.endswith(compiled.stderr)
+    with source.open("a") as file:
+        file.write("#error at the end\n")
+    error = failure_of([*toolchain.command, *words])
+    assert "error: at the end" in error.stderr
+    assert len(error.stderr) == TAIL_BYTES
+
+
+# Calls in the wrong order
+
+
+def test_calls_of_a_session_in_the_wrong_order_are_errors(compile_calls: Compilation) -> None:
+    with Session(compile_calls.command, [INLINING]) as session:
+        for call in (lambda: session.advise(bytes(8)), lambda: session.stop_at(b"x")):
+            with pytest.raises(MlgoError, match="expected a pending decision, got none; wait"):
+                call()
+        for _ in range(2):
+            with pytest.raises(MlgoError, match="got a pending one; advise"):
+                session.finish(LONG)
+    with Session(compile_calls.command, [INLINING]) as session:
+        session.advise_ahead([bytes(8)] * 100)
+        with pytest.raises(MlgoError, match="got 1 and 100; advise"):
+            session.advise_ahead([bytes(8)])
+    with Session(compile_calls.command, ADVISORS) as session, pytest.raises(MlgoError, match="expected one advisor"):
+        session.advise_ahead([bytes(8)])
+
+
+def test_a_branch_at_its_end_has_no_choice(corpus: Path) -> None:
+    env = gym.make("mlgo/Inline-v0", corpus=str(corpus)).unwrapped
+    assert isinstance(env, CompilerEnv)
+    branch = SearchSpace(env, env.corpus.module("calls"), Budget()).root()
+    branch.roll_out()
+    for call in (lambda: branch.default, branch.candidates, lambda: branch.take(0)):
+        with pytest.raises(ActionError, match="got the end of the compile"):
+            call()
+    env.close()
+
+
+def test_a_pipeline_has_a_round_and_a_log_the_header_of_a_channel() -> None:
+    with pytest.raises(MlgoError, match="expected rounds ≥ 1, got 0"):
+        Pipeline(None, None, rounds=0)  # type: ignore[arg-type] # neither is used
+    with pytest.raises(MlgoError, match="got one without advice"):
+        write_log(io.BytesIO(), LogHeader((TensorSpec("x", "int64_t", (1,)),)), [], [])
+
+
+# Coroutines that wait for compilers, run by blocking and by an event loop
+
+ANSWER = b"answered"
+
+
+def loop(coroutine: CompilerCoroutine[bytes], timeout: float) -> bytes:
+    """Run a coroutine as an event loop does; each decision extends the deadline."""
+    driver = CoroutineDriver(coroutine, timeout)
+    deadline = 0.0
+    while not driver.poll():
+        assert driver.session is not None
+        assert driver.deadline >= deadline
+        deadline = driver.deadline
+        if not select.select(driver.session.descriptors(), [], [], timeout)[0]:
+            driver.time_out()
+    assert driver.deadline > deadline
+    return driver.result
+
+
+def answer_all(behaviour: str) -> CompilerCoroutine[bytes]:
+    with Session(fake_clang(behaviour), [INLINING]) as session:
+        while (yield session) is not None:
+            session.advise(ANSWER)
+        return session.finish(0.0).object_bytes
+
+
+def second_try(behaviour: str) -> CompilerCoroutine[bytes]:
+    try:
+        return (yield from answer_all(behaviour))
+    except CompilerError as error:
+        return error.kind.encode() + (yield from answer_all("ask:3"))
+
+
+@pytest.mark.parametrize("run", [run_blocking, loop])
+def test_a_coroutine_receives_every_decision_and_may_continue_after_a_failure(
+    run: Callable[[CompilerCoroutine[bytes], float], bytes],
+) -> None:
+    failures = [("exit@half", 30.0, b"exit"), ("garbage", 30.0, b"protocol"), ("stall@start", 1.0, b"timeout")]
+    for behaviour, timeout, kind in failures:
+        assert run(second_try(behaviour), timeout) == kind + ANSWER * 3
+    with pytest.raises(CompilerError, match="fatal error: lost at the question"):
+        run(answer_all("exit@question"), 30.0)
+
+
+def test_a_coroutine_that_is_closed_kills_its_clang_and_one_that_waits_has_no_result() -> None:
+    driver = CoroutineDriver(answer_all("stall@start"), 30.0)
+    session = driver.session
+    assert session is not None
+    with pytest.raises(MlgoError, match="expected a coroutine that has finished"):
+        _ = driver.result
+    driver.close()
+    driver.close()
+    assert session.exited
+    assert driver.session is None
+    with pytest.raises(MlgoError, match="expected a coroutine that waits"):
+        driver.time_out()

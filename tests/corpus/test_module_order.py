@@ -1,0 +1,68 @@
+"""The order in which episodes take modules."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from mlgo_gym.corpus.module_order import ModuleOrder, OrderCursor
+from mlgo_gym.errors import CorpusError
+
+NAMES = [f"lib/{letter}" for letter in "abcde"] + ["main"]
+
+
+def taken(order: ModuleOrder, count: int, seed: int = 0, cursor: OrderCursor | None = None) -> list[int]:
+    np_random, cursor = np.random.default_rng(seed), cursor or OrderCursor()
+    return [position for _ in range(count) if (position := order.draw(np_random, cursor, frozenset())) is not None]
+
+
+def test_in_a_cycle_each_comes_in_the_order_of_the_corpus() -> None:
+    assert taken(ModuleOrder(NAMES, "cycle"), 8) == [0, 1, 2, 3, 4, 5, 0, 1]
+
+
+def test_shuffled_each_comes_once_a_round_and_rounds_differ() -> None:
+    positions = taken(ModuleOrder(NAMES, "shuffle"), 60)
+    rounds = [tuple(positions[start : start + 6]) for start in range(0, 60, 6)]
+    assert {tuple(sorted(each)) for each in rounds} == {(0, 1, 2, 3, 4, 5)}
+    assert len(set(rounds)) > 5
+
+
+def test_equal_seeds_take_equal_modules_and_environments_that_go_together_share_a_round() -> None:
+    for name in ("shuffle", "random"):
+        assert taken(ModuleOrder(NAMES, name), 30, seed=3) == taken(ModuleOrder(NAMES, name), 30, seed=3)
+        assert taken(ModuleOrder(NAMES, name), 30, seed=3) != taken(ModuleOrder(NAMES, name), 30, seed=4)
+    for name in ("cycle", "shuffle"):
+        shares = [taken(ModuleOrder(NAMES, name), 2, number, OrderCursor(number, 3)) for number in range(3)]
+        assert sorted(position for share in shares for position in share) == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_was_drawn_does_not_come_again_until_nothing_is_left() -> None:
+    for order in (ModuleOrder(NAMES), ModuleOrder(NAMES, "cycle"), ModuleOrder(NAMES, {"main": 2})):
+        np_random, cursor, drawn = np.random.default_rng(0), OrderCursor(), set[int]()
+        while (position := order.draw(np_random, cursor, drawn)) is not None:
+            assert position not in drawn
+            drawn.add(position)
+        assert drawn == set(range(6))
+
+
+def test_weights_make_modules_likelier() -> None:
+    order = ModuleOrder(NAMES, {"main": 5, "lib/a": 0, "lib/*": 1})
+    counts = Counter(taken(order, 9_000))
+    assert 0 not in counts
+    assert 4_700 < counts[5] < 5_300
+    assert all(850 < counts[position] < 1_150 for position in (1, 2, 3, 4))
+
+
+def test_a_copy_goes_on_alone() -> None:
+    order, cursor, np_random = ModuleOrder(NAMES, "cycle"), OrderCursor(), np.random.default_rng(0)
+    order.draw(np_random, cursor, frozenset())
+    copied = cursor.copy()
+    assert order.draw(np_random, copied, frozenset()) == order.draw(np_random, cursor, frozenset()) == 1
+
+
+def test_weights_that_fit_nothing_are_refused() -> None:
+    for weights, message in (({"lib/x*": 1}, "got lib/x"), ({"*": 0}, "got 0 for all modules")):
+        with pytest.raises(CorpusError, match=message):
+            ModuleOrder(NAMES, weights)

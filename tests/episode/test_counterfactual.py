@@ -1,0 +1,94 @@
+"""A counterfactual is the cost of an episode with one decision flipped, by its index or by its site."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.envs import InlineEnv
+from mlgo_gym.errors import ActionError, MlgoError
+from tests.conftest import MakeBitcode
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+
+@pytest.fixture(scope="module")
+def bitcode(make_bitcode: MakeBitcode) -> Path:
+    return make_bitcode("families.c")
+
+
+def run(env: InlineEnv, answers: dict[DecisionSite, int], **options: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Run an episode with answers by site; return its sites and its last info."""
+    _, info = env.reset(seed=0, options=options)
+    sites, ended = [], False
+    while not ended:
+        sites.append(info["site"])
+        _, _, ended, _, info = env.step(answers.get(sites[-1], info["default_action"]))
+    return sites, info
+
+
+def test_it_is_the_cost_of_the_episode_with_one_decision_flipped(bitcode: Path) -> None:
+    env = InlineEnv(corpus=str(bitcode), credit=True)
+    sites, _ = run(env, {})
+    generator = random.Random(3)
+    answers = {site: int(generator.random() < 0.5) for site in sites}
+    sites, info = run(env, answers)
+    actions = env.actions
+    number = len(sites) // 2
+    by_index, by_site = env.counterfactual(number, sites[number])
+    assert by_index == by_site
+    assert by_index.site == sites[number]
+    assert by_index.action == actions[number] == 1 - by_index.alternative
+    assert by_index.cost == info["text"]
+    assert env.actions == actions
+    _, other = run(env, {**answers, sites[number]: by_index.alternative})
+    assert by_index.alternative_cost == other["text"]
+    assert by_index.saved == other["text"] - info["text"]
+    env.close()
+
+
+def test_any_number_of_decisions_is_flipped(bitcode: Path) -> None:
+    env = InlineEnv(corpus=str(bitcode), max_decisions=1)
+    _, info = env.reset()
+    _, _, _, _, info = env.step(info["default_action"])
+    number = 1 + info["handed_over"]
+    assert number > 16
+    found = env.counterfactual(*range(number))
+    assert [each.decision_index for each in found] == list(range(number))
+    env.close()
+
+
+def test_an_episode_may_still_run(bitcode: Path) -> None:
+    env = InlineEnv(corpus=str(bitcode), credit=True)
+    by_default = run(env, {})[1]["text"]
+    _, info = env.reset(seed=0)
+    _, _, _, _, info = env.step(1 - info["default_action"])
+    first, waiting = env.counterfactual(0, 1)
+    assert first.alternative_cost == by_default
+    assert waiting.action == info["default_action"]
+    # The same decision is still pending.
+    assert env.step(waiting.action)[4]["decision_index"] == 2
+    env.close()
+
+
+def test_in_an_episode_of_one_function_clang_decides_the_others(bitcode: Path) -> None:
+    env = InlineEnv(corpus=str(bitcode), scope="function", reward="bytes")
+    _, info = run(env, {}, module="families", function="clipped")
+    (found,) = env.counterfactual(DecisionSite("clipped", 0, 0))
+    _, other = run(env, {DecisionSite("clipped", 0, 0): found.alternative}, module="families", function="clipped")
+    assert found.saved == other["text"] - info["text"] == -other["saved"]
+    env.close()
+
+
+def test_an_unknown_decision_is_an_error(bitcode: Path) -> None:
+    env = InlineEnv(corpus=str(bitcode))
+    with pytest.raises(ActionError, match="reset"):
+        env.counterfactual(0)
+    env.reset(seed=0)
+    with pytest.raises(MlgoError, match="nowhere"):
+        env.counterfactual(DecisionSite("nowhere", 0, 0))
+    env.close()

@@ -1,0 +1,71 @@
+"""Many flips in one compile: the functions that each can change, which are independent, and the bytes of each."""
+
+from __future__ import annotations
+
+from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.episode.attribution.affected_functions import AffectedFunctions, Reach
+from mlgo_gym.episode.attribution.flips import flip_effects, group_causes, independent
+from mlgo_gym.episode.attribution.inline_compile import InlineDecision
+
+
+def call(component: str, callee: str, answer: int = 0, index: int = 0) -> InlineDecision:
+    return InlineDecision(DecisionSite(component, 0, index), callee, answer, 0, b"")
+
+
+def test_independent_flips_are_chosen_in_their_order() -> None:
+    affected = {"first": {"a", "b"}, "second": {"b", "c"}, "third": {"c"}, "fourth": {"d"}}
+    assert independent(affected, affected.__getitem__, 9) == ["first", "third", "fourth"]
+    assert independent(affected, affected.__getitem__, 2) == ["first", "third"]
+
+
+def test_causes_that_share_a_function_are_one_group() -> None:
+    found = group_causes(4, {"f": {0: 0, 1: 1}, "g": {1: 0}, "h": {2: 0}})
+    assert sorted((sorted(causes), sorted(functions)) for causes, functions in found) == [
+        ([0, 1], ["f", "g"]),
+        ([2], ["h"]),
+        ([3], []),
+    ]
+
+
+def test_a_change_belongs_to_the_flip_that_reaches_it() -> None:
+    before = [call("f", "a"), call("g", "b")]
+    after = [call("f", "a", 1), call("g", "b", 1)]
+    sizes = {"f": 10, "g": 10, "a": 5, "b": 5}
+    found = flip_effects(before, after, {"f": 2, "a": -5, "g": 7}, before, sizes)
+    assert found.bytes == {0: -3, 1: 7}
+    assert found.is_reliable
+    assert found.changed == 14
+
+
+def test_flips_that_share_a_function_have_no_effect_of_their_own() -> None:
+    before = [call("f", "a"), call("f", "b", index=1), call("g", "b")]
+    after = [decision._replace(answer=1) for decision in before]
+    found = flip_effects(before, after, {"f": 8, "g": 1}, before, {"f": 10, "g": 10, "a": 5, "b": 5})
+    assert found.bytes == {2: 1}
+
+
+def test_effects_are_unreliable_where_much_is_unexplained() -> None:
+    before, after = [call("f", "a")], [call("f", "a", 1)]
+    found = flip_effects(before, after, {"f": 100, "other": -90}, before, {"f": 10, "a": 5, "other": 90})
+    assert found.bytes == {0: 100}
+    assert found.unexplained == 90
+    assert not found.is_reliable
+
+
+def test_code_reaches_the_functions_that_it_is_inlined_into() -> None:
+    reach = Reach([[call("b", "a", 1), call("c", "b", 1), call("d", "b", 0)]])
+    assert reach.of("a") == {"a": 0, "b": 1, "c": 2}
+    assert reach.of_context("b, c") == {"b": 0, "c": 0}
+
+
+def test_a_flip_affects_the_callers_of_its_caller_and_a_callee_that_loses_its_last_call() -> None:
+    into, last, one, two = call("main", "parse", 1), call("parse", "skip"), call("f", "often"), call("g", "often")
+    affected = AffectedFunctions([into, last, one, two], {"main": 9, "parse": 9, "skip": 9, "often": 9, "f": 9, "g": 9})
+    assert affected.of([last]) == {"parse", "main", "skip"}
+    assert affected.of([one]) == {"f"}
+    assert affected.of([one, two]) == {"f", "g", "often"}
+
+
+def test_a_callee_that_appears_is_affected() -> None:
+    inlined = call("main", "parse", 1)
+    assert AffectedFunctions([inlined], {"main": 9}).of([inlined]) == {"main", "parse"}

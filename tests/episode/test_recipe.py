@@ -1,0 +1,132 @@
+"""Recipes are written, read again, checked and kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlgo_clang.recipes import parse_recipe
+from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.episode.attribution.recipe import Recipe, keep_recipe, read_recipe, write_recipe
+from mlgo_gym.errors import MlgoError
+
+RECIPE = Recipe(
+    module="c/deflate",
+    digest="3f" * 32,
+    clang="22.1.8",
+    flags=("-cc1", "-Oz", "-DX=a b"),
+    text=10240,
+    baseline_text=11264,
+    actions={
+        DecisionSite("fast", 0, 0): 0,
+        DecisionSite("fast", 0, 1): 1,
+        DecisionSite("fast", 0, 2): 1,
+        DecisionSite("ping, pong", 0, 0): 1,
+        DecisionSite("fast", 1, 0): 0,
+    },
+    compiles=50,
+)
+
+EVICTIONS = replace(
+    RECIPE,
+    actions={DecisionSite("fast", 0, 0): 32, DecisionSite("fast", 0, 1): 3, DecisionSite("slow", 0, 0): 11},
+    advisor="eviction",
+    cost=(0.1, 1 / 3),
+    functions={"fast": "0f" * 8, "slow": "1e" * 8},
+)
+
+HEAD = "mlgo-gym recipe 1\nmodule m\ndigest d\nclang c\nflags []\ntext 1 2\n"
+
+names = st.text(st.characters(codec="utf-8"), min_size=1)
+
+
+def test_a_recipe_is_a_text_that_a_person_can_read(tmp_path: Path) -> None:
+    write_recipe(RECIPE, tmp_path / "recipe")
+    lines = (tmp_path / "recipe").read_text().splitlines()
+    assert lines[0] == "mlgo-gym recipe 1"
+    assert lines[-3:] == ["0 011 fast", "0 1 ping, pong", "1 0 fast"]
+
+
+@settings(max_examples=25)
+@given(module=names, contexts=st.lists(names, max_size=4))
+def test_what_is_written_is_read_again(
+    tmp_path_factory: pytest.TempPathFactory, module: str, contexts: list[str]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "recipe"
+    actions = {DecisionSite(context, visit, index): index for visit, context in enumerate(contexts) for index in (0, 1)}
+    recipe = Recipe(module, "00", "22.1.8", (), 1, 2, actions)
+    write_recipe(recipe, path)
+    assert read_recipe(path) == recipe
+
+
+def test_a_recipe_of_evictions_has_columns_and_a_cost(tmp_path: Path) -> None:
+    write_recipe(EVICTIONS, tmp_path / "recipe")
+    lines = (tmp_path / "recipe").read_text().splitlines()
+    assert lines[-2:] == [f"0 32,3 {'0f' * 8} fast", f"0 11 {'1e' * 8} slow"]
+    assert read_recipe(tmp_path / "recipe") == EVICTIONS
+    assert EVICTIONS.change == pytest.approx(-0.7)
+
+
+def test_all_answers_in_a_row_are_those_to_all_questions() -> None:
+    assert RECIPE.answers == (0, 1, 1, 1, 0)
+    assert RECIPE.change == 10240 / 11264 - 1
+    assert replace(RECIPE, text=0, baseline_text=0).change == 0
+
+
+def test_a_recipe_is_for_one_bitcode_and_one_compiler() -> None:
+    RECIPE.check("3f" * 32, "22.1.8")
+    with pytest.raises(MlgoError, match="search again"):
+        RECIPE.check("00", "22.1.8")
+    with pytest.raises(MlgoError, match=r"expected clang 22\.1\.8"):
+        RECIPE.check("3f" * 32, "19.1.7")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "expected a recipe that begins with"),
+        ("mlgo-gym recipe 1\nmodule m\n\n", "got a damaged line"),
+        (
+            "mlgo-gym recipe 1\nmodule m\ndigest d\nclang c\nflags []\ntext 1 2\ncompiles 3\n\n0 2 f\n",
+            "actions of 0 and 1",
+        ),
+        (f"{HEAD}compiles 3\n\n0 1 f\n0 0 f\n", "expected each visit once"),
+        (f"{HEAD}compiles 3\nadvisor eviction\n\n0 1,-1 00 f\n", "expected a number ≥ 0"),
+        (f"{HEAD}compiles 3\nadvisor other\n\n", "expected the advisor inlining or eviction"),
+    ],
+)
+def test_what_is_no_recipe_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "recipe").write_text(text)
+    with pytest.raises(MlgoError, match=words):
+        read_recipe(tmp_path / "recipe")
+
+
+@pytest.mark.parametrize("recipe", [RECIPE, EVICTIONS, replace(EVICTIONS, actions={}, functions={})])
+def test_a_build_reads_the_same_answers(recipe: Recipe, tmp_path: Path) -> None:
+    write_recipe(recipe, tmp_path / "recipe")
+    found = parse_recipe((tmp_path / "recipe").read_text(), recipe.digest)
+    assert tuple(map(int, found.decisions)) == recipe.answers
+    assert found.evicts == (recipe.advisor == "eviction")
+
+
+def test_the_smallest_recipe_of_a_module_is_kept(tmp_path: Path) -> None:
+    for text, kept in ((10240, 10240), (10000, 10000), (10100, 10000)):
+        path = keep_recipe(replace(RECIPE, text=text), tmp_path / "folder", b"BC")
+        assert read_recipe(path).text == kept
+    assert path.name == f"{RECIPE.digest}.recipe"
+    assert path.with_suffix(".bc").read_bytes() == b"BC"
+    newer = keep_recipe(replace(RECIPE, clang="23.1.0", text=10200), tmp_path / "folder", b"BC")
+    assert read_recipe(newer).text == 10200, "sizes of another compiler do not compare"
+    path.write_text("damaged")
+    keep_recipe(RECIPE, tmp_path / "folder", b"BC")
+    assert read_recipe(path) == RECIPE
+
+
+def test_a_module_has_recipes_of_one_advisor(tmp_path: Path) -> None:
+    keep_recipe(RECIPE, tmp_path, b"BC")
+    with pytest.raises(MlgoError, match="use another folder for recipes of eviction"):
+        keep_recipe(EVICTIONS, tmp_path, b"BC")

@@ -1,0 +1,237 @@
+"""A compiler that crashes, stalls or writes much affects only its own environment."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgo_gym.envs import InlineEnv
+from mlgo_gym.errors import CompilerError, CorpusError
+from mlgo_gym.llvm.toolchain import bundled_command
+from mlgo_gym.testing import running_compile
+from mlgo_gym.vector_env import CompilerVectorEnv
+from tests.fakes.stepping import INLINE, clang_of, end_clang, make, row_info
+from tests.traces import alive
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+FAULTY = """#!/bin/sh
+case "$*" in
+*crash.bc*) kill -SEGV $$ ;;
+*stall.bc*) exec sleep 600 ;;
+*late.bc*) case "$*" in *-interactive-channel-base*) ;; *) kill -SEGV $$ ;; esac ;;
+esac
+exec "{zig}" {mode} "$@"
+"""
+
+
+@pytest.fixture
+def envs(varied: str) -> Iterator[CompilerVectorEnv]:
+    """Three environments at the first of nine decisions."""
+    made = make(INLINE, varied, error_reward=-3.0)
+    made.reset(seed=1, options={"module": "calls"})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def faulty(varied: str, tmp_path: Path) -> dict[str, Any]:
+    """Arguments of an environment whose clang crashes on one module, stalls on one, and fails on one baseline."""
+    zig, mode = bundled_command()
+    program = tmp_path / "faulty-clang"
+    program.write_text(FAULTY.format(zig=zig, mode=mode))
+    program.chmod(0o755)
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for name in ("calls", "crash", "stall"):
+        shutil.copy(f"{varied}/calls.bc", folder / f"{name}.bc")
+    folder.joinpath("text.bc").write_bytes(b"text")
+    # Another module: the baseline of the same one is cached.
+    shutil.copy(f"{varied}/mixed.bc", folder / "late.bc")
+    return {"corpus": str(folder), "clang": str(program), "compile_options": {"timeout": 0.7}}
+
+
+def test_a_crash_truncates_its_own_episode_with_an_error(envs: CompilerVectorEnv) -> None:
+    end_clang(envs, 1)
+    observations, rewards, terminations, truncations, info = envs.step([1, 1, 1])
+    assert rewards.tolist() == [0.0, -3.0, 0.0]
+    assert truncations.tolist() == [False, True, False]
+    assert not terminations.any()
+    assert not observations[1].any()
+    assert info["error"]["kind"][1] == "signal"
+    assert info["error"]["exit_status"][1] == -signal.SIGSEGV
+    assert info["_error"].tolist() == [False, True, False]
+    assert info["decision_index"][[0, 2]].tolist() == [1, 1]
+    *_, info = envs.step([1, 1, 1])
+    assert info["decision_index"].tolist() == [2, 0, 2]
+
+
+def test_with_same_step_the_next_episode_follows_a_crash_at_once(varied: str) -> None:
+    envs = make(INLINE, varied, 2, autoreset_mode="SameStep")
+    envs.reset(options={"module": "calls"})
+    end_clang(envs, 0)
+    *_, truncations, info = envs.step([1, 1])
+    assert truncations.tolist() == [True, False]
+    assert info["decision_index"].tolist() == [0, 1]
+    assert info["final_info"]["error"]["kind"][0] == "signal"
+    envs.close()
+
+
+def test_an_agent_may_take_longer_than_the_timeout(varied: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    envs = make(INLINE, varied, 2)
+    _, info = envs.reset(seed=1, options={"module": "calls"})
+    elapsed = 0.0
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + elapsed)  # a slow agent, without the wait
+    for _ in range(2):
+        envs.send(info["default_action"])
+        for number in range(2):
+            assert select.select(running_compile(envs, number).session.descriptors(), [], [], 30.0)[0]
+        elapsed += 1e6
+        _, _, _, truncations, info = envs.recv()
+        assert not truncations.any()
+    envs.close()
+
+
+def test_a_clang_that_stalls_is_killed_at_its_deadline_while_the_others_continue(varied: str) -> None:
+    envs = make(INLINE, varied, 3, batch_size=2, compile_options={"timeout": 0.5})
+    envs.reset(seed=1, options={"module": "calls"})
+    pid = clang_of(envs, 0)
+    os.kill(pid, signal.SIGSTOP)
+    envs.send([1, 1, 1])
+    received: list[int] = []
+    while 0 not in received:
+        *_, truncations, info = envs.recv()
+        received = info["env_id"].tolist()
+        if 0 not in received:
+            assert sorted(received) == [1, 2]
+            envs.send([1, 1])
+    row = received.index(0)
+    assert truncations[row]
+    assert info["error"]["kind"][row] == "timeout"
+    assert "within 0.5 s" in info["error"]["message"][row]
+    assert not truncations[1 - row]
+    assert not alive(pid)
+    envs.close()
+
+
+def test_an_error_that_is_raised_leaves_the_other_environments_intact(varied: str) -> None:
+    envs = make(INLINE, varied, error_reward=None)
+    envs.reset(options={"module": "calls"})
+    end_clang(envs, 1)
+    with pytest.raises(CompilerError, match=r"^environment 1: .*SIGSEGV"):
+        envs.step([1, 1, 1])
+    envs.async_reset(env_ids=[1], options={"module": "calls"})
+    *_, info = envs.recv()
+    assert info["decision_index"].tolist() == [1, 0, 1]
+    envs.close()
+
+
+@pytest.mark.parametrize("other", ["writes", "has exited"])
+def test_a_clang_whose_decision_is_pending_makes_no_wait_spin(other: str, varied: str) -> None:
+    options = {"timeout": 0.5, "echo_reply": True}
+    envs = make(INLINE, varied, 2, batch_size=1, compile_options=options)
+    envs.reset(options={"module": "calls"})
+    if other == "writes":
+        envs.send([1], [0])
+        envs.recv()
+    else:
+        end_clang(envs, 0)
+    os.kill(clang_of(envs, 1), signal.SIGSTOP)
+    before = time.process_time()
+    envs.send([1], [1])
+    assert envs.recv()[4]["error"]["kind"].tolist() == ["timeout"]
+    assert time.process_time() - before < 0.25
+    decisions, ended = 0, False
+    while not ended:
+        envs.send([1], [0])
+        *last, info = envs.recv()
+        decisions, ended = decisions + 1, bool(last[2][0] or last[3][0])
+    assert decisions == (8 if other == "writes" else 1)
+    assert info.get("error", {}).get("kind", ["none"])[0] == ("none" if other == "writes" else "signal")
+    envs.close()
+
+
+def test_modules_on_which_clang_fails_are_skipped_and_reported(faulty: dict[str, Any]) -> None:
+    envs = make(INLINE, num_envs=2, max_decisions=1, prefetch=1, autoreset_mode="SameStep", **faulty)
+    skipped: dict[str, str] = {}
+    _, info = envs.reset(seed=0)
+    for _ in range(8):
+        assert set(info["module"]) <= {"calls", "late"}
+        for row in range(2):
+            skipped |= row_info(info, row).get("skipped", {})
+        *_, info = envs.step([0, 0])
+    envs.close()
+    assert set(skipped) == {"crash", "stall", "text"}
+    assert "SIGSEGV" in skipped["crash"]
+    assert "within 0.7 s" in skipped["stall"]
+
+
+def test_a_named_module_on_which_clang_fails_is_an_error(faulty: dict[str, Any]) -> None:
+    envs = make(INLINE, num_envs=2, max_decisions=1, **faulty)
+    for module, kind in (("crash", "signal"), ("stall", "timeout")):
+        with pytest.raises(CompilerError) as caught:
+            envs.reset(options={"module": ["calls", module]})
+        assert caught.value.kind == kind
+    with pytest.raises(CorpusError, match="expected LLVM bitcode"):
+        envs.reset(options={"module": "text"})
+    # Of the last the baseline fails.
+    assert envs.reset(options={"module": ["calls", "late"]})[1]["decision_index"].tolist() == [0, 0]
+    *_, terminations, truncations, info = envs.step([0, 0])
+    assert (terminations.tolist(), truncations.tolist()) == ([True, False], [False, True])
+    assert info["error"]["kind"][1] == "signal"
+    envs.close()
+
+
+def test_a_corpus_of_nothing_but_failures_or_without_decisions_is_an_error_each_time(broken: Path, leaf: Path) -> None:
+    cases = ((broken, CompilerError, "Invalid encoding"), (leaf, CorpusError, "got none among the 1 modules"))
+    for corpus, error, message in cases:
+        envs = make(INLINE, str(corpus), 2)
+        for _ in range(2):
+            with pytest.raises(error, match=message):
+                envs.reset()
+        envs.close()
+
+
+def test_after_a_module_that_fails_the_next_one_is_drawn(calls: Path, broken: Path, tmp_path: Path) -> None:
+    shutil.copy(calls, tmp_path / "calls.bc")
+    shutil.copy(broken, tmp_path / "broken.bc")
+
+    def drawn(env: Any, seed: int | None) -> str:
+        try:
+            return str(np.squeeze(env.reset(seed=seed)[1]["module"]))
+        except CompilerError:
+            return "broken"
+
+    arguments: dict[str, Any] = {"corpus": str(tmp_path), "error_reward": None}
+    made: tuple[Any, ...] = make(INLINE, num_envs=1, **arguments), InlineEnv(**arguments)
+    ours, single = ([drawn(env, seed) for seed in (0, *[None] * 23)] for env in made)
+    assert ours == single
+    assert {*ours} == {"broken", "calls"}
+    for env in made:
+        env.close()
+
+
+def test_a_clang_that_cannot_be_started_is_an_error(varied: str, tmp_path: Path) -> None:
+    program = tmp_path / "clang"
+    program.write_text('#!/bin/sh\nexec "{}" {} "$@"\n'.format(*bundled_command()))
+    program.chmod(0o755)
+    envs = make(INLINE, varied, 3, clang=str(program), prefetch=0)
+    envs.reset(options={"module": "calls"})
+    program.chmod(0o644)
+    with pytest.raises(CompilerError, match="cannot start"):
+        envs.reset(options={"reset_mask": np.array([True, False, False]), "module": "calls"})
+    program.chmod(0o755)
+    envs.async_reset(env_ids=[0])
+    envs.send([1, 1], [1, 2])
+    assert envs.recv()[4]["decision_index"].tolist() == [0, 1, 1]
+    envs.close()

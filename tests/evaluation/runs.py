@@ -1,0 +1,109 @@
+"""Made-up evaluations and searches for the tests of reports, and a reader of pages."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from mlgo_gym.evaluation.configuration import Configuration
+from mlgo_gym.evaluation.episode_result import EpisodeResult
+from mlgo_gym.evaluation.module_facts import ModuleFacts, write_modules
+from mlgo_gym.evaluation.result import EvaluationResult
+from mlgo_gym.evaluation.search_result import SearchResult
+
+SIZES = {"a": 100, "b": 200, "c": 300, "d": 400}
+LANGUAGES = {"a": "C", "b": "C++", "c": "C", "d": "Rust"}
+
+
+def configuration(**changes: Any) -> Configuration:
+    """Return the configuration of a made-up evaluation."""
+    fields: dict[str, Any] = {
+        "environment": "mlgo/Inline-v0",
+        "arguments": {},
+        "metric": "text",
+        "corpus": "folder",
+        "modules": len(SIZES),
+        "modules_digest": "abc",
+        "levels": {"folder": {"Oz": len(SIZES)}},
+        "clang": "22.1.8",
+        "mlgo_gym": "0.1.0",
+        "seed": 0,
+        "policies": {"default": "default"},
+    }
+    return Configuration(**{**fields, **changes})
+
+
+def made_up(
+    policies: Mapping[str, Mapping[str, int]], *, baselines: Mapping[str, int] | None = None, **changes: Any
+) -> EvaluationResult:
+    """Return an evaluation with the sizes of policies by name and module; other sizes are plain clang's."""
+    plain = {**SIZES, **(baselines or {})}
+    episodes = tuple(
+        EpisodeResult(
+            policy, module, "p" if module < "c" else "q", "done", {"text": (sizes.get(module, size), size)},
+            seconds=0.5,
+        )
+        for policy, sizes in policies.items()
+        for module, size in plain.items()
+    )  # fmt: skip
+    modules = {name: ModuleFacts(name, f"digest {name}", None, LANGUAGES[name], ("-cc1", "-Oz")) for name in plain}
+    settings = configuration(**{"policies": {name: name for name in policies}, **changes})
+    return EvaluationResult(settings, episodes, modules)
+
+
+def keep(result: EvaluationResult, folder: Path) -> Path:
+    """Write an evaluation as `evaluate` would, and return its folder."""
+    folder.mkdir(parents=True)
+    (folder / "meta.json").write_text(json.dumps(result.configuration.to_json()))
+    (folder / "episodes.jsonl").write_text("".join(f"{json.dumps(each.to_json())}\n" for each in result.episodes))
+    write_modules(folder, result.modules.values())
+    return folder
+
+
+def search_file(path: Path) -> Path:
+    """Write the results of a search of three modules, of which one failed."""
+    header = {"environment": "mlgo/Inline-v0", "arguments": {}, "algorithm": "greedy", "compiles": 8}
+    found = [
+        SearchResult("a", "greedy", (1,), 90, 99, 8, 1.0, verified=True, improvements=((2, 95.0), (8, 90.0))),
+        SearchResult("b", "greedy", (), 50, 50, 3, 1.0, verified=True),
+        SearchResult("c", "greedy", (), 0, 0, 0, 0.0, verified=False, error="lost"),
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in [header, *(each.to_json() for each in found)]))
+    return path
+
+
+def event(step: int, tag: str, value: float) -> bytes:
+    """Return a record of an event file as TensorBoard writes it; nothing reads its checksums."""
+    summary = b"\x0a" + bytes([len(tag)]) + tag.encode() + b"\x15" + struct.pack("<f", value)
+    summary = b"\x0a" + bytes([len(summary)]) + summary
+    data = b"\x09" + struct.pack("<d", 1.5e9) + b"\x10" + bytes([step]) + b"\x2a" + bytes([len(summary)]) + summary
+    return struct.pack("<Q", len(data)) + b"sum!" + data + b"sum!"
+
+
+class Page(HTMLParser):
+    """Collects the links and tags of a page, and checks that its elements are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_startendtag(tag, attrs)
+        if tag not in ("meta", "link", "br", "path", "img"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("href", "src", "xlink:href")]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag

@@ -1,0 +1,183 @@
+"""Comparisons of evaluations, curves of trainings and searches, and the report as a page and as tables for papers."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from mlgo_gym.cli.application import application
+from mlgo_gym.errors import MlgoError
+from mlgo_gym.evaluation.reporting.comparability import differences
+from mlgo_gym.evaluation.reporting.comparison import compare
+from mlgo_gym.evaluation.reporting.curves import curves_in, is_search, read_csv, read_events, search_curve
+from mlgo_gym.evaluation.reporting.inputs import read_inputs, run_names
+from mlgo_gym.evaluation.result import EvaluationResult
+from tests.evaluation.runs import Page, event, keep, made_up, search_file
+
+BEFORE = made_up({"default": {}, "rule": {"a": 90, "b": 190, "c": 310}})
+AFTER = made_up({"default": {}, "rule": {"a": 90, "b": 180, "c": 320}, "new": {"a": 50}}, seed=3)
+RUN = made_up({"default": {}, "<my_rule> & co": {"a": 50, "b": 260, "d": 399}, "threshold:5": {"c": 1}})
+OTHER = made_up({"threshold:5": {"c": 250}})
+
+
+def first_difference(first: EvaluationResult, other: EvaluationResult) -> str:
+    """Return the first reason why two evaluations cannot be compared; empty if they can."""
+    return next(differences(first, other), "")
+
+
+def test_policies_of_one_name_are_compared_module_by_module_and_others_with_all() -> None:
+    found = compare({"before": BEFORE, "after": AFTER})
+    assert [(later.policy, before.policy) for later, before, _ in found.pairs] == [
+        ("default", "default"), ("rule", "rule"),
+    ]  # fmt: skip
+    _, _, pair = found.pairs[1]
+    assert (pair.change.better, pair.change.equal, pair.change.worse) == (1, 2, 1)
+    assert pair.probability.value == 0.5
+    assert found.notes == ("seed: 0 in before, 3 in after", "only in after: new")
+    text = "\n".join(table.as_text() for table in found.tables())
+    assert "Smaller now: rule" in text
+    assert "Larger now: rule" in text
+    found = compare({"before": made_up({"one": {}}), "after": made_up({"two": {"a": 1}, "three": {}})})
+    assert [(later.policy, before.policy) for later, before, _ in found.pairs] == [("two", "one"), ("three", "one")]
+    other = replace(BEFORE, configuration=replace(BEFORE.configuration, policies={"rule": "rule 1234"}))
+    assert "rule is another policy in after: rule 1234, was rule" in compare({"before": BEFORE, "after": other}).notes
+    with pytest.raises(MlgoError, match="two or more evaluations"):
+        compare({"before": BEFORE})
+
+
+def with_module(name: str, **changes: Any) -> EvaluationResult:
+    modules = {**BEFORE.modules, name: replace(BEFORE.modules[name], **changes)}
+    return replace(made_up({"rule": {}}, modules_digest="other"), modules=modules)
+
+
+def rule(**changes: Any) -> EvaluationResult:
+    return made_up({"rule": {}}, **changes)
+
+
+FEWER = {name: facts for name, facts in BEFORE.modules.items() if name != "a"}
+NESTED = {"compile_options": {"fork_resets": False, "extra_flags": ["-g"]}}
+
+
+def test_other_settings_are_refused_and_arguments_that_change_no_size_are_not() -> None:
+    for other, named in (
+        (rule(clang="19.1.0"), "clang is 22.1.8 in the first and 19.1.0 in the second"),
+        (rule(metric="object"), "metric is text"),
+        (rule(arguments={"max_decisions": 9}), "the argument max_decisions is None in the first and 9 in the second"),
+        (rule(arguments=NESTED), "compile_options is None in the first and {'extra_flags': ['-g']}"),
+        (rule(modules_digest="other"), "with other contents"),
+        (with_module("b", digest="new"), "the module b has other contents"),
+        (with_module("c", flags=("-cc1", "-Os")), "c has other flags: -Oz only in the first, -Os only in the second"),
+        (replace(with_module("c", flags=("-Os",)), modules=FEWER), "the module a is only in the first"),
+        (rule(baselines={"c": 301}), "plain clang's text of c is 300 in the first and 301 in the second"),
+    ):
+        assert named in first_difference(BEFORE, other)
+    options = {"fork_resets": False, "memory_limit": None, "preoptimize": False, "trust_flags": True, "timeout": 3}
+    arguments = {"callee_features": True, "reward": "bytes", "credit": True, "module_order": "cycle"}
+    same = rule(arguments={**arguments, "observation": "dict", "compile_options": options})
+    assert first_difference(BEFORE, same) == ""
+
+
+def test_the_command_prints_tables_or_json(tmp_path: Path) -> None:
+    folders = [str(keep(BEFORE, tmp_path / "x" / "run")), str(keep(AFTER, tmp_path / "y" / "run"))]
+    text = CliRunner().invoke(application, ["compare", *folders])
+    assert text.exit_code == 0, text.output
+    assert "y/run against x/run: text" in text.stdout
+    data = json.loads(CliRunner().invoke(application, ["compare", *folders, "--json"]).stdout)
+    assert data["pairs"][1]["worst"][0]["module"] == "c"
+    assert data["pairs"][1]["first"] == {"run": "y/run", "policy": "rule"}
+    with pytest.raises(MlgoError, match=r"got .* twice; name it once"):
+        run_names([tmp_path, tmp_path / "." / ""])
+
+
+def test_scalars_of_tensorboard_and_csv_files_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "events.out.tfevents.1"
+    path.write_bytes(event(0, "loss", 0.5) + event(3, "loss", 0.25) + event(4, "loss", 1)[:-9])
+    assert list(read_events(path)) == [("loss", 0, 0.5), ("loss", 3, 0.25)], "up to a truncated record"
+    [curve] = curves_in(tmp_path)
+    assert (curve.name, curve.origin, curve.points) == ("loss", tmp_path.name, ((0, 0.5), (3, 0.25)))
+    path.write_bytes(struct.pack("<Q", 3) + b"sum!" + b"\x09\0\0" + b"sum!")
+    with pytest.raises(MlgoError, match="expected the values of a training"):
+        curves_in(tmp_path)
+    path = tmp_path / "progress.csv"
+    path.write_text("rollout/reward,time/total_timesteps,note\n0.5,100,a\n,200,b\n0.75,300,\n")
+    assert list(read_csv(path)) == [("rollout/reward", 100, 0.5), ("rollout/reward", 300, 0.75)]
+
+
+def test_a_search_is_the_best_compile_so_far_and_other_files_are_none(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text("[1]\n")
+    assert not is_search(tmp_path / "notes.jsonl")
+    with pytest.raises(MlgoError, match="got none; name an output"):
+        read_inputs([tmp_path])
+    path = search_file(tmp_path / "greedy.jsonl")
+    assert is_search(path)
+    curve = search_curve(path)
+    assert curve is not None
+    assert curve.name == "greedy (2 modules)"
+    steps, changes = zip(*curve.points, strict=True)
+    assert steps == (1, 2, 8)
+    assert changes == pytest.approx([0, (96 / 100) ** 0.5 - 1, (91 / 100) ** 0.5 - 1])
+    assert [curve.origin for curve in read_inputs([tmp_path]).curves] == ["greedy"]
+
+
+def report(*words: object) -> str:
+    answer = CliRunner().invoke(application, ["report", *map(str, words)])
+    assert answer.exit_code == 0, answer.output
+    return answer.stdout
+
+
+@pytest.mark.slow
+def test_the_page_is_complete_in_itself_and_every_figure_lies_beside_it(tmp_path: Path) -> None:
+    runs = [keep(RUN, tmp_path / "one"), keep(OTHER, tmp_path / "two"), search_file(tmp_path / "greedy.jsonl")]
+    figures = tmp_path / "figures"
+    assert "== one ==" in report(*runs, "--html", tmp_path / "page.html", "--figures", figures)
+    check_page((tmp_path / "page.html").read_text())
+    text = (tmp_path / "page.html").read_text()
+    assert "<title>a (C): 100 → 50, -49.50 %</title>" in text
+    assert "greedy (2 modules)" in text
+    names = {path.relative_to(figures).as_posix() for path in figures.rglob("*.*")}
+    for name in ("one/distribution", "one/profiles", "one/modules-1", "one/modules-2", "one/projects", "search-1"):
+        assert {f"{name}.svg", f"{name}.png"} <= names
+    assert all(ElementTree.parse(path).getroot().tag.endswith("svg") for path in figures.rglob("*.svg"))
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in figures.rglob("*.png"))
+
+
+def check_page(text: str) -> None:
+    page = Page(text)
+    assert page.open == []
+    assert "script" not in page.tags
+    assert all(link.startswith("#") or link == "data:," for link in page.links)
+    assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+    addresses = set(re.findall(r"https?://[^\s\"'<)]+", text))
+    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_curves_alone_are_drawn_on_a_page_and_json_is_one_value_however_many_runs_there_are(tmp_path: Path) -> None:
+    path = search_file(tmp_path / "greedy.jsonl")
+    assert isinstance(CliRunner().invoke(application, ["report", str(path)]).exception, MlgoError)
+    report(path, "--html", tmp_path / "x.html")
+    text = (tmp_path / "x.html").read_text()
+    check_page(text)
+    assert "greedy (2 modules)" in text
+    runs = [keep(RUN, tmp_path / "one"), keep(OTHER, tmp_path / "two")]
+    alone, both = json.loads(report(runs[0], "--json")), json.loads(report(*runs, "--json"))
+    assert list(both) == ["one", "two"]
+    assert both["one"] == alone
+    assert both["two"]["configuration"]["policies"] == {"threshold:5": "threshold:5"}
+
+
+def test_tables_for_papers_escape_special_characters(tmp_path: Path) -> None:
+    run = keep(RUN, tmp_path / "run")
+    for form, escaped, tables in (("markdown", "\\<my\\_rule\\> & co", 0), ("latex", "<my\\_rule> \\& co", 8)):
+        text = report(run, "--format", form)
+        assert escaped in text
+        assert text.count("\\begin{tabular}") == text.count("\\end{tabular}") == tables

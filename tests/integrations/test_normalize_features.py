@@ -1,0 +1,95 @@
+"""Environments with normalized features: one, many, and masked ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from mlgo_gym.integrations import Normalization, NormalizeFeatures, fit_normalization, vector
+
+
+@pytest.fixture
+def env(corpus: Path) -> Iterator[gym.Env[Any, Any]]:
+    env = gym.make("mlgo/Inline-v0", corpus=str(corpus))
+    yield env
+    env.close()
+
+
+@pytest.fixture
+def normalization(env: gym.Env[Any, Any]) -> Normalization:
+    return fit_normalization(env, observations=30, seed=1)
+
+
+def test_the_wrapped_environment_shows_normalized_observations(
+    env: gym.Env[Any, Any],
+    normalization: Normalization,
+) -> None:
+    raw, _ = env.reset(options={"module": "calls"})
+    wrapped = NormalizeFeatures(env, normalization)
+    observation, info = wrapped.reset(options={"module": "calls"})
+    assert np.array_equal(observation, normalization(raw))
+    assert observation in wrapped.observation_space
+    observation, *_ = wrapped.step(info["default_action"])
+    assert observation in wrapped.observation_space
+
+
+def test_it_is_made_from_a_file_and_from_a_specification(
+    env: gym.Env[Any, Any],
+    normalization: Normalization,
+    tmp_path: Path,
+) -> None:
+    normalization.save(tmp_path / "n.json")
+    wrapped = NormalizeFeatures(env, tmp_path / "n.json")
+    first, _ = wrapped.reset(seed=4)
+    assert wrapped.spec is not None
+    again = gym.make(wrapped.spec)
+    second, _ = again.reset(seed=4)
+    again.close()
+    assert np.array_equal(first, second)
+
+
+def test_features_that_it_does_not_know_are_left_out(
+    env: gym.Env[Any, Any],
+    normalization: Normalization,
+) -> None:
+    few = normalization.select(["threshold", "callee_users"])
+    wrapped = NormalizeFeatures(env, few)
+    assert wrapped.feature_names == ("threshold", "callee_users")
+    observation, _ = wrapped.reset(options={"module": "calls"})
+    raw, _ = env.reset(options={"module": "calls"})
+    names = env.get_wrapper_attr("feature_names")
+    assert np.array_equal(observation, few(raw[[names.index("threshold"), names.index("callee_users")]]))
+
+
+def test_the_mask_of_a_masked_environment_stays() -> None:
+    with gym.make("mlgo/RegAllocEvict-v0", corpus="builtin") as env:
+        wrapped = NormalizeFeatures(env, fit_normalization(env, observations=50))
+        observation, info = wrapped.reset(options={"module": "c/bigint"})
+        assert observation in wrapped.observation_space
+        assert np.array_equal(observation["action_mask"], info["action_mask"])
+        assert np.array_equal(wrapped.get_wrapper_attr("action_masks")(), info["action_mask"])
+        assert np.abs(observation["observations"]).max() <= 5
+
+
+def test_the_vector_environment_shows_the_same(
+    env: gym.Env[Any, Any], normalization: Normalization, corpus: Path
+) -> None:
+    single = NormalizeFeatures(env, normalization)
+    inner = gym.make_vec("mlgo/Inline-v0", num_envs=2, corpus=str(corpus), autoreset_mode="SameStep")
+    many = vector.NormalizeFeatures(inner, normalization)
+    observations, _ = many.reset(options={"module": "calls"})
+    alone, _ = single.reset(options={"module": "calls"})
+    assert observations in many.observation_space
+    ended = False
+    while not ended:
+        assert np.array_equal(observations[0], alone)
+        alone, _, ended, _, _ = single.step(1)
+        observations, _, terminations, _, infos = many.step(np.ones(2, np.int64))
+        assert bool(terminations[0]) == ended
+    assert np.array_equal(infos["final_obs"][0], alone)
+    many.close()

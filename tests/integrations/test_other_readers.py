@@ -1,0 +1,104 @@
+"""A reader that knows nothing but the documented format, as readers of other projects do, reads traces.
+
+The first line is JSON: the features' TensorSpecs, and `score` where outcomes follow observations. Then come lines of
+JSON with one key each: `context`; `observation`, whose number restarts with each context, followed by the tensors back
+to back and a newline; `outcome`, with the number of its observation, followed by the score and a newline.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from mlgo_gym.evaluation.episode_record import Assignment
+from mlgo_gym.integrations.logs import log_names
+from mlgo_gym.integrations.trace import trace
+from mlgo_gym.integrations.trajectory import record_trajectory
+from mlgo_gym.llvm.advisors import EVICTION, INLINING, PRIORITY
+from mlgo_gym.make_env import make_environment
+from mlgo_gym.policies import load_policy
+
+SHORT = {"max_decisions": 60}
+
+DECISION = {INLINING.name: "inlining_decision", EVICTION.name: "index_to_evict", PRIORITY.name: "priority"}
+"""The name of the advice, which is the last feature of a log."""
+
+
+FORMATS = {"int64_t": "q", "int32_t": "i", "float": "f", "double": "d", "int8_t": "b"}
+
+
+class Row(NamedTuple):
+    """One decision: its context, its number in it, its features by name as lists of numbers, and its score."""
+
+    context: str
+    number: int
+    features: dict[str, list[float]]
+    score: list[float]
+
+
+def read_rows(stream: IO[bytes]) -> Iterator[Row]:
+    header = json.loads(stream.readline())
+    context = None
+    while line := stream.readline():
+        event = json.loads(line)
+        if "context" in event:
+            context = event["context"]
+            continue
+        assert context is not None, "an observation before any context"
+        features = {spec["name"]: _tensor(stream, spec) for spec in header["features"]}
+        assert stream.read(1) == b"\n"
+        outcome = json.loads(stream.readline())
+        assert outcome == {"outcome": event["observation"]}
+        score = _tensor(stream, header["score"])
+        assert stream.read(1) == b"\n"
+        yield Row(context, event["observation"], features, score)
+
+
+def _tensor(stream: IO[bytes], spec: dict[str, Any]) -> list[float]:
+    layout = struct.Struct(f"<{prod(spec['shape'])}{FORMATS[spec['type']]}")
+    return list(layout.unpack(stream.read(layout.size)))
+
+
+@pytest.mark.parametrize(
+    "environment", ["mlgo/Inline-v0", "mlgo/RegAllocEvict-v0", "mlgo/RegAllocPriority-v0", "mlgo/Joint-v0"]
+)
+def test_every_decision_is_there_with_its_answer_and_its_share_of_the_reward(
+    environment: str, varied: str, tmp_path: Path
+) -> None:
+    result = trace(environment, "random", corpus=varied, output=tmp_path / "t", seed=5, env_kwargs=SHORT)
+    env = make_environment(environment, {"corpus": varied, **SHORT})
+    contexts = set()
+    for episode in result.episodes:
+        if episode.status == "no-decisions":
+            continue
+        assignment = Assignment(episode.policy, episode.module, episode.project)
+        trajectory = record_trajectory(env, load_policy("random", env, seed=5), assignment)
+        logs = log_names(episode.module, env.task)
+        for number, (advisor, log) in enumerate(zip(env.task.advisors, logs, strict=True)):
+            with (tmp_path / "t" / log).open("rb") as stream:
+                rows = list(read_rows(stream))
+                assert stream.read() == b""
+            steps = [step for step in trajectory.steps if step.decision.advisor == number]
+            assert len(rows) == len(steps)
+            for row, step in zip(rows, steps, strict=True):
+                assert list(row.features)[-1] == DECISION[advisor.name]
+                assert (row.context, row.number) == (step.decision.context, step.decision.site.index)
+                tensors = np.frombuffer(step.decision.payload, env.task.headers[number].dtype)[0]
+                for name in tensors.dtype.names or ():
+                    np.testing.assert_array_equal(row.features[name], tensors[name].reshape(-1))
+                advice = np.frombuffer(step.advice, env.task.headers[number].advice.dtype)  # type: ignore[union-attr]
+                np.testing.assert_array_equal(row.features[DECISION[advisor.name]], advice)
+            scores = [row.score[0] for row in rows]
+            assert not any(scores[:-1])
+            if scores:
+                assert scores[-1] == pytest.approx(episode.reward, rel=1e-6)
+            contexts |= {row.context for row in rows}
+    env.close()
+    assert len(contexts) > 1 or environment == "mlgo/Inline-v0"

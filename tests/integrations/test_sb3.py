@@ -1,0 +1,394 @@
+"""stable-baselines3 and sb3-contrib learn in single and vector environments, and start from networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from mlgo_gym.errors import MlgoError, PolicyError
+from mlgo_gym.integrations import NormalizeFeatures, fit_normalization, vector
+from mlgo_gym.policies.sb3 import read_sb3, save_sb3
+from mlgo_gym.vector_env import as_vector
+from tests.fakes.stepping import EVICT, INLINE, end_clang, make, make_sync
+from tests.integrations.networks import decisions, random_network
+
+pytest.importorskip("stable_baselines3", reason="the extra sb3 is not installed")
+pytest.importorskip("sb3_contrib", reason="the extra sb3 is not installed")
+
+from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor
+
+from mlgo_gym.integrations.sb3 import CreditAdvantages, VecEnvAdapter, start_sb3
+
+pytestmark = [
+    pytest.mark.libraries,
+    pytest.mark.usefixtures("nothing_is_left"),
+    pytest.mark.filterwarnings("ignore:.*multiple of the mini-batch.*:UserWarning"),
+]
+
+
+MakeVecEnv = Callable[..., VecEnv]
+
+
+def adapted(name: str, corpus: str, num_envs: int = 2, **options: Any) -> VecEnvAdapter:
+    return VecEnvAdapter(make(name, corpus, num_envs, autoreset_mode="SameStep", **options))
+
+
+def dummy(name: str, corpus: str, num_envs: int = 2, **options: Any) -> DummyVecEnv:
+    return DummyVecEnv([lambda: gym.make(name, corpus=corpus, **options)] * num_envs)
+
+
+both = pytest.mark.parametrize("make_env", [adapted, dummy])
+
+
+# Learning
+
+
+def learn(algorithm: Any, policy: str, env: VecEnv) -> int:
+    """Learn for a few hundred steps; return how many episodes ended."""
+    env = env if isinstance(env, VecEnvAdapter) else VecMonitor(env)
+    model = algorithm(policy, env, n_steps=64, batch_size=32, n_epochs=2, seed=1, device="cpu")
+    before = [parameter.clone() for parameter in model.policy.parameters()]
+    model.learn(256)
+    assert any(not (old == new).all() for old, new in zip(before, model.policy.parameters(), strict=True))
+    assert all(parameter.isfinite().all() for parameter in model.policy.parameters())
+    model.env.close()
+    return len(model.ep_info_buffer)
+
+
+@both
+def test_ppo_learns_to_inline(make_env: MakeVecEnv, varied: str) -> None:
+    assert learn(PPO, "MlpPolicy", make_env(INLINE, varied, strict=True)) > 10
+
+
+@both
+@pytest.mark.parametrize("name", [EVICT, "mlgo/Joint-v0"])
+def test_maskable_ppo_learns_and_never_takes_an_illegal_action(make_env: MakeVecEnv, name: str, varied: str) -> None:
+    assert learn(MaskablePPO, "MultiInputPolicy", make_env(name, varied, strict=True, max_decisions=12)) > 10
+
+
+class Watch(CreditAdvantages):
+    """Keeps the advantages, the returns and the values of a rollout, and the rewards of finished episodes."""
+
+    def __init__(self) -> None:
+        super().__init__(clip=1e9)
+        self.totals: list[float] = []
+
+    def _on_step(self) -> bool:
+        self.totals += self.locals["rewards"][self.locals["dones"]].tolist()
+        return super()._on_step()
+
+    def _on_rollout_end(self) -> None:
+        super()._on_rollout_end()
+        buffer = self.locals["rollout_buffer"]
+        self.advantages, self.returns, self.values = (
+            getattr(buffer, name).copy() for name in ("advantages", "returns", "values")
+        )
+
+
+def test_the_credit_of_decisions_becomes_the_advantages_of_finished_episodes(varied: str) -> None:
+    env, watch = adapted(INLINE, varied, credit=True), Watch()
+    agent = PPO("MlpPolicy", env, n_steps=32, batch_size=16, seed=0, device="cpu")
+    agent.learn(64, callback=watch)
+    env.close()
+    assert np.array_equal(watch.advantages, watch.returns - watch.values)
+    known = watch.advantages != 0
+    ends = [np.flatnonzero(known[:, row])[-1] for row in range(2)]
+    assert all(known[: end + 1, row].all() for row, end in enumerate(ends))
+    assert len(watch.totals) > 2
+    # In standard deviations of the credits, which add up to the rewards of the episodes.
+    shares = watch.returns[known]
+    assert shares.std() == pytest.approx(1, abs=1e-3)
+    assert np.sign(shares.sum()) == np.sign(sum(watch.totals))
+
+
+class Follow(CreditAdvantages):
+    """Keeps, for each finished episode, its observations by order of decisions, and the credit of their cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, list[float], list[float]]] = []
+        self._positions: dict[int, list[tuple[int, int]]] = {}
+
+    def _on_step(self) -> bool:
+        for row, number in enumerate(self._shown):
+            self._positions.setdefault(number, []).append((self._steps, row))
+        super()._on_step()
+        for row, number in enumerate(self._shown):
+            if self.locals["dones"][row]:
+                cells, info = self._positions.pop(number), self.locals["infos"][row]
+                kept = [float(self._credits[cell]) for cell in cells]
+                self.found.append((info["module"], kept, list(info["rewards"])))
+        return True
+
+
+def test_rows_that_are_ready_first_get_the_credit_of_their_own_decisions(varied: str) -> None:
+    with gym.make(INLINE, corpus=varied) as single:
+        normalization = fit_normalization(single, observations=50)
+    envs = make(INLINE, varied, 5, batch_size=2, autoreset_mode="SameStep", credit=True)
+    env, follow = VecEnvAdapter(vector.NormalizeFeatures(envs, normalization)), Follow()
+    agent = PPO("MlpPolicy", env, n_steps=64, batch_size=32, seed=0, device="cpu")
+    agent.learn(128, callback=follow)
+    assert env.num_envs == 2
+    assert len(env.get_attr("metric")) == 2
+    env.close()
+    assert len(follow.found) > 10
+    assert len({module for module, *_ in follow.found}) > 1
+    for _, kept, credit in follow.found:
+        assert kept == pytest.approx(credit, rel=1e-5)
+    lengths = [int(episode["l"]) for episode in agent.ep_info_buffer]
+    assert lengths == [len(credit) for _, _, credit in follow.found][-100:]
+
+
+def test_masks_are_those_of_the_rows_that_are_ready(varied: str) -> None:
+    envs = make(EVICT, varied, 3, batch_size=2, autoreset_mode="SameStep", strict=True)
+    env = VecEnvAdapter(envs, rows_change=True)
+    env.seed(3)
+    observations = env.reset()
+    for _ in range(20):
+        masks = get_action_masks(env)
+        assert np.array_equal(masks, observations["action_mask"])
+        observations, *_ = env.step(masks.argmax(axis=1))
+    env.close()
+
+
+# The interface
+
+
+@pytest.mark.parametrize("name", [INLINE, EVICT, "mlgo/RegAllocPriority-v0"])
+def test_it_returns_the_same_as_dummy_vec_env(name: str, varied: str) -> None:
+    ours, theirs = (each(name, varied, max_decisions=3, strict=False) for each in (adapted, dummy))
+    ours.seed(4)
+    theirs.seed(4)
+    ours.action_space.seed(1)
+    assert_equal(ours.reset(), theirs.reset())
+    assert_equal(ours.reset_infos, theirs.reset_infos)
+    for _ in range(12):
+        actions = np.stack([ours.action_space.sample() for _ in range(2)])
+        stepped, expected = ours.step(actions), theirs.step(actions)
+        for own, other in zip(stepped[3], expected[3], strict=True):
+            own.pop("env_id", None)
+            own.pop("episode", None)
+            assert other.pop("TimeLimit.truncated") is own.pop("TimeLimit.truncated")
+        assert_equal(stepped, expected)
+        for infos in (ours.reset_infos, theirs.reset_infos):
+            for info in infos:
+                info.pop("env_id", None)
+        assert_equal(ours.reset_infos, theirs.reset_infos)
+    ours.close()
+    theirs.close()
+
+
+def assert_equal(ours: Any, theirs: Any) -> None:
+    """Compare values; types of scalars may differ."""
+    if isinstance(theirs, dict):
+        assert set(ours) == set(theirs)
+        for key in theirs:
+            assert_equal(ours[key], theirs[key])
+    elif isinstance(theirs, (list, tuple)):
+        assert len(ours) == len(theirs)
+        for each, other in zip(ours, theirs, strict=True):
+            assert_equal(each, other)
+    elif isinstance(theirs, np.ndarray):
+        assert ours.dtype == theirs.dtype
+        assert np.array_equal(ours, theirs)
+    else:
+        assert ours == theirs
+
+
+def test_sb3_contrib_finds_the_masks(varied: str) -> None:
+    env = adapted(EVICT, varied)
+    env.reset()
+    assert is_masking_supported(env)
+    masks = get_action_masks(env)
+    assert masks.shape == (2, 33)
+    assert np.array_equal(masks, [info["action_mask"] for info in env.reset_infos])
+    assert np.array_equal(env.env_method("action_masks", indices=1), masks[1:])
+    env.close()
+
+
+def test_a_failed_compile_is_a_truncation(varied: str) -> None:
+    env = adapted(INLINE, varied, error_reward=-2.0)
+    env.reset()
+    end_clang(as_vector(env.envs), 1)
+    _, rewards, dones, infos = env.step(np.array([1, 1]))
+    assert rewards.tolist() == [0.0, -2.0]
+    assert dones.tolist() == [False, True]
+    assert [info["TimeLimit.truncated"] for info in infos] == [False, True]
+    assert infos[1]["error"]["kind"] == "signal"
+    assert env.reset_infos[1]["decision_index"] == 0
+    env.close()
+
+
+def test_options_name_the_modules_of_the_next_reset_only(varied: str) -> None:
+    env = adapted(INLINE, varied, 3)
+    env.seed(1)
+    env.set_options([{"module": "calls"}, {}, {"module": "mixed"}])
+    env.reset()
+    assert [info["module"] for info in env.reset_infos[::2]] == ["calls", "mixed"]
+    env.set_options({"module": "again"})
+    env.reset()
+    assert [info["module"] for info in env.reset_infos] == ["again"] * 3
+    found = set()
+    for _ in range(5):
+        env.reset()
+        found |= {info["module"] for info in env.reset_infos}
+    assert len(found) > 1
+    env.close()
+
+
+def test_attributes_and_methods_of_some_environments(varied: str) -> None:
+    env = adapted(INLINE, varied, 3, render_mode="ansi")
+    env.reset()
+    assert env.render_mode == "ansi"
+    assert env.get_attr("metric") == ["text"] * 3
+    assert env.get_attr("metric", indices=[0, 2]) == ["text"] * 2
+    assert not env.has_attr("no_such_attribute")
+    assert [text.startswith("inlining decision 0 of") for text in env.env_method("render", indices=1)] == [True]
+    assert env.env_is_wrapped(gym.Wrapper, indices=[0, 1]) == [False, False]
+    assert env.env_is_wrapped(Monitor) == [True] * 3
+    env.step(np.array([0, 1, 1]))
+    assert env.env_method("state", indices=[1])[0].actions == (1,)
+    env.set_attr("label", "second", indices=1)
+    assert env.get_attr("label", indices=1) == ["second"]
+    assert not env.has_attr("label")
+    for refused in (lambda: env.set_attr("metric", "object"), lambda: env.env_method("step", 1)):
+        with pytest.raises(MlgoError, match=r"cannot set 'metric'|got 'step'; call"):
+            refused()
+    with pytest.raises(MlgoError, match="expected render_mode 'rgb_array' for images, got 'ansi'"):
+        env.get_images()
+    env.close()
+
+
+def test_pictures_of_all_rows_make_one(varied: str) -> None:
+    env = adapted(INLINE, varied, render_mode="rgb_array")
+    env.reset()
+    images = env.get_images()
+    assert [image.shape for image in images if image is not None] == [(288, 480, 3)] * 2
+    picture = env.render()
+    assert picture is not None
+    assert picture.size >= 2 * 288 * 480 * 3
+    env.close()
+
+
+def test_changing_rows_train_only_with_a_callback_or_on_request(varied: str) -> None:
+    env = adapted(INLINE, varied, 3, batch_size=1, credit=True, max_decisions=2)
+    agent = PPO("MlpPolicy", env, n_steps=16, batch_size=8, seed=0, device="cpu")
+    agent.learn(16, callback=CreditAdvantages())
+    with pytest.raises(MlgoError, match="expected the callback CreditAdvantages with batch_size 1 of 3 environments"):
+        agent.learn(16)
+    env.rows_change = True
+    agent.learn(16)
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "message"),
+    [
+        (
+            PPO,
+            {},
+            r"expected info\['rewards'\] at the end of an episode, got none; make the environments with credit=True",
+        ),
+        (PPO, {"credit": True, "info": "numeric"}, "and info='full'"),
+        (DQN, {"credit": True}, "expected PPO or A2C for CreditAdvantages, got DQN"),
+    ],
+)
+def test_credit_that_would_train_nothing_is_refused(
+    algorithm: Any, options: dict[str, Any], message: str, varied: str
+) -> None:
+    env = adapted(INLINE, varied, max_decisions=2, **options)
+    sizes = {"n_steps": 8, "batch_size": 8} if algorithm is PPO else {}
+    with pytest.raises(MlgoError, match=message):
+        algorithm("MlpPolicy", env, device="cpu", **sizes).learn(16, callback=CreditAdvantages())
+    env.close()
+
+
+def test_a_rollout_without_the_end_of_an_episode_warns(varied: str) -> None:
+    env = adapted(INLINE, varied, credit=True)
+    env.set_options({"module": "calls"})
+    agent = PPO("MlpPolicy", env, n_steps=4, batch_size=8, seed=0, device="cpu")
+    with pytest.warns(UserWarning, match="no episode ended in a rollout of 4 steps"):
+        agent.learn(8, callback=CreditAdvantages())
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"autoreset_mode": "NextStep"}, "expected autoreset_mode 'SameStep', got 'NextStep'"),
+        ({"autoreset_mode": "SameStep", "batch_size": 1}, r"expected wrappers with recv\(\) for batch_size 1 of 2"),
+    ],
+    ids=str,
+)
+def test_an_unsuitable_environment_is_refused(options: dict[str, Any], message: str, varied: str) -> None:
+    envs = make(INLINE, varied, 2, **options)
+    with pytest.raises(MlgoError, match=message):
+        VecEnvAdapter(gym.wrappers.vector.TransformReward(envs, lambda reward: reward))
+    envs.close()
+    with pytest.raises(MlgoError, match=r"expected one of gymnasium.make_vec, got SyncVectorEnv"):
+        VecEnvAdapter(make_sync(INLINE, varied))
+
+
+def test_gymnasiums_wrappers_are_kept(varied: str) -> None:
+    envs = make(INLINE, varied, 2, autoreset_mode="SameStep")
+    env = VecEnvAdapter(gym.wrappers.vector.TransformReward(envs, lambda reward: reward + 1))
+    env.reset()
+    assert env.step(np.array([1, 1]))[1].min() >= 0.9
+    env.close()
+
+
+# Models that start from a network
+
+
+@pytest.mark.parametrize(("outputs", "activation"), [(1, "relu"), (2, "tanh")])
+def test_ppo_starts_from_a_network_and_learns(outputs: int, activation: str, varied: str, tmp_path: Path) -> None:
+    with gym.make(INLINE, corpus=varied) as inner:
+        network, rows = random_network(inner, outputs, activation)
+        normal = network.normalization
+        assert normal is not None
+        wrapped = NormalizeFeatures(inner, normal)
+        model = start_sb3(PPO, wrapped, network, n_steps=32, batch_size=32, seed=0, device="cpu")
+        chosen, _ = model.predict(normal(rows), deterministic=True)
+        assert set(chosen.tolist()) == {0, 1}
+        assert (chosen == decisions(network, rows)).mean() > 0.99  # ties may differ
+        save_sb3(model, tmp_path / "m.zip", network.features, normal)
+        read = read_sb3(tmp_path / "m.zip", inner.unwrapped)  # type: ignore[arg-type, unused-ignore] # it is of mlgo-gym
+        assert decisions(read, rows) == decisions(network, rows)
+        before = model.policy.action_net.weight.clone()
+        model.learn(32)
+        assert not (model.policy.action_net.weight == before).all()
+
+
+def test_maskable_ppo_starts_from_a_network(varied: str) -> None:
+    with gym.make(EVICT, corpus=varied) as inner:
+        network, rows = random_network(inner, 33)
+        normal = network.normalization
+        assert normal is not None
+        wrapped = NormalizeFeatures(inner, normal)
+        model = start_sb3(MaskablePPO, wrapped, network, seed=0, device="cpu")
+        masks = np.random.default_rng(0).integers(0, 2, (len(rows), 33), np.int8)
+        masks[:, -1] = 1
+        observations = {"observations": normal(rows), "action_mask": masks}
+        chosen, _ = model.predict(observations, deterministic=True, action_masks=masks)
+        assert len(set(chosen.tolist())) > 5
+        assert (chosen == np.where(masks, network(rows), -np.inf).argmax(1)).mean() > 0.99
+
+
+def test_other_features_and_models_without_an_actor_are_refused(varied: str) -> None:
+    with gym.make(INLINE, corpus=varied) as inner:
+        network, _ = random_network(inner, 2)
+        with pytest.raises(PolicyError, match=r"wrap the environment as NormalizeFeatures\(env"):
+            start_sb3(PPO, inner, network)
+        assert network.normalization is not None
+        wrapped = NormalizeFeatures(inner, network.normalization)
+        with pytest.raises(PolicyError, match="expected a model with an actor and a critic, got DQN"):
+            start_sb3(DQN, wrapped, network, policy_kwargs={"net_arch": [8]}, device="cpu", buffer_size=10)

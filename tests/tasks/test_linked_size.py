@@ -1,0 +1,133 @@
+"""The metrics `linked` and `estimated-linked`, on two objects that share an inline function."""
+
+from __future__ import annotations
+
+from shutil import copytree, ignore_patterns
+from typing import Any
+
+import pytest
+
+from mlgo_gym.corpus.corpus import join_corpora
+from mlgo_gym.corpus.opening import open_corpus
+from mlgo_gym.corpus.recording.links import LINKS_FILE
+from mlgo_gym.corpus.recording.record import record_build
+from mlgo_gym.environment_work import RemoteEnvironment
+from mlgo_gym.envs import InlineEnv, RegAllocEvictEnv
+from mlgo_gym.errors import CorpusError, MlgoError
+from mlgo_gym.llvm.function_sizes import function_sizes
+from mlgo_gym.llvm.object_file import object_sizes
+from mlgo_gym.llvm.toolchain import Toolchain
+from mlgo_gym.search import search_module
+from tests.fakes.drive import failed_end
+
+HEADER = """
+inline int shared(int n) { int s = 0; for (int i = 0; i < n; ++i) s += i * n * 77 + (s >> 3); return s; }
+"""
+SOURCE = """
+#include "shared.h"
+static int own(int n) {{ int s = 0; for (int i = 0; i < n; ++i) s += i * n * {0} + (s >> 5); return s; }}
+int twice_{0}(int n) {{ return shared(n) + shared(n + 1) + own(n) + own(n + {0}); }}
+"""
+UNUSED = "int unused(int n) { return n * 3 + (n >> 7) * 5; }"
+SHARED = "_Z6sharedi"
+
+
+def end(corpus: Any, metric: str, action: int, module: str = "a.o", **options: Any) -> dict[str, Any]:
+    """Play an episode with one action; return its last info."""
+    env = InlineEnv(corpus=corpus, metric=metric, **options)
+    _, info = env.reset(options={"module": module} if len(env.corpus.names) > 1 else None)
+    over = False
+    while not over:
+        *_, over, _, info = env.step(action)
+    env.close()
+    return dict(info)
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> str:
+    """The corpus of a library and of a program of the same objects."""
+    folder = tmp_path_factory.mktemp("build")
+    project = folder / "project"
+    project.mkdir()
+    (project / "shared.h").write_text(HEADER)
+    (project / "a.cpp").write_text(SOURCE.format(5) + UNUSED)
+    (project / "b.cpp").write_text(SOURCE.format(9))
+    (project / "main.c").write_text("int main(int n, char **v) { return _Z7twice_5i(n) + _Z7twice_9i(n); }\n")
+    flags = "-ffunction-sections -fno-exceptions -Wno-implicit-function-declaration"
+    script = (
+        f"$CXX {flags} -c a.cpp b.cpp; $CC {flags} -c main.c; $CC -nostdlib -shared a.o b.o -o libboth.so; "
+        "$CC -nostdlib -Wl,--entry=main -Wl,--gc-sections main.o a.o b.o -o program"
+    )
+    recorded = record_build(["sh", "-ec", script], folder / "corpus", toolchain=toolchain, folder=project)
+    assert (recorded.status, recorded.links) == (0, 2)
+    return str(folder / "corpus")
+
+
+@pytest.fixture(scope="module")
+def unlinked(build: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same modules without link steps."""
+    folder = tmp_path_factory.mktemp("unlinked") / "corpus"
+    return str(copytree(build, folder, ignore=ignore_patterns(LINKS_FILE)))
+
+
+def plain_object(corpus: str, module: str) -> bytes:
+    """Return the object of plain clang."""
+    env = InlineEnv(corpus=corpus)
+    with env.compilation(env.corpus.module(module)).session() as session:
+        data = session.finish(60).object_bytes
+    env.close()
+    return data
+
+
+def test_the_linked_metric_is_the_size_of_the_files_linked_again(build: str) -> None:
+    never, inlined = (end(build, "linked", action) for action in (0, 1))
+    assert never["reduction"] == 1 - never["linked"] / never["baseline_linked"]
+    # `shared` is twice in `a`, and `b` still has its copy: two files grow by more than the object.
+    assert inlined["linked"] - never["linked"] > inlined["text"] - never["text"] > 0
+    with InlineEnv(corpus=build, metric="linked") as env:
+        assert {*failed_end(env, "a.o").info} == {*never}
+
+
+def test_a_shared_function_counts_by_the_share_of_its_copies(unlinked: str) -> None:
+    """A part of a corpus shares with the modules beyond it."""
+    half = function_sizes(plain_object(unlinked, "a.o")).size(SHARED) / 2
+    part = open_corpus(unlinked).filter(names="a.o")
+    for corpus in (unlinked, part, join_corpora([part])):
+        info = end(corpus, "estimated-linked", 0)
+        assert info["baseline_estimated-linked"] == pytest.approx(info["baseline_text"] - half, abs=1)
+    assert half > 0
+
+
+def test_the_estimate_knows_recorded_links(build: str, unlinked: str) -> None:
+    """The program lacks an unused function, and the library has stubs for calls of its own functions."""
+    a, b = (end(build, "estimated-linked", 0, f"{name}.o")["baseline_estimated-linked"] for name in "ab")
+    main = object_sizes(plain_object(build, "main.o")).text
+    # Padding is not in any module.
+    assert a + b + main == pytest.approx(end(build, "linked", 0)["baseline_linked"], rel=0.2)
+    assert a != end(unlinked, "estimated-linked", 0)["baseline_estimated-linked"]
+
+
+@pytest.mark.parametrize("metric", ["linked", "estimated-linked"])
+def test_credit_and_search_take_the_metric(metric: str, build: str) -> None:
+    info = end(build, metric, 1, credit=True)
+    plain = info[f"baseline_{metric}"]
+    assert sum(info["credit"]) == pytest.approx(plain - info[metric])
+    with InlineEnv(corpus=build, metric=metric) as env:
+        found = search_module(env, env.corpus.module("a.o"), "bundles", compiles=6)
+        assert found.baseline == pytest.approx(plain, abs=1)
+        assert found.cost <= found.baseline
+    with RegAllocEvictEnv(corpus=build, metric=metric) as evict:
+        assert metric in evict.task.metrics
+
+
+def test_metrics_of_links_are_refused_where_they_mean_nothing(unlinked: str) -> None:
+    with pytest.raises(CorpusError, match="expected a corpus with link steps for metric='linked', got 'corpus'"):
+        end(unlinked, "linked", 0)
+    with pytest.raises(MlgoError, match="expected scope='module' with metric='linked', got 'function'"):
+        end(unlinked, "linked", 0, scope="function")
+    with (
+        InlineEnv(corpus=unlinked, metric="estimated-linked") as env,
+        pytest.raises(MlgoError, match="expected a metric of single modules for a cluster, got estimated-linked"),
+    ):
+        # Other machines lack the modules of the project.
+        RemoteEnvironment.of("mlgo/Inline-v0", {"metric": "estimated-linked"}, env)
