@@ -22,7 +22,7 @@ from mlgo_gym.episode.outcome import costs
 from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.policies.session_policy import decision_info
+from mlgo_gym.tasks.infos import decision_info
 
 
 class Budget:
