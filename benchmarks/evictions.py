@@ -30,6 +30,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from benchmarks.measuring import command_line, write_json
+from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.env import CompilerEnv
@@ -225,12 +226,14 @@ def search(env: CompilerEnv, name: str, start: str, compiles: int, file: Path) -
     found = search_module(env, module, "functions", compiles=compiles, start=start)
     if found.verified and found.cost < found.baseline:
         remaining = iter(found.actions)
+
+        def choose(decision: Decision) -> bytes:
+            advice = env.task.encode(decision, next(remaining))
+            assert advice is not None, "a search takes legal columns"
+            return advice
+
         with env.compilation(module).session(env.task.advisors) as session:
-            while (decision := session.wait(env.setup.timeout)) is not None:
-                advice = env.task.encode(decision, next(remaining))
-                assert advice is not None, "a search takes legal columns"
-                session.advise(advice)
-            file.write_bytes(session.finish(env.setup.timeout).object_bytes)
+            file.write_bytes(drive(session, choose, env.setup.timeout).object_bytes)
 
 
 def accesses(program: Program, corpus: Path, executable: Path) -> int:

@@ -19,6 +19,8 @@ import numpy as np
 
 from benchmarks.evictions import BUNDLED, interval_of_mean
 from benchmarks.measuring import Table, command_line, write_json
+from mlgo_gym.compiler.coroutine import drive
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.object_file import object_sizes
@@ -41,15 +43,17 @@ def compile_with(deciding: tuple[int, ...], envs: list[CompilerEnv], policies: l
     setup = envs[0].setup
     tasks = [envs[index].task for index in deciding]
     advisors = [advisor for task in tasks for advisor in task.advisors]
+
+    def choose(decision: Decision) -> bytes:
+        task = tasks[decision.advisor]
+        alone = decision._replace(advisor=0)
+        info = decision_info(task, alone, name, 0)
+        advice = task.encode(alone, policies[deciding[decision.advisor]].act(task.observe(alone), info))
+        assert advice is not None, "policies take legal actions"
+        return advice
+
     with envs[0].compilation(envs[0].corpus.module(name)).session(advisors) as session:
-        while (decision := session.wait(setup.timeout)) is not None:
-            task = tasks[decision.advisor]
-            alone = decision._replace(advisor=0)
-            info = decision_info(task, alone, name, 0)
-            advice = task.encode(alone, policies[deciding[decision.advisor]].act(task.observe(alone), info))
-            assert advice is not None, "policies take legal actions"
-            session.advise(advice)
-        data = session.finish(setup.timeout).object_bytes
+        data = drive(session, choose, setup.timeout).object_bytes
     return [setup.project_costs["instructions"].cost(name, data), object_sizes(data).text]
 
 

@@ -29,7 +29,9 @@ import numpy as np
 
 from benchmarks.measuring import command_line
 from benchmarks.plugin_trace import Agreement, agreement, in_traced_environment, in_traced_plugin, traced
+from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES, uses_callee_features
+from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.corpus.datasets.dataset import fetch_dataset
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.deploy.decision_code import DecisionCode, decision_code
@@ -56,13 +58,16 @@ def in_environment(env: CompilerEnv, policy: Policy, module: Module) -> tuple[Co
     """Compile over the interactive channel; return the code and the number of decisions."""
     compilation = env.compilation(module)
     decisions = 0
+
+    def choose(decision: Decision) -> bytes:
+        nonlocal decisions
+        advice = env.task.encode(decision, policy.act(env.task.observe(decision), {}))
+        assert advice is not None
+        decisions += 1
+        return advice
+
     with compilation.session(env.task.advisors) as session:
-        while (decision := session.wait(120)) is not None:
-            advice = env.task.encode(decision, policy.act(env.task.observe(decision), {}))
-            assert advice is not None
-            session.advise(advice)
-            decisions += 1
-        return executable_sections(session.finish(120).object_bytes), decisions
+        return executable_sections(drive(session, choose, 120).object_bytes), decisions
 
 
 def compile_seconds(command: Sequence[str]) -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlgo_gym.compiler.coroutine import drive
 from mlgo_gym.compiler.protocol.callee_features import CALLEE_FEATURES
 from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.corpus.module import Module
@@ -68,14 +69,16 @@ def in_traced_environment(
     compilation = env.compilation(module)
     choose = SessionPolicy(env.task, policy, module.name)
     made: list[tuple[Decision, int]] = []
+
+    def encoded(decision: Decision) -> bytes:
+        answer = choose(decision)
+        made.append((decision, answer))
+        advice = env.task.encode(decision, answer)
+        assert advice is not None
+        return advice
+
     with compilation.session(env.task.advisors, contexts=True, callee_features=True) as session:
-        while (decision := session.wait(120)) is not None:
-            answer = choose(decision)
-            made.append((decision, answer))
-            advice = env.task.encode(decision, answer)
-            assert advice is not None
-            session.advise(advice)
-        compiled = session.finish(120)
+        compiled = drive(session, encoded, 120)
         assert session.contexts is not None
         remarks = session.contexts.remarks
     if not made:
