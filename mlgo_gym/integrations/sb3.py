@@ -206,8 +206,8 @@ class CreditAdvantages(BaseCallback):
 
     The environments are made with `credit=True`. After each rollout the callback sets the advantages of the decisions
     of ended episodes to their reward (`info["rewards"]`) minus the critic's value, without anything that follows later.
-    The decisions of a failed episode share its `error_reward` equally. Advantages of unfinished episodes are 0; a rollout
-    without an ended episode warns.
+    The decisions of a failed episode share its `error_reward` equally. Advantages of unfinished episodes are 0. A
+    rollout without an ended episode warns.
 
     ```python
     envs = gym.make_vec("mlgo/Inline-v0", num_envs=12, batch_size=4, autoreset_mode="SameStep", credit=True)

@@ -162,7 +162,7 @@ def test_the_decisions_of_a_failed_episode_share_its_reward(varied: str) -> None
     env, follow = adapted(INLINE, varied, credit=True, error_reward=-2.0), Follow()
     PPO("MlpPolicy", env, n_steps=32, batch_size=16, seed=0, device="cpu").learn(32, callback=[EndClang(), follow])
     env.close()
-    failed = [credits for _, credits, rewards in follow.found if sum(rewards) == pytest.approx(-2.0)]
+    failed = [shares for _, shares, rewards in follow.found if sum(rewards) == pytest.approx(-2.0)]
     assert failed == [pytest.approx([-2.0 / len(failed[0])] * len(failed[0]))]
 
 
