@@ -23,9 +23,8 @@ from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import load_policy
 from mlgo_gym.scheduling import Execution
 from mlgo_gym.search import ALGORITHMS, Budget, CorpusSearch, SearchResult, search_module
-from mlgo_gym.search.move_ranking import MoveRanking
-from mlgo_gym.search.moves import Move, make_move
-from mlgo_gym.search.portfolio import PORTFOLIO
+from mlgo_gym.search.moves import Move, MoveRanking, make_move
+from mlgo_gym.search.search_space import PORTFOLIO
 from tests.conftest import MakeBitcode
 from tests.policies.episodes import play
 
