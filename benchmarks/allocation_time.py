@@ -25,7 +25,7 @@ from benchmarks.evictions import BUNDLED, LEVELS, held_out
 from benchmarks.measuring import Table, command_line, write_json
 from mlgo_clang.interactive import EVICTION, InteractiveCompile
 from mlgo_clang.native import NativeNetwork
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.evaluation.compiled_objects import PLAIN
 from mlgo_gym.policies.bundled import bundled_file
 from mlgo_gym.policies.network import Network

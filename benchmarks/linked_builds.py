@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.measuring import command_line
 from mlgo_gym.corpus.datasets.dataset import fetch_dataset
-from mlgo_gym.corpus.datasets.fetch import fetch_source
+from mlgo_gym.corpus.datasets.sources import fetch_source
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain
 

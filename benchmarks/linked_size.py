@@ -22,8 +22,7 @@ from scipy.stats import spearmanr
 
 from benchmarks.linked_builds import IN_CATALOGUE
 from benchmarks.measuring import Table, command_line, write_json
-from mlgo_gym.corpus.recording.links import LINKS_FILE, read_links
-from mlgo_gym.corpus.recording.relink import relink
+from mlgo_gym.corpus.recording.links import LINKS_FILE, read_links, relink
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.evaluation.compiled_objects import PLAIN, PolicyObjects
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies, RunnerSettings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from mlgo_gym.corpus.commands.compilation import Compilation
-from mlgo_gym.corpus.commands.flags import edit_flags
+from mlgo_gym.corpus.compilation import Compilation
+from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.evaluation.evaluated_policies import EvaluatedPolicies
 from mlgo_gym.policies.session_policy import decision_info
 from mlgo_gym.tasks.action import read_action

@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from mlgo_gym.compiler.protocol.decision import Decision, DecisionSite
-from mlgo_gym.corpus.commands.flags import edit_flags
+from mlgo_gym.corpus.flags import edit_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.allocation_compile import AllocationCompile, run_allocation_compile

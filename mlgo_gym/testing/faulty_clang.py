@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from mlgo_gym.compiler.session import Session
-from mlgo_gym.corpus.commands.compilation import plan
+from mlgo_gym.corpus.compilation import plan
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.toolchain import Toolchain, find_toolchain

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus.datasets.fetch import fetch_source
+from mlgo_gym.corpus.datasets.sources import fetch_source
 from mlgo_gym.errors import CorpusError, UnreachableError
 from mlgo_gym.storage.temporary_folders import process_prefix
 from tests.corpus.datasets.conftest import NAME
