@@ -34,8 +34,8 @@ from benchmarks.plugin import executable_sections
 from mlgo_clang.compiler import RUSTC
 from mlgo_clang.header import Header
 from mlgo_clang.interactive import INLINING, InteractiveCompile
+from mlgo_clang.rustc_arguments import Crate
 from mlgo_gym.corpus.commands.compilation import Compilation, plan
-from mlgo_gym.corpus.commands.rustc_arguments import Crate
 from mlgo_gym.corpus.datasets.catalogue import find_dataset
 from mlgo_gym.corpus.datasets.dataset import dataset_folder, fetch_dataset, missing_parts
 from mlgo_gym.corpus.opening import open_corpus
