@@ -9,12 +9,13 @@ import os
 import signal
 import sys
 
-from mlgo_clang.compiler import FAILED, RUSTC, NoCompilerError, become, compiler_command, say, which
+from mlgo_clang.compiler import FAILED, RUSTC, become, compiler_command, say, which
 from mlgo_clang.counters import count
+from mlgo_clang.errors import PolicyError, UsageError
 from mlgo_clang.interactive import die_by
 from mlgo_clang.invocation import Invocation
 from mlgo_clang.rustc_arguments import Crate, flags_of_level, llvm_version, rustc_version
-from mlgo_clang.settings import VARIABLES, UsageError, split_arguments
+from mlgo_clang.settings import VARIABLES, split_arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
         settings, rest = split_arguments(rest)
         if settings.search:
             raise UsageError("expected no search with rustc; record the build and run mlgo-gym search --recipes=DIR")
-    except (UsageError, NoCompilerError) as error:
+    except UsageError as error:
         say(f"error: {error}", RUSTC)
         return FAILED
     command = [*program, *rest]
@@ -85,7 +86,7 @@ def _compile(settings: Settings, program: Sequence[str], rest: list[str], crate:
             )
     try:
         clang = compiler_command("bundled", "gcc")
-    except NoCompilerError as error:
+    except UsageError as error:
         say(f"error: {error}", RUSTC)
         return FAILED
     invocation = Invocation(crate.source, "", crate.level, "")
@@ -104,10 +105,10 @@ def _split_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     if not program:
         found = which(os.environ.get("MLGO_RUSTC") or "rustc")
         if found is None:
-            raise NoCompilerError("expected rustc on PATH or in $MLGO_RUSTC, got none; install Rust from rustup.rs")
+            raise UsageError("expected rustc on PATH or in $MLGO_RUSTC, got none; install Rust from rustup.rs")
         program = [found]
     elif which(program[0]) is None:
-        raise NoCompilerError(f"expected rustc as the first argument, got {program[0]!r}, which is no program")
+        raise UsageError(f"expected rustc as the first argument, got {program[0]!r}, which is no program")
     else:
         program[0] = which(program[0]) or program[0]
     return program, list(arguments[end:])
@@ -140,7 +141,7 @@ def _llvm_arguments(crate: Crate) -> list[str]:
 def _front_end_bitcode(program: Sequence[str], crate: Crate, seconds: float) -> bytes:
     import tempfile
 
-    from mlgo_clang.programs import PolicyError, run_to_end
+    from mlgo_clang.programs import run_to_end
 
     with tempfile.TemporaryDirectory() as folder:
         bitcode, sources = os.path.join(folder, "module.bc"), os.path.join(folder, "sources.d")

@@ -1,4 +1,7 @@
-"""Command lines of rustc, split into options, and its version."""
+"""Command lines of rustc, split into options, and its version.
+
+`mlgo-rustc`, recordings and the package read them.
+"""
 
 from __future__ import annotations
 
