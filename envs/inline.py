@@ -155,10 +155,11 @@ class InlineEnv(CompilerEnv):
 
     A `Box` of shape `(N,)`, float32, whose elements are named by `feature_names`. Flags are 0 or 1; the bounds of all
     others are infinite. N is 36 on clang 17 and 18, and 39 from clang 19 on. The features are those of
-    llvm/Analysis/InlineModelFeatureMaps.h, `callee_basic_block_count` to `threshold` and the like. The last one, `inlining_default`, is the choice of clang's
-    own heuristic. All are counts, costs in LLVM's inline-cost units (5 per instruction), or flags. Before
-    llvm/llvm-project#141453 (clang 21) clang overwrote `callee_basic_block_count` with its own choice; the environment
-    corrects `inlining_default` there, and the count is 0. With `callee_features=True` the 21 callee features follow.
+    llvm/Analysis/InlineModelFeatureMaps.h, `callee_basic_block_count` to `threshold` and the like. The last one,
+    `inlining_default`, is the choice of clang's own heuristic. All are counts, costs in LLVM's inline-cost units (5 per
+    instruction), or flags. Before llvm/llvm-project#141453 (clang 21) clang overwrote `callee_basic_block_count` with
+    its own choice; the environment corrects `inlining_default` there, and the count is 0. With `callee_features=True`
+    the 21 callee features follow.
 
     ## Action space
 

@@ -136,9 +136,10 @@ class RegAllocEvictEnv(CompilerEnv):
     With `observation="flat"` a `Dict` of `observations`, a `Box` of shape `(N,)`, float32, whose elements are named by
     `feature_names` (N is 628 where there are 33 columns), and `action_mask`, `Box(0, 1, (33,), int8)`. Flags and
     relative features are from 0 to 1; nothing bounds the others. With `"vector"` one `Box` of all features, `mask`
-    included, for policies without `Dict` support. The compiler's header defines the number of columns. Each feature except `progress` has one value per column: columns 0 to 31 are positions in the
-    allocation order, column 32 is the candidate itself. All floats except `progress` are divided by their largest value
-    among the columns (MLEvictAdvisor::tryFindEvictionCandidate). A NaN, which means an infinite weight, becomes 0.
+    included, for policies without `Dict` support. The compiler's header defines the number of columns. Each feature
+    except `progress` has one value per column: columns 0 to 31 are positions in the allocation order, column 32 is the
+    candidate itself. All floats except `progress` are divided by their largest value among the columns
+    (MLEvictAdvisor::tryFindEvictionCandidate). A NaN, which means an infinite weight, becomes 0.
 
     ## Action space
 
