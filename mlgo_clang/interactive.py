@@ -8,8 +8,9 @@ import signal
 import sys
 
 from mlgo_clang.compiler import CLANG
-from mlgo_clang.folders import make_scratch, remove_folder
-from mlgo_clang.header import ProtocolError, read_header
+from mlgo_clang.errors import ProtocolError
+from mlgo_clang.files import make_scratch, remove_folder
+from mlgo_clang.header import read_header
 from mlgo_clang.invocation import expand_response_files
 from mlgo_clang.other_machines import target_of
 from mlgo_clang.servers import RuleServer, silence

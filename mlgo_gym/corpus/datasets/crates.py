@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from mlgo_gym.corpus.commands.rustc_arguments import rustc_version
+from mlgo_clang.rustc_arguments import rustc_version
 from mlgo_gym.corpus.datasets.catalogue import Archive, Dataset
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording
