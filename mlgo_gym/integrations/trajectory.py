@@ -14,9 +14,7 @@ from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.outcome import describe_failure, failure_reward
 from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.errors import CompilerError, NoDecisionError
-from mlgo_gym.evaluation.actions import pack_actions
-from mlgo_gym.evaluation.episode_record import Assignment, metrics_of
-from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, EpisodeResult
+from mlgo_gym.evaluation.record import FAILED, NO_DECISIONS, Assignment, EpisodeRecord
 from mlgo_gym.policies import Policy
 
 
@@ -48,7 +46,7 @@ class Trajectory:
             step.
     """
 
-    result: EpisodeResult
+    result: EpisodeRecord
     steps: tuple[Step, ...] = ()
     rewards: tuple[float, ...] | None = None
 
@@ -71,12 +69,12 @@ def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) 
     try:
         started = run_blocking(env.maker.begin(env.np_random, module), setup.timeout)
     except NoDecisionError:
-        return Trajectory(EpisodeResult(*assignment, NO_DECISIONS))
+        return Trajectory(EpisodeRecord(*assignment, NO_DECISIONS))
     except CompilerError as error:
         if setup.options.error_reward is None:
             raise
         reward = failure_reward(setup)
-        return Trajectory(EpisodeResult(*assignment, FAILED, reward=reward, error=describe_failure(error)))
+        return Trajectory(EpisodeRecord(*assignment, FAILED, reward=reward, error=describe_failure(error)))
     steps: list[Step] = []
     illegal = 0
     with closing(Stepper(setup, started)) as stepper:
@@ -88,17 +86,13 @@ def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) 
             stepper.answer(answer)
             stepper.wait()
     assert stepper.outcome is not None
-    reward, failed, info = stepper.outcome
-    result = EpisodeResult(
-        *assignment,
-        FAILED if failed else DONE,
-        metrics={} if failed else metrics_of(info),
-        reward=reward,
-        decisions=len(steps),
-        handed_over=stepper.episode.handed_over,
+    result = EpisodeRecord.of_episode(
+        assignment,
+        stepper.full_info,
+        [step.action for step in steps],
+        env.action_space,
+        reward=stepper.outcome.reward,
         illegal_actions=illegal,
-        actions=pack_actions([step.action for step in steps], env.action_space),
-        seconds=round(time.perf_counter() - begin, 6),
-        error=stepper.full_info["error"] or None,
+        seconds=time.perf_counter() - begin,
     )
     return Trajectory(result, tuple(steps), stepper.full_info.get("rewards"))
