@@ -1,7 +1,7 @@
 """Folders of `mlgo-clang`: the cache between compiles, and the channels of one compile.
 
 Both are named by the rules of `mlgo_gym`: `mlgo_gym.storage.cache` has the same cache folder, and
-`mlgo_gym.compiler.process.scratch` removes the channels of a killed process.
+`mlgo_gym.compiler.scratch` removes the channels of a killed process.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.corpus.commands.flags import edit_flags
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv

@@ -13,7 +13,7 @@ import pytest
 
 from mlgo_clang.compiler import compiler_command
 from mlgo_clang.counters import counters_path, parse
-from mlgo_gym.compiler.process.scratch import scratch_parent
+from mlgo_gym.compiler.scratch import scratch_parent
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.policies.network import Network
 

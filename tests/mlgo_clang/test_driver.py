@@ -11,7 +11,7 @@ import pytest
 from mlgo_clang import folders, recipes
 from mlgo_clang.object_size import ObjectSizeError, text_size
 from mlgo_clang.other_machines import library_target, target_of
-from mlgo_gym.compiler.process.scratch import scratch_parent
+from mlgo_gym.compiler.scratch import scratch_parent
 from mlgo_gym.corpus.commands.driver import NATIVE, driver_options, linker_command
 from mlgo_gym.episode.attribution import recipe
 from mlgo_gym.llvm.object_file import object_sizes

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlgo_gym.compiler.process.limits import DEFAULT_LIMITS, Limits
+from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.corpus.commands.allowed import check_arguments, refused_argument
 from mlgo_gym.corpus.commands.driver import cc1_line
 from mlgo_gym.corpus.commands.flags import edit_flags

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from mlgo_clang.driver_commands import cc1_commands
-from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.commands.flags import arity
 from mlgo_gym.corpus.commands.rustc_arguments import flags_of_level
 from mlgo_gym.corpus.commands.targets import TARGETS, Target

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.errors import CorpusError, UnreachableError
 from mlgo_gym.extras import library
 from mlgo_gym.storage.cache import cache_directory

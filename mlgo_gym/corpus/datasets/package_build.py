@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.datasets.catalogue import Dataset
 from mlgo_gym.corpus.recording.record import record_build
 from mlgo_gym.corpus.recording.recorder import RecordFailure, Recording

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.commands.allowed import check_arguments
 from mlgo_gym.corpus.commands.compilation import without_embedding
 from mlgo_gym.corpus.commands.flags import take_thinlto_index

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
+from mlgo_gym.compiler.bounded_run import run_bounded
 from mlgo_gym.corpus.commands.driver import linker_command
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm.toolchain import Toolchain, bundled_command

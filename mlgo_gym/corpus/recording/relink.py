@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from mlgo_gym.compiler.process.bounded_run import run_bounded
-from mlgo_gym.compiler.process.limits import DEFAULT_LIMITS, Limits
+from mlgo_gym.compiler.bounded_run import run_bounded
+from mlgo_gym.compiler.limits import DEFAULT_LIMITS, Limits
 from mlgo_gym.corpus.commands.driver import linker_command, linker_overrides
 from mlgo_gym.corpus.commands.shim_compiles import drop_options
 from mlgo_gym.corpus.recording.links import Link, LinkInput, LinkPart

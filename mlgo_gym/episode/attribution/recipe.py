@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from mlgo_gym.compiler.protocol.decision import DecisionSite
+from mlgo_gym.compiler.decision import DecisionSite
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.storage.cache import write_atomically

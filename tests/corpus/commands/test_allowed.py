@@ -7,7 +7,7 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from mlgo_gym.compiler.process.confinement import confinement_support
+from mlgo_gym.compiler.confinement import confinement_support
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.corpus.commands.allowed import refused_argument
 from mlgo_gym.corpus.commands.compilation import plan
