@@ -35,7 +35,7 @@ PRINTING_FILES = (*PRINTING, "-ir-dump-directory=")
 """The same, to files in a folder named as the base of the channel; clang has the option since version 18."""
 WITHOUT_SIZE_LIMIT = "-ml-advisor-size-increase-threshold=1000"
 """Option of every compile for WebAssembly with an advisor, which otherwise stops when its estimate of the module has
-doubled; `mlgo_gym.corpus.commands.compilation` has the same. A later option of the user wins."""
+doubled; `mlgo_gym.corpus.compilation` has the same. A later option of the user wins."""
 EVICTION = ("-regalloc-enable-advisor=release", "-regalloc-evict-interactive-channel-base=")
 
 _STOP_SECONDS = 10.0

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from mlgo_clang.header import read_header
-from mlgo_gym.corpus.commands.allowed import refused_argument
-from mlgo_gym.corpus.description import DESCRIPTION_FILE, parse_command, read_description, read_metadata
-from mlgo_gym.corpus.parquet import import_parquet
+from mlgo_gym.corpus.flags import refused_argument
+from mlgo_gym.corpus.folder import DESCRIPTION_FILE, parse_command, read_description, read_metadata
+from mlgo_gym.corpus.importing import import_parquet
 from mlgo_gym.corpus.recording.extract import read_elf_sections
 from mlgo_gym.corpus.recording.links import read_links
 from mlgo_gym.corpus.recording.object_list import read_object_list

@@ -11,7 +11,7 @@ import pytest
 from mlgo_clang.errors import PolicyError
 from mlgo_clang.object_size import text_size
 from mlgo_clang.other_machines import library_target, target_of
-from mlgo_gym.corpus.commands.driver import NATIVE, driver_options, linker_command
+from mlgo_gym.corpus.driver import NATIVE, driver_options, linker_command
 from mlgo_gym.llvm.object_file import object_sizes
 from mlgo_gym.llvm.toolchain import Toolchain
 from tests.mlgo_clang.conftest import Run

@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import save
 
 from mlgo_clang.recipes import stored_decisions
-from mlgo_gym.corpus.description import DESCRIPTION_FILE, read_command, read_description, read_metadata
+from mlgo_gym.corpus.folder import DESCRIPTION_FILE, read_command, read_description, read_metadata
 from mlgo_gym.corpus.opening import open_corpus
 from mlgo_gym.corpus.recording.extract import read_elf_sections
 from mlgo_gym.corpus.recording.links import LINKS_FILE, read_links

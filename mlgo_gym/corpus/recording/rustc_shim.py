@@ -21,7 +21,7 @@ def run_rustc(argv: Sequence[str], settings_path: str | None, load: Callable[[st
     Args:
         argv: the program, and its arguments.
         settings_path: path of the settings.
-        load: imports a file by its path relative to this one.
+        load: imports a module beside this file, or of `mlgo_clang`.
 
     Returns:
         Exit status of the program, also if recording fails.
@@ -41,7 +41,7 @@ def run_rustc(argv: Sequence[str], settings_path: str | None, load: Callable[[st
         os.execvp(program, [program, *arguments])  # noqa: S606 - a shim becomes the compiler
     status = os.waitstatus_to_exitcode(os.waitpid(os.posix_spawnp(program, list(argv), os.environ), 0)[1])
     if status == 0:
-        compiles = load("../commands/shim_compiles.py")
+        compiles = load("shim_compiles")
         try:
             _record(settings, compiles, program, arguments)
         except Exception as error:  # noqa: BLE001 - the build continues if recording fails

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_clang.files import process_prefix
-from mlgo_gym.corpus.datasets.fetch import fetch_source
+from mlgo_gym.corpus.datasets.sources import fetch_source
 from mlgo_gym.errors import CorpusError, UnreachableError
 from tests.corpus.datasets.conftest import NAME
 from tests.corpus.package_index import PackageIndex
