@@ -12,8 +12,7 @@ from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.outcome import describe_failure, failure_reward
-from mlgo_gym.episode.stepper import Stepper
-from mlgo_gym.errors import CompilerError, NoDecisionError
+from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError
 from mlgo_gym.evaluation.actions import pack_actions
 from mlgo_gym.evaluation.episode_record import Assignment, metrics_of
 from mlgo_gym.evaluation.episode_result import DONE, FAILED, NO_DECISIONS, EpisodeResult
@@ -69,7 +68,7 @@ def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) 
     setup, module = env.setup, env.corpus.module(assignment.module)
     begin = time.perf_counter()
     try:
-        started = run_blocking(env.maker.begin(env.np_random, module), setup.timeout)
+        episode = run_blocking(env.maker.begin(env.np_random, module), setup.timeout)
     except NoDecisionError:
         return Trajectory(EpisodeResult(*assignment, NO_DECISIONS))
     except CompilerError as error:
@@ -79,26 +78,25 @@ def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) 
         return Trajectory(EpisodeResult(*assignment, FAILED, reward=reward, error=describe_failure(error)))
     steps: list[Step] = []
     illegal = 0
-    with closing(Stepper(setup, started)) as stepper:
-        while (decision := stepper.decision) is not None:
-            observation = stepper.observe()
-            answer = stepper.encode(policy.act(observation, stepper.info()))
+    with closing(episode):
+        while (decision := episode.decision) is not None:
+            observation = episode.observe()
+            answer = episode.take(policy.act(observation, episode.info()))
             steps.append(Step(decision, answer.advice, observation, answer.action))
             illegal += answer.illegal
-            stepper.answer(answer)
-            stepper.wait()
-    assert stepper.outcome is not None
-    reward, failed, info = stepper.outcome
+    if episode.outcome is None:
+        raise MlgoError(f"expected the end of an episode of {assignment.module!r}, got none; report this defect")
+    reward, failed, info = episode.outcome
     result = EpisodeResult(
         *assignment,
         FAILED if failed else DONE,
         metrics={} if failed else metrics_of(info),
         reward=reward,
         decisions=len(steps),
-        handed_over=stepper.episode.handed_over,
+        handed_over=episode.handed_over,
         illegal_actions=illegal,
         actions=pack_actions([step.action for step in steps], env.action_space),
         seconds=round(time.perf_counter() - begin, 6),
-        error=stepper.full_info["error"] or None,
+        error=episode.full_info["error"] or None,
     )
-    return Trajectory(result, tuple(steps), stepper.full_info.get("rewards"))
+    return Trajectory(result, tuple(steps), episode.full_info.get("rewards"))

@@ -18,8 +18,8 @@ from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.env import CompilerEnv
+from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.outcome import costs
-from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.errors import ActionError, MlgoError
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.policies.session_policy import decision_info
@@ -92,15 +92,15 @@ class Branch(AbstractContextManager["Branch"]):
         actions: The actions so far.
     """
 
-    def __init__(self, space: SearchSpace, stepper: Stepper, actions: tuple[int, ...]) -> None:
+    def __init__(self, space: SearchSpace, episode: Episode, actions: tuple[int, ...]) -> None:
         self._space = space
-        self._stepper = stepper
+        self._episode = episode
         self.actions = actions
 
     @property
     def decision(self) -> Decision | None:
         """The pending decision; None after the last one."""
-        return self._stepper.decision
+        return self._episode.decision
 
     @property
     def default(self) -> int:
@@ -123,7 +123,7 @@ class Branch(AbstractContextManager["Branch"]):
 
     def fork(self) -> Branch:
         """Return an independent copy at the same decision."""
-        return Branch(self._space, self._stepper.fork(), self.actions)
+        return Branch(self._space, self._episode.fork(), self.actions)
 
     def take(self, action: int) -> None:
         """Take an action and run to the next decision.
@@ -133,10 +133,8 @@ class Branch(AbstractContextManager["Branch"]):
             CompilerError: The compile failed.
         """
         self._pending()
-        answer = self._stepper.encode(action)
+        self._episode.take(action)
         self.actions = (*self.actions, action)
-        self._stepper.answer(answer)
-        self._stepper.wait()
 
     def roll_out(self, follow: tuple[int, ...] = ()) -> Leaf:
         """Finish the compile, close the branch and return its leaf.
@@ -163,13 +161,13 @@ class Branch(AbstractContextManager["Branch"]):
 
     def leaf(self) -> Leaf:
         """Return the leaf of a finished compile, and count it against the budget."""
-        leaf = Leaf(self.actions, *costs(self._space.setup, self._stepper.episode))
+        leaf = Leaf(self.actions, *costs(self._episode))
         self._space.record(leaf)
         return leaf
 
     def close(self) -> None:
         """End the compile if it still runs. Idempotent."""
-        self._stepper.close()
+        self._episode.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -247,10 +245,11 @@ class SearchSpace:
             CorpusError: The module has no decision.
             CompilerError: The compile failed.
         """
-        started = run_blocking(
+        episode = run_blocking(
             self._maker.begin(np.random.default_rng(0), self.module, self.function), self.setup.timeout
         )
-        return Branch(self, Stepper(self.setup, started, strict=True, raises=True), ())
+        episode.strict = episode.raises = True
+        return Branch(self, episode, ())
 
     def replay(self, actions: tuple[int, ...]) -> Leaf:
         """Return the leaf of some actions in a new compile.

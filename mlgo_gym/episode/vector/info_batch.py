@@ -63,7 +63,7 @@ def decision_infos(task: Task, episodes: Sequence[Episode]) -> dict[str, Any]:
     }
     if episodes and episodes[0].contexts:
         info |= {"site": _objects([decision.site for decision in decisions]), "_site": present}
-    if episodes and episodes[0].callee_features:
+    if episodes and episodes[0].setup.options.callee_features:
         info |= {"callee": np.array([decision.callee or "" for decision in decisions], object), "_callee": present}
     if task.masked:
         info["action_mask"] = np.array([task.action_mask(decision) for decision in decisions])
