@@ -40,15 +40,12 @@ lint:
 	$(BIN)/ruff format --check
 	$(BIN)/codespell
 
-# mypy does not follow a mapped package directory: build/types has the packages as they are installed.
 types:
-	@rm -rf build/types && mkdir -p build/types
-	@cp -rs "$(CURDIR)/mlgo_clang" "$(CURDIR)/mlgo_gym" build/types/ && ln -s "$(CURDIR)/envs" build/types/mlgo_gym/envs
 	$(BIN)/mypy
 
 # No import upwards and no circle of imports: the contracts are in pyproject.toml.
-layers: types
-	cd build/types && $(CURDIR)/$(BIN)/lint-imports --no-logo --no-cache --config $(CURDIR)/pyproject.toml
+layers:
+	$(BIN)/lint-imports --no-logo --no-cache
 
 # Fuzzes the readers of files and pipes, guided by coverage: INPUTS per format, FORMATS by name or all.
 INPUTS ?= 20000

@@ -34,7 +34,7 @@ DISTRIBUTIONS = ["clang-17", "clang-18", "clang-19", "clang-20", "clang-21", "cl
 CORE = [
     *("tests/test_env.py", "tests/test_vector_env.py"),
     *("tests/cli", "tests/envs", "tests/episode", "tests/evaluation"),
-    *("tests/policies", "tests/storage", "tests/tasks", "tests/wrappers"),
+    *("tests/policies", "tests/integrations", "tests/storage", "tests/tasks"),
 ]
 """The tests that `core` selects: those of the engine."""
 

@@ -5,7 +5,6 @@ Importing this package registers the environments in `ENVIRONMENTS`. The other p
 """
 
 from importlib import import_module as _import_module
-from pathlib import Path as _Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as _gymnasium
@@ -97,11 +96,6 @@ for _id, _stem in ENVIRONMENTS.items():
         _gymnasium.register(
             id=_id, entry_point=f"{_stem}Env", vector_entry_point=f"{_stem}VectorEnv", disable_env_checker=True
         )
-
-# In a checkout the folder of `mlgo_gym.envs` is a sibling of this folder: a Python started there finds it too.
-_here = _Path(__file__).parent
-if not (_here / "envs").exists():
-    __path__.append(str(_here.parent))
 
 
 def __getattr__(name: str) -> Any:

@@ -21,7 +21,7 @@ from mlgo_gym.corpus.corpus import Corpus
 from mlgo_gym.corpus.module import Module
 from mlgo_gym.corpus.module_order import OrderCursor
 from mlgo_gym.episode.argument_types import read_options, whole_number
-from mlgo_gym.episode.attribution.counterfactual import Counterfactual, counterfactuals
+from mlgo_gym.episode.counterfactual import Counterfactual, counterfactuals
 from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.episode_maker import EpisodeMaker
 from mlgo_gym.episode.options import RENDER_MODES, EnvironmentOptions, document_arguments

@@ -171,7 +171,7 @@ def test_a_python_in_the_root_of_a_checkout_needs_no_editable_installation() -> 
     code = f"import sys; sys.path.insert(0, '')\n{WITHOUT_EDITABLE}import mlgo_gym, mlgo_gym.envs.inline as inline\n"
     code += "print(mlgo_gym.__file__, inline.__file__)"
     files = subprocess.check_output([sys.executable, "-I", "-c", code], cwd=ROOT, text=True).split()
-    assert files == [str(ROOT / "mlgo_gym" / "__init__.py"), str(ROOT / "envs" / "inline.py")]
+    assert files == [str(ROOT / "mlgo_gym" / "__init__.py"), str(ROOT / "mlgo_gym" / "envs" / "inline.py")]
 
 
 def imported(program: str) -> set[str]:

@@ -94,7 +94,7 @@ def _costs_by_key(
     """Return the entries of the last info that a measurement and its baseline decide."""
     cost, reference = _costs(setup, measurement, baseline, function)
     info: dict[str, Any] = {}
-    for prefix, measured in (("", measurement), ("baseline_", baseline)):
+    for prefix, measured in (("", measurement), ("baseline_", baseline)) if measurement.sizes is not None else ():
         info |= {f"{prefix}{name}": size for name, size in measured.sizes_by_metric().items()}
     if setup.metric == WEIGHTED:
         info |= {WEIGHTED: cost, f"baseline_{WEIGHTED}": reference}

@@ -66,7 +66,7 @@ def record_build(
 
     rustc runs unchanged, and its crates are recorded except build scripts and procedural macros. The module of a crate
     is compiled to the instructions that rustc writes at -Oz and -Os, with one codegen unit and without LTO. Exceptions
-    are rare: bitcode does not keep the order of the uses of a value (`benchmarks/rust_exactness.py`).
+    are rare: bitcode does not keep the order of the uses of a value.
 
     A module, compiled with its recorded flags, has the executable sections of its source compiled with the build's
     flags at the recorded level, byte for byte, except:
