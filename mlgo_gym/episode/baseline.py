@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, run_blocking
 from mlgo_gym.compiler.protocol.connection import CompileResult
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.storage.cache import JsonCache
 from mlgo_gym.tasks.measurement import Measurement
 

@@ -14,7 +14,7 @@ from mlgo_gym.compiler.coroutine import CompilerCoroutine, run
 from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.snapshot_support import snapshot_support
-from mlgo_gym.corpus.commands.compilation import Compilation
+from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.episode.attribution.inline_compile import InlineCompile
 from mlgo_gym.episode.baseline import baseline_coroutine, watchers
 from mlgo_gym.episode.decision_count import keep_decisions
@@ -25,6 +25,7 @@ from mlgo_gym.errors import ActionError, CompilerError, MlgoError, SnapshotError
 from mlgo_gym.llvm.advisors import INLINING
 from mlgo_gym.llvm.allocation_remarks import LAST_REMARK, REMARK_FLAGS
 from mlgo_gym.tasks.action import read_action
+from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.measurement import Measurement
 from mlgo_gym.tasks.render_picture import EpisodePicture
 
@@ -156,20 +157,7 @@ class Episode:
 
     def info(self) -> dict[str, Any]:
         """Return the info of the pending decision."""
-        decision, task = self.pending(), self._task
-        info: dict[str, Any] = {
-            "module": self.compilation.module.name,
-            "context": decision.context,
-            "decision_index": self.decisions,
-            "default_action": task.default_action(decision),
-        }
-        if self.contexts and decision.context:
-            info["site"] = decision.site
-        if decision.callee is not None:
-            info["callee"] = decision.callee
-        mask = task.action_mask(decision)
-        if mask is not None:
-            info["action_mask"] = mask
+        info = decision_info(self._task, self.pending(), self.module, self.decisions, has_site=self.contexts)
         if self.illegal:
             info["illegal_action"] = True
         if self.skipped and not self.decisions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,8 +17,8 @@ from mlgo_gym.episode.baseline import measure_baseline
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.llvm.function_sizes import FunctionSizes
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, WEIGHTED, Measurement
+from mlgo_gym.tasks.infos import empty_last_info
+from mlgo_gym.tasks.measurement import WEIGHTED, Measurement
 from mlgo_gym.tasks.reward import REWARDS, decision_rewards, relative, worst_cost
 
 if TYPE_CHECKING:
@@ -140,24 +139,13 @@ def fail(episode: Episode, error: CompilerError) -> EpisodeOutcome:
 
     Integers are 0, floats are NaN, and collections are empty.
     """
-    setup = episode.setup
-    nothing = Measurement.nothing(
-        episode.function,
-        has_sizes=not setup.measures_functions_alone,
-        has_instructions=ESTIMATED_INSTRUCTIONS in setup.weights,
-        project=setup.project_costs,
-    )
-    info = _counts(episode)
-    for key, value in _costs_by_key(setup, nothing, nothing, episode.function).items():
-        info[key] = math.nan if isinstance(value, float) else [] if isinstance(value, list) else value
+    setup, decisions = episode.setup, episode.decisions
     lowest = failure_reward(setup, episode)
-    if episode.credit:
-        count, sizes = episode.decisions, FunctionSizes({}, {}, 0, 0)
-        info |= {"credit": (0.0,) * count, "rewards": (lowest / max(count, 1),) * count}
-        info |= {"function_sizes": sizes, "baseline_function_sizes": sizes}
+    info = empty_last_info(setup.task, setup.info_conditions) | _counts(episode) | {"error": describe_failure(error)}
     if setup.options.compile_options.echo_reply:
         info["stderr"] = error.stderr
-    info["error"] = describe_failure(error)
+    if episode.credit:
+        info |= {"credit": (0.0,) * decisions, "rewards": (lowest / max(decisions, 1),) * decisions}
     return EpisodeOutcome(lowest, True, info)
 
 

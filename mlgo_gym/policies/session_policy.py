@@ -11,6 +11,7 @@ from mlgo_gym.compiler.protocol.decision import Decision
 from mlgo_gym.episode.attribution.inline_compile import InlineDecision
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.protocol import Policy
+from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.task import Task
 
 
@@ -48,22 +49,6 @@ class SessionPolicy:
         observations = [self._task.observe(Decision(0, decision.site, decision.payload)) for decision in decisions]
         logits = self._policy.logits(_stacked(observations))
         return [value + float(np.exp(-abs(logit))) for value, logit in zip(interest, logits, strict=True)]
-
-
-def decision_info(task: Task, decision: Decision, module: str, number: int) -> dict[str, Any]:
-    """Return the part of the info that policies read at a decision; `number` is its index in the compile."""
-    info: dict[str, Any] = {
-        "module": module,
-        "context": decision.context,
-        "site": decision.site,
-        "decision_index": number,
-        "default_action": task.default_action(decision),
-    }
-    if (mask := task.action_mask(decision)) is not None:
-        info["action_mask"] = mask
-    if decision.callee is not None:
-        info["callee"] = decision.callee
-    return info
 
 
 def _stacked(observations: Sequence[Any]) -> Any:
