@@ -16,7 +16,7 @@ from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.scheduling.file_store import FileStore, StoredFiles
 from mlgo_gym.storage.untrusted_file import sha256_of, update_from_file
 
-_KINDS = {"mlp": "load_mlp", "tflite": "TflitePolicy", "onnx": "OnnxPolicy", "sb3": "load_sb3"}
+_KINDS = {"mlp": "load_mlp", "rule": "load_rule", "tflite": "TflitePolicy", "onnx": "OnnxPolicy", "sb3": "load_sb3"}
 """By prefix, which is also a module of this folder: what makes a policy of an environment and a path."""
 
 MODEL_POLICIES = tuple(f"{kind}:FILE" for kind in _KINDS)
