@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mlgo_gym.compiler.connection import CompileResult
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, run_blocking
-from mlgo_gym.compiler.protocol.connection import CompileResult
 from mlgo_gym.corpus.compilation import Compilation
 from mlgo_gym.storage.cache import JsonCache
 from mlgo_gym.tasks.measurement import Measurement

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mlgo_gym.compiler.coroutine import CompilerCoroutine, run
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.compiler.snapshot_support import snapshot_support
 from mlgo_gym.corpus.compilation import Compilation
@@ -23,7 +23,7 @@ from mlgo_gym.episode.reproducer import keep_crash
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import ActionError, CompilerError, MlgoError, SnapshotError, ToolchainError
 from mlgo_gym.llvm.advisors import INLINING
-from mlgo_gym.llvm.allocation_remarks import LAST_REMARK, REMARK_FLAGS
+from mlgo_gym.llvm.allocation_record import LAST_REMARK, REMARK_FLAGS
 from mlgo_gym.tasks.action import read_action
 from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.measurement import Measurement

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 
 from mlgo_gym.compiler.coroutine import run_blocking
-from mlgo_gym.compiler.protocol.decision import Decision
+from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.episode import Answer, Episode

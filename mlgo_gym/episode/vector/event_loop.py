@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Container, Iterable, Sequence
 
-from mlgo_gym.compiler.process.interrupts import interruptible, uninterrupted
+from mlgo_gym.compiler.interrupts import interruptible, uninterrupted
 from mlgo_gym.compiler.session import Session
 from mlgo_gym.episode.vector.sub_environment import SubEnvironment
 
