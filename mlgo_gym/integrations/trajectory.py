@@ -12,8 +12,7 @@ from mlgo_gym.compiler.coroutine import run_blocking
 from mlgo_gym.compiler.decision import Decision
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.episode.outcome import describe_failure, failure_reward
-from mlgo_gym.episode.stepper import Stepper
-from mlgo_gym.errors import CompilerError, NoDecisionError
+from mlgo_gym.errors import CompilerError, MlgoError, NoDecisionError
 from mlgo_gym.evaluation.record import FAILED, NO_DECISIONS, Assignment, EpisodeRecord
 from mlgo_gym.policies import Policy
 
@@ -67,7 +66,7 @@ def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) 
     setup, module = env.setup, env.corpus.module(assignment.module)
     begin = time.perf_counter()
     try:
-        started = run_blocking(env.maker.begin(env.np_random, module), setup.timeout)
+        episode = run_blocking(env.maker.begin(env.np_random, module), setup.timeout)
     except NoDecisionError:
         return Trajectory(EpisodeRecord(*assignment, NO_DECISIONS))
     except CompilerError as error:
@@ -77,22 +76,21 @@ def record_trajectory(env: CompilerEnv, policy: Policy, assignment: Assignment) 
         return Trajectory(EpisodeRecord(*assignment, FAILED, reward=reward, error=describe_failure(error)))
     steps: list[Step] = []
     illegal = 0
-    with closing(Stepper(setup, started)) as stepper:
-        while (decision := stepper.decision) is not None:
-            observation = stepper.observe()
-            answer = stepper.encode(policy.act(observation, stepper.info()))
+    with closing(episode):
+        while (decision := episode.decision) is not None:
+            observation = episode.observe()
+            answer = episode.take(policy.act(observation, episode.info()))
             steps.append(Step(decision, answer.advice, observation, answer.action))
             illegal += answer.illegal
-            stepper.answer(answer)
-            stepper.wait()
-    assert stepper.outcome is not None
+    if episode.outcome is None:
+        raise MlgoError(f"expected the end of an episode of {assignment.module!r}, got none; report this defect")
     result = EpisodeRecord.of_episode(
         assignment,
-        stepper.full_info,
+        episode.full_info,
         [step.action for step in steps],
         env.action_space,
-        reward=stepper.outcome.reward,
+        reward=episode.outcome.reward,
         illegal_actions=illegal,
         seconds=time.perf_counter() - begin,
     )
-    return Trajectory(result, tuple(steps), stepper.full_info.get("rewards"))
+    return Trajectory(result, tuple(steps), episode.full_info.get("rewards"))
