@@ -9,17 +9,8 @@ import numpy as np
 
 from mlgo_gym.env import CompilerEnv
 from mlgo_gym.errors import MlgoError
-from mlgo_gym.policies.features import flat_part
+from mlgo_gym.policies.features import check_flat, flat_part
 from mlgo_gym.policies.normalization import Floats, Normalization
-
-
-def check_flat(space: gym.Space[Any]) -> None:
-    """Raise an MlgoError unless observations are flat vectors, alone or beside an action mask."""
-    if isinstance(space, gym.spaces.Dict) and "observations" not in space.spaces:
-        raise MlgoError(
-            f"expected flat observations, got the tensors {', '.join(space.spaces)}; make the environment with "
-            'observation="flat"'
-        )
 
 
 def record_observations(
@@ -60,22 +51,14 @@ def record_observations(
             in_episode = 0
 
 
-def fit_normalization(
-    env: gym.Env[Any, Any],
-    method: str = "log_standard",
-    *,
-    observations: int = 20_000,
-    per_episode: int = 1_000,
-    seed: int = 0,
-) -> Normalization:
+def fit_normalization(env: gym.Env[Any, Any], method: str = "log_standard", **sample: int) -> Normalization:
     """Return a normalization fitted on the environment's corpus, under clang's own choices.
 
-    `method` is one of `mlgo_gym.policies.normalization.METHODS`; the other arguments are those of
-    `record_observations()`.
+    `method` is one of `mlgo_gym.policies.normalization.METHODS`; `sample` has the arguments of `record_observations()`.
 
     Raises:
         MlgoError: as in `record_observations()` and `Normalization.fit()`.
     """
-    rows = record_observations(env, observations=observations, per_episode=per_episode, seed=seed)
+    rows = record_observations(env, **sample)
     inner: Any = env.unwrapped
     return Normalization.fit(rows, inner.feature_names, method)

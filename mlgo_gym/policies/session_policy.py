@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from mlgo_gym.compiler.protocol.decision import Decision
-from mlgo_gym.episode.attribution.inline_compile import InlineDecision
-from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.protocol import Policy
 from mlgo_gym.tasks.task import Task
 
@@ -25,9 +20,7 @@ class SessionPolicy:
     """
 
     def __init__(self, task: Task, policy: Policy, module: str) -> None:
-        self._task = task
-        self._policy = policy
-        self._module = module
+        self._task, self._policy, self._module = task, policy, module
         self._count = 0
 
     def begin(self) -> None:
@@ -39,15 +32,6 @@ class SessionPolicy:
         info = decision_info(self._task, decision, self._module, self._count)
         self._count += 1
         return int(self._policy.act(self._task.observe(decision), info))
-
-    def interest(self, decisions: Sequence[InlineDecision]) -> list[float]:
-        """Return a weight for each decision: larger if the policy is unsure or disagrees with clang."""
-        interest = [0.1 + float(decision.answer != decision.default) for decision in decisions]
-        if not isinstance(self._policy, MlpPolicy):
-            return [value + 0.9 for value in interest]
-        observations = [self._task.observe(Decision(0, decision.site, decision.payload)) for decision in decisions]
-        logits = self._policy.logits(_stacked(observations))
-        return [value + float(np.exp(-abs(logit))) for value, logit in zip(interest, logits, strict=True)]
 
 
 def decision_info(task: Task, decision: Decision, module: str, number: int) -> dict[str, Any]:
@@ -64,9 +48,3 @@ def decision_info(task: Task, decision: Decision, module: str, number: int) -> d
     if decision.callee is not None:
         info["callee"] = decision.callee
     return info
-
-
-def _stacked(observations: Sequence[Any]) -> Any:
-    if isinstance(observations[0], dict):
-        return {name: np.stack([each[name] for each in observations]) for name in observations[0]}
-    return np.stack(observations)
