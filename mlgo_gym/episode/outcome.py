@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,8 +17,8 @@ from mlgo_gym.episode.episode import Episode
 from mlgo_gym.episode.function_costs import FunctionCosts
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import CompilerError, MlgoError
-from mlgo_gym.llvm.function_sizes import FunctionSizes
-from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS, WEIGHTED, Measurement
+from mlgo_gym.tasks.infos import empty_last_info
+from mlgo_gym.tasks.measurement import WEIGHTED, Measurement
 from mlgo_gym.tasks.reward import REWARDS, decision_rewards, relative, worst_cost
 
 
@@ -136,24 +135,12 @@ def fail(setup: Setup, episode: Episode, error: CompilerError) -> EpisodeOutcome
 
     Integers are 0, floats are NaN, and collections are empty.
     """
-    nothing = Measurement.nothing(
-        episode.function,
-        has_sizes=not setup.measures_functions_alone,
-        has_instructions=ESTIMATED_INSTRUCTIONS in setup.weights,
-        project=setup.project_costs,
-    )
-    info = _counts(episode)
-    for key, value in _costs_by_key(setup, nothing, nothing, episode.function).items():
-        info[key] = math.nan if isinstance(value, float) else [] if isinstance(value, list) else value
-    if setup.options.credit:
-        sizes = FunctionSizes({}, {}, 0, 0)
-        info |= {"credit": (0.0,) * episode.decisions, "function_sizes": sizes, "baseline_function_sizes": sizes}
+    lowest, decisions = failure_reward(setup, episode), episode.decisions
+    info = empty_last_info(setup.task, setup.info_conditions) | _counts(episode) | {"error": describe_failure(error)}
     if setup.options.compile_options.echo_reply:
         info["stderr"] = error.stderr
-    info["error"] = describe_failure(error)
-    lowest = failure_reward(setup, episode)
     if setup.options.credit:
-        info["rewards"] = (lowest / max(episode.decisions, 1),) * episode.decisions
+        info |= {"credit": (0.0,) * decisions, "rewards": (lowest / max(decisions, 1),) * decisions}
     return EpisodeOutcome(lowest, True, info)
 
 

@@ -14,6 +14,7 @@ from mlgo_gym.episode.outcome import EpisodeOutcome, conclude, fail
 from mlgo_gym.episode.setup import Setup
 from mlgo_gym.errors import ActionError, CompilerError
 from mlgo_gym.tasks.action import read_action
+from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.render_picture import EpisodePicture
 
 
@@ -91,22 +92,10 @@ class Stepper:
 
     def info(self) -> dict[str, Any]:
         """Return the info of the pending decision."""
-        episode, task = self.episode, self._task
-        decision = episode.decision
+        episode, decision = self.episode, self.episode.decision
         assert decision is not None
-        info: dict[str, Any] = {
-            "module": episode.compilation.module.name,
-            "context": decision.context,
-            "decision_index": episode.decisions,
-            "default_action": task.default_action(decision),
-        }
-        if episode.contexts and decision.context:
-            info["site"] = decision.site
-        if decision.callee is not None:
-            info["callee"] = decision.callee
-        mask = task.action_mask(decision)
-        if mask is not None:
-            info["action_mask"] = mask
+        module, has_site = episode.compilation.module.name, bool(episode.contexts)
+        info = decision_info(self._task, decision, module, episode.decisions, has_site=has_site)
         if self.illegal:
             info["illegal_action"] = True
         if self._skipped and not episode.decisions:

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.utils import RecordConstructorArgs
 
+from mlgo_gym.policies.features import check_flat
 from mlgo_gym.policies.normalization import Normalization
-from mlgo_gym.policies.observation_samples import check_flat
 
 GivenNormalization = Normalization | Mapping[str, Any] | str | os.PathLike[str]
 """A normalization, its JSON data, or the file that it was saved to."""

@@ -65,6 +65,8 @@ class ModelProcess:
         self._kind, self._seconds, self._worker = kind, seconds, worker
         self._process: CompilerProcess | None = None
         self._end: weakref.finalize[..., ModelProcess] | None = None
+        self._channel = self._stderr = -1
+        self._core: SharedAffinity | None = None
         self.loaded: object = None
 
     @property
@@ -128,8 +130,8 @@ class ModelProcess:
 
     @uninterrupted()
     def _start(self) -> CompilerProcess:
-        self._core: SharedAffinity | None = None
-        self._starvation = Starvation()
+        self._core, self._starvation = None, Starvation()
+        self._readable, self._writable = select.poll(), select.poll()
         descriptors: list[int] = []
         try:
             # Error output beyond the size of the pipe is discarded, and nothing waits for it.
@@ -160,7 +162,6 @@ class ModelProcess:
         self._process = process
         self._end = weakref.finalize(self, _stop, os.getpid(), process, (self._stderr, self._channel))
         close_after_fork(self)
-        self._readable, self._writable = select.poll(), select.poll()
         for poll, event in ((self._readable, select.POLLIN), (self._writable, select.POLLOUT)):
             poll.register(self._channel, event)
             poll.register(process.pidfd, select.POLLIN)

@@ -2,9 +2,9 @@
 
     python -I -S model_worker.py KIND CHANNEL MEMORY [ENTRY OF sys.path …]
 
-CHANNEL is the descriptor of a socket. MEMORY is the address space of a model in bytes, beyond that of its libraries. The
-program imports nothing of this package, so it starts quickly, and it exits when the host has closed CHANNEL. A frame
-is a letter, a length and that many bytes:
+CHANNEL is the descriptor of a socket. MEMORY is the address space of a model in bytes, beyond that of its libraries.
+The program imports nothing of this package, so it starts quickly, and it exits when the host has closed CHANNEL. A
+frame is a letter, a length and that many bytes:
 
 | frame | sender | bytes |
 |---|---|---|

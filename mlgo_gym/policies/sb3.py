@@ -82,7 +82,9 @@ def _saved(path: Path, *entries: str) -> tuple[list[bytes], dict[str, Any]]:
             names = [*entries, *([ENTRY] if ENTRY in sizes else [])]
             for name in names:
                 if sizes.get(name, 0) > LARGEST_ENTRY:
-                    raise PolicyError(f"expected at most {LARGEST_ENTRY} bytes in {name!r} of {path}, got {sizes[name]}")
+                    raise PolicyError(
+                        f"expected at most {LARGEST_ENTRY} bytes in {name!r} of {path}, got {sizes[name]}"
+                    )
             contents = [archive.read(name) for name in names]
         data = parse_json(contents[len(entries)]) if ENTRY in sizes else {}
         if not isinstance(data, dict):

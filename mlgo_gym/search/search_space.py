@@ -24,7 +24,7 @@ from mlgo_gym.episode.stepper import Stepper
 from mlgo_gym.errors import ActionError, MlgoError, PolicyError
 from mlgo_gym.llvm.advisors import EVICTION
 from mlgo_gym.policies import Policy, load_policy
-from mlgo_gym.policies.session_policy import decision_info
+from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.tasks.measurement import INSTRUCTIONS
 
 PORTFOLIO = ("default", "threshold:0", "inline-oz-fast", "inline-os-fast", "never")

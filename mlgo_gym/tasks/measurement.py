@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
@@ -79,19 +79,6 @@ class Measurement:
         except MlgoError as error:
             message = f"clang succeeded, but its object cannot be measured: {error}"
             raise CompilerError(message, kind="object", exit_status=0, stderr=compiled.stderr) from error
-
-    @classmethod
-    def nothing(
-        cls, function: str | None, *, has_sizes: bool, has_instructions: bool, project: Iterable[str]
-    ) -> Measurement:
-        """Return a measurement of nothing, all zeros, with the given parts."""
-        instructions = {function: FunctionInstructions(0.0, 0.0)} if function else {}
-        return cls(
-            ObjectSizes(0, 0, 0) if has_sizes else None,
-            {},
-            instructions if has_instructions else None,
-            dict.fromkeys(project, 0.0),
-        )
 
     @classmethod
     def of_function(cls, function: str, remarks: str) -> Measurement:

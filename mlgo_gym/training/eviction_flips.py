@@ -23,7 +23,7 @@ from mlgo_gym.episode.allocation_compile import AllocationCompile, Eviction, leg
 from mlgo_gym.errors import MlgoError
 from mlgo_gym.policies.features import flat_part
 from mlgo_gym.policies.protocol import Policy
-from mlgo_gym.policies.session_policy import decision_info
+from mlgo_gym.tasks.infos import decision_info
 from mlgo_gym.training.flip_labels import cpu_seconds
 from mlgo_gym.training.labels import flat_columns
 

@@ -21,11 +21,10 @@ from mlgo_gym.environment_work import EnvironmentWork
 from mlgo_gym.errors import MlgoError, NoDecisionError
 from mlgo_gym.llvm.advisors import INLINING_DEFAULT
 from mlgo_gym.policies import Policy, load_policy
-from mlgo_gym.policies.features import flat_part
+from mlgo_gym.policies.features import check_flat, flat_part
 from mlgo_gym.policies.mlp import MlpPolicy
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.observation_samples import check_flat
 from mlgo_gym.scheduling import Execution, FileStore, InProcess, ItemQueue, SequentialRunner, WorkerFailure, Workers
 from mlgo_gym.training.classification import Classification
 from mlgo_gym.training.distillation import NetworkSettings, torch_library

@@ -22,10 +22,10 @@ from mlgo_gym.errors import MlgoError
 from mlgo_gym.llvm.advisors import EVICTION, INLINING
 from mlgo_gym.make_env import make_environment
 from mlgo_gym.policies import Policy, load_policy
+from mlgo_gym.policies.features import check_flat
 from mlgo_gym.policies.loading import policy_identity, with_callee_features
 from mlgo_gym.policies.model_files import unpack_policy
 from mlgo_gym.policies.network import Network
-from mlgo_gym.policies.observation_samples import check_flat
 from mlgo_gym.scheduling import Execution, FileStore, ItemQueue
 from mlgo_gym.tasks.measurement import ESTIMATED_INSTRUCTIONS
 from mlgo_gym.training.eviction_flips import label_evictions

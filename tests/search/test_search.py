@@ -184,7 +184,7 @@ def test_a_recipe_of_a_search_replays_and_refuses_other_bitcode(make_bitcode: Ma
     text = recipe.text + 1
     assert f"expected {text} bytes, got" in replay_recipe(dataclasses.replace(recipe, text=text), module, toolchain)
     fewer = dataclasses.replace(recipe, actions=dict(list(recipe.actions.items())[:1]))
-    assert replay_recipe(fewer, module, toolchain) == "expected 1 requests, got more"
+    assert "expected 1 requests, got" in replay_recipe(fewer, module, toolchain)
 
 
 def flip(callee: str, answer: int, estimate: float) -> Move:
